@@ -1,0 +1,292 @@
+//! What the XDP program decides about a packet, and the names of the maps it shares with user space.
+//!
+//! ```text
+//!  frame -> find_udp -> our port? -> lengths, version, type -> known flow? -> socket on the queue?
+//!              |           |               |                       |                 |
+//!            pass        pass            drop                    drop              drop      redirect
+//! ```
+//!
+//! The rule: whatever is not UDP to our port belongs to Linux and **passes** untouched (ARP and
+//! neighbour discovery among it: without them no next hop resolves). Whatever is UDP to our port
+//! belongs to the dataplane; if it cannot be a coded packet of a configured flow it is **dropped**
+//! here, so that a flood at our port costs a few dozen instructions a packet and never reaches a
+//! socket, connection tracking or the ICMP port-unreachable generator.
+//!
+//! Every packet gets exactly one [`Verdict`], and each verdict is one counter in [`MAP_VERDICTS`].
+
+use crate::header::{FLOW_OFFSET, HEADER_BYTES, PacketType, VERSION};
+use crate::packet::{NotUdp, PacketBytes, find_udp};
+
+/// XSKMAP, receive queue index -> AF_XDP socket.
+pub const MAP_XSKS: &str = "XSKS";
+/// Entries of [`MAP_XSKS`]: the highest receive queue index that can be served, plus one.
+pub const XSKS_MAX: u32 = 64;
+/// Hash map, flow id (`u32`, host order) -> `u32` (reserved, write 1): the flows we accept.
+pub const MAP_FLOWS: &str = "FLOWS";
+/// Entries of [`MAP_FLOWS`]: flows per interface.
+pub const FLOWS_MAX: u32 = 1024;
+/// Per-CPU array, [`Verdict`] as `u32` -> packets (`u64`).
+pub const MAP_VERDICTS: &str = "VERDICTS";
+/// Name of the program in its object.
+pub const PROGRAM: &str = "recoded";
+/// Constant of the program that the loader overrides: our UDP destination port, `u16`, host order.
+pub const GLOBAL_PORT: &str = "PORT";
+
+/// What happens to a packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// To the AF_XDP socket of its receive queue.
+    Redirect,
+    /// To Linux, unchanged.
+    Pass,
+    /// Nowhere.
+    Drop,
+}
+
+/// The end of a packet in the XDP program; the value is the index of its counter.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Verdict {
+    /// A coded packet of a configured flow, handed to the socket of its queue. The socket may still
+    /// refuse it when its ring is full: the socket's own statistics count that.
+    Redirected = 0,
+    /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
+    PassNotIp = 1,
+    /// More than two VLAN tags.
+    PassTags = 2,
+    /// IP but not UDP: TCP, ICMP, ICMPv6 with neighbour discovery.
+    PassNotUdp = 3,
+    /// UDP to another port.
+    PassOtherPort = 4,
+    /// IPv6 with an extension header.
+    PassExtension = 5,
+    /// A fragment.
+    PassFragment = 6,
+    /// Too short for its headers, so that no port can be read.
+    PassTruncated = 7,
+    /// An IP header that contradicts itself.
+    PassMalformed = 8,
+    /// Our port, but a length field that lies, or fewer bytes than a coded header has.
+    DropTruncated = 9,
+    /// Our port, but not version 1 of the wire format.
+    DropVersion = 10,
+    /// Our port, but a packet type that does not exist.
+    DropType = 11,
+    /// Our port and a coded header, but of a flow that is not configured.
+    DropUnknownFlow = 12,
+    /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
+    /// stopping or gone, or serves fewer queues than the interface has.
+    ///
+    /// Dropped and not passed: Linux has no listener for it either, would answer each packet with
+    /// an ICMP error, and the code repairs the loss anyway.
+    DropNoSocket = 13,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of the counters.
+    pub const ALL: [Self; 14] = [
+        Self::Redirected,
+        Self::PassNotIp,
+        Self::PassTags,
+        Self::PassNotUdp,
+        Self::PassOtherPort,
+        Self::PassExtension,
+        Self::PassFragment,
+        Self::PassTruncated,
+        Self::PassMalformed,
+        Self::DropTruncated,
+        Self::DropVersion,
+        Self::DropType,
+        Self::DropUnknownFlow,
+        Self::DropNoSocket,
+    ];
+
+    /// Number of verdicts, and entries of [`MAP_VERDICTS`].
+    pub const COUNT: u32 = Self::ALL.len() as u32;
+
+    /// Name of the counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Redirected => "redirected",
+            Self::PassNotIp => "pass_not_ip",
+            Self::PassTags => "pass_tags",
+            Self::PassNotUdp => "pass_not_udp",
+            Self::PassOtherPort => "pass_other_port",
+            Self::PassExtension => "pass_extension",
+            Self::PassFragment => "pass_fragment",
+            Self::PassTruncated => "pass_truncated",
+            Self::PassMalformed => "pass_malformed",
+            Self::DropTruncated => "drop_truncated",
+            Self::DropVersion => "drop_version",
+            Self::DropType => "drop_type",
+            Self::DropUnknownFlow => "drop_unknown_flow",
+            Self::DropNoSocket => "drop_no_socket",
+        }
+    }
+
+    /// What the program does with the packet.
+    #[inline(always)]
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Redirected => Action::Redirect,
+            Self::PassNotIp
+            | Self::PassTags
+            | Self::PassNotUdp
+            | Self::PassOtherPort
+            | Self::PassExtension
+            | Self::PassFragment
+            | Self::PassTruncated
+            | Self::PassMalformed => Action::Pass,
+            Self::DropTruncated
+            | Self::DropVersion
+            | Self::DropType
+            | Self::DropUnknownFlow
+            | Self::DropNoSocket => Action::Drop,
+        }
+    }
+}
+
+/// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
+/// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
+///
+/// `port` is our UDP destination port; `is_known` tells whether a flow id is configured and is
+/// asked at most once.
+#[inline(always)]
+pub fn decide<P: PacketBytes + ?Sized>(
+    packet: &P,
+    port: u16,
+    is_known: impl FnOnce(u32) -> bool,
+) -> Verdict {
+    let udp = match find_udp(packet) {
+        Ok(udp) => udp,
+        Err(reason) => return pass(reason),
+    };
+    if udp.destination_port != port {
+        return Verdict::PassOtherPort;
+    }
+    let payload = match udp.payload(packet) {
+        Some((offset, len)) if len >= HEADER_BYTES => offset,
+        _ => return Verdict::DropTruncated,
+    };
+    // Both reads lie within the header whose presence has just been checked.
+    let (Some(first), Some(flow_id)) = (
+        packet.u8_at(payload),
+        packet.u32_at(payload + FLOW_OFFSET),
+    ) else {
+        return Verdict::DropTruncated;
+    };
+    if first >> 4 != VERSION {
+        return Verdict::DropVersion;
+    }
+    if PacketType::from_nibble(first & 0x0f).is_none() {
+        return Verdict::DropType;
+    }
+    if !is_known(flow_id) {
+        return Verdict::DropUnknownFlow;
+    }
+    Verdict::Redirected
+}
+
+#[inline(always)]
+fn pass(reason: NotUdp) -> Verdict {
+    match reason {
+        NotUdp::NotIp => Verdict::PassNotIp,
+        NotUdp::TooManyTags => Verdict::PassTags,
+        NotUdp::OtherProtocol => Verdict::PassNotUdp,
+        NotUdp::ExtensionHeader => Verdict::PassExtension,
+        NotUdp::Fragment => Verdict::PassFragment,
+        NotUdp::Truncated => Verdict::PassTruncated,
+        NotUdp::Malformed => Verdict::PassMalformed,
+        // Not from find_udp, which leaves the length to the caller.
+        NotUdp::UdpLength => Verdict::DropTruncated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// IPv4, UDP 40000 -> 9426, a coded header with the given first byte and flow id 7.
+    fn coded(first: u8) -> [u8; 62] {
+        let mut frame = [0; 62];
+        frame[12..14].copy_from_slice(&[0x08, 0x00]);
+        frame[14..18].copy_from_slice(&[0x45, 0, 0, 48]);
+        frame[23] = 17;
+        frame[34..40].copy_from_slice(&[0x9c, 0x40, 0x24, 0xd2, 0, 28]);
+        frame[42] = first;
+        frame[46..50].copy_from_slice(&7u32.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn verdict_values_index_all() {
+        for (index, verdict) in Verdict::ALL.into_iter().enumerate() {
+            assert_eq!(verdict as usize, index);
+        }
+    }
+
+    #[test]
+    fn verdict_names_start_with_their_action() {
+        for verdict in Verdict::ALL {
+            let prefix = match verdict.action() {
+                Action::Redirect => "redirect",
+                Action::Pass => "pass_",
+                Action::Drop => "drop_",
+            };
+            assert!(verdict.name().starts_with(prefix), "{}", verdict.name());
+        }
+    }
+
+    #[test]
+    fn decide_first_byte_version_and_type_checked() {
+        for first in 0..=255u8 {
+            let expected = match (first >> 4, first & 0x0f) {
+                (1, 1..=6 | 15) => Verdict::Redirected,
+                (1, _) => Verdict::DropType,
+                _ => Verdict::DropVersion,
+            };
+            assert_eq!(
+                decide(&coded(first)[..], 9426, |_| true),
+                expected,
+                "{first:#04x}"
+            );
+        }
+    }
+
+    #[test]
+    fn decide_flow_id_in_host_order_is_asked_for() {
+        assert_eq!(
+            decide(&coded(0x11)[..], 9426, |flow| flow == 7),
+            Verdict::Redirected
+        );
+        assert_eq!(
+            decide(&coded(0x11)[..], 9426, |flow| flow != 7),
+            Verdict::DropUnknownFlow
+        );
+    }
+
+    #[test]
+    fn decide_other_port_passes_whatever_it_carries() {
+        assert_eq!(
+            decide(&coded(0xff)[..], 9427, |_| false),
+            Verdict::PassOtherPort
+        );
+    }
+
+    #[test]
+    fn decide_every_truncation_passes_until_the_port_is_known() {
+        let frame = coded(0x11);
+        for len in 0..frame.len() {
+            let expected = if len < 42 {
+                Verdict::PassTruncated
+            } else {
+                Verdict::DropTruncated
+            };
+            assert_eq!(
+                decide(&frame[..len], 9426, |_| true),
+                expected,
+                "{len} bytes"
+            );
+        }
+    }
+}
