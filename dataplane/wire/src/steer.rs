@@ -169,10 +169,9 @@ pub fn decide<P: PacketBytes + ?Sized>(
         _ => return Verdict::DropTruncated,
     };
     // Both reads lie within the header whose presence has just been checked.
-    let (Some(first), Some(flow_id)) = (
-        packet.u8_at(payload),
-        packet.u32_at(payload + FLOW_OFFSET),
-    ) else {
+    let (Some(first), Some(flow_id)) =
+        (packet.u8_at(payload), packet.u32_at(payload + FLOW_OFFSET))
+    else {
         return Verdict::DropTruncated;
     };
     if first >> 4 != VERSION {
