@@ -1,0 +1,105 @@
+//! Parameters: an immutable snapshot of everything a flow may do, published by the control side.
+//!
+//! Workers pick a snapshot up between bursts. Every value here was validated before; nothing in a
+//! packet can exceed it.
+
+use recoded_gf::FieldOrder;
+
+/// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
+pub type Nanos = u64;
+
+/// Index of a next hop in the runtime's table (a link and a neighbour on it).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HopId(pub u16);
+
+/// Index of a tunnel (a TUN interface) in the runtime's table.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TunnelId(pub u16);
+
+/// Largest number of next hops of one flow.
+pub const NEXT_HOPS_MAX: usize = 8;
+
+/// What a node does for a flow.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Role {
+    /// IP packets in from a tunnel, coded packets out.
+    Source {
+        /// Where packets come from.
+        tunnel: TunnelId,
+    },
+    /// Coded packets in, recoded packets out.
+    Relay {
+        /// Where feedback goes.
+        upstream: HopId,
+    },
+    /// Coded packets in, IP packets out to a tunnel.
+    Sink {
+        /// Where packets go.
+        tunnel: TunnelId,
+        /// Where feedback goes.
+        upstream: HopId,
+    },
+}
+
+/// How many packets a source plans per generation.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Redundancy {
+    /// Enough that the share of generations left incomplete meets the flow's target loss, given the
+    /// loss that each hop reports.
+    Auto,
+    /// `ceil(factor * size)` packets, factor at least 1.
+    Fixed(f64),
+}
+
+/// How a relay forms its packets (RFC 9426 calls this recoding).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Recoding {
+    /// Innovative packets leave at once as they came; only the shortfall of the plan is combined.
+    Systematic,
+    /// Every packet sent is a fresh random combination, formed when the generation closes.
+    Random,
+}
+
+/// Everything one node knows about one flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowParams {
+    /// Flow id on the wire.
+    pub id: u32,
+    /// What this node does for the flow.
+    pub role: Role,
+    /// Where coded packets go: source and relay; at most [`NEXT_HOPS_MAX`].
+    pub next_hops: Vec<HopId>,
+    /// Source: field of the coding coefficients.
+    pub field: FieldOrder,
+    /// Source: symbols per generation, 1 to 256. Relay and sink: the largest they accept.
+    pub generation_size: usize,
+    /// Source: bytes per symbol. Relay and sink: the most they accept.
+    pub symbol_bytes: usize,
+    /// Source: packets per generation.
+    pub redundancy: Redundancy,
+    /// Source: share of packets that may stay lost when redundancy is automatic.
+    pub target_loss: f64,
+    /// Cap of packets sent per symbol of a generation, at least 1, plan and relays alike.
+    pub redundancy_max: f64,
+    /// Source: a generation that stays short closes after this.
+    pub flush_timeout_nanos: Nanos,
+    /// Relay: an open batch closes after this silence. Sink: wait before a repair request.
+    pub batch_timeout_nanos: Nanos,
+    /// Sink: how long in-order delivery waits for an incomplete generation.
+    pub hold_timeout_nanos: Nanos,
+    /// Relay: how packets are formed.
+    pub recoding: Recoding,
+    /// Sink: ask once for missing degrees of freedom. Source: answer.
+    pub repair: bool,
+    /// Generations held at once, allocated when the flow is created.
+    pub batches: usize,
+}
+
+/// All flows of a node, and which edition of the configuration they come from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    /// Edition of the configuration, counted up at every change.
+    pub edition: u64,
+    /// The flows.
+    pub flows: Vec<FlowParams>,
+}

@@ -1,0 +1,198 @@
+//! FEEDBACK bodies: what sinks and relays tell the source of a flow.
+//!
+//! A feedback packet is a fixed header of type FEEDBACK followed by items, each
+//! `kind (8) | reserved (8) | value bytes (16) | value`. Relays hand feedback upstream unchanged, so
+//! one packet may cross several lossy links: every item is a statement of present state that stays
+//! true when it is repeated or lost.
+
+use crate::header::HEADER_BYTES;
+
+/// Bytes in front of every item's value.
+const ITEM_HEADER_BYTES: usize = 4;
+const HOP_BYTES: usize = 8;
+const FLOW_BYTES: usize = 12;
+const REPAIR_BYTES: usize = 8;
+
+/// Most repair requests one packet carries, so that it fits any link.
+pub const REPAIRS_MAX: usize = 32;
+
+/// Loss of the link by which a flow reaches one node.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct HopReport {
+    /// Hop index: 0 for the link that leaves the source.
+    pub hop: u8,
+    /// Share of packets lost, 0 to 1 (wire unit 1/65535).
+    pub loss: f32,
+    /// Mean run of consecutive losses in packets, at least 1 (wire unit 1/256).
+    pub burst_mean: f32,
+}
+
+/// What the sink has made of a flow so far (counters modulo 2^32).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// Newest generation seen.
+    pub newest: u32,
+    /// Generations decoded completely.
+    pub complete: u32,
+    /// Generations given up.
+    pub failed: u32,
+}
+
+/// A generation that lacks degrees of freedom at the sink.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RepairRequest {
+    /// The generation.
+    pub generation: u32,
+    /// Degrees of freedom missing; [`RepairRequest::ALL`] when nothing of it arrived.
+    pub missing: u16,
+}
+
+impl RepairRequest {
+    /// `missing` of a generation whose size the sink does not know.
+    pub const ALL: u16 = u16::MAX;
+}
+
+/// One statement of a feedback packet.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Item {
+    /// Kind 1.
+    Hop(HopReport),
+    /// Kind 2.
+    Flow(FlowReport),
+    /// Kind 3.
+    Repair(RepairRequest),
+}
+
+/// Writes items behind the fixed header of a packet buffer.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    length: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts behind the fixed header, which the caller writes.
+    pub fn new(buffer: &'a mut [u8]) -> Writer<'a> {
+        Writer { buffer, length: HEADER_BYTES }
+    }
+
+    /// Appends an item. Returns false, writing nothing, when it does not fit.
+    pub fn push(&mut self, item: Item) -> bool {
+        let mut value = [0u8; 12];
+        let (kind, length) = match item {
+            Item::Hop(report) => {
+                value[0] = report.hop;
+                let loss = (report.loss.clamp(0.0, 1.0) * 65535.0) as u16;
+                value[2..4].copy_from_slice(&loss.to_be_bytes());
+                let burst = (report.burst_mean.clamp(1.0, 255.0) * 256.0) as u16;
+                value[4..6].copy_from_slice(&burst.to_be_bytes());
+                (1, HOP_BYTES)
+            }
+            Item::Flow(report) => {
+                value[..4].copy_from_slice(&report.newest.to_be_bytes());
+                value[4..8].copy_from_slice(&report.complete.to_be_bytes());
+                value[8..12].copy_from_slice(&report.failed.to_be_bytes());
+                (2, FLOW_BYTES)
+            }
+            Item::Repair(request) => {
+                value[..4].copy_from_slice(&request.generation.to_be_bytes());
+                value[4..6].copy_from_slice(&request.missing.to_be_bytes());
+                (3, REPAIR_BYTES)
+            }
+        };
+        let end = self.length + ITEM_HEADER_BYTES + length;
+        let Some(out) = self.buffer.get_mut(self.length..end) else { return false };
+        out[0] = kind;
+        out[1] = 0;
+        out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        out[4..].copy_from_slice(&value[..length]);
+        self.length = end;
+        true
+    }
+
+    /// Bytes of the whole packet, header included.
+    pub fn finish(self) -> usize {
+        self.length
+    }
+}
+
+/// The items of a feedback packet; stops at the first malformed one. Unknown kinds are skipped.
+pub fn items(payload: &[u8]) -> impl Iterator<Item = Item> + '_ {
+    let mut rest = payload.get(HEADER_BYTES..).unwrap_or(&[]);
+    core::iter::from_fn(move || {
+        loop {
+            let (head, body) = rest.split_at_checked(ITEM_HEADER_BYTES)?;
+            let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+            let (value, tail) = body.split_at_checked(length)?;
+            rest = tail;
+            if let Some(item) = read(head[0], value) {
+                return Some(item);
+            }
+        }
+    })
+}
+
+fn read(kind: u8, value: &[u8]) -> Option<Item> {
+    let word = |at: usize| Some(u32::from_be_bytes(value.get(at..at + 4)?.try_into().ok()?));
+    let half = |at: usize| Some(u16::from_be_bytes(value.get(at..at + 2)?.try_into().ok()?));
+    Some(match kind {
+        1 => Item::Hop(HopReport {
+            hop: *value.first()?,
+            loss: f32::from(half(2)?) / 65535.0,
+            burst_mean: (f32::from(half(4)?) / 256.0).max(1.0),
+        }),
+        2 => Item::Flow(FlowReport { newest: word(0)?, complete: word(4)?, failed: word(8)? }),
+        3 => Item::Repair(RepairRequest { generation: word(0)?, missing: half(4)? }),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn items_written_are_read_back() {
+        let mut buffer = [0u8; 128];
+        let sent = [
+            Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
+            Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
+            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL }),
+        ];
+        let mut writer = Writer::new(&mut buffer);
+        for item in sent {
+            assert!(writer.push(item));
+        }
+        let length = writer.finish();
+        assert_eq!(items(&buffer[..length]).collect::<Vec<_>>(), sent);
+    }
+
+    #[test]
+    fn push_into_a_full_buffer_is_refused() {
+        let mut buffer = [0u8; HEADER_BYTES + 11];
+        let mut writer = Writer::new(&mut buffer);
+        assert!(!writer.push(Item::Hop(HopReport { hop: 0, loss: 0.5, burst_mean: 1.0 })));
+        assert_eq!(writer.finish(), HEADER_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_end_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(items(&bytes).count() <= bytes.len());
+        }
+
+        #[test]
+        fn loss_survives_the_wire_to_one_unit(loss in 0.0f32..=1.0) {
+            let mut buffer = [0u8; 64];
+            let mut writer = Writer::new(&mut buffer);
+            writer.push(Item::Hop(HopReport { hop: 0, loss, burst_mean: 1.0 }));
+            let length = writer.finish();
+            let Some(Item::Hop(report)) = items(&buffer[..length]).next() else {
+                return Err(TestCaseError::fail("no hop report"));
+            };
+            prop_assert!((report.loss - loss).abs() <= 1.0 / 65535.0);
+        }
+    }
+}

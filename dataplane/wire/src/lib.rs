@@ -1,0 +1,31 @@
+//! Coded-packet wire format v1: the bytes that hops exchange.
+//!
+//! Place on the path: everywhere. The XDP program walks [`packet`] and looks at the first words of
+//! [`header`]; the pipeline reads and writes [`header`] and [`feedback`]; [`frames`] is the contract
+//! by which bytes travel from `xsk` to `pipeline` and back without being copied.
+//!
+//! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie at
+//! fixed offsets. `README.md` in this folder draws the layout.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod packet;
+
+pub mod steer;
+
+pub mod header;
+
+pub mod feedback;
+
+pub mod entropy;
+
+pub mod frames;
+
+/// UDP destination port of coded packets unless configured otherwise.
+///
+/// RFC 9426 registers no port; this one merely recalls its number.
+pub const DEFAULT_PORT: u16 = 9426;
