@@ -1,1 +1,43 @@
-//! Placeholder.
+//! The contract between `recoded` and everything that controls it.
+//!
+//! Place: beside the packet path, never on it. This leaf crate holds the types that cross the
+//! control socket, the errors and exit codes that scripts may rely on, the service that a daemon
+//! implements and the client that talks to it. On the wire it is Varlink: JSON objects, each ended
+//! by a NUL byte, over a Unix stream socket; `org.recoded.control.varlink` in this folder is the
+//! contract, and a test compares it with what the service describes itself as.
+
+#![forbid(unsafe_code)]
+
+pub mod v1;
+
+pub mod error;
+
+pub mod service;
+
+pub mod client;
+
+/// Name of the interface this crate speaks. Version 1: fields may be added, never taken away.
+pub const INTERFACE: &str = "org.recoded.Control1";
+
+/// The interface in Varlink's description language.
+pub const IDL: &str = include_str!("../org.recoded.control.varlink");
+
+/// Where the daemon listens unless configured otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/recoded/recoded.sock";
+
+/// Environment variable that names the socket for clients.
+pub const SOCKET_ENV: &str = "RECODED_SOCKET";
+
+/// Exit codes of `recodectl`. Scripts rely on them: they never change their meaning.
+pub mod exit {
+    /// Done.
+    pub const OK: u8 = 0;
+    /// The daemon answered, and it failed.
+    pub const FAILED: u8 = 1;
+    /// The command line is wrong.
+    pub const USAGE: u8 = 2;
+    /// No daemon answers at the socket.
+    pub const NOT_RUNNING: u8 = 3;
+    /// The daemon refused: a rule forbids it, or the caller may not.
+    pub const REFUSED: u8 = 4;
+}

@@ -1,0 +1,281 @@
+//! What the control socket carries, version 1. Types that derive `Type` are whole replies, those
+//! that derive `CustomType` are parts of them and have names in the interface description.
+//!
+//! Counters count from the daemon's start and never go down. Sizes are bytes, losses are shares
+//! from 0 to 1. Keys are stable: they may gain siblings, they never change or disappear.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use zlink::introspect::{CustomType, Type};
+
+/// Everything a daemon knows about itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
+pub struct State {
+    /// Version of the daemon.
+    pub version: String,
+    /// Edition of the configuration that was published last; 1 is what the file said.
+    pub edition: u64,
+    /// Seconds since the daemon started.
+    pub uptime_seconds: u64,
+    /// Field arithmetic in use, by instruction set.
+    pub kernel: String,
+    /// Links, in configuration order.
+    pub links: Vec<Link>,
+    /// Workers, one per queue.
+    pub workers: Vec<Worker>,
+    /// Flows, in configuration order, summed over workers.
+    pub flows: Vec<Flow>,
+    /// Tunnels, in configuration order.
+    pub tunnels: Vec<Tunnel>,
+    /// Packets seen by the XDP program, by its verdict.
+    pub verdicts: BTreeMap<String, u64>,
+    /// Packets dropped by the pipeline, by reason, summed over workers. Every reason is listed.
+    pub drops: BTreeMap<String, u64>,
+    /// The configuration in force, as TOML with every key written out.
+    pub config: String,
+}
+
+/// One link: an interface, and the sockets on it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Link {
+    /// Name in the configuration.
+    pub name: String,
+    /// Network interface.
+    pub interface: String,
+    /// Our address on it.
+    pub local: String,
+    /// How the XDP program is attached: native or generic.
+    pub xdp_mode: String,
+    /// How the AF_XDP sockets are bound: zero-copy or copy.
+    pub socket_mode: String,
+    /// Why no better mode is in use; empty when it is the best there is.
+    pub reason: String,
+    /// Queues served, one per worker.
+    pub queues: u64,
+    /// Pace in Mbit/s, where one is configured.
+    pub rate_mbit: Option<f64>,
+    /// The next hops on this link.
+    pub neighbours: Vec<Neighbour>,
+    /// Packets received from the AF_XDP sockets.
+    pub received_packets: u64,
+    /// Bytes of those, Ethernet header included.
+    pub received_bytes: u64,
+    /// Packets handed to the interface.
+    pub sent_packets: u64,
+    /// Bytes of those, Ethernet header included.
+    pub sent_bytes: u64,
+    /// Everything that went wrong on the link, by reason.
+    pub faults: BTreeMap<String, u64>,
+}
+
+/// A next hop on a link.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Neighbour {
+    /// Its IP address.
+    pub address: String,
+    /// Its link-layer address, once resolved.
+    pub mac: Option<String>,
+    /// Whether packets can be sent to it.
+    pub resolved: bool,
+}
+
+/// One worker thread.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Worker {
+    /// Index, which is also the queue it serves.
+    pub index: u64,
+    /// The core it is pinned to.
+    pub core: Option<u64>,
+    /// What it does when there is nothing to do: busy, adaptive or interrupt.
+    pub idle: String,
+    /// Edition of the configuration it works by.
+    pub edition: u64,
+    /// Where its frames are.
+    pub frames: Frames,
+    /// Packets received. Always equals forwarded + consumed + dropped.
+    pub received: u64,
+    /// Of these, sent on as they came.
+    pub forwarded: u64,
+    /// Of these, used up here.
+    pub consumed: u64,
+    /// Of these, dropped.
+    pub dropped: u64,
+}
+
+/// Where the frames of a worker are. The places sum to the total.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Frames {
+    /// All frames.
+    pub total: u64,
+    /// Free.
+    pub free: u64,
+    /// Lent to the interfaces for receiving.
+    pub fill: u64,
+    /// Held by generations.
+    pub held: u64,
+    /// Queued for sending.
+    pub tx: u64,
+}
+
+/// One flow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, CustomType)]
+pub struct Flow {
+    /// Flow id on the wire.
+    pub id: u64,
+    /// source, relay or sink.
+    pub role: String,
+    /// Tunnel of a source or sink.
+    pub tunnel: Option<String>,
+    /// Where coded packets go, as link:address.
+    pub next_hops: Vec<String>,
+    /// Where feedback goes, as link:address.
+    pub upstream: Option<String>,
+    /// Parameters as configured.
+    pub parameters: Parameters,
+    /// Epoch of the parameters in use at the source, modulo 256.
+    pub epoch: u64,
+    /// Order of the field in use. Relay and sink: of the newest generation.
+    pub field: u64,
+    /// Generation size in use. Relay and sink: of the newest generation.
+    pub generation_size: u64,
+    /// Bytes per symbol in use.
+    pub symbol_bytes: u64,
+    /// Packets planned for a full generation.
+    pub planned: u64,
+    /// Generations held now.
+    pub held: u64,
+    /// Loss by hop. Source: what the hops report. Relay and sink: the incoming link.
+    pub hops: Vec<HopLoss>,
+    /// Counters.
+    pub counters: Counters,
+    /// Full-size generations by the rank they closed with; index is the rank.
+    pub rank_histogram: Vec<u64>,
+    /// Mean rank of those over their size, where there are any.
+    pub rank_ratio: Option<f64>,
+}
+
+/// Parameters of a flow as configured. Keys that do not apply to the role are null.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Parameters {
+    /// Order of the coefficient field: 2, 4, 16 or 256.
+    pub field: Option<u64>,
+    /// Symbols per generation. Relay and sink: the most they accept.
+    pub generation_size: u64,
+    /// Bytes per symbol. Relay and sink: the most they accept.
+    pub symbol_bytes: u64,
+    /// "auto", or packets per symbol as a number.
+    pub redundancy: Option<String>,
+    /// Share of generations that may stay incomplete under "auto".
+    pub target_loss: Option<f64>,
+    /// Cap of packets sent per symbol.
+    pub redundancy_max: Option<f64>,
+    /// A generation that stays short closes after this.
+    pub flush_timeout_us: Option<u64>,
+    /// Relay: an open batch closes after this. Sink: wait before a repair request.
+    pub batch_timeout_us: Option<u64>,
+    /// How long in-order delivery waits for a generation.
+    pub hold_timeout_us: Option<u64>,
+    /// systematic or random.
+    pub recoding: Option<String>,
+    /// Whether missing packets are asked for, or answered.
+    pub repair: Option<bool>,
+}
+
+/// Loss of one hop.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct HopLoss {
+    /// Hop index, 0 for the link that leaves the source.
+    pub hop: u64,
+    /// Share of packets lost.
+    pub loss: f64,
+    /// Mean run of consecutive losses, at least 1.
+    pub burst_mean: f64,
+}
+
+/// Counters of a flow.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Counters {
+    /// IP packets taken from the tunnel.
+    pub ingress_packets: u64,
+    /// Bytes of those.
+    pub ingress_bytes: u64,
+    /// IP packets refused: longer than a generation, or no frame was free.
+    pub ingress_dropped: u64,
+    /// IP packets delivered to the tunnel.
+    pub delivered_packets: u64,
+    /// Bytes of those.
+    pub delivered_bytes: u64,
+    /// Coded packets received.
+    pub received: u64,
+    /// Of these, raised the rank of their generation.
+    pub innovative: u64,
+    /// Of these, did not.
+    pub redundant: u64,
+    /// Sent: source symbols.
+    pub sent_systematic: u64,
+    /// Sent: coded by the source.
+    pub sent_coded: u64,
+    /// Sent: passed on by a relay as they came.
+    pub sent_forwarded: u64,
+    /// Sent: recoded by a relay.
+    pub sent_recoded: u64,
+    /// Sent: outside the plan, to repair a generation.
+    pub sent_repair: u64,
+    /// Generations closed.
+    pub generations: u64,
+    /// Of these, with full rank.
+    pub generations_complete: u64,
+    /// Given up with symbols missing.
+    pub generations_failed: u64,
+    /// Closed early because the table was full.
+    pub generations_evicted: u64,
+    /// Repair requests sent, or answered.
+    pub repairs: u64,
+    /// Framing found broken in decoded symbols.
+    pub framing_errors: u64,
+}
+
+/// One tunnel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Tunnel {
+    /// TUN interface.
+    pub name: String,
+    /// Its address and prefix length.
+    pub address: String,
+    /// Its MTU.
+    pub mtu: u64,
+    /// IP packets read from it.
+    pub read_packets: u64,
+    /// Bytes of those.
+    pub read_bytes: u64,
+    /// IP packets written to it.
+    pub written_packets: u64,
+    /// Bytes of those.
+    pub written_bytes: u64,
+    /// Everything that went wrong on the tunnel, by reason.
+    pub faults: BTreeMap<String, u64>,
+}
+
+/// Which daemon answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
+pub struct Version {
+    /// Version of the daemon.
+    pub version: String,
+    /// The interface it speaks.
+    pub interface: String,
+    /// Field arithmetic in use, by instruction set.
+    pub kernel: String,
+    /// Edition of the configuration in force.
+    pub edition: u64,
+}
+
+/// A change that every worker has adopted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
+pub struct Adopted {
+    /// The flow.
+    pub flow: u64,
+    /// Edition of the configuration that carries the change.
+    pub edition: u64,
+    /// The flow's parameters after the change.
+    pub parameters: Parameters,
+}

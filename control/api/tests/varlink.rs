@@ -1,0 +1,228 @@
+//! The wire contract: the interface description, raw Varlink over a Unix socket, and the client.
+
+#![forbid(unsafe_code)]
+
+use recoded_api::client::{Client, ClientError};
+use recoded_api::error::ControlError;
+use recoded_api::service::{Backend, Service, SetFuture};
+use recoded_api::v1::{Adopted, Flow, Link, Parameters, State, Version};
+use recoded_api::{IDL, INTERFACE};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use zlink::varlink_service::Proxy;
+
+/// A daemon that knows one flow and refuses what it is told to refuse.
+struct Fake;
+
+impl Backend for Fake {
+    fn version(&self) -> Version {
+        Version {
+            version: "1.2.3".into(),
+            interface: INTERFACE.into(),
+            kernel: "naive".into(),
+            edition: 7,
+        }
+    }
+
+    fn state(&self) -> State {
+        state()
+    }
+
+    fn config(&self) -> String {
+        "[daemon]\n".into()
+    }
+
+    fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
+        Box::pin(async move {
+            if flow != 1 {
+                let reason = format!("flow {flow} is not configured here");
+                return Err(ControlError::UnknownFlow { flow, reason });
+            }
+            match changes.get("generation_size").map(String::as_str) {
+                Some("32") => Ok(Adopted {
+                    flow: 1,
+                    edition: 8,
+                    parameters: Parameters {
+                        generation_size: 32,
+                        ..Parameters::default()
+                    },
+                }),
+                Some("33") => Err(ControlError::NotAdopted {
+                    edition: 8,
+                    reason: "worker 0 is stuck".into(),
+                }),
+                _ => Err(ControlError::Refused {
+                    reason: "no \"such\" rule".into(),
+                }),
+            }
+        })
+    }
+}
+
+fn state() -> State {
+    State {
+        version: "1.2.3".into(),
+        edition: 7,
+        uptime_seconds: 61,
+        kernel: "naive".into(),
+        links: vec![Link {
+            name: "east".into(),
+            rate_mbit: Some(300.0),
+            ..Link::default()
+        }],
+        workers: vec![],
+        flows: vec![Flow {
+            id: u64::from(u32::MAX),
+            role: "relay".into(),
+            tunnel: None,
+            next_hops: vec!["east:10.0.2.2".into()],
+            upstream: Some("west:10.0.1.1".into()),
+            parameters: Parameters::default(),
+            epoch: 3,
+            field: 16,
+            generation_size: 16,
+            symbol_bytes: 1428,
+            planned: 20,
+            held: 2,
+            hops: vec![],
+            counters: Default::default(),
+            rank_histogram: vec![0, 1, 2],
+            rank_ratio: Some(0.9975),
+        }],
+        tunnels: vec![],
+        verdicts: BTreeMap::from([("redirected".into(), 12)]),
+        drops: BTreeMap::from([("late".into(), 0)]),
+        config: "[daemon]\n".into(),
+    }
+}
+
+/// Serves a [`Fake`] from a thread of its own until the test process ends.
+fn serve(folder: &Path) -> PathBuf {
+    let path = folder.join("control.sock");
+    let (ready, started) = std::sync::mpsc::channel();
+    let bound = path.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("runtime");
+        runtime.block_on(async {
+            let listener = zlink::tokio::unix::bind(&bound).expect("bind");
+            ready.send(()).expect("the test waits");
+            zlink::Server::new(listener, Service::new(Box::new(Fake)))
+                .run()
+                .await
+        })
+    });
+    started.recv().expect("the server starts");
+    path
+}
+
+/// Sends one raw request, as `printf '...\0' | socat - UNIX:...` would, and returns the reply.
+fn raw(path: &Path, request: &str) -> serde_json::Value {
+    let mut stream = UnixStream::connect(path).expect("connect");
+    stream.write_all(request.as_bytes()).expect("write");
+    stream.write_all(&[0]).expect("write");
+    let mut reply = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte).expect("read") == 1 && byte[0] != 0 {
+        reply.push(byte[0]);
+    }
+    serde_json::from_slice(&reply).expect("the reply is JSON")
+}
+
+/// The words of a description, comments included, without its layout.
+fn words(text: &str) -> Vec<String> {
+    let spaced = text
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('#', " # ");
+    spaced.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn interface_description_served_equals_the_contract_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = serve(folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("rt");
+    let served = runtime.block_on(async {
+        let mut connection = zlink::tokio::unix::connect(&path).await.expect("connect");
+        let name = INTERFACE.try_into().expect("a valid name");
+        let description = connection
+            .get_interface_description(name)
+            .await
+            .expect("answer");
+        let description = description.expect("our interface is known");
+        description.as_raw().expect("text").to_owned()
+    });
+    assert!(
+        words(&served) == words(IDL),
+        "org.recoded.control.varlink must say, layout apart, what the service says:\n{served}"
+    );
+}
+
+#[test]
+fn raw_request_gets_a_nul_terminated_json_reply() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = serve(folder.path());
+    let reply = raw(&path, r#"{"method":"org.recoded.Control1.GetVersion"}"#);
+    assert_eq!(reply["parameters"]["version"], "1.2.3");
+    let reply = raw(
+        &path,
+        r#"{"method":"org.recoded.Control1.SetFlow","parameters":{"flow":2,"changes":{}}}"#,
+    );
+    assert_eq!(reply["error"], "org.recoded.Control1.UnknownFlow");
+    assert_eq!(reply["parameters"]["flow"], 2);
+    let reply = raw(&path, r#"{"method":"org.recoded.Control1.Explode"}"#);
+    assert_eq!(reply["error"], "org.varlink.service.MethodNotFound");
+    let reply = raw(&path, r#"{"method":"org.varlink.service.GetInfo"}"#);
+    assert_eq!(reply["parameters"]["product"], "recoded");
+}
+
+#[test]
+fn client_gets_back_exactly_what_the_backend_said() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut client = Client::connect(&serve(folder.path())).expect("connect");
+    assert_eq!(client.state().expect("state"), state());
+    assert_eq!(client.version().expect("version").edition, 7);
+    assert_eq!(client.config().expect("config"), "[daemon]\n");
+    let changes = |value: &str| BTreeMap::from([("generation_size".into(), value.into())]);
+    assert_eq!(client.set(1, &changes("32")).expect("adopted").edition, 8);
+
+    let refused = client.set(1, &changes("999")).expect_err("refused");
+    assert_eq!(refused.to_string(), "no \"such\" rule");
+    assert_eq!((refused.exit_code(), refused.kind()), (4, "refused"));
+    let stuck = client.set(1, &changes("33")).expect_err("stuck");
+    assert_eq!((stuck.exit_code(), stuck.kind()), (1, "not_adopted"));
+    let unknown = client.set(-1, &changes("32")).expect_err("unknown");
+    assert_eq!((unknown.exit_code(), unknown.kind()), (4, "unknown_flow"));
+}
+
+#[test]
+fn client_without_a_daemon_says_what_to_start() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("nothing.sock");
+    let error = Client::connect(&path)
+        .map(|_| ())
+        .expect_err("nothing listens");
+    assert!(matches!(error, ClientError::NotRunning { .. }), "{error:?}");
+    assert_eq!(error.exit_code(), 3);
+    assert!(
+        error
+            .to_string()
+            .contains("is `recoded` running? Start it with"),
+        "{error}"
+    );
+
+    // A socket that a killed daemon left behind refuses connections.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+    let error = Client::connect(&path)
+        .map(|_| ())
+        .expect_err("nobody accepts");
+    assert_eq!(error.exit_code(), 3);
+}
