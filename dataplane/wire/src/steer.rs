@@ -168,22 +168,30 @@ pub fn decide<P: PacketBytes + ?Sized>(
         Some((offset, len)) if len >= HEADER_BYTES => offset,
         _ => return Verdict::DropTruncated,
     };
-    // Both reads lie within the header whose presence has just been checked.
-    let (Some(first), Some(flow_id)) =
-        (packet.u8_at(payload), packet.u32_at(payload + FLOW_OFFSET))
-    else {
-        return Verdict::DropTruncated;
-    };
+    steer_coded(packet, payload, is_known).unwrap_or(Verdict::DropTruncated)
+}
+
+/// Decides by the coded header at `payload`. `None` only when it is not there, which the caller has
+/// excluded; the verifier has not, and wants each value read, checked and used in turn.
+#[inline(always)]
+fn steer_coded<P: PacketBytes + ?Sized>(
+    packet: &P,
+    payload: usize,
+    is_known: impl FnOnce(u32) -> bool,
+) -> Option<Verdict> {
+    let first = packet.u8_at(payload)?;
     if first >> 4 != VERSION {
-        return Verdict::DropVersion;
+        return Some(Verdict::DropVersion);
     }
     if PacketType::from_nibble(first & 0x0f).is_none() {
-        return Verdict::DropType;
+        return Some(Verdict::DropType);
     }
-    if !is_known(flow_id) {
-        return Verdict::DropUnknownFlow;
-    }
-    Verdict::Redirected
+    let known = is_known(packet.u32_at(payload + FLOW_OFFSET)?);
+    Some(if known {
+        Verdict::Redirected
+    } else {
+        Verdict::DropUnknownFlow
+    })
 }
 
 #[inline(always)]

@@ -1,0 +1,91 @@
+//! XDP steering program: coded packets to the AF_XDP socket of their queue, the rest to Linux.
+//!
+//! Place on the path: the first code that sees a received packet. The decision itself is
+//! `recoded_wire::steer::decide`, the function user space tests; here it gets packet memory to read
+//! ([`Packet`]), the flow table, the sockets and the counters. Limits: linear packets only (no
+//! `xdp.frags`), 64 queues, 1024 flows. The packet is never modified.
+
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)]
+
+use aya_ebpf::{
+    bindings::xdp_action,
+    macros::{map, xdp},
+    maps::{HashMap, PerCpuArray, XskMap},
+    programs::XdpContext,
+};
+use recoded_wire::DEFAULT_PORT;
+use recoded_wire::steer::{Action, FLOWS_MAX, Verdict, XSKS_MAX, decide};
+
+use crate::packet::Packet;
+
+mod packet;
+
+/// Receive queue index -> AF_XDP socket.
+#[map]
+static XSKS: XskMap = XskMap::with_max_entries(XSKS_MAX, 0);
+
+/// Flow id, host order -> reserved.
+#[map]
+static FLOWS: HashMap<u32, u32> = HashMap::with_max_entries(FLOWS_MAX, 0);
+
+/// Verdict -> packets.
+#[map]
+static VERDICTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Verdict::COUNT, 0);
+
+/// Our UDP destination port; the loader overrides it before the program is verified.
+#[unsafe(no_mangle)]
+static PORT: u16 = DEFAULT_PORT;
+
+/// Entry point: steers one packet.
+#[xdp]
+pub fn recoded(ctx: XdpContext) -> u32 {
+    // SAFETY: PORT is a valid static. The volatile read keeps the compiler from folding the value
+    // that it has at build time.
+    let port = unsafe { core::ptr::read_volatile(&raw const PORT) };
+    let mut verdict = decide(&Packet::new(&ctx), port, is_known);
+    if verdict.action() == Action::Redirect && !redirect(&ctx) {
+        verdict = Verdict::DropNoSocket;
+    }
+    count(verdict);
+    match verdict.action() {
+        Action::Redirect => xdp_action::XDP_REDIRECT,
+        Action::Pass => xdp_action::XDP_PASS,
+        Action::Drop => xdp_action::XDP_DROP,
+    }
+}
+
+#[inline(always)]
+fn is_known(flow_id: u32) -> bool {
+    // SAFETY: the reference is only compared with null; a concurrent update of the entry, the
+    // hazard of this call, is never observed.
+    unsafe { FLOWS.get(flow_id) }.is_some()
+}
+
+/// Names the socket of this queue as the target; false when the queue has none.
+#[inline(always)]
+fn redirect(ctx: &XdpContext) -> bool {
+    XSKS.redirect(ctx.rx_queue_index(), xdp_action::XDP_DROP.into())
+        .is_ok()
+}
+
+#[inline(always)]
+fn count(verdict: Verdict) {
+    if let Some(counter) = VERDICTS.get_ptr_mut(verdict as u32) {
+        // SAFETY: the pointer is this CPU's copy of a live map value, and XDP runs to completion
+        // on its CPU (softirq), so nothing else writes to it meanwhile.
+        unsafe { *counter += 1 };
+    }
+}
+
+/// Unreachable: the decision has no panicking path, and the verifier would refuse this loop.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// The helpers used here need no GPL licence.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

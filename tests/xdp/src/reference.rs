@@ -1,0 +1,105 @@
+//! What should happen to a frame, decided a second time.
+//!
+//! Written from the rules in `recoded_wire::steer`, not from its code: it eats a slice from the front
+//! where the code under test computes offsets. A disagreement is a fault in one of the two.
+
+use recoded_wire::steer::Verdict;
+
+/// The verdict for a frame when a socket is in place, our port is `port` and only `flow` is known.
+pub fn verdict(frame: &[u8], port: u16, flow: u32) -> Verdict {
+    ethernet(frame, port, flow).unwrap_or(Verdict::PassTruncated)
+}
+
+/// `None`: the frame ended before its port was known.
+fn ethernet(mut rest: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+    take(&mut rest, 12)?;
+    let mut ether_type = take_u16(&mut rest)?;
+    let mut tags = 0;
+    while [0x8100, 0x88a8].contains(&ether_type) {
+        tags += 1;
+        if tags > 2 {
+            return Some(Verdict::PassTags);
+        }
+        take(&mut rest, 2)?;
+        ether_type = take_u16(&mut rest)?;
+    }
+    match ether_type {
+        0x0800 => ipv4(rest, port, flow),
+        0x86dd => ipv6(rest, port, flow),
+        _ => Some(Verdict::PassNotIp),
+    }
+}
+
+fn ipv4(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+    let header_words = packet.first()? & 15;
+    if packet[0] >> 4 != 4 || header_words < 5 {
+        return Some(Verdict::PassMalformed);
+    }
+    let mut fields = packet;
+    take(&mut fields, 2)?;
+    let total = usize::from(take_u16(&mut fields)?);
+    take(&mut fields, 2)?;
+    let fragment = take_u16(&mut fields)?;
+    if fragment % 0x4000 != 0 {
+        return Some(Verdict::PassFragment);
+    }
+    take(&mut fields, 1)?;
+    if take(&mut fields, 1)? != [17] {
+        return Some(Verdict::PassNotUdp);
+    }
+    let header = usize::from(header_words) * 4;
+    udp(
+        packet.get(header..)?,
+        total.checked_sub(header)?,
+        port,
+        flow,
+    )
+}
+
+fn ipv6(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+    if packet.first()? >> 4 != 6 {
+        return Some(Verdict::PassMalformed);
+    }
+    let next_header = *packet.get(6)?;
+    match next_header {
+        17 => {}
+        44 => return Some(Verdict::PassFragment),
+        0 | 43 | 50 | 51 | 60 | 135 | 139 | 140 => return Some(Verdict::PassExtension),
+        _ => return Some(Verdict::PassNotUdp),
+    }
+    let total = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    udp(packet.get(40..)?, total, port, flow)
+}
+
+/// `datagram` is what the frame holds, padding included; `claimed` what the IP header says.
+fn udp(datagram: &[u8], claimed: usize, port: u16, flow: u32) -> Option<Verdict> {
+    if claimed < 8 {
+        return None;
+    }
+    let mut rest = datagram;
+    let header = take(&mut rest, 8)?;
+    if u16::from_be_bytes([header[2], header[3]]) != port {
+        return Some(Verdict::PassOtherPort);
+    }
+    let udp_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if udp_bytes > claimed || claimed > datagram.len() || udp_bytes < 8 + 20 {
+        return Some(Verdict::DropTruncated);
+    }
+    Some(match (rest[0] >> 4, rest[0] & 15) {
+        (1, 1..=6 | 15) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
+        (1, 1..=6 | 15) => Verdict::DropUnknownFlow,
+        (1, _) => Verdict::DropType,
+        _ => Verdict::DropVersion,
+    })
+}
+
+fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (head, tail) = rest.split_at_checked(bytes)?;
+    *rest = tail;
+    Some(head)
+}
+
+fn take_u16(rest: &mut &[u8]) -> Option<u16> {
+    let bytes = take(rest, 2)?;
+    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+}

@@ -1,0 +1,315 @@
+//! The XDP program, packet by packet, with Linux's own verifier and interpreter in between.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use recoded_wire::packet::{NotUdp, locate};
+use recoded_wire::steer::{Action, Verdict, decide};
+use recoded_xdp_tests::packets::{FLOW, Ip, PORT, Recipe, arp, frames, icmpv6};
+use recoded_xdp_tests::steering::{FRAME_BYTES_MIN, Steering};
+use recoded_xdp_tests::{or_skip, reference};
+
+/// The program with our port, our flow and a socket; `None` when the test must be skipped.
+fn ready() -> Option<Steering> {
+    or_skip(Steering::load(PORT, &[FLOW]).and_then(|mut steering| {
+        steering.place_socket()?;
+        Ok(steering)
+    }))
+}
+
+#[track_caller]
+fn assert_verdict(recipe: Recipe, expected: Verdict) {
+    if let Some(steering) = ready() {
+        assert_eq!(steering.run(&recipe.build()), expected, "{recipe:?}");
+    }
+}
+
+fn v4(option_words: u8, fragment: u16) -> Recipe {
+    Recipe {
+        ip: Ip::V4 {
+            option_words,
+            fragment,
+        },
+        ..Recipe::default()
+    }
+}
+
+fn v6(extension: Option<u8>) -> Recipe {
+    Recipe {
+        ip: Ip::V6 { extension },
+        ..Recipe::default()
+    }
+}
+
+#[test]
+fn coded_ipv4_redirected() {
+    assert_verdict(Recipe::default(), Verdict::Redirected);
+}
+
+#[test]
+fn coded_ipv6_redirected() {
+    assert_verdict(v6(None), Verdict::Redirected);
+}
+
+#[test]
+fn coded_empty_socket_slot_dropped_and_counted() {
+    let Some(mut steering) = or_skip(Steering::load(PORT, &[FLOW])) else {
+        return;
+    };
+    let frame = Recipe::default().build();
+    assert_eq!(steering.run(&frame), Verdict::DropNoSocket);
+    steering.place_socket().expect("an AF_XDP socket");
+    assert_eq!(steering.run(&frame), Verdict::Redirected);
+    steering.remove_socket().expect("an emptied slot");
+    assert_eq!(steering.run(&frame), Verdict::DropNoSocket);
+}
+
+#[test]
+fn coded_port_of_the_loader_is_used() {
+    let Some(steering) = or_skip(Steering::load(4242, &[FLOW])) else {
+        return;
+    };
+    let ours = Recipe {
+        port: 4242,
+        ..Recipe::default()
+    };
+    assert_eq!(steering.run(&ours.build()), Verdict::DropNoSocket);
+    assert_eq!(
+        steering.run(&Recipe::default().build()),
+        Verdict::PassOtherPort
+    );
+}
+
+#[test]
+fn coded_vlan_tags_two_redirected_three_passed() {
+    for (tags, expected) in [
+        (vec![0x8100], Verdict::Redirected),
+        (vec![0x88a8], Verdict::Redirected),
+        (vec![0x88a8, 0x8100], Verdict::Redirected),
+        (vec![0x8100, 0x8100], Verdict::Redirected),
+        (vec![0x88a8, 0x8100, 0x8100], Verdict::PassTags),
+    ] {
+        assert_verdict(
+            Recipe {
+                tags: tags.clone(),
+                ..Recipe::default()
+            },
+            expected,
+        );
+        assert_verdict(Recipe { tags, ..v6(None) }, expected);
+    }
+}
+
+#[test]
+fn coded_ipv4_options_redirected() {
+    for option_words in 1..=10 {
+        assert_verdict(v4(option_words, 0), Verdict::Redirected);
+    }
+}
+
+#[test]
+fn coded_every_first_byte_has_its_verdict() {
+    let Some(steering) = ready() else { return };
+    for first in 0..=255 {
+        let expected = match (first >> 4, first & 15) {
+            (1, 1..=6 | 15) => Verdict::Redirected,
+            (1, _) => Verdict::DropType,
+            _ => Verdict::DropVersion,
+        };
+        let recipe = Recipe {
+            first,
+            ..Recipe::default()
+        };
+        assert_eq!(steering.run(&recipe.build()), expected, "{first:#04x}");
+    }
+}
+
+#[test]
+fn coded_unknown_flow_dropped() {
+    for flow in [0, FLOW + 1, FLOW.swap_bytes(), u32::MAX] {
+        assert_verdict(
+            Recipe {
+                flow,
+                ..Recipe::default()
+            },
+            Verdict::DropUnknownFlow,
+        );
+    }
+}
+
+#[test]
+fn coded_padding_redirected() {
+    assert_verdict(
+        Recipe {
+            padding_bytes: 18,
+            ..Recipe::default()
+        },
+        Verdict::Redirected,
+    );
+}
+
+#[test]
+fn payload_shorter_than_the_header_dropped() {
+    for payload_bytes in 0..20 {
+        assert_verdict(
+            Recipe {
+                payload_bytes,
+                ..Recipe::default()
+            },
+            Verdict::DropTruncated,
+        );
+    }
+    assert_verdict(
+        Recipe {
+            payload_bytes: 20,
+            ..Recipe::default()
+        },
+        Verdict::Redirected,
+    );
+}
+
+#[test]
+fn payload_other_port_passed_whatever_it_is() {
+    for first in [0x12, 0x00, 0xff] {
+        for payload_bytes in [0, 7, 60] {
+            let recipe = Recipe {
+                port: PORT + 1,
+                first,
+                payload_bytes,
+                ..Recipe::default()
+            };
+            assert_verdict(recipe, Verdict::PassOtherPort);
+        }
+    }
+}
+
+#[test]
+fn truncated_every_length_passed_then_dropped_once_the_port_is_known() {
+    let Some(steering) = ready() else { return };
+    let two_tags = Recipe {
+        tags: vec![0x88a8, 0x8100],
+        ..v4(10, 0)
+    };
+    for recipe in [Recipe::default(), v6(None), two_tags] {
+        let frame = recipe.build();
+        let udp_end = frame.len() - recipe.payload_bytes;
+        for len in 0..=frame.len() {
+            let expected = if len < udp_end {
+                Verdict::PassTruncated
+            } else if len < frame.len() {
+                Verdict::DropTruncated
+            } else {
+                Verdict::Redirected
+            };
+            let cut = &frame[..len];
+            let decided = decide(cut, PORT, |flow| flow == FLOW);
+            assert_eq!(decided, expected, "{len} bytes of {recipe:?}");
+            if len >= FRAME_BYTES_MIN {
+                assert_eq!(steering.run(cut), expected, "{len} bytes of {recipe:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fragment_first_middle_last_passed() {
+    for fragment in [0x2000, 0x2010, 0x0010] {
+        assert_verdict(v4(0, fragment), Verdict::PassFragment);
+    }
+    assert_verdict(v4(0, 0x4000), Verdict::Redirected); // "do not fragment" alone
+    assert_verdict(v6(Some(44)), Verdict::PassFragment);
+}
+
+#[test]
+fn extension_header_passed() {
+    for extension in [0, 43, 50, 51, 60, 135, 139, 140] {
+        assert_verdict(v6(Some(extension)), Verdict::PassExtension);
+    }
+}
+
+#[test]
+fn other_protocol_passed() {
+    for protocol in [1, 6, 47, 58, 132] {
+        for recipe in [v4(0, 0), v6(None)] {
+            assert_verdict(Recipe { protocol, ..recipe }, Verdict::PassNotUdp);
+        }
+    }
+}
+
+#[test]
+fn arp_passed() {
+    if let Some(steering) = ready() {
+        assert_eq!(steering.run(&arp()), Verdict::PassNotIp);
+    }
+}
+
+#[test]
+fn neighbour_discovery_passed() {
+    let Some(steering) = ready() else { return };
+    for message in 133..=137 {
+        assert_eq!(steering.run(&icmpv6(message)), Verdict::PassNotUdp);
+    }
+}
+
+#[test]
+fn malformed_ip_passed() {
+    let Some(steering) = ready() else { return };
+    for version_and_length in [0x44, 0x40, 0x65, 0x05] {
+        let mut frame = Recipe::default().build();
+        frame[14] = version_and_length;
+        assert_eq!(steering.run(&frame), Verdict::PassMalformed);
+    }
+}
+
+/// Program, shared decision, reference and user-space walk say the same about this frame.
+fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseError> {
+    let expected = reference::verdict(frame, PORT, FLOW);
+    prop_assert_eq!(decide(frame, PORT, |flow| flow == FLOW), expected);
+    if frame.len() >= FRAME_BYTES_MIN {
+        prop_assert_eq!(steering.run(frame), expected);
+    }
+    match locate(frame) {
+        Ok(found) => {
+            let payload = frame
+                .get(found.payload_offset..)
+                .and_then(|rest| rest.get(..found.payload_len));
+            prop_assert!(payload.is_some(), "a payload beyond the frame: {:?}", found);
+            let ours = expected.action() != Action::Pass;
+            prop_assert_eq!(ours, found.destination.port() == PORT);
+        }
+        Err(NotUdp::UdpLength) => prop_assert!(matches!(
+            expected,
+            Verdict::DropTruncated | Verdict::PassOtherPort
+        )),
+        Err(_) => prop_assert_eq!(expected.action(), Action::Pass),
+    }
+    Ok(())
+}
+
+#[test]
+fn agreement_mutated_frames_program_matches_parser_and_reference() {
+    let Some(steering) = ready() else { return };
+    proptest!(ProptestConfig::with_cases(CASES), |(frame in frames())| {
+        check_agreement(&steering, &frame)?;
+    });
+    // The generator is worth something only if it reaches every verdict but the socket's.
+    for verdict in Verdict::ALL {
+        let reached = steering.counts()[verdict as usize];
+        assert_eq!(
+            reached == 0,
+            verdict == Verdict::DropNoSocket,
+            "{}: {reached}",
+            verdict.name()
+        );
+    }
+}
+
+#[test]
+fn agreement_random_bytes_program_matches_parser_and_reference() {
+    let Some(steering) = ready() else { return };
+    let bytes = prop::collection::vec(any::<u8>(), 0..200);
+    proptest!(ProptestConfig::with_cases(CASES / 8), |(frame in bytes)| {
+        check_agreement(&steering, &frame)?;
+    });
+}
+
+const CASES: u32 = 20_000;
