@@ -76,12 +76,16 @@ pub struct Elimination {
     size: usize,
     rank: usize,
     decoded: usize,
+    /// The first column that leads no row. Rows are zero before it, except for a leading one.
+    first_free: usize,
     /// `rank` rows of `stride` bytes.
     rows: Box<[u8]>,
     /// The row being inserted, `stride` bytes.
     fresh: Box<[u8]>,
     /// Per symbol: the row whose leading coefficient it is.
     pivot_row: Box<[Option<u8>]>,
+    /// Per row: the symbol that it leads.
+    pivot: Box<[u8]>,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
 }
@@ -109,9 +113,11 @@ impl Elimination {
             size: size_max,
             rank: 0,
             decoded: 0,
+            first_free: 0,
             rows: vec![0; size_max * stride].into_boxed_slice(),
             fresh: vec![0; stride].into_boxed_slice(),
             pivot_row: vec![None; size_max].into_boxed_slice(),
+            pivot: vec![0; size_max].into_boxed_slice(),
             is_unit: vec![false; size_max].into_boxed_slice(),
         }
     }
@@ -130,6 +136,7 @@ impl Elimination {
         self.size = size;
         self.rank = 0;
         self.decoded = 0;
+        self.first_free = 0;
         self.pivot_row.fill(None);
     }
 
@@ -281,79 +288,113 @@ impl Elimination {
         }
     }
 
+    /// Bytes of a row that can be other than zero so far.
+    const fn live(&self) -> usize {
+        if self.track {
+            self.width + self.rank
+        } else {
+            self.width
+        }
+    }
+
     /// Subtracts stored rows from `fresh` until its pivot columns are zero. Pivot columns are zero
     /// in all other rows, so the factors are all known at the start and the sum is one product.
     fn reduce_fresh(&mut self) {
-        let used = self.used();
-        let fresh = &mut self.fresh[..used];
+        let live = self.first_free..self.live();
+        let (done, rest) = self.fresh.split_at_mut(live.start);
+        let rest = &mut rest[..live.len()];
         let mut factors = [0; FUSED_ROWS];
         let mut sources: [&[u8]; FUSED_ROWS] = [&[]; FUSED_ROWS];
         let mut count = 0;
-        for symbol in 0..self.size {
-            let (factor, row) = (fresh[symbol], self.pivot_row[symbol]);
-            let Some(row) = row.filter(|_| factor != 0) else {
-                continue;
+        for (symbol, pivot_row) in self.pivot_row[..self.size].iter().enumerate() {
+            let Some(row) = *pivot_row else { continue };
+            let factor = match symbol.checked_sub(live.start) {
+                None => std::mem::take(&mut done[symbol]),
+                Some(index) => rest[index],
             };
+            if factor == 0 {
+                continue;
+            }
             let start = usize::from(row) * self.stride;
-            (factors[count], sources[count]) = (factor, &self.rows[start..start + used]);
+            (factors[count], sources[count]) =
+                (factor, &self.rows[start + live.start..start + live.end]);
             count += 1;
             if count == FUSED_ROWS {
                 self.kernel
-                    .matmul_accumulate(&factors, &sources, &mut [&mut *fresh]);
+                    .matmul_accumulate(&factors, &sources, &mut [&mut *rest]);
                 count = 0;
             }
         }
         if count > 0 {
             self.kernel
-                .matmul_accumulate(&factors[..count], &sources[..count], &mut [fresh]);
+                .matmul_accumulate(&factors[..count], &sources[..count], &mut [rest]);
         }
     }
 
     /// Stores the reduced `fresh` as the next row unless it is zero, and clears its leading
     /// column in the other rows.
     fn admit_fresh(&mut self) -> Outcome {
-        let Some(pivot) = self.fresh[..self.size]
-            .iter()
-            .position(|&element| element != 0)
-        else {
+        let candidates = &self.fresh[self.first_free..self.size];
+        let Some(leading) = candidates.iter().position(|&element| element != 0) else {
             return Outcome::Redundant;
         };
-        let (used, slot) = (self.used(), self.rank);
-        let row_number = u8::try_from(slot).expect("a column is free, so fewer than 256 rows");
-        let fresh = &mut self.fresh[..used];
+        let (pivot, slot) = (self.first_free + leading, self.rank);
         if self.track {
-            fresh[self.width + slot] = 1;
+            self.fresh[self.width + slot] = 1;
         }
+        self.lead(pivot, slot);
+        let (live, used) = (pivot..self.live(), self.used());
+        let fresh = &mut self.fresh[..used];
         if let Some(factor) = inverse(fresh[pivot]).filter(|&factor| factor != 1) {
-            self.kernel.mul(fresh, factor);
+            self.kernel.mul(&mut fresh[live.clone()], factor);
         }
         let (stored, free) = self.rows.split_at_mut(slot * self.stride);
+        free[..used].copy_from_slice(fresh);
+        self.is_unit[slot] = is_zero(&fresh[self.first_free.max(pivot + 1)..self.size]);
+        let all_units = self.decoded == slot;
+        self.decoded += usize::from(self.is_unit[slot]);
+        if all_units {
+            // No stored row has a coefficient outside its own column.
+            return Outcome::Innovative {
+                rank: self.rank,
+                slot,
+            };
+        }
         for (number, row) in stored.chunks_exact_mut(self.stride).enumerate() {
-            let factor = row[pivot];
-            if factor == 0 {
+            if self.is_unit[number] || row[pivot] == 0 {
                 continue;
             }
-            self.kernel.madd(&mut row[..used], factor, fresh);
-            self.is_unit[number] = is_unit(&row[..self.size]);
+            let factor = row[pivot];
+            self.kernel
+                .madd(&mut row[live.clone()], factor, &fresh[live.clone()]);
+            let next_free = self.first_free.max(usize::from(self.pivot[number]) + 1);
+            self.is_unit[number] = is_zero(&row[next_free..self.size]);
             self.decoded += usize::from(self.is_unit[number]);
         }
-        free[..used].copy_from_slice(fresh);
-        self.is_unit[slot] = is_unit(&fresh[..self.size]);
-        self.decoded += usize::from(self.is_unit[slot]);
-        self.pivot_row[pivot] = Some(row_number);
-        self.rank += 1;
         Outcome::Innovative {
             rank: self.rank,
             slot,
         }
     }
+
+    /// Records that the row of `slot` leads symbol `pivot`.
+    fn lead(&mut self, pivot: usize, slot: usize) {
+        self.pivot_row[pivot] = Some(byte(slot));
+        self.pivot[slot] = byte(pivot);
+        self.rank += 1;
+        while self.first_free < self.size && self.pivot_row[self.first_free].is_some() {
+            self.first_free += 1;
+        }
+    }
 }
 
-/// Whether a row whose leading coefficient is one has no other.
-fn is_unit(vector: &[u8]) -> bool {
-    vector
-        .iter()
-        .map(|&element| usize::from(element != 0))
-        .sum::<usize>()
-        == 1
+/// Symbols and rows are numbered below 256.
+fn byte(number: usize) -> u8 {
+    u8::try_from(number).expect("generations have at most 256 symbols")
+}
+
+/// Whether a part of a vector holds no coefficient.
+fn is_zero(elements: &[u8]) -> bool {
+    let (chunks, rest) = elements.as_chunks::<16>();
+    chunks.iter().all(|&chunk| u128::from_ne_bytes(chunk) == 0) && rest.iter().all(|&e| e == 0)
 }

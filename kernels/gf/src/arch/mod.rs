@@ -6,8 +6,17 @@
 
 mod naive;
 
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
 /// Levels compiled into this build, slowest first.
-pub(crate) static LEVELS: &[Level] = &[naive::LEVEL];
+pub(crate) static LEVELS: &[Level] = &[
+    naive::LEVEL,
+    #[cfg(target_arch = "x86_64")]
+    x86_64::avx2::LEVEL,
+    #[cfg(target_arch = "x86_64")]
+    x86_64::gfni512::LEVEL,
+];
 
 type Add = unsafe fn(dst: &mut [u8], src: &[u8]);
 type Mul = unsafe fn(dst: &mut [u8], c: u8);
