@@ -1,0 +1,283 @@
+//! The UMEM: a worker's frames, memory and accounting together.
+//!
+//! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket that
+//! shares it are gone, in whatever order they are dropped. Frames that Linux holds when a socket is
+//! dropped stay counted where they were, because Linux may still write to them; they come back with
+//! the next UMEM.
+//!
+//! Units: [`FrameId`] is the index of a chunk, [`Span::offset`] counts bytes from the chunk's start.
+//! Linux places received packets at byte 256 (the headroom XDP programs may use); a frame from
+//! [`Frames::take`] may be written anywhere.
+//!
+//! Safety model: Linux only ever writes to frames that are lent (fill) and only reads frames that are
+//! in a transmit ring. So a frame may be read while the worker refers to it and written while, on top
+//! of that, no transmit ring does. Both are checked on every access against the ledger: one load from
+//! a table that the operation touches anyway.
+
+use std::{
+    mem::MaybeUninit,
+    num::NonZeroU32,
+    ptr::{self, NonNull},
+    slice,
+};
+
+use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
+use xsk_rs::{
+    FrameDesc,
+    config::{FrameSize, QueueSize, UmemConfig},
+};
+
+use crate::{
+    descriptor::Descriptors,
+    error::XskError,
+    ledger::{FrameGauge, Ledger},
+    mode::SocketMode,
+};
+
+/// Bytes of a frame.
+///
+/// The smallest chunk Linux accepts. Larger ones would put all packets at the same position of a
+/// page and thereby into the same cache sets, which halves the speed of field arithmetic.
+pub const FRAME_BYTES: usize = 2048;
+
+/// Largest packet, Ethernet header included, that fits a frame behind Linux's 256 bytes of headroom.
+/// Longer ones are dropped by Linux and counted as [`crate::SocketStatistics::rx_dropped`].
+pub const RECEIVE_BYTES_MAX: usize = FRAME_BYTES - 256;
+
+/// Entries of each ring. A worker that is away for a millisecond at two million packets a second
+/// finds 2000 waiting; twice as many would leave too few of the default 8192 frames for batches.
+pub(crate) const RING_ENTRIES: u32 = 2048;
+
+/// Fewest frames: a fill ring of eight for each of two sockets, as many for batches, and the rest.
+const FRAMES_MIN: u32 = 64;
+
+/// Most frames: 8 GiB, so that an absurd configuration ends in a sentence and not in swapping.
+const FRAMES_MAX: u32 = 1 << 22;
+
+/// A worker's frames.
+#[derive(Debug)]
+pub struct Umem {
+    pub(crate) xsk: xsk_rs::Umem,
+    pub(crate) ledger: Ledger,
+    pub(crate) descriptors: Descriptors,
+    /// Mode that the first open socket settled; Linux makes the others follow.
+    pub(crate) mode: Option<SocketMode>,
+    /// Sockets opened so far, among which the fill share is divided.
+    pub(crate) sockets: u32,
+    base: NonNull<u8>,
+    /// Stamp per frame, equal to `epoch` for the destinations of the gathering in progress.
+    marks: Vec<u32>,
+    epoch: u32,
+}
+
+// SAFETY: `base` points into the mapping owned by `xsk`, which is `Send`; it is only dereferenced
+// through `&self` and `&mut self`, so it moves between threads together with what it points to.
+unsafe impl Send for Umem {}
+
+impl Umem {
+    /// Maps, locks and registers `frames` frames of [`FRAME_BYTES`].
+    ///
+    /// # Errors
+    /// [`XskError::NotPermitted`], [`XskError::NoAfXdp`], [`XskError::MemoryLimit`],
+    /// [`XskError::FrameCount`], or [`XskError::Os`].
+    pub fn new(frames: u32) -> Result<Umem, XskError> {
+        let count = NonZeroU32::new(frames)
+            .filter(|_| (FRAMES_MIN..=FRAMES_MAX).contains(&frames))
+            .ok_or(XskError::FrameCount {
+                frames,
+                min: FRAMES_MIN,
+                max: FRAMES_MAX,
+            })?;
+        let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
+        let (xsk, descs) = xsk_rs::Umem::new(config()?, count, false).map_err(|error| {
+            XskError::from_umem(crate::error::os_error(&error), frames, FRAME_BYTES)
+        })?;
+        let first = descs.first().ok_or(XskError::UnknownDescriptor)?;
+        Ok(Umem {
+            base: base(&xsk, first),
+            xsk,
+            ledger: Ledger::new(frames),
+            descriptors,
+            mode: None,
+            sockets: 0,
+            marks: vec![0; frames as usize],
+            epoch: 0,
+        })
+    }
+
+    /// Frames in each place; they sum to the total.
+    pub fn gauge(&self) -> FrameGauge {
+        self.ledger.gauge()
+    }
+
+    /// Whether the frame is in a transmit ring (of any socket), so that it must not be written.
+    pub fn is_transmitting(&self, frame: FrameId) -> bool {
+        self.ledger.is_transmitting(frame.0)
+    }
+
+    /// Tells one UMEM from another.
+    #[inline]
+    pub(crate) fn identity(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+
+    /// Frames that one socket may have lent to Linux at once.
+    ///
+    /// All sockets together get half of the frames, in equal shares: the other half is for batches and
+    /// transmission, which would otherwise starve exactly when traffic is heaviest.
+    pub(crate) fn fill_share(&self) -> u32 {
+        (self.ledger.total() / 2 / self.sockets.max(1)).clamp(1, RING_ENTRIES)
+    }
+
+    /// Frames that may be lent to Linux at this moment: lending stops when fewer than a quarter of all
+    /// frames are free, so that whoever must make room by sending or decoding can still do so.
+    pub(crate) fn lendable(&self) -> u32 {
+        self.ledger.free().saturating_sub(self.ledger.total() / 4)
+    }
+
+    /// The frame and offset of an address that Linux reported.
+    pub(crate) fn locate(address: usize) -> (FrameId, u16) {
+        (
+            FrameId((address / FRAME_BYTES) as u32),
+            (address % FRAME_BYTES) as u16,
+        )
+    }
+
+    /// The address of a frame's first byte.
+    pub(crate) fn address(frame: FrameId) -> usize {
+        frame.0 as usize * FRAME_BYTES
+    }
+
+    /// First byte of `span`, which is checked to lie within its frame.
+    #[inline]
+    fn pointer(&self, span: Span) -> *mut u8 {
+        let (offset, len) = (usize::from(span.offset), usize::from(span.len));
+        assert!(offset + len <= FRAME_BYTES, "{span:?} leaves its frame");
+        assert!(
+            span.frame.0 < self.ledger.total(),
+            "{span:?} is outside the UMEM"
+        );
+        // SAFETY: the frame index is below the number of frames and the offset within the frame, both
+        // checked above, so the result stays inside the mapping `base` points to.
+        unsafe { self.base.as_ptr().add(Self::address(span.frame) + offset) }
+    }
+
+    /// Stamps the destinations; panics when one occurs twice or is also a source.
+    fn check_disjoint(&mut self, sources: &[Span], destinations: &[Span]) {
+        assert!(
+            sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX,
+            "too many spans"
+        );
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.marks.fill(0);
+            self.epoch = 1;
+        }
+        for span in destinations {
+            let mark = &mut self.marks[span.frame.0 as usize];
+            assert!(*mark != self.epoch, "{span:?} is a destination twice");
+            *mark = self.epoch;
+        }
+        for span in sources {
+            let mark = self.marks[span.frame.0 as usize];
+            assert!(mark != self.epoch, "{span:?} is source and destination");
+        }
+    }
+}
+
+impl Frames for Umem {
+    fn frame_bytes(&self) -> usize {
+        FRAME_BYTES
+    }
+
+    fn take(&mut self) -> Option<FrameId> {
+        self.ledger.take().map(FrameId)
+    }
+
+    fn retain(&mut self, frame: FrameId) {
+        self.ledger.retain(frame.0);
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.ledger.release(frame.0);
+    }
+
+    #[inline]
+    fn bytes(&self, span: Span) -> &[u8] {
+        let start = self.pointer(span);
+        assert!(
+            self.ledger.is_readable(span.frame.0),
+            "{span:?} is read but not held"
+        );
+        // SAFETY: `start` is valid for `len` bytes (see `pointer`). Somebody on this side refers to
+        // the frame, so Linux does not write to it, and we do not while `self` is borrowed.
+        unsafe { slice::from_raw_parts(start, usize::from(span.len)) }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        let start = self.pointer(span);
+        assert!(
+            self.ledger.is_writable(span.frame.0),
+            "{span:?} is written but not ours alone"
+        );
+        // SAFETY: as in `bytes`; moreover the frame is in no transmit ring, so Linux does not read it
+        // either, and `self` is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) }
+    }
+
+    fn with_disjoint<R>(
+        &mut self,
+        sources: &[Span],
+        destinations: &[Span],
+        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    ) -> R {
+        self.check_disjoint(sources, destinations);
+        let mut shared = [const { MaybeUninit::<&[u8]>::uninit() }; GATHER_MAX];
+        for (place, &span) in shared.iter_mut().zip(sources) {
+            place.write(self.bytes(span));
+        }
+        let mut exclusive = [const { MaybeUninit::<&mut [u8]>::uninit() }; GATHER_MAX];
+        for (place, &span) in exclusive.iter_mut().zip(destinations) {
+            let start = self.pointer(span);
+            assert!(
+                self.ledger.is_writable(span.frame.0),
+                "{span:?} is written but not ours alone"
+            );
+            // SAFETY: as in `bytes_mut`. `check_disjoint` made sure that no two of these views and none
+            // of the shared ones lie in one frame, and `self` is borrowed exclusively by our caller.
+            place.write(unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) });
+        }
+        // SAFETY: the loops above wrote as many elements as there are spans; `check_disjoint` made sure
+        // that those are at most `GATHER_MAX`.
+        let (shared, exclusive) = unsafe {
+            (
+                shared[..sources.len()].assume_init_ref(),
+                exclusive[..destinations.len()].assume_init_mut(),
+            )
+        };
+        work(shared, exclusive)
+    }
+}
+
+fn config() -> Result<UmemConfig, XskError> {
+    let refused = |_| XskError::UnknownDescriptor;
+    let entries = QueueSize::new(RING_ENTRIES).map_err(|_| XskError::UnknownDescriptor)?;
+    UmemConfig::builder()
+        .frame_size(FrameSize::new(FRAME_BYTES as u32).map_err(|_| XskError::UnknownDescriptor)?)
+        .fill_queue_size(entries)
+        .comp_queue_size(entries)
+        .build()
+        .map_err(refused)
+}
+
+/// First byte of the UMEM, of which xsk-rs only shows the part that `first` describes.
+fn base(xsk: &xsk_rs::Umem, first: &FrameDesc) -> NonNull<u8> {
+    // SAFETY: `first` was made by this UMEM, no socket exists yet, and the view is empty.
+    let view = unsafe { xsk.data(first) };
+    let address = view.contents().as_ptr().addr() - first.addr();
+    // The mapping came from C and its address was handed to C: its provenance is exposed. Deriving
+    // the pointer from the (empty) view instead would not entitle us to the bytes around it.
+    let base = ptr::with_exposed_provenance_mut::<u8>(address);
+    NonNull::new(base).expect("a mapping does not start at address zero")
+}
