@@ -1,1 +1,22 @@
-//! Placeholder.
+//! A test bed in network namespaces: a line of hosts with lossy links between them, the programs
+//! and daemons that run on the hosts, and the clean-up.
+//!
+//! Stands outside the path of a packet and may use anything. Needs root; whoever builds a bed
+//! without it gets a [`BedError`] that says so.
+
+#![forbid(unsafe_code)]
+
+mod bed;
+mod emulator;
+mod namespace;
+
+pub mod process;
+pub mod sweep;
+pub mod traffic;
+
+mod error;
+
+pub use bed::{Bed, BedConfig, HOPS_MAX, MTU_BYTES};
+pub use emulator::{DirectionCounters, LinkCounters, Loss};
+pub use error::BedError;
+pub use namespace::Namespace;

@@ -1,0 +1,115 @@
+//! One network namespace: commands and sockets in it.
+
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::BedError;
+use crate::process;
+
+/// A network namespace made by a [`crate::Bed`], which also removes it.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    pub(crate) fn create(name: String) -> Result<Namespace, BedError> {
+        process::run(Command::new("ip").args(["netns", "add", &name]))?;
+        let namespace = Namespace { name };
+        namespace.ip("link set lo up")?;
+        // Answers must leave by the interface that routes say, whatever interface was asked.
+        namespace.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
+        namespace.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
+        // No router solicitations and duplicate address detection among the counted packets.
+        namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
+        namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+        Ok(namespace)
+    }
+
+    /// Name, as in `ip netns exec NAME`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run in this namespace.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// Runs `ip` in this namespace with arguments split at spaces.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn ip(&self, arguments: &str) -> Result<String, BedError> {
+        process::run(
+            Command::new("ip")
+                .args(["-n", &self.name])
+                .args(arguments.split(' ')),
+        )
+    }
+
+    /// Runs `program` in this namespace with arguments split at spaces.
+    ///
+    /// # Errors
+    /// When it cannot be started or fails.
+    pub fn run(&self, program: &str, arguments: &str) -> Result<String, BedError> {
+        process::run(self.command(program).args(arguments.split(' ')))
+    }
+
+    /// Sets a kernel parameter of this namespace.
+    ///
+    /// # Errors
+    /// When Linux refuses the name or the value.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), BedError> {
+        self.inside(|| {
+            let path = PathBuf::from(format!("/proc/sys/{}", name.replace('.', "/")));
+            std::fs::write(&path, value).map_err(BedError::file(&path))
+        })?
+    }
+
+    /// A UDP socket of this namespace. It keeps working from any thread.
+    ///
+    /// # Errors
+    /// When the namespace is gone or the address cannot be bound.
+    pub fn udp_socket(&self, local: SocketAddr) -> Result<UdpSocket, BedError> {
+        self.inside(|| {
+            UdpSocket::bind(local).map_err(BedError::system(format!(
+                "UDP socket {local} in {}",
+                self.name
+            )))
+        })?
+    }
+
+    /// Runs `work` on a thread that lives in this namespace. A thread of its own, because a thread
+    /// cannot be trusted to find its way back if `work` panics.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R, BedError> {
+        let path = PathBuf::from("/run/netns").join(&self.name);
+        let file = File::open(&path).map_err(BedError::file(&path))?;
+        let entered = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok::<R, rustix::io::Errno>(work())
+            });
+            thread.join()
+        });
+        match entered {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(errno)) => Err(BedError::File {
+                path,
+                source: io::Error::from(errno),
+            }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

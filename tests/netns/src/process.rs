@@ -1,0 +1,188 @@
+//! Running programs: to completion with their output, or beside us with their output in a file.
+//!
+//! Children get a process group of their own, so that Ctrl-C in the terminal reaches only us and
+//! the clean-up stays in one hand ([`crate::sweep`]).
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::BedError;
+
+/// Longest part of a failed program's output that goes into an error, in bytes.
+const OUTPUT_TAIL_BYTES: usize = 2000;
+
+/// Runs a command to its end and returns what it wrote to standard output.
+///
+/// # Errors
+/// When it cannot be started or ends with a failure; then with the end of both its outputs.
+pub fn run(command: &mut Command) -> Result<String, BedError> {
+    let finished = output(command)?;
+    if !finished.success {
+        return Err(BedError::Command {
+            command: describe(command),
+            status: finished.status,
+            output: tail(&format!("{}{}", finished.stderr, finished.stdout)),
+        });
+    }
+    Ok(finished.stdout)
+}
+
+/// A program that has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Whether it ended with exit code 0.
+    pub success: bool,
+    /// The exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// Exit status in words.
+    pub status: String,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs a command to its end, whatever that is.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn output(command: &mut Command) -> Result<Finished, BedError> {
+    let result = command
+        .stdin(Stdio::null())
+        .process_group(0)
+        .output()
+        .map_err(|source| BedError::Spawn {
+            program: program(command),
+            source,
+        })?;
+    Ok(Finished {
+        success: result.status.success(),
+        code: result.status.code(),
+        status: result.status.to_string(),
+        stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
+    })
+}
+
+/// A program that runs beside us. Killed when dropped, unless [`Background::leave`] let it go.
+#[derive(Debug)]
+pub struct Background {
+    child: Option<Child>,
+}
+
+impl Background {
+    /// Starts a command with both outputs appended to the file `log`.
+    ///
+    /// # Errors
+    /// When the log cannot be opened or the program cannot be started.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Background, BedError> {
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .map_err(BedError::file(log))?;
+        let err = out.try_clone().map_err(BedError::file(log))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0)
+            .spawn()
+            .map_err(|source| BedError::Spawn {
+                program: program(command),
+                source,
+            })?;
+        Ok(Background { child: Some(child) })
+    }
+
+    /// Process id (`ip netns exec` becomes the program it starts, so this is the program's).
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// SIGKILL, then waits for the end.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGTERM, then waits up to `patience`; returns whether it ended with exit code 0 in time.
+    pub fn terminate(&mut self, patience: Duration) -> bool {
+        let Some(child) = self.child.as_mut() else {
+            return true;
+        };
+        let pid = i32::try_from(child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // Fails only when it is gone already.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        self.wait(patience).unwrap_or(false)
+    }
+
+    /// Waits up to `patience` for the end: `Some(exit code was 0)`, or `None` if it still runs.
+    pub fn wait(&mut self, patience: Duration) -> Option<bool> {
+        let child = self.child.as_mut()?;
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Ok(Some(status)) = child.try_wait() {
+                self.child = None;
+                return Some(status.success());
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Lets the program live on after us.
+    pub fn leave(mut self) {
+        self.child = None;
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The command line, for messages.
+pub fn describe(command: &Command) -> String {
+    let mut words = vec![program(command)];
+    words.extend(
+        command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
+    words.join(" ")
+}
+
+/// The end of a text, cut at a character boundary.
+pub fn tail(text: &str) -> String {
+    let text = text.trim_end();
+    let mut start = text.len().saturating_sub(OUTPUT_TAIL_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}

@@ -1,0 +1,218 @@
+//! Names and clean-up. Everything a bed leaves behind can be found again by name alone, so the same
+//! function serves the normal end, a panic, Ctrl-C, and the next run after a crash.
+//!
+//! ```text
+//!  rcd-<pid>-<n>-h0      network namespace of host 0 of the n-th bed of process <pid>
+//!  rcd-<pid>-<n>-x1      network namespace of link 1
+//!  $TMPDIR/rcd-<pid>-<n> its files: configs, sockets, logs, downloads
+//!     owner              "<pid> <start time of the process>", so that a reused pid is recognised
+//!     kept               present when the bed was left up on purpose
+//! ```
+//! Veth pairs live inside the namespaces and go with them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use crate::BedError;
+use crate::process;
+
+/// First letters of every namespace and folder that a bed makes.
+const MARK: &str = "rcd-";
+
+/// Beds of this process that are up, by prefix.
+static LIVE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The folder of a bed.
+pub(crate) fn directory(prefix: &str) -> PathBuf {
+    std::env::temp_dir().join(prefix)
+}
+
+/// Makes a new prefix, its folder and the note of its owner.
+pub(crate) fn register() -> Result<String, BedError> {
+    let pid = std::process::id();
+    let mut live = live();
+    let prefix = (0..)
+        .map(|number: u32| format!("{MARK}{pid}-{number}"))
+        .find(|prefix| !directory(prefix).exists())
+        .unwrap_or_default();
+    let directory = directory(&prefix);
+    fs::create_dir(&directory).map_err(BedError::file(&directory))?;
+    let owner = directory.join("owner");
+    let note = format!("{pid} {}", start_time(pid).unwrap_or(0));
+    fs::write(&owner, note).map_err(BedError::file(&owner))?;
+    live.push(prefix.clone());
+    Ok(prefix)
+}
+
+/// Marks a bed as left up on purpose: neither its end nor ours removes it.
+pub(crate) fn keep(prefix: &str) -> Result<(), BedError> {
+    live().retain(|other| other != prefix);
+    let mark = directory(prefix).join("kept");
+    fs::write(&mark, "").map_err(BedError::file(&mark))
+}
+
+/// Kills every process in the bed's namespaces, removes them and the folder. Safe to repeat.
+pub(crate) fn remove(prefix: &str) {
+    let names: Vec<String> = namespaces()
+        .into_iter()
+        .filter(|name| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with('-'))
+        })
+        .collect();
+    for name in &names {
+        kill_all(name);
+    }
+    for name in &names {
+        // A namespace that is already gone is what we want.
+        let _ = process::output(Command::new("ip").args(["netns", "del", name]));
+    }
+    // A folder that is already gone is what we want.
+    let _ = fs::remove_dir_all(directory(prefix));
+    live().retain(|other| other != prefix);
+}
+
+/// Removes every bed that is up in this process: for a signal handler's thread.
+pub fn remove_live() {
+    let prefixes = live().clone();
+    for prefix in prefixes {
+        remove(&prefix);
+    }
+}
+
+/// Removes what dead processes left behind, and beds kept on purpose if `kept` says so.
+/// Returns the prefixes removed.
+pub fn sweep(kept: bool) -> Vec<String> {
+    let mut prefixes: Vec<String> = namespaces()
+        .iter()
+        .filter_map(|name| prefix_of(name))
+        .collect();
+    prefixes.extend(folders());
+    prefixes.sort();
+    prefixes.dedup();
+    prefixes.retain(|prefix| {
+        let directory = directory(prefix);
+        !owner_lives(prefix, &directory) && (kept || !directory.join("kept").exists())
+    });
+    for prefix in &prefixes {
+        remove(prefix);
+    }
+    prefixes
+}
+
+/// Removes all live beds on SIGINT, SIGTERM and SIGHUP and ends the process with code 130.
+///
+/// # Errors
+/// When the handler cannot be installed, or one is installed already.
+pub fn clean_up_on_signal() -> Result<(), BedError> {
+    ctrlc::set_handler(|| {
+        eprintln!("\ninterrupted: cleaning up");
+        remove_live();
+        std::process::exit(130);
+    })
+    .map_err(|error| BedError::System {
+        what: "signal handler".into(),
+        source: io::Error::other(error),
+    })
+}
+
+fn live() -> std::sync::MutexGuard<'static, Vec<String>> {
+    // The list stays right whatever a panicking holder did with it.
+    LIVE.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// `rcd-<pid>-<n>` of a namespace `rcd-<pid>-<n>-<part>`.
+fn prefix_of(namespace: &str) -> Option<String> {
+    let rest = namespace.strip_prefix(MARK)?;
+    let mut words = rest.split('-');
+    let (pid, number) = (words.next()?, words.next()?);
+    words.next()?;
+    pid.parse::<u32>().ok()?;
+    number.parse::<u32>().ok()?;
+    Some(format!("{MARK}{pid}-{number}"))
+}
+
+fn folders() -> Vec<String> {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(MARK))
+        .filter(|name| directory(name).join("owner").exists())
+        .collect()
+}
+
+fn owner_lives(prefix: &str, directory: &Path) -> bool {
+    let note = fs::read_to_string(directory.join("owner")).unwrap_or_default();
+    let mut words = note.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let noted = words
+        .next()
+        .and_then(|pid| u32::try_from(pid).ok())
+        .zip(words.next());
+    match noted {
+        Some((pid, started)) => start_time(pid) == Some(started),
+        // The folder went first: fall back on the pid in the name.
+        None => prefix[MARK.len()..]
+            .split('-')
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .is_some_and(|pid: u32| start_time(pid).is_some()),
+    }
+}
+
+/// When a process started, in clock ticks since boot; `None` when there is none.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command name, in parentheses, may hold spaces: fields are counted after it (proc(5)).
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+fn namespaces() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/run/netns") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(MARK))
+        .collect()
+}
+
+fn kill_all(namespace: &str) {
+    let Ok(pids) = process::run(Command::new("ip").args(["netns", "pids", namespace])) else {
+        return;
+    };
+    for pid in pids.split_whitespace().filter_map(|word| word.parse().ok()) {
+        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+            // Gone already is what we want.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_of_namespace_of_a_bed_is_found_and_others_are_not() {
+        assert_eq!(prefix_of("rcd-12-0-h3").as_deref(), Some("rcd-12-0"));
+        assert_eq!(prefix_of("rcd-12-0"), None);
+        assert_eq!(prefix_of("rcd-x-0-h3"), None);
+        assert_eq!(prefix_of("other-12-0-h3"), None);
+    }
+
+    #[test]
+    fn start_time_of_this_process_is_stable_and_of_none_is_none() {
+        let pid = std::process::id();
+        assert!(start_time(pid).is_some());
+        assert_eq!(start_time(pid), start_time(pid));
+        assert_eq!(start_time(u32::MAX), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! What the namespace tests share: the permission to run, and one bed at a time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use recoded_netns::{Bed, BedConfig, Loss};
+
+/// Beds share the machine's cores; two at once would disturb each other's timing.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
+pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
+    if let Some(reason) = missing() {
+        assert!(
+            std::env::var_os("RECODED_REQUIRE_ALL").is_none(),
+            "cannot run: {reason}"
+        );
+        println!("skipped: {reason}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Why namespace tests cannot run here.
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("network namespaces need root".into());
+    }
+    for tool in ["ip", "tc", "ethtool", "iperf3", "nginx", "curl"] {
+        let found = std::env::var("PATH")
+            .unwrap_or_default()
+            .split(':')
+            .any(|folder| std::path::Path::new(folder).join(tool).exists());
+        if !found {
+            return Some(format!(
+                "`{tool}` is not installed (scripts/test installs it)"
+            ));
+        }
+    }
+    None
+}
+
+/// A bed with known neighbours.
+pub fn bed(hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
+    let config = BedConfig {
+        hops,
+        loss,
+        rate_mbit,
+        neighbours_known: true,
+    };
+    Bed::build(&config).expect("the bed builds")
+}
