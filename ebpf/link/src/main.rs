@@ -1,4 +1,4 @@
-//! Programs of the test bed: a lossy link, and an XDP program that passes everything.
+//! Programs of the test bed: a lossy link, and two XDP programs that pass or forward everything.
 //!
 //! `link` is a tc classifier for the clsact ingress of one side of an emulated link. It drops packets
 //! by a Gilbert-Elliott chain and hands the rest to the other side's interface, whose egress queue
@@ -27,7 +27,7 @@ use aya_ebpf::{
     bindings::{TC_ACT_OK, TC_ACT_SHOT, xdp_action},
     helpers::generated::{bpf_get_prandom_u32, bpf_redirect},
     macros::{classifier, map, xdp},
-    maps::{Array, PerCpuArray},
+    maps::{Array, DevMap, PerCpuArray},
     programs::{TcContext, XdpContext},
 };
 
@@ -166,6 +166,40 @@ pub fn pass(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
 }
 
+/// Index 0: destination and source MAC address that `forward` writes.
+#[map]
+static MACS: Array<[u8; MACS_BYTES]> = Array::with_max_entries(1, 0);
+
+/// Index 0: the interface that `forward` sends to.
+#[map]
+static DEVICES: DevMap = DevMap::with_max_entries(1, 0);
+
+/// Forwards IPv4 with new MAC addresses and nothing else: the least a relay in XDP can do, the bound
+/// the benchmark compares with. Everything that is not IPv4 passes.
+#[xdp]
+pub fn forward(ctx: XdpContext) -> u32 {
+    let (start, end) = (ctx.data(), ctx.data_end());
+    if start + ETHERNET_BYTES > end {
+        return xdp_action::XDP_PASS;
+    }
+    let header = start as *mut [u8; ETHERNET_BYTES];
+    // SAFETY: the Ethernet header lies within the packet, checked above, and only this program
+    // touches the packet while it runs.
+    let header = unsafe { &mut *header };
+    let Some(macs) = MACS.get(0) else {
+        return xdp_action::XDP_ABORTED;
+    };
+    if header[MACS_BYTES..] != ETHER_TYPE_IPV4.to_be_bytes() {
+        return xdp_action::XDP_PASS;
+    }
+    header[..MACS_BYTES].copy_from_slice(macs);
+    DEVICES
+        .redirect(0, xdp_action::XDP_DROP.into())
+        .unwrap_or(xdp_action::XDP_DROP)
+}
+
+/// Two MAC addresses, the part of the Ethernet header in front of the EtherType.
+const MACS_BYTES: usize = 12;
 const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 /// At clsact ingress the outer VLAN tag, if any, has moved out of the packet bytes.

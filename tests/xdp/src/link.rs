@@ -1,12 +1,12 @@
-//! The classifier `link` under test, and the one description of its maps for user space.
+//! The test-bed programs under test: the classifier `link`, the XDP programs `pass` and `forward`.
 //!
-//! `LINK[0]` is `[u32; 5]`, `COUNTERS` a per-CPU array of `u64`: the order of both is in
-//! `ebpf/link/src/main.rs`.
+//! `LINK[0]` is `[u32; 5]`, `COUNTERS` a per-CPU array of `u64`, `MACS[0]` is `[u8; 12]`: the order
+//! within each is in `ebpf/link/src/main.rs`.
 
 use std::error::Error;
 
-use aya::maps::{Array, PerCpuArray};
-use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
+use aya::maps::{Array, DevMap, PerCpuArray};
+use aya::programs::{SchedClassifier, TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, include_bytes_aligned};
 
 /// Parameters of one direction; probabilities from 0 to 1.
@@ -99,6 +99,33 @@ impl Link {
             merged: sum(3)?,
         })
     }
+}
+
+/// Runs the XDP program `name` on a frame, with `macs` and the interface `ifindex` in its maps.
+/// Returns its action and what it made of the frame.
+///
+/// # Errors
+/// What aya reports when Linux refuses the object or the run.
+pub fn run_xdp(
+    name: &str,
+    macs: [u8; 12],
+    ifindex: u32,
+    frame: &[u8],
+) -> Result<(u32, Vec<u8>), Box<dyn Error>> {
+    let mut ebpf = Ebpf::load(OBJECT)?;
+    let mut map: Array<_, [u8; 12]> = ebpf.map_mut("MACS").ok_or("no map")?.try_into()?;
+    map.set(0, macs, 0)?;
+    let mut map: DevMap<_> = ebpf.map_mut("DEVICES").ok_or("no map")?.try_into()?;
+    map.set(0, ifindex, None, 0)?;
+    let program: &mut Xdp = ebpf.program_mut(name).ok_or("no program")?.try_into()?;
+    program.load()?;
+    let mut after = vec![0; frame.len()];
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        data_out: Some(&mut after),
+        ..TestRunOptions::default()
+    };
+    Ok((program.test_run(options)?.return_value, after))
 }
 
 /// A probability scaled by 2^32; 1 becomes `u32::MAX`, which the program takes for "always".

@@ -3,11 +3,16 @@
 //! Linux's generator cannot be seeded, so bounds are six standard deviations: a false alarm once in
 //! about 500 million runs.
 
-use recoded_xdp_tests::link::{Link, LinkCounters, LinkParameters};
+use recoded_xdp_tests::link::{Link, LinkCounters, LinkParameters, run_xdp};
 use recoded_xdp_tests::or_skip;
 use recoded_xdp_tests::packets::{Ip, Recipe, arp, icmpv6};
 
 const PACKETS: u32 = 400_000;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+const MACS: [u8; 12] = [2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2];
+/// Interface index of `lo` in every network namespace; nothing is sent to it.
+const LOOPBACK: u32 = 1;
 const TC_ACT_OK: u32 = 0;
 const TC_ACT_SHOT: u32 = 2;
 const TC_ACT_REDIRECT: u32 = 7;
@@ -153,6 +158,33 @@ fn link_survivors_redirected_when_a_target_is_set() {
         TC_ACT_REDIRECT
     );
     assert_eq!(link.run(&arp(), 1).expect("a run"), TC_ACT_REDIRECT);
+}
+
+#[test]
+fn pass_every_frame_passed_unchanged() {
+    for frame in [arp(), Recipe::default().build()] {
+        let Some(outcome) = or_skip(run_xdp("pass", MACS, LOOPBACK, &frame)) else {
+            return;
+        };
+        assert_eq!(outcome, (XDP_PASS, frame));
+    }
+}
+
+#[test]
+fn forward_ipv4_redirected_with_new_addresses_and_the_rest_passed() {
+    let frame = Recipe::default().build();
+    let Some(outcome) = or_skip(run_xdp("forward", MACS, LOOPBACK, &frame)) else {
+        return;
+    };
+    let mut expected = frame;
+    expected[..12].copy_from_slice(&MACS);
+    assert_eq!(outcome, (XDP_REDIRECT, expected));
+    for frame in [arp(), icmpv6(135)] {
+        let Some(outcome) = or_skip(run_xdp("forward", MACS, LOOPBACK, &frame)) else {
+            return;
+        };
+        assert_eq!(outcome, (XDP_PASS, frame));
+    }
 }
 
 #[track_caller]

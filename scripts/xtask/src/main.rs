@@ -1,0 +1,121 @@
+//! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask tidy`.
+//!
+//! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
+//! repository's root, and writes only the objects in `ebpf`.
+
+#![forbid(unsafe_code)]
+
+mod ebpf;
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = root();
+    let outcome = match words[..] {
+        ["ebpf"] => ebpf::install(&root),
+        ["ebpf", "--check"] => ebpf::check(&root),
+        ["tidy"] => tidy::run(&root),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(message) => {
+            println!("{message}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a chore failed; the text is what the user sees.
+#[derive(Debug, Error)]
+enum TaskError {
+    /// A program could not be started.
+    #[error("cannot run {program}: {source}")]
+    Start {
+        program: String,
+        source: std::io::Error,
+    },
+    /// A program ran and failed.
+    #[error("{program} failed ({status})")]
+    Failed {
+        program: String,
+        status: std::process::ExitStatus,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// Output of a tool that we do not understand.
+    #[error("{program} printed something unexpected: {reason}")]
+    Output {
+        program: &'static str,
+        reason: String,
+    },
+    /// A tool the eBPF build needs is absent or of another version.
+    #[error("building the eBPF objects needs {what}; install it with\n    {install}")]
+    Missing { what: String, install: &'static str },
+    /// A committed object is not what its source gives.
+    #[error(
+        "{object} is not what its source builds to: {difference}.\n\
+         Run `cargo xtask ebpf` and commit the object together with the source."
+    )]
+    Stale { object: String, difference: String },
+    /// The repository breaks its own rules.
+    #[error("{report}\ntidy: {count} finding(s); the rules are in scripts/xtask/README.md")]
+    Untidy { report: String, count: usize },
+}
+
+/// The repository's root: this crate lies two folders below it.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
+    std::fs::read(path).map_err(|source| TaskError::File {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// Runs a command and returns what it prints on standard output.
+fn output(command: &mut std::process::Command) -> Result<String, TaskError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|source| TaskError::Start {
+            program: program.clone(),
+            source,
+        })?;
+    if !output.status.success() {
+        return Err(TaskError::Failed {
+            program,
+            status: output.status,
+        });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  ebpf          rebuild ebpf/recoded.bpf.o and ebpf/link.bpf.o from their sources
+  ebpf --check  rebuild them elsewhere and fail when the committed ones differ
+  tidy          check the rules of the repository that the compiler does not
+";

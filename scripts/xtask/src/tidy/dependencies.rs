@@ -1,0 +1,225 @@
+//! Direction of dependencies: the path of a packet never imports what stands beside it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::{TaskError, output};
+
+/// What the checks need to know about a crate of the workspace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Package {
+    /// Name of the package.
+    pub name: String,
+    /// Its folder, relative to the root.
+    pub folder: String,
+    /// Source files of its libraries and binaries, relative to the root.
+    pub root_files: Vec<String>,
+    /// Crates of the workspace it depends on, for whatever purpose.
+    pub imports: Vec<String>,
+}
+
+/// Which crates of ours a crate may depend on.
+enum Allowed {
+    Only(&'static [&'static str]),
+    Everything,
+}
+
+/// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
+const DIRECTIONS: [(&str, Allowed); 13] = [
+    ("recoded-wire", Allowed::Only(&[])),
+    ("recoded-gf", Allowed::Only(&[])),
+    ("recoded-api", Allowed::Only(&[])),
+    ("recoded-code", Allowed::Only(&["recoded-gf"])),
+    ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
+    (
+        "recoded-pipeline",
+        Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"]),
+    ),
+    (
+        "recoded-runtime",
+        Allowed::Only(&["recoded-xsk", "recoded-pipeline", "recoded-wire"]),
+    ),
+    (
+        "recoded",
+        Allowed::Only(&[
+            "recoded-runtime",
+            "recoded-api",
+            "recoded-pipeline",
+            "recoded-gf",
+            "recoded-code",
+            "recoded-wire",
+        ]),
+    ),
+    ("recodectl", Allowed::Only(&["recoded-api"])),
+    ("xtask", Allowed::Only(&[])),
+    ("recoded-netns", Allowed::Everything),
+    ("recoded-xdp-tests", Allowed::Everything),
+    ("bench", Allowed::Everything),
+];
+
+/// Reads the workspace's packages from cargo.
+pub fn packages(root: &Path) -> Result<Vec<Package>, TaskError> {
+    let mut cargo = Command::new("cargo");
+    cargo
+        .args(["metadata", "--format-version", "1", "--no-deps", "--quiet"])
+        .current_dir(root);
+    let text = output(&mut cargo)?;
+    let unexpected = |reason: String| TaskError::Output {
+        program: "cargo metadata",
+        reason,
+    };
+    let metadata: Value =
+        serde_json::from_str(&text).map_err(|error| unexpected(error.to_string()))?;
+    parse(&metadata, root).ok_or_else(|| unexpected("a field is missing".into()))
+}
+
+fn parse(metadata: &Value, root: &Path) -> Option<Vec<Package>> {
+    let packages = metadata["packages"].as_array()?;
+    let names: Vec<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str())
+        .collect::<Option<_>>()?;
+    packages
+        .iter()
+        .map(|package| parse_package(package, &names, root))
+        .collect()
+}
+
+fn parse_package(package: &Value, ours: &[&str], root: &Path) -> Option<Package> {
+    let relative = |path: &str| {
+        let path = Path::new(path).strip_prefix(root).ok()?;
+        Some(path.to_str()?.to_string())
+    };
+    let manifest = relative(package["manifest_path"].as_str()?)?;
+    let folder = Path::new(&manifest).parent()?.to_str()?.to_string();
+    let mut root_files = Vec::new();
+    for target in package["targets"].as_array()? {
+        let kinds = target["kind"].as_array()?;
+        if kinds.iter().any(|kind| kind == "lib" || kind == "bin") {
+            root_files.push(relative(target["src_path"].as_str()?)?);
+        }
+    }
+    let mut imports = Vec::new();
+    for dependency in package["dependencies"].as_array()? {
+        let name = dependency["name"].as_str()?;
+        if ours.contains(&name) {
+            imports.push(name.to_string());
+        }
+    }
+    Some(Package {
+        name: package["name"].as_str()?.into(),
+        folder,
+        root_files,
+        imports,
+    })
+}
+
+/// Findings for every import against the direction, and for crates the table does not know.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let manifest = format!("{}/Cargo.toml", package.folder);
+        let Some((_, allowed)) = DIRECTIONS.iter().find(|(name, _)| *name == package.name) else {
+            let message = format!(
+                "crate `{}` has no place in DIRECTIONS of scripts/xtask/src/tidy/dependencies.rs",
+                package.name
+            );
+            findings.push(Finding::new(&manifest, None, message));
+            continue;
+        };
+        let Allowed::Only(allowed) = allowed else {
+            continue;
+        };
+        for import in package
+            .imports
+            .iter()
+            .filter(|name| !allowed.contains(&name.as_str()))
+        {
+            let message = format!(
+                "`{}` must not depend on `{import}`; it may depend on: {}",
+                package.name,
+                if allowed.is_empty() {
+                    "none of our crates".into()
+                } else {
+                    allowed.join(", ")
+                }
+            );
+            findings.push(Finding::new(&manifest, None, message));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn package(name: &str, imports: &[&str]) -> Package {
+        Package {
+            name: name.into(),
+            folder: "somewhere".into(),
+            root_files: Vec::new(),
+            imports: imports.iter().map(|name| (*name).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn check_allowed_imports_no_finding() {
+        let packages = [
+            package("recoded-wire", &[]),
+            package("recoded-pipeline", &["recoded-wire", "recoded-gf"]),
+            package("bench", &["recoded", "recoded-api"]),
+        ];
+        assert_eq!(check(&packages), []);
+    }
+
+    #[test]
+    fn check_pipeline_importing_control_found() {
+        let findings = check(&[package("recoded-pipeline", &["recoded-api"])]);
+        assert_eq!(findings.len(), 1);
+        assert!(
+            findings[0]
+                .message
+                .contains("must not depend on `recoded-api`")
+        );
+    }
+
+    #[test]
+    fn check_unknown_crate_found() {
+        let findings = check(&[package("recoded-surprise", &[])]);
+        assert!(findings[0].message.contains("has no place"));
+    }
+
+    #[test]
+    fn parse_metadata_keeps_our_imports_and_root_files() {
+        let metadata = json!({"packages": [
+            {
+                "name": "recoded-code",
+                "manifest_path": "/r/kernels/code/Cargo.toml",
+                "targets": [
+                    {"kind": ["lib"], "src_path": "/r/kernels/code/src/lib.rs"},
+                    {"kind": ["test"], "src_path": "/r/kernels/code/tests/theory.rs"},
+                ],
+                "dependencies": [
+                    {"name": "recoded-gf", "kind": null},
+                    {"name": "proptest", "kind": "dev"},
+                ],
+            },
+            {
+                "name": "recoded-gf",
+                "manifest_path": "/r/kernels/gf/Cargo.toml",
+                "targets": [],
+                "dependencies": [],
+            },
+        ]});
+        let packages = parse(&metadata, Path::new("/r")).expect("complete metadata");
+        assert_eq!(packages[0].folder, "kernels/code");
+        assert_eq!(packages[0].root_files, ["kernels/code/src/lib.rs"]);
+        assert_eq!(packages[0].imports, ["recoded-gf"]);
+        assert_eq!(parse(&json!({"packages": [{}]}), Path::new("/r")), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The rules of the repository that the compiler does not check.
+//!
+//! [`dependencies`]: who may import whom. [`sources`]: what a Rust file must and must not hold.
+//! [`readmes`]: every crate has one, and the paths it names exist. Each check is a function from text
+//! to findings, so that its test needs no repository.
+
+mod dependencies;
+
+mod sources;
+
+mod readmes;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::tidy::dependencies::Package;
+use crate::{TaskError, output, read};
+
+/// One broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Finding {
+    /// File, relative to the root.
+    path: String,
+    /// Line, counted from 1; `None` for the file as a whole.
+    line: Option<usize>,
+    /// What is wrong, and what would be right.
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(formatter, "{}:{line}: {}", self.path, self.message),
+            None => write!(formatter, "{}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// Checks the whole repository.
+pub fn run(root: &Path) -> Result<String, TaskError> {
+    let files = list_files(root)?;
+    let packages = dependencies::packages(root)?;
+    let mut findings = dependencies::check(&packages);
+    findings.extend(readmes::check_presence(&crate_folders(&packages), &files));
+    for file in files.iter().filter(|file| file.ends_with(".rs")) {
+        let text = read_text(root, file)?;
+        findings.extend(sources::check(file, &text, needs_forbid(file, &packages)));
+    }
+    for file in files
+        .iter()
+        .filter(|file| Path::new(file).ends_with("README.md"))
+    {
+        findings.extend(readmes::check_paths(file, &read_text(root, file)?, &files));
+    }
+    if findings.is_empty() {
+        return Ok(format!(
+            "tidy: {} files, {} crates, no findings",
+            files.len(),
+            packages.len()
+        ));
+    }
+    let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    Err(TaskError::Untidy {
+        report: report.join("\n"),
+        count: findings.len(),
+    })
+}
+
+/// Folders that need a README: those of the crates, and the eBPF workspace as a whole.
+fn crate_folders(packages: &[Package]) -> Vec<String> {
+    packages
+        .iter()
+        .map(|package| package.folder.clone())
+        .chain(["ebpf".into()])
+        .collect()
+}
+
+/// Whether this file is the root of a library or binary that must forbid unsafe code.
+fn needs_forbid(file: &str, packages: &[Package]) -> bool {
+    packages.iter().any(|package| {
+        !sources::MAY_BE_UNSAFE.contains(&package.name.as_str())
+            && package.root_files.iter().any(|root| root == file)
+    })
+}
+
+/// Files of the working tree, committed or not, without what git ignores; relative to the root.
+fn list_files(root: &Path) -> Result<BTreeSet<String>, TaskError> {
+    let mut git = Command::new("git");
+    git.args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ])
+    .current_dir(root);
+    let listed = output(&mut git)?;
+    let exists = |file: &&str| !file.is_empty() && root.join(file).is_file();
+    Ok(listed
+        .split('\0')
+        .filter(exists)
+        .map(String::from)
+        .collect())
+}
+
+fn read_text(root: &Path, file: &str) -> Result<String, TaskError> {
+    Ok(String::from_utf8_lossy(&read(&root.join(file))?).into_owned())
+}
