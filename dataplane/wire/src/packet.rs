@@ -73,7 +73,8 @@ pub enum NotUdp {
     /// An IP version that contradicts the EtherType, or an IPv4 header shorter than 20 bytes.
     Malformed,
     /// A UDP header whose length field, or the IP length above it, exceeds what is there, or which
-    /// is smaller than the UDP header itself. Only [`locate`] reports it: see [`UdpHeader::payload`].
+    /// is smaller than the UDP header itself. Only [`locate`] reports it: see
+    /// [`UdpHeader::payload`].
     UdpLength,
 }
 

@@ -1,9 +1,10 @@
-//! What the XDP program decides about a packet, and the names of the maps it shares with user space.
+//! What the XDP program decides about a packet, and the names of the maps it shares with user
+//! space.
 //!
 //! ```text
-//!  frame -> find_udp -> our port? -> lengths, version, type -> known flow? -> socket on the queue?
-//!              |           |               |                       |                 |
-//!            pass        pass            drop                    drop              drop      redirect
+//!  frame -> find_udp -> our port? -> length, version, type -> known flow? -> socket? -> redirect
+//!              |           |                  |                   |            |
+//!            pass        pass               drop                drop         drop
 //! ```
 //!
 //! The rule: whatever is not UDP to our port belongs to Linux and **passes** untouched (ARP and
@@ -77,8 +78,8 @@ pub enum Verdict {
     /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
     /// stopping or gone, or serves fewer queues than the interface has.
     ///
-    /// Dropped and not passed: Linux has no listener for it either, would answer each packet with
-    /// an ICMP error, and the code repairs the loss anyway.
+    /// Dropped and not passed: Linux has no listener for it either and would answer with ICMP
+    /// errors, and a loss is what the code is there to repair.
     DropNoSocket = 13,
 }
 

@@ -1,10 +1,11 @@
 //! Programs of the test bed: a lossy link, and two XDP programs that pass or forward everything.
 //!
-//! `link` is a tc classifier for the clsact ingress of one side of an emulated link. It drops packets
-//! by a Gilbert-Elliott chain and hands the rest to the other side's interface, whose egress queue
-//! shapes the rate. One loaded instance serves one direction; load the object again for the other.
-//! Loss applies to IPv4 and IPv6; what keeps neighbours resolved (ARP, neighbour and multicast
-//! listener discovery) is neither dropped nor counted, nor is anything else that is not IP.
+//! `link` is a tc classifier for the clsact ingress of one side of an emulated link. It drops
+//! packets by a Gilbert-Elliott chain and hands the rest to the other side's interface, whose
+//! egress queue shapes the rate. One loaded instance serves one direction; load the object again
+//! for the other. Loss applies to IPv4 and IPv6; what keeps neighbours resolved (ARP, neighbour and
+//! multicast listener discovery) is neither dropped nor counted, nor is anything else that is not
+//! IP.
 //!
 //! The chain, one step per packet, before the packet's own fate is drawn:
 //! ```text
@@ -15,10 +16,10 @@
 //! ```
 //! Independent losses with probability p: `p_good_to_bad = 0`, `loss_good = p`.
 //!
-//! Memory ordering: counters are per CPU and exact. The chain's state is one plain word shared by all
-//! CPUs; two CPUs sending into one direction at once may step the chain from the same state, which
-//! changes no probability. Packets are counted as they are seen here: a merged one (GSO, GRO) is lost
-//! as a whole, so switch merging off on the interfaces in front; `COUNTER_MERGED` tells.
+//! Memory ordering: counters are per CPU and exact. The chain's state is one plain word shared by
+//! all CPUs; two CPUs sending into one direction at once may step the chain from the same state,
+//! which changes no probability. Packets are counted as they are seen here: a merged one (GSO, GRO)
+//! is lost as a whole, so switch merging off on the interfaces in front; `COUNTER_MERGED` tells.
 
 #![no_std]
 #![no_main]
@@ -174,8 +175,8 @@ static MACS: Array<[u8; MACS_BYTES]> = Array::with_max_entries(1, 0);
 #[map]
 static DEVICES: DevMap = DevMap::with_max_entries(1, 0);
 
-/// Forwards IPv4 with new MAC addresses and nothing else: the least a relay in XDP can do, the bound
-/// the benchmark compares with. Everything that is not IPv4 passes.
+/// Forwards IPv4 with new MAC addresses and nothing else: the least a relay in XDP can do, the
+/// bound the benchmark compares with. Everything that is not IPv4 passes.
 #[xdp]
 pub fn forward(ctx: XdpContext) -> u32 {
     let (start, end) = (ctx.data(), ctx.data_end());

@@ -1,4 +1,5 @@
-//! Packet memory as the verifier wants it read: every access behind its own comparison with the end.
+//! Packet memory as the verifier wants it read: every access behind its own comparison with the
+//! end.
 
 use core::arch::asm;
 

@@ -2,8 +2,8 @@
 //!
 //! The build is the pinned stable compiler with the one unstable switch it needs allowed
 //! (RUSTC_BOOTSTRAP=1, to build `core` for a target without one) and bpf-linker, which uses that
-//! compiler's own LLVM. Without debug information the result depends on these two and on the sources,
-//! not on the folder, so a comparison of bytes is enough.
+//! compiler's own LLVM. Without debug information the result depends on these two and on the
+//! sources, not on the folder, so a comparison of bytes is enough.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask tidy`.
+//! Chores of the repository that need more than a shell script: `cargo xtask ebpf`, `cargo xtask
+//! tidy`.
 //!
 //! Not on the path of any packet, and no crate depends on it. Reads and builds files below the
 //! repository's root, and writes only the objects in `ebpf`.

@@ -1,6 +1,7 @@
 //! Frames for the tests, built layer by layer from the outside in.
 //!
-//! Every length field is right when [`Recipe::build`] returns; tests that want lies patch the bytes.
+//! Every length field is right when [`Recipe::build`] returns; tests that want lies patch the
+//! bytes.
 
 use proptest::prelude::*;
 

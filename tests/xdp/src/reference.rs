@@ -1,7 +1,7 @@
 //! What should happen to a frame, decided a second time.
 //!
-//! Written from the rules in `recoded_wire::steer`, not from its code: it eats a slice from the front
-//! where the code under test computes offsets. A disagreement is a fault in one of the two.
+//! Written from the rules in `recoded_wire::steer`, not from its code: it eats a slice from the
+//! front where the code under test computes offsets. A disagreement is a fault in one of the two.
 
 use recoded_wire::steer::Verdict;
 

@@ -1,7 +1,8 @@
 //! The XDP program `recoded` under test.
 //!
-//! Nothing is attached: the packet, and with it queue 0 of no interface, comes from BPF_PROG_TEST_RUN,
-//! which runs the verified program and returns its verdict without carrying it out.
+//! Nothing is attached: the packet, and with it queue 0 of no interface, comes from
+//! BPF_PROG_TEST_RUN, which runs the verified program and returns its verdict without carrying it
+//! out.
 
 use std::error::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -72,8 +73,8 @@ impl Steering {
             .try_into()?)
     }
 
-    /// Steers one frame of at least [`FRAME_BYTES_MIN`] bytes and returns its verdict, after checking that exactly one counter moved and
-    /// that the return value fits it.
+    /// Steers one frame of at least [`FRAME_BYTES_MIN`] bytes and returns its verdict, after
+    /// checking that exactly one counter moved and that the return value fits it.
     ///
     /// # Panics
     /// When it does not, or when Linux refuses to run the program.

@@ -77,7 +77,8 @@ fn link_gilbert_elliott_matches_loss_and_burst_length() {
     let Some(counters) = counters_after_run(parameters) else {
         return;
     };
-    // Successive losses correlate by 1 - p - r per step, which inflates the variance by this factor.
+    // Successive losses correlate by 1 - p - r per step, which inflates the variance by this
+    // factor.
     let correlation = 1.0 - p_good_to_bad - p_bad_to_good;
     let inflation = (1.0 + correlation) / (1.0 - correlation);
     assert_ratio(counters.dropped, counters.seen, 0.1, inflation);

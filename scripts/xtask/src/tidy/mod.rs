@@ -1,8 +1,8 @@
 //! The rules of the repository that the compiler does not check.
 //!
 //! [`dependencies`]: who may import whom. [`sources`]: what a Rust file must and must not hold.
-//! [`readmes`]: every crate has one, and the paths it names exist. Each check is a function from text
-//! to findings, so that its test needs no repository.
+//! [`readmes`]: every crate has one, and the paths it names exist. Each check is a function from
+//! text to findings, so that its test needs no repository.
 
 mod dependencies;
 
