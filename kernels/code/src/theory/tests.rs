@@ -211,3 +211,131 @@ fn rank_distributions_of_unequal_hops_sum_to_one() {
         );
     }
 }
+
+fn independent(loss: f64, hops: usize) -> Vec<Hop> {
+    vec![Hop::independent(loss); hops]
+}
+
+#[test]
+fn plan_without_loss_is_the_generation_itself() {
+    for field in FieldOrder::ALL {
+        for size in [1, 16, 256] {
+            assert_eq!(plan(size, field, &independent(0.0, 10), 1e-6, 1024), size);
+            assert_eq!(plan(size, field, &[], 1e-6, 1024), size);
+        }
+    }
+}
+
+#[test]
+fn plan_of_one_symbol_is_repetition() {
+    // One symbol over one hop fails when every packet is lost; GF(256) combinations are zero once
+    // in 256, which one more packet outweighs only below 1e-4.
+    assert_eq!(plan(1, TwoFiftySix, &independent(0.1, 1), 1.1e-2, 100), 2);
+    assert_eq!(plan(1, TwoFiftySix, &independent(0.1, 1), 1e-3, 100), 4);
+    // Ten hops each get a tenth of the target.
+    let ten = plan(1, TwoFiftySix, &independent(0.1, 10), 1e-2, 100);
+    assert_eq!(ten, plan(1, TwoFiftySix, &independent(0.1, 1), 1e-3, 100));
+}
+
+#[test]
+fn plan_that_cannot_meet_its_target_is_the_maximum() {
+    assert_eq!(plan(16, Sixteen, &independent(1.0, 1), 1e-4, 64), 64);
+    assert_eq!(plan(16, Sixteen, &independent(0.9, 1), 1e-4, 64), 64);
+    assert_eq!(plan(16, Sixteen, &independent(0.1, 1), 1e-4, 10), 10);
+    assert_eq!(plan(256, Two, &independent(0.5, 3), 0.0, 3000), 3000);
+}
+
+#[test]
+fn plan_beyond_one_window_agrees_with_the_chain() {
+    let hops = independent(0.8, 2);
+    let packets = plan(256, Four, &hops, 1e-3, 100_000);
+    assert!(
+        packets > 256 + WINDOW,
+        "{packets} packets need a second window"
+    );
+    let failure = |packets| {
+        let distributions = rank_distributions(256, Four, &[packets], &hops[..1], Systematic);
+        2.0 * (1.0 - distributions[0][256])
+    };
+    assert!(failure(packets) <= 1e-3 && failure(packets - 1) > 1e-3);
+}
+
+#[test]
+fn plan_of_measured_nonsense_stays_in_range() {
+    for loss in [f64::NAN, -1.0, 2.0, f64::INFINITY] {
+        for burst_mean in [f64::NAN, -3.0, 0.0, f64::INFINITY, 1e300] {
+            let packets = plan(32, Sixteen, &[Hop { loss, burst_mean }], 1e-4, 200);
+            assert!(
+                (32..=200).contains(&packets),
+                "{loss}, {burst_mean}: {packets}"
+            );
+        }
+    }
+    for target in [f64::NAN, -1.0, 0.0] {
+        assert_eq!(plan(32, Sixteen, &independent(0.1, 2), target, 200), 200);
+    }
+    assert_eq!(
+        plan(32, Sixteen, &independent(0.1, 2), f64::INFINITY, 200),
+        32
+    );
+}
+
+#[test]
+fn plan_grows_with_loss_burst_hops_and_shrinks_with_target_and_field() {
+    let base = |loss, burst_mean, hops, target, field| {
+        plan(
+            32,
+            field,
+            &vec![Hop { loss, burst_mean }; hops],
+            target,
+            4096,
+        )
+    };
+    let rising = |label: &str, plans: &[usize]| {
+        assert!(plans.is_sorted(), "{label}: {plans:?}");
+        assert!(
+            plans[0] < plans[plans.len() - 1],
+            "{label} has no effect: {plans:?}"
+        );
+    };
+    rising(
+        "loss",
+        &[0.0, 0.01, 0.05, 0.1, 0.2, 0.4].map(|x| base(x, 1.0, 4, 1e-4, Sixteen)),
+    );
+    rising(
+        "burst",
+        &[1.0, 1.5, 2.0, 4.0, 8.0, 16.0].map(|x| base(0.1, x, 4, 1e-4, Sixteen)),
+    );
+    rising(
+        "hops",
+        &[1, 2, 5, 10, 20].map(|x| base(0.1, 1.0, x, 1e-4, Sixteen)),
+    );
+    rising(
+        "target",
+        &[0.1, 1e-2, 1e-3, 1e-4, 1e-6].map(|x| base(0.1, 1.0, 4, x, Sixteen)),
+    );
+    rising(
+        "field",
+        &[TwoFiftySix, Sixteen, Four, Two].map(|x| base(0.1, 1.0, 4, 1e-4, x)),
+    );
+}
+
+#[test]
+fn plan_for_the_largest_generation_is_fast() {
+    let hops: Vec<_> = (0..10)
+        .map(|hop| Hop {
+            loss: 0.1 + 0.01 * f64::from(hop),
+            burst_mean: 1.0 + f64::from(hop),
+        })
+        .collect();
+    let once = || {
+        let start = std::time::Instant::now();
+        assert!(plan(256, Sixteen, &hops, 1e-4, 1024) > 256);
+        start.elapsed()
+    };
+    // The best of several, because the tests share the machine; unoptimised builds are let off.
+    let best = (0..20).map(|_| once()).min().expect("twenty runs");
+    println!("plan for 256 symbols over 10 hops: {best:?}");
+    let limit_millis = if cfg!(debug_assertions) { 20 } else { 2 };
+    assert!(best.as_millis() < limit_millis, "{best:?}");
+}

@@ -113,19 +113,20 @@ fn matmul(
         let strip = &mut destinations[done..done + rows];
         let factors = &coefficients[done * columns..(done + rows) * columns];
         match rows {
-            4 => fill_strip::<4, 2>(factors, sources, strip, accumulate),
-            3 => fill_strip::<3, 2>(factors, sources, strip, accumulate),
-            2 => fill_strip::<2, 4>(factors, sources, strip, accumulate),
-            _ => fill_strip::<1, 4>(factors, sources, strip, accumulate),
+            4 => fill_strip::<4>(factors, sources, strip, accumulate),
+            3 => fill_strip::<3>(factors, sources, strip, accumulate),
+            2 => fill_strip::<2>(factors, sources, strip, accumulate),
+            _ => fill_strip::<1>(factors, sources, strip, accumulate),
         }
         done += rows;
     }
 }
 
-/// Computes `D` whole destinations, `V` vectors at a time.
+/// Computes `D` whole destinations: four vectors at a time, which with four destinations fills the
+/// register file (16 sums, 8 sources, 2 factors and their products of 32), then two, one, a part.
 #[target_feature(enable = "avx512f,avx512bw,gfni,avx2")]
 #[inline]
-fn fill_strip<const D: usize, const V: usize>(
+fn fill_strip<const D: usize>(
     factors: &[u8],
     sources: &[&[u8]],
     strip: &mut [&mut [u8]],
@@ -136,11 +137,15 @@ fn fill_strip<const D: usize, const V: usize>(
     };
     let bytes = strip[0].len();
     let mut start = 0;
-    while bytes - start >= V * WIDE {
-        fill_block::<D, V, false>(factors, sources, strip, start..start + V * WIDE, accumulate);
-        start += V * WIDE;
+    while bytes - start >= 4 * WIDE {
+        fill_block::<D, 4, false>(factors, sources, strip, start..start + 4 * WIDE, accumulate);
+        start += 4 * WIDE;
     }
-    while bytes - start >= WIDE {
+    if bytes - start >= 2 * WIDE {
+        fill_block::<D, 2, false>(factors, sources, strip, start..start + 2 * WIDE, accumulate);
+        start += 2 * WIDE;
+    }
+    if bytes - start >= WIDE {
         fill_block::<D, 1, false>(factors, sources, strip, start..start + WIDE, accumulate);
         start += WIDE;
     }

@@ -1,0 +1,355 @@
+//! Elimination against a slow reference, the published overhead of random coding, and whole
+//! decodes. `SEED` is printed; every run is the same.
+
+mod reference;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::{Elimination, Outcome, ShrinkError};
+use recoded_gf::{FieldOrder, Kernel};
+use reference::Reference;
+
+const SEED: u64 = 0x8406_9426_8681;
+
+fn seeded() -> ChaCha8Rng {
+    println!("seed {SEED}");
+    ChaCha8Rng::seed_from_u64(SEED)
+}
+
+fn random_vector(rng: &mut ChaCha8Rng, field: FieldOrder, size: usize) -> Vec<u8> {
+    let mut vector = vec![0; size];
+    rng.fill_bytes(&mut vector);
+    vector
+        .iter_mut()
+        .for_each(|element| *element = field.embed(*element));
+    vector
+}
+
+fn below(rng: &mut ChaCha8Rng, limit: usize) -> usize {
+    rng.next_u32() as usize % limit
+}
+
+/// A vector as they occur: random, sparse, unit, zero, or a combination of earlier ones.
+fn any_vector(
+    rng: &mut ChaCha8Rng,
+    field: FieldOrder,
+    size: usize,
+    earlier: &[Vec<u8>],
+) -> Vec<u8> {
+    let mut vector = vec![0; size];
+    match below(rng, 8) {
+        0 => {}
+        1 | 2 => vector[below(rng, size)] = 1,
+        3 | 4 => {
+            for _ in 0..3 {
+                vector[below(rng, size)] = field.embed(rng.next_u32() as u8);
+            }
+        }
+        5 => {
+            for row in earlier {
+                let c = field.embed(rng.next_u32() as u8);
+                Kernel::best().madd(&mut vector, c, row);
+            }
+        }
+        _ => return random_vector(rng, field, size),
+    }
+    vector
+}
+
+/// Compares every answer that can be asked for with the reference.
+fn assert_same(elimination: &Elimination, reference: &Reference, innovative: &[Vec<u8>]) {
+    let size = elimination.size();
+    assert_eq!(elimination.rank(), reference.rank());
+    assert_eq!(elimination.is_complete(), reference.rank() == size);
+    let mut decoded = 0;
+    for symbol in 0..size {
+        let mut unit = vec![0; size];
+        unit[symbol] = 1;
+        let in_span = reference.contains(&unit);
+        decoded += usize::from(in_span);
+        assert_eq!(elimination.is_decoded(symbol), in_span, "symbol {symbol}");
+        assert_eq!(
+            elimination.is_seen(symbol),
+            reference.is_seen(symbol),
+            "symbol {symbol}"
+        );
+        let mut solution = vec![0; elimination.rank()];
+        assert_eq!(
+            elimination.solution(symbol, &mut solution).is_some(),
+            in_span
+        );
+        if in_span {
+            let mut sum = vec![0; size];
+            for (&c, vector) in solution.iter().zip(innovative) {
+                Kernel::best().madd(&mut sum, c, vector);
+            }
+            assert_eq!(
+                sum, unit,
+                "the solution of symbol {symbol} combines arrivals into it"
+            );
+        }
+    }
+    assert_eq!(elimination.decoded(), decoded);
+    assert!(!elimination.is_decoded(size) && !elimination.is_seen(size));
+}
+
+#[test]
+fn insert_of_any_vectors_matches_reference() {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(40, true);
+    let mut untracked = Elimination::new(256, false);
+    for round in 0..400 {
+        let field = FieldOrder::ALL[round % 4];
+        let size = 1 + below(&mut rng, 40);
+        elimination.reset(size);
+        untracked.reset(size);
+        let mut reference = Reference::new(size);
+        let mut innovative = Vec::new();
+        for _ in 0..2 * size + 4 {
+            let vector = any_vector(&mut rng, field, size, &innovative);
+            let outcome = match reference::unit_index(&vector) {
+                Some(index) if rng.next_u32() & 1 == 0 => elimination.insert_unit(index),
+                _ => elimination.insert(&vector),
+            };
+            assert_eq!(untracked.insert(&vector), outcome);
+            assert_eq!(outcome.is_innovative(), reference.insert(&vector));
+            if let Outcome::Innovative { rank, slot } = outcome {
+                assert_eq!((rank, slot), (innovative.len() + 1, innovative.len()));
+                innovative.push(vector);
+            }
+            assert_same(&elimination, &reference, &innovative);
+            assert_eq!(untracked.decoded(), elimination.decoded());
+            assert!((0..size).all(|s| untracked.is_decoded(s) == elimination.is_decoded(s)));
+        }
+    }
+    assert_eq!(
+        untracked.solution(0, &mut [0; 256]),
+        None,
+        "nothing was tracked"
+    );
+}
+
+#[test]
+fn insert_of_the_largest_generation_matches_reference() {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(256, true);
+    let mut reference = Reference::new(256);
+    let mut innovative = Vec::new();
+    while !elimination.is_complete() {
+        let vector = any_vector(&mut rng, FieldOrder::Sixteen, 256, &innovative);
+        let outcome = elimination.insert(&vector);
+        assert_eq!(outcome.is_innovative(), reference.insert(&vector));
+        if outcome.is_innovative() {
+            innovative.push(vector);
+        }
+    }
+    assert_same(&elimination, &reference, &innovative);
+    let late = random_vector(&mut rng, FieldOrder::TwoFiftySix, 256);
+    assert_eq!(elimination.insert(&late), Outcome::Redundant);
+    assert_eq!(elimination.insert_unit(255), Outcome::Redundant);
+}
+
+/// Mean number of vectors beyond `size` that complete a generation, over `trials`.
+fn mean_extra(field: FieldOrder, size: usize, trials: u32) -> f64 {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(size, false);
+    let mut extra = 0_u64;
+    for _ in 0..trials {
+        elimination.reset(size);
+        while !elimination.is_complete() {
+            let vector = random_vector(&mut rng, field, size);
+            extra += u64::from(!elimination.insert(&vector).is_innovative());
+        }
+    }
+    extra as f64 / f64::from(trials)
+}
+
+#[test]
+fn random_coding_overhead_matches_theory_within_three_sigma() {
+    // E[extra] of 64 symbols: the sum of 1/(q^i - 1), 1 <= i <= 64.
+    let table = [1.606_695, 0.421_098, 0.070_849, 0.003_937];
+    for (field, expected) in FieldOrder::ALL.into_iter().zip(table) {
+        let powers = || (1..=64).map(|i| f64::from(field.order()).powi(i));
+        let exact: f64 = powers().map(|power| 1.0 / (power - 1.0)).sum();
+        assert!(
+            (exact - expected).abs() < 1e-6,
+            "GF({field}): the table is the closed form"
+        );
+        // Each missing degree of freedom waits geometrically: variance p / (1 - p)^2.
+        let variance: f64 = powers().map(|p| (1.0 / p) / (1.0 - 1.0 / p).powi(2)).sum();
+        let trials = 10_000;
+        let sigma = (variance / f64::from(trials)).sqrt();
+        let measured = mean_extra(field, 64, trials);
+        println!("GF({field}): {measured} extra, theory {exact}, sigma {sigma}");
+        assert!(
+            (measured - exact).abs() <= 3.0 * sigma,
+            "GF({field}): {measured} != {exact}"
+        );
+    }
+}
+
+#[test]
+fn decode_by_solution_and_one_product_restores_every_symbol() {
+    let mut rng = seeded();
+    let kernel = Kernel::best();
+    let mut elimination = Elimination::new(256, true);
+    for (field, size, bytes) in [
+        (FieldOrder::Two, 64, 300),
+        (FieldOrder::Four, 64, 301),
+        (FieldOrder::Sixteen, 16, 1428),
+        (FieldOrder::TwoFiftySix, 8, 1500),
+        (FieldOrder::TwoFiftySix, 256, 64),
+    ] {
+        let symbols: Vec<Vec<u8>> = (0..size)
+            .map(|_| random_vector(&mut rng, FieldOrder::TwoFiftySix, bytes))
+            .collect();
+        let sources: Vec<&[u8]> = symbols.iter().map(Vec::as_slice).collect();
+        elimination.reset(size);
+        let mut payloads: Vec<Vec<u8>> = Vec::new();
+        // A systematic packet of every second symbol, then random combinations.
+        for index in (0..size).step_by(2) {
+            assert!(elimination.insert_unit(index).is_innovative());
+            payloads.push(symbols[index].clone());
+        }
+        while !elimination.is_complete() {
+            let vector = random_vector(&mut rng, field, size);
+            let mut payload = vec![0; bytes];
+            kernel.matmul(&vector, &sources, &mut [&mut payload]);
+            if elimination.insert(&vector).is_innovative() {
+                payloads.push(payload);
+            }
+        }
+        let mut coefficients = vec![0; size * size];
+        for (symbol, row) in coefficients.chunks_exact_mut(size).enumerate() {
+            assert_eq!(
+                elimination.solution(symbol, row),
+                Some(()),
+                "symbol {symbol}"
+            );
+        }
+        let arrivals: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        let mut decoded = vec![vec![0; bytes]; size];
+        let mut destinations: Vec<&mut [u8]> = decoded.iter_mut().map(Vec::as_mut_slice).collect();
+        kernel.matmul(&coefficients, &arrivals, &mut destinations);
+        assert!(decoded == symbols, "GF({field}), {size} symbols");
+    }
+}
+
+#[test]
+fn shrink_below_a_used_symbol_is_refused_and_changes_nothing() {
+    let mut elimination = Elimination::new(8, true);
+    assert_eq!(
+        elimination.insert_unit(1),
+        Outcome::Innovative { rank: 1, slot: 0 }
+    );
+    assert!(
+        elimination
+            .insert(&[1, 0, 0, 3, 0, 0, 0, 0])
+            .is_innovative()
+    );
+    let refused = ShrinkError::InUse {
+        requested: 3,
+        symbol: 3,
+    };
+    assert_eq!(elimination.shrink(3), Err(refused));
+    let out_of_range = |requested| Err(ShrinkError::OutOfRange { requested, size: 8 });
+    assert_eq!(elimination.shrink(0), out_of_range(0));
+    assert_eq!(elimination.shrink(9), out_of_range(9));
+    assert_eq!((elimination.size(), elimination.rank()), (8, 2));
+    assert_eq!(elimination.shrink(8), Ok(()));
+    assert_eq!(elimination.shrink(4), Ok(()));
+    assert_eq!(elimination.size(), 4);
+    assert!(elimination.is_decoded(1) && !elimination.is_decoded(0) && elimination.is_seen(0));
+}
+
+#[test]
+fn shrink_to_what_is_held_completes_the_generation() {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(16, true);
+    elimination.reset(12);
+    let mut vectors = Vec::new();
+    while elimination.rank() < 5 {
+        let mut vector = random_vector(&mut rng, FieldOrder::Four, 5);
+        vector.resize(12, 0);
+        if elimination.insert(&vector).is_innovative() {
+            vectors.push(vector);
+        }
+    }
+    assert!(!elimination.is_complete());
+    assert_eq!(
+        elimination.decoded(),
+        5,
+        "the five symbols are determined already"
+    );
+    assert_eq!(elimination.shrink(5), Ok(()));
+    assert!(elimination.is_complete());
+    let mut reference = Reference::new(5);
+    vectors.iter_mut().for_each(|vector| vector.truncate(5));
+    vectors
+        .iter()
+        .for_each(|vector| assert!(reference.insert(vector)));
+    assert_same(&elimination, &reference, &vectors);
+}
+
+#[test]
+fn insert_after_shrink_matches_reference() {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(24, true);
+    for round in 0..100 {
+        let (before, after) = (24, 9);
+        elimination.reset(before);
+        let field = FieldOrder::ALL[round % 4];
+        let mut reference = Reference::new(after);
+        let mut innovative = Vec::new();
+        for arrival in 0..20 {
+            if arrival == 4 {
+                assert_eq!(elimination.shrink(after), Ok(()));
+            }
+            let vector = any_vector(&mut rng, field, after, &innovative);
+            let mut padded = vector.clone();
+            padded.resize(elimination.size(), 0);
+            let outcome = elimination.insert(&padded);
+            assert_eq!(outcome.is_innovative(), reference.insert(&vector));
+            if outcome.is_innovative() {
+                innovative.push(vector);
+            }
+        }
+        assert_same(&elimination, &reference, &innovative);
+    }
+}
+
+#[test]
+fn reset_forgets_the_previous_generation() {
+    let mut rng = seeded();
+    let mut elimination = Elimination::new(16, true);
+    for size in [16, 3, 16, 1, 9] {
+        elimination.reset(size);
+        assert_eq!((elimination.rank(), elimination.decoded()), (0, 0));
+        assert!(!elimination.is_complete());
+        let mut reference = Reference::new(size);
+        let mut innovative = Vec::new();
+        while !elimination.is_complete() {
+            let vector = random_vector(&mut rng, FieldOrder::Two, size);
+            assert_eq!(
+                elimination.insert(&vector).is_innovative(),
+                reference.insert(&vector)
+            );
+            if elimination.rank() > innovative.len() {
+                innovative.push(vector);
+            }
+        }
+        assert_same(&elimination, &reference, &innovative);
+    }
+}
+
+#[test]
+#[should_panic(expected = "wrong size")]
+fn insert_of_a_vector_of_another_size_panics() {
+    Elimination::new(8, false).insert(&[1; 7]);
+}
+
+#[test]
+#[should_panic(expected = "symbol 8 of a generation of 8")]
+fn insert_unit_beyond_the_generation_panics() {
+    Elimination::new(8, false).insert_unit(8);
+}
