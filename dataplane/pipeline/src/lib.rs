@@ -1,69 +1,266 @@
 //! From packet to flow to batch to recoded or decoded packets.
 //!
+//! ```text
+//!  TUN ──ingress──► source ──┐
+//!                            ├─► combine ─► emit ──► Egress::transmit ──► next hops
+//!  rings ──receive─► relay ──┘
+//!        └─────────► sink ─► decode ─► framing ─► Egress::deliver ──► TUN
+//!                     └── feedback ─► upstream ─► source
+//! ```
+//!
 //! No I/O, no clock, no unsafe: bytes and `now` in, bytes and verdicts out, so that AF_XDP, the
-//! simulator and the fuzzer drive the same code. All tables are allocated when a flow is created.
+//! simulator and the fuzzer drive the same code. Tables are allocated when a flow is created; the
+//! packet path allocates nothing. Received symbols stay in their frames while their generation
+//! lives; combinations are written straight into frames that are then transmitted.
+//!
+//! Every received packet is counted in exactly one of forwarded, consumed and dropped-by-reason.
 
 #![forbid(unsafe_code)]
 
 pub mod params;
 
+mod flow;
+
+mod batch;
+
+mod source;
+
+mod relay;
+
+mod sink;
+
+mod redundancy;
+
+mod loss;
+
+mod framing;
+
+mod combine;
+
+mod emit;
+
 pub mod egress;
 
 pub mod report;
 
+pub mod memory;
+
+use batch::PacketView;
+use combine::Combiner;
 use egress::Egress;
+use flow::{Fate, Flow, Io, earlier};
 use params::{Nanos, Snapshot};
 use recoded_wire::frames::{Frames, Span};
-use report::Report;
+use recoded_wire::header::{Header, HeaderError, PacketType, parse_coded};
+use report::{DropReason, PacketCounters, Report};
 
 /// One worker's pipeline.
-pub struct Pipeline {}
+pub struct Pipeline {
+    edition: u64,
+    /// Sorted by flow id.
+    flows: Vec<Flow>,
+    combiner: Combiner,
+    packets: PacketCounters,
+}
 
 impl Pipeline {
-    /// Builds the tables of every flow in `snapshot`. `seed` starts the coefficient generator.
-    pub fn new(_snapshot: &Snapshot, _seed: u64) -> Pipeline {
-        Pipeline {}
+    /// Builds the tables of every flow in `snapshot`. `seed` starts the coefficient generator; give
+    /// each start of a program another one.
+    pub fn new(snapshot: &Snapshot, seed: u64) -> Pipeline {
+        let mut combiner = Combiner::new(seed);
+        let mut flows: Vec<Flow> = snapshot
+            .flows
+            .iter()
+            .map(|params| Flow::new(params, &mut combiner))
+            .collect();
+        flows.sort_by_key(|flow| flow.params.id);
+        Pipeline {
+            edition: snapshot.edition,
+            flows,
+            combiner,
+            packets: PacketCounters::default(),
+        }
     }
 
     /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
-    pub fn apply(&mut self, _snapshot: &Snapshot, _frames: &mut impl Frames) {}
+    /// No packet is lost to it: what is open ends under the old parameters. Allocates for what is
+    /// new.
+    pub fn apply(
+        &mut self,
+        snapshot: &Snapshot,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        now: Nanos,
+    ) {
+        self.edition = snapshot.edition;
+        let mut io = Io {
+            frames,
+            egress,
+            combiner: &mut self.combiner,
+            now,
+        };
+        let wanted = |id: u32| snapshot.flows.iter().find(|params| params.id == id);
+        for flow in &mut self.flows {
+            match wanted(flow.params.id) {
+                Some(params) => flow.apply(params, &mut io),
+                None => {
+                    flow.drain(&mut io);
+                    flow.release(io.frames);
+                }
+            }
+        }
+        self.flows.retain(|flow| wanted(flow.params.id).is_some());
+        for params in &snapshot.flows {
+            if !self.flows.iter().any(|flow| flow.params.id == params.id) {
+                self.flows.push(Flow::new(params, io.combiner));
+            }
+        }
+        self.flows.sort_by_key(|flow| flow.params.id);
+    }
 
-    /// Takes over one reference to `payload.frame`, whose span is a UDP payload.
+    /// Handles a received packet. Takes over one reference to `payload.frame`, whose span is a UDP
+    /// payload.
     pub fn receive(
         &mut self,
-        _frames: &mut impl Frames,
-        _egress: &mut impl Egress,
-        _payload: Span,
-        _now: Nanos,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        payload: Span,
+        now: Nanos,
     ) {
+        let mut io = Io {
+            frames,
+            egress,
+            combiner: &mut self.combiner,
+            now,
+        };
+        if io.frames.scarce() {
+            relieve(&mut self.flows, &mut io);
+        }
+        let fate = dispatch(&mut self.flows, &mut io, payload);
+        self.packets.received += 1;
+        match fate {
+            Fate::Forwarded => self.packets.forwarded += 1,
+            Fate::Consumed => self.packets.consumed += 1,
+            Fate::Dropped(reason) => self.packets.dropped[reason as usize] += 1,
+        }
+        // Whoever keeps the frame holds a reference of its own by now.
+        frames.release(payload.frame);
     }
 
-    /// Takes an IP packet from the tunnel of source flow `flow`.
+    /// Takes an IP packet from the tunnel of source flow `flow`; ignored when there is no such flow.
     pub fn ingress(
         &mut self,
-        _frames: &mut impl Frames,
-        _egress: &mut impl Egress,
-        _flow: u32,
-        _packet: &[u8],
-        _now: Nanos,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        flow: u32,
+        packet: &[u8],
+        now: Nanos,
     ) {
+        let mut io = Io {
+            frames,
+            egress,
+            combiner: &mut self.combiner,
+            now,
+        };
+        if io.frames.scarce() {
+            relieve(&mut self.flows, &mut io);
+        }
+        if let Some(index) = find(&self.flows, flow) {
+            self.flows[index].ingress(&mut io, packet);
+        }
     }
 
-    /// Lets timers act. Returns when it wants to be called again at the latest, if at all.
+    /// Lets timers act. Cheap when nothing is due: call it after every burst, and again at the time
+    /// it returns.
     pub fn tick(
         &mut self,
-        _frames: &mut impl Frames,
-        _egress: &mut impl Egress,
-        _now: Nanos,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        now: Nanos,
     ) -> Option<Nanos> {
-        None
+        let mut io = Io {
+            frames,
+            egress,
+            combiner: &mut self.combiner,
+            now,
+        };
+        self.flows
+            .iter_mut()
+            .fold(None, |deadline, flow| earlier(deadline, flow.tick(&mut io)))
     }
 
     /// Closes every open generation, as before a shutdown.
-    pub fn drain(&mut self, _frames: &mut impl Frames, _egress: &mut impl Egress, _now: Nanos) {}
+    pub fn drain(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
+        let mut io = Io {
+            frames,
+            egress,
+            combiner: &mut self.combiner,
+            now,
+        };
+        for flow in &mut self.flows {
+            flow.drain(&mut io);
+        }
+    }
+
+    /// Lets every frame go: nothing is held afterwards.
+    pub fn release(&mut self, frames: &mut impl Frames) {
+        for flow in &mut self.flows {
+            flow.release(frames);
+        }
+    }
 
     /// A copy of all counters. Allocates: for housekeeping, not for the packet path.
     pub fn report(&self) -> Report {
-        Report { edition: 0, packets: Default::default(), flows: Vec::new() }
+        Report {
+            edition: self.edition,
+            packets: self.packets,
+            flows: self.flows.iter().map(Flow::report).collect(),
+        }
+    }
+}
+
+fn find(flows: &[Flow], id: u32) -> Option<usize> {
+    flows.binary_search_by_key(&id, |flow| flow.params.id).ok()
+}
+
+fn dispatch<F: Frames, E: Egress>(
+    flows: &mut [Flow],
+    io: &mut Io<'_, F, E>,
+    payload: Span,
+) -> Fate {
+    let bytes = io.frames.bytes(payload);
+    let header = match Header::parse(bytes) {
+        Ok(header) => header,
+        Err(error) => return Fate::Dropped(reason(error)),
+    };
+    let Some(index) = find(flows, header.flow) else {
+        return Fate::Dropped(DropReason::UnknownFlow);
+    };
+    let flow = &mut flows[index];
+    match header.packet_type {
+        PacketType::Feedback => flow.receive_feedback(io, payload, header),
+        PacketType::Generation => match parse_coded(bytes) {
+            Ok(coded) => match PacketView::new(payload, &coded) {
+                Some(view) => flow.receive_coded(io, payload, header, &view),
+                None => Fate::Dropped(DropReason::Malformed),
+            },
+            Err(error) => Fate::Dropped(reason(error)),
+        },
+        _ => Fate::Dropped(DropReason::WrongRole),
+    }
+}
+
+fn reason(error: HeaderError) -> DropReason {
+    match error {
+        HeaderError::Truncated => DropReason::Truncated,
+        HeaderError::Version(_) | HeaderError::Type(_) => DropReason::Version,
+        HeaderError::Flags(_) => DropReason::Malformed,
+    }
+}
+
+/// Frees frames under pressure: one generation of the flow that holds most goes, per packet.
+fn relieve<F: Frames, E: Egress>(flows: &mut [Flow], io: &mut Io<'_, F, E>) {
+    if let Some(flow) = flows.iter_mut().max_by_key(|flow| flow.held()) {
+        flow.evict_oldest(io);
     }
 }

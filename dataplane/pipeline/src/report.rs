@@ -106,6 +106,8 @@ pub struct FlowCounters {
     pub sent_recoded: u64,
     /// Packets sent outside the plan, to repair a generation.
     pub sent_repair: u64,
+    /// Packets that could not be formed or copied because no frame was free.
+    pub send_failed: u64,
     /// Source: generations closed. Relay: batches closed. Sink: generations ended.
     pub generations: u64,
     /// Of these, ended with full rank (relay and sink).

@@ -73,7 +73,10 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Starts behind the fixed header, which the caller writes.
     pub fn new(buffer: &'a mut [u8]) -> Writer<'a> {
-        Writer { buffer, length: HEADER_BYTES }
+        Writer {
+            buffer,
+            length: HEADER_BYTES,
+        }
     }
 
     /// Appends an item. Returns false, writing nothing, when it does not fit.
@@ -101,7 +104,9 @@ impl<'a> Writer<'a> {
             }
         };
         let end = self.length + ITEM_HEADER_BYTES + length;
-        let Some(out) = self.buffer.get_mut(self.length..end) else { return false };
+        let Some(out) = self.buffer.get_mut(self.length..end) else {
+            return false;
+        };
         out[0] = kind;
         out[1] = 0;
         out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
@@ -141,8 +146,15 @@ fn read(kind: u8, value: &[u8]) -> Option<Item> {
             loss: f32::from(half(2)?) / 65535.0,
             burst_mean: (f32::from(half(4)?) / 256.0).max(1.0),
         }),
-        2 => Item::Flow(FlowReport { newest: word(0)?, complete: word(4)?, failed: word(8)? }),
-        3 => Item::Repair(RepairRequest { generation: word(0)?, missing: half(4)? }),
+        2 => Item::Flow(FlowReport {
+            newest: word(0)?,
+            complete: word(4)?,
+            failed: word(8)?,
+        }),
+        3 => Item::Repair(RepairRequest {
+            generation: word(0)?,
+            missing: half(4)?,
+        }),
         _ => return None,
     })
 }
@@ -157,9 +169,20 @@ mod tests {
     fn items_written_are_read_back() {
         let mut buffer = [0u8; 128];
         let sent = [
-            Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
-            Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
-            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL }),
+            Item::Hop(HopReport {
+                hop: 3,
+                loss: 0.0,
+                burst_mean: 2.5,
+            }),
+            Item::Flow(FlowReport {
+                newest: 9,
+                complete: 8,
+                failed: 1,
+            }),
+            Item::Repair(RepairRequest {
+                generation: 7,
+                missing: RepairRequest::ALL,
+            }),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {
@@ -173,7 +196,11 @@ mod tests {
     fn push_into_a_full_buffer_is_refused() {
         let mut buffer = [0u8; HEADER_BYTES + 11];
         let mut writer = Writer::new(&mut buffer);
-        assert!(!writer.push(Item::Hop(HopReport { hop: 0, loss: 0.5, burst_mean: 1.0 })));
+        assert!(!writer.push(Item::Hop(HopReport {
+            hop: 0,
+            loss: 0.5,
+            burst_mean: 1.0
+        })));
         assert_eq!(writer.finish(), HEADER_BYTES);
     }
 

@@ -38,7 +38,11 @@ impl Span {
             return None;
         }
         let offset = self.offset.checked_add(u16::try_from(skip).ok()?)?;
-        Some(Span { frame: self.frame, offset, len: u16::try_from(len).ok()? })
+        Some(Span {
+            frame: self.frame,
+            offset,
+            len: u16::try_from(len).ok()?,
+        })
     }
 }
 
@@ -49,6 +53,12 @@ pub trait Frames {
 
     /// A free frame carrying one reference, or `None` when all are in use.
     fn take(&mut self) -> Option<FrameId>;
+
+    /// Whether free frames run low, so that whoever holds many should let some go. A store that is
+    /// never short may leave this as it is.
+    fn scarce(&self) -> bool {
+        false
+    }
 
     /// Adds a reference.
     fn retain(&mut self, frame: FrameId);

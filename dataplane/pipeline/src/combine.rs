@@ -1,0 +1,144 @@
+//! Random combinations: fresh coded symbols from held ones, with their coding vectors.
+//!
+//! One fused multiply forms a whole group of packets from one pass over the sources.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::vector;
+use recoded_gf::{FieldOrder, Kernel};
+use recoded_wire::frames::{Frames, GATHER_MAX, Span};
+use recoded_wire::header::{SIZE_MAX, vector_bytes};
+
+use crate::emit::symbol_offset;
+
+/// Packets formed per pass: enough destinations for the kernels to amortise their loads.
+pub(crate) const GROUP_MAX: usize = 16;
+
+/// What to combine.
+pub(crate) struct Sources<'a> {
+    /// Generation size: elements of a coding vector.
+    pub size: usize,
+    /// Field of the coefficients.
+    pub field: FieldOrder,
+    /// The held symbols.
+    pub symbols: &'a [Span],
+    /// Their coding vectors, unpacked, `stride` bytes apart; `None` when they are the source
+    /// symbols themselves.
+    pub vectors: Option<(&'a [u8], usize)>,
+}
+
+/// Scratch and random state of one worker.
+pub(crate) struct Combiner {
+    kernel: &'static Kernel,
+    // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
+    random: ChaCha8Rng,
+    coefficients: Vec<u8>,
+    vectors: Vec<u8>,
+    formed: Vec<Span>,
+}
+
+impl Combiner {
+    pub(crate) fn new(seed: u64) -> Combiner {
+        Combiner {
+            kernel: Kernel::best(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+            coefficients: vec![0; GROUP_MAX * GATHER_MAX],
+            vectors: vec![0; GROUP_MAX * SIZE_MAX],
+            formed: Vec::with_capacity(GROUP_MAX),
+        }
+    }
+
+    /// A random 32-bit number.
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        self.random.next_u32()
+    }
+
+    /// The kernel in use.
+    pub(crate) fn kernel(&self) -> &'static Kernel {
+        self.kernel
+    }
+
+    /// Forms up to `count` (at most [`GROUP_MAX`]) fresh combinations, each in a frame of its own with
+    /// its packed coding vector in front of the symbol. Fewer when frames run out. The caller owns
+    /// one reference to each frame of the returned symbol spans.
+    pub(crate) fn combine(
+        &mut self,
+        frames: &mut impl Frames,
+        sources: &Sources<'_>,
+        count: usize,
+    ) -> &[Span] {
+        self.formed.clear();
+        let Some(first) = sources.symbols.first() else {
+            return &self.formed;
+        };
+        let packed_bytes = vector_bytes(sources.size, sources.field.code());
+        let offset = symbol_offset(packed_bytes) as u16;
+        for _ in 0..count.min(GROUP_MAX) {
+            let Some(frame) = frames.take() else { break };
+            self.formed.push(Span {
+                frame,
+                offset,
+                len: first.len,
+            });
+        }
+        self.draw(sources);
+        self.form_vectors(sources);
+        let held = sources.symbols.len();
+        let (kernel, coefficients) = (self.kernel, &self.coefficients[..self.formed.len() * held]);
+        frames.with_disjoint(sources.symbols, &self.formed, |held, out| {
+            kernel.matmul(coefficients, held, out);
+        });
+        for (index, symbol) in self.formed.iter().enumerate() {
+            let packed = Span {
+                offset: symbol.offset - packed_bytes as u16,
+                len: packed_bytes as u16,
+                ..*symbol
+            };
+            let elements = &self.vectors[index * sources.size..(index + 1) * sources.size];
+            vector::pack(sources.field, elements, frames.bytes_mut(packed));
+        }
+        &self.formed
+    }
+
+    /// Draws a row of coefficients per packet, uniform over the field but never all zero.
+    fn draw(&mut self, sources: &Sources<'_>) {
+        let mask = (sources.field.order() - 1) as u8;
+        let held = sources.symbols.len();
+        for row in self
+            .coefficients
+            .chunks_exact_mut(held)
+            .take(self.formed.len())
+        {
+            loop {
+                self.random.fill_bytes(row);
+                for byte in row.iter_mut() {
+                    *byte = sources.field.embed(*byte & mask);
+                }
+                if row.iter().any(|byte| *byte != 0) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn form_vectors(&mut self, sources: &Sources<'_>) {
+        let (held, size, count) = (sources.symbols.len(), sources.size, self.formed.len());
+        let Some((vectors, stride)) = sources.vectors else {
+            // Sources are the first symbols of the generation: coefficients are the vector.
+            self.vectors[..count * size].copy_from_slice(&self.coefficients[..count * held]);
+            return;
+        };
+        let mut rows: [&[u8]; GATHER_MAX] = [&[]; GATHER_MAX];
+        for (row, vector) in rows.iter_mut().zip(vectors.chunks(stride)).take(held) {
+            *row = &vector[..size];
+        }
+        let mut outputs = self.vectors[..count * size].chunks_exact_mut(size);
+        let mut views: [&mut [u8]; GROUP_MAX] =
+            std::array::from_fn(|_| outputs.next().unwrap_or_default());
+        self.kernel.matmul(
+            &self.coefficients[..count * held],
+            &rows[..held],
+            &mut views[..count],
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Sending: writes the hop-mutable header fields and hands packets to the next hops.
+
+use crate::egress::Egress;
+use crate::params::HopId;
+use recoded_wire::entropy::{BUCKETS, bucket, source_port};
+use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
+use recoded_wire::header::{HEADER_BYTES, Header};
+
+/// Symbols start on a cache line, so that the kernels load aligned.
+const SYMBOL_ALIGN_BYTES: usize = 64;
+
+/// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
+pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
+    (HEADROOM_BYTES + HEADER_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
+}
+
+/// The UDP payload that ends with `symbol`: header and `vector_bytes` in front of it.
+pub(crate) fn payload_of(symbol: Span, vector_bytes: usize) -> Span {
+    let before = (HEADER_BYTES + vector_bytes) as u16;
+    Span {
+        offset: symbol.offset - before,
+        len: symbol.len + before,
+        ..symbol
+    }
+}
+
+/// The next hops of a flow with their link sequence numbers.
+#[derive(Debug)]
+pub(crate) struct NextHops {
+    hops: Vec<(HopId, [u32; BUCKETS])>,
+}
+
+impl NextHops {
+    pub(crate) fn new(hops: &[HopId]) -> NextHops {
+        NextHops {
+            hops: hops.iter().map(|hop| (*hop, [0; BUCKETS])).collect(),
+        }
+    }
+
+    /// Takes over another list of hops; one that stays keeps its sequence numbers.
+    pub(crate) fn update(&mut self, hops: &[HopId]) {
+        let kept = |hop: &HopId| {
+            self.hops
+                .iter()
+                .find(|(known, _)| known == hop)
+                .map(|pair| pair.1)
+        };
+        self.hops = hops
+            .iter()
+            .map(|hop| (*hop, kept(hop).unwrap_or([0; BUCKETS])))
+            .collect();
+    }
+
+    /// Sends `payload` to every next hop. Writes `header` over its first bytes; takes over one
+    /// reference. Returns how many copies could not be made for want of frames.
+    pub(crate) fn send(
+        &mut self,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        payload: Span,
+        mut header: Header,
+    ) -> u64 {
+        let bucket = bucket(header.generation);
+        let port = source_port(header.flow, bucket);
+        let mut failed = 0;
+        let Some(((first, first_sequences), others)) = self.hops.split_first_mut() else {
+            frames.release(payload.frame);
+            return 0;
+        };
+        for (hop, sequences) in others {
+            let Some(copy) = copy(frames, payload) else {
+                failed += 1;
+                continue;
+            };
+            header.link_sequence = next(&mut sequences[bucket]);
+            header.write(frames.bytes_mut(copy));
+            egress.transmit(*hop, copy, port);
+        }
+        header.link_sequence = next(&mut first_sequences[bucket]);
+        header.write(frames.bytes_mut(payload));
+        egress.transmit(*first, payload, port);
+        failed
+    }
+}
+
+fn next(sequence: &mut u32) -> u32 {
+    let current = *sequence;
+    *sequence = sequence.wrapping_add(1);
+    current
+}
+
+fn copy(frames: &mut impl Frames, payload: Span) -> Option<Span> {
+    let frame: FrameId = frames.take()?;
+    let offset = HEADROOM_BYTES.max(usize::from(payload.offset).min(256)) as u16;
+    let target = Span {
+        frame,
+        offset,
+        len: payload.len,
+    };
+    if usize::from(offset) + usize::from(payload.len) > frames.frame_bytes() {
+        frames.release(frame);
+        return None;
+    }
+    frames.with_disjoint(&[payload], &[target], |from, to| {
+        to[0].copy_from_slice(from[0])
+    });
+    Some(target)
+}

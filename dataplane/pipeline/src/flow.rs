@@ -1,0 +1,351 @@
+//! One flow on one node: which role it plays, and what the roles share.
+
+use crate::combine::Combiner;
+use crate::egress::Egress;
+use crate::params::{FlowParams, HopId, Nanos, Role};
+use crate::relay::Relay;
+use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::sink::Sink;
+use crate::source::Source;
+use recoded_gf::FieldOrder;
+use recoded_wire::entropy::source_port;
+use recoded_wire::feedback::{Item, Writer};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, Header, PacketType};
+
+use crate::batch::PacketView;
+use crate::emit::symbol_offset;
+
+/// A generation number this far behind the newest is a source that restarted, not a straggler.
+pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
+
+/// Shortest time between two reports of one flow: protocol note of `recoded_wire::feedback`.
+const FEEDBACK_INTERVAL_NANOS: Nanos = 10_000_000;
+
+/// Room for a flow report, a hop report and all repair requests.
+const FEEDBACK_BYTES_MAX: usize = 512;
+
+/// The outside world during one call: memory, outputs, randomness and the time.
+pub(crate) struct Io<'a, F, E> {
+    pub frames: &'a mut F,
+    pub egress: &'a mut E,
+    pub combiner: &'a mut Combiner,
+    pub now: Nanos,
+}
+
+/// What became of a received packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Forwarded,
+    Consumed,
+    Dropped(DropReason),
+}
+
+/// The state of a role.
+pub(crate) enum State {
+    Source(Source),
+    Relay(Relay),
+    Sink(Sink),
+}
+
+/// A flow: parameters, counters, state.
+pub(crate) struct Flow {
+    pub params: FlowParams,
+    pub counters: FlowCounters,
+    state: State,
+    /// When [`Flow::tick`] has something to do; it may be early, never late.
+    deadline: Option<Nanos>,
+}
+
+impl Flow {
+    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
+        let state = match params.role {
+            Role::Source { .. } => State::Source(Source::new(params, combiner)),
+            Role::Relay { .. } => State::Relay(Relay::new(params)),
+            Role::Sink { .. } => State::Sink(Sink::new(params)),
+        };
+        Flow {
+            params: params.clone(),
+            counters: FlowCounters::default(),
+            state,
+            deadline: None,
+        }
+    }
+
+    /// Adopts changed parameters, keeping the state where it still fits.
+    pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let fits = std::mem::discriminant(&self.params.role)
+            == std::mem::discriminant(&params.role)
+            && self.params.batches == params.batches
+            && (self.params.generation_size == params.generation_size
+                || matches!(params.role, Role::Source { .. }));
+        if !fits {
+            self.release(io.frames);
+            let counters = std::mem::take(&mut self.counters);
+            *self = Flow {
+                counters,
+                ..Flow::new(params, io.combiner)
+            };
+            return;
+        }
+        match &mut self.state {
+            State::Source(source) => source.apply(&self.params, params, &mut self.counters, io),
+            State::Relay(relay) => relay.apply(params),
+            State::Sink(_) => {}
+        }
+        self.params = params.clone();
+    }
+
+    /// Generations held.
+    pub(crate) fn held(&self) -> usize {
+        match &self.state {
+            State::Source(source) => source.held(),
+            State::Relay(relay) => relay.held(),
+            State::Sink(sink) => sink.held(),
+        }
+    }
+
+    /// Handles a generation packet.
+    pub(crate) fn receive_coded(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+        view: &PacketView,
+    ) -> Fate {
+        if matches!(self.state, State::Source(_)) {
+            return Fate::Dropped(DropReason::WrongRole);
+        }
+        if view.size > self.params.generation_size
+            || usize::from(view.symbol_bytes) > self.params.symbol_bytes
+        {
+            return Fate::Dropped(DropReason::Oversize);
+        }
+        self.counters.received += 1;
+        let (params, counters) = (&self.params, &mut self.counters);
+        let (fate, wake) = match &mut self.state {
+            State::Source(_) => return Fate::Dropped(DropReason::WrongRole),
+            State::Relay(relay) => {
+                let fate = relay.receive(params, counters, io, payload, header, view);
+                (fate, relay.wake(params, io.now))
+            }
+            State::Sink(sink) => {
+                let fate = sink.receive(params, counters, io, payload, header, view);
+                (fate, sink.wake(params, io.now))
+            }
+        };
+        self.deadline = earlier(self.deadline, wake);
+        fate
+    }
+
+    /// Takes an IP packet; only a source does anything with it.
+    pub(crate) fn ingress(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: &[u8]) {
+        if let State::Source(source) = &mut self.state {
+            source.ingress(&self.params, &mut self.counters, io, packet);
+            self.deadline = earlier(self.deadline, source.wake(&self.params));
+        }
+    }
+
+    /// Handles a feedback packet: the source reads it, a relay hands it upstream.
+    pub(crate) fn receive_feedback(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        mut header: Header,
+    ) -> Fate {
+        match (&mut self.state, &self.params.role) {
+            (State::Source(source), _) => {
+                source.receive_feedback(&self.params, &mut self.counters, io, payload);
+                Fate::Consumed
+            }
+            (State::Relay(_), Role::Relay { upstream }) if header.hop_index < u8::MAX => {
+                header.hop_index += 1;
+                header.write(io.frames.bytes_mut(payload));
+                io.frames.retain(payload.frame);
+                io.egress
+                    .transmit(*upstream, payload, source_port(self.params.id, 0));
+                Fate::Forwarded
+            }
+            _ => Fate::Dropped(DropReason::WrongRole),
+        }
+    }
+
+    /// Lets timers act; returns the next deadline.
+    pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
+        if self.deadline.is_some_and(|deadline| deadline <= io.now) {
+            let (params, counters) = (&self.params, &mut self.counters);
+            self.deadline = match &mut self.state {
+                State::Source(source) => source.tick(params, counters, io),
+                State::Relay(relay) => relay.tick(params, counters, io),
+                State::Sink(sink) => sink.tick(params, counters, io),
+            };
+        }
+        self.deadline
+    }
+
+    /// Ends the oldest generation held, to free frames. False when none is held.
+    pub(crate) fn evict_oldest(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+        let (params, counters) = (&self.params, &mut self.counters);
+        match &mut self.state {
+            State::Source(source) => source.evict_oldest(counters, io),
+            State::Relay(relay) => relay.evict_oldest(params, counters, io),
+            State::Sink(sink) => sink.evict_oldest(params, counters, io),
+        }
+    }
+
+    /// Closes what is open.
+    pub(crate) fn drain(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let (params, counters) = (&self.params, &mut self.counters);
+        match &mut self.state {
+            State::Source(source) => source.close(params, counters, io),
+            State::Relay(relay) => relay.drain(params, counters, io),
+            State::Sink(_) => {}
+        }
+    }
+
+    /// Lets all frames go.
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        match &mut self.state {
+            State::Source(source) => source.release(frames),
+            State::Relay(relay) => relay.release(frames),
+            State::Sink(sink) => sink.release(frames),
+        }
+    }
+
+    pub(crate) fn report(&self) -> FlowReport {
+        let mut report = FlowReport {
+            id: self.params.id,
+            role: self.params.role.clone(),
+            epoch: 0,
+            field: self.params.field,
+            generation_size: self.params.generation_size,
+            symbol_bytes: self.params.symbol_bytes,
+            planned: 0,
+            hops: Vec::new(),
+            held: self.held(),
+            counters: self.counters.clone(),
+        };
+        match &self.state {
+            State::Source(source) => source.fill(&mut report),
+            State::Relay(relay) => relay.fill(&mut report),
+            State::Sink(sink) => sink.fill(&mut report),
+        }
+        report
+    }
+}
+
+/// Rank histogram of full-size generations, started anew when the source changes parameters.
+#[derive(Debug, Default)]
+pub(crate) struct RankHistogram {
+    epoch: Option<u8>,
+    nominal: usize,
+}
+
+impl RankHistogram {
+    /// Notes that a generation of `size` closed with `rank`.
+    pub(crate) fn record(
+        &mut self,
+        counters: &mut FlowCounters,
+        shape: (u8, FieldOrder, u16),
+        size: usize,
+        rank: usize,
+    ) {
+        let newer = self
+            .epoch
+            .is_none_or(|epoch| (shape.0.wrapping_sub(epoch) as i8) > 0);
+        if newer || (self.epoch == Some(shape.0) && size > self.nominal) {
+            self.epoch = Some(shape.0);
+            self.nominal = size;
+            counters.rank_histogram.clear();
+            counters.rank_histogram.resize(size + 1, 0);
+        }
+        if self.epoch == Some(shape.0) && size == self.nominal {
+            counters.rank_histogram[rank] += 1;
+        }
+    }
+
+    /// Notes `count` generations of which nothing arrived.
+    pub(crate) fn record_absent(&self, counters: &mut FlowCounters, count: u32) {
+        if let Some(absent) = counters.rank_histogram.first_mut() {
+            *absent += u64::from(count);
+        }
+    }
+
+    /// Size of full generations, 0 before the first.
+    pub(crate) fn nominal(&self) -> usize {
+        self.nominal
+    }
+}
+
+/// When a node reports upstream, and with which number.
+#[derive(Debug, Default)]
+pub(crate) struct Reporter {
+    due: Option<Nanos>,
+    number: u32,
+}
+
+impl Reporter {
+    /// There is something to say; it will be said within the interval.
+    pub(crate) fn note(&mut self, now: Nanos) {
+        self.due.get_or_insert(now + FEEDBACK_INTERVAL_NANOS);
+    }
+
+    /// When the next report is due.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// Sends a report now.
+    pub(crate) fn send(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        flow: u32,
+        upstream: HopId,
+        items: impl Iterator<Item = Item>,
+    ) {
+        self.due = None;
+        let Some(frame) = io.frames.take() else {
+            return;
+        };
+        let offset = symbol_offset(0) as u16;
+        let buffer = Span {
+            frame,
+            offset,
+            len: FEEDBACK_BYTES_MAX as u16,
+        };
+        let header = Header {
+            packet_type: PacketType::Feedback,
+            flags: Flags::default(),
+            epoch: 0,
+            size: 1,
+            flow,
+            generation: self.number,
+            hop_index: 0,
+            key_id: 0,
+            planned: 0,
+            link_sequence: self.number,
+        };
+        self.number = self.number.wrapping_add(1);
+        let bytes = io.frames.bytes_mut(buffer);
+        header.write(bytes);
+        let mut writer = Writer::new(bytes);
+        for item in items {
+            if !writer.push(item) {
+                break;
+            }
+        }
+        let payload = Span {
+            len: writer.finish() as u16,
+            ..buffer
+        };
+        io.egress.transmit(upstream, payload, source_port(flow, 0));
+    }
+}
+
+/// The earlier of two deadlines.
+pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,117 @@
+//! Frames in ordinary memory, for the simulator, the fuzzers and the tests.
+
+use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
+
+/// A fixed number of reference-counted frames on the heap.
+#[derive(Debug)]
+pub struct HeapFrames {
+    frames: Vec<Box<[u8]>>,
+    references: Vec<u32>,
+    free: Vec<u32>,
+}
+
+impl HeapFrames {
+    /// `count` frames of `frame_bytes` each.
+    pub fn new(count: usize, frame_bytes: usize) -> HeapFrames {
+        HeapFrames {
+            frames: (0..count)
+                .map(|_| vec![0; frame_bytes].into_boxed_slice())
+                .collect(),
+            references: vec![0; count],
+            free: (0..count as u32).rev().collect(),
+        }
+    }
+
+    /// Frames that nobody holds.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Places a UDP payload in a free frame, as a receive ring would. `None` when frames ran out or
+    /// the payload does not fit.
+    pub fn receive(&mut self, payload: &[u8]) -> Option<Span> {
+        let offset = 256 + 42;
+        if payload.len() + offset > self.frame_bytes() {
+            return None;
+        }
+        let frame = self.take()?;
+        let span = Span {
+            frame,
+            offset: offset as u16,
+            len: payload.len() as u16,
+        };
+        self.bytes_mut(span).copy_from_slice(payload);
+        Some(span)
+    }
+}
+
+fn range(span: Span) -> std::ops::Range<usize> {
+    usize::from(span.offset)..usize::from(span.offset) + usize::from(span.len)
+}
+
+impl Frames for HeapFrames {
+    fn frame_bytes(&self) -> usize {
+        self.frames.first().map_or(0, |frame| frame.len())
+    }
+
+    fn take(&mut self) -> Option<FrameId> {
+        let frame = self.free.pop()?;
+        self.references[frame as usize] = 1;
+        Some(FrameId(frame))
+    }
+
+    fn scarce(&self) -> bool {
+        self.free.len() < self.frames.len() / 4
+    }
+
+    fn retain(&mut self, frame: FrameId) {
+        let references = &mut self.references[frame.0 as usize];
+        assert!(*references > 0, "frame {} retained while free", frame.0);
+        *references += 1;
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        let references = &mut self.references[frame.0 as usize];
+        assert!(*references > 0, "frame {} released while free", frame.0);
+        *references -= 1;
+        if *references == 0 {
+            self.free.push(frame.0);
+        }
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.frames[span.frame.0 as usize][range(span)]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        &mut self.frames[span.frame.0 as usize][range(span)]
+    }
+
+    fn with_disjoint<R>(
+        &mut self,
+        sources: &[Span],
+        destinations: &[Span],
+        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    ) -> R {
+        assert!(sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX);
+        // A destination's memory is moved out while `work` runs; a second view of it finds it gone
+        // and panics on the empty box's bounds.
+        let mut moved: Vec<Box<[u8]>> = destinations
+            .iter()
+            .map(|span| std::mem::take(&mut self.frames[span.frame.0 as usize]))
+            .collect();
+        let result = {
+            let views: Vec<&[u8]> = sources.iter().map(|span| self.bytes(*span)).collect();
+            let mut outputs: Vec<&mut [u8]> = moved
+                .iter_mut()
+                .zip(destinations)
+                .map(|(frame, span)| &mut frame[range(*span)])
+                .collect();
+            work(&views, &mut outputs)
+        };
+        for (frame, span) in moved.into_iter().zip(destinations) {
+            self.frames[span.frame.0 as usize] = frame;
+        }
+        result
+    }
+}

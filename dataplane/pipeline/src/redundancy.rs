@@ -1,0 +1,154 @@
+//! How many packets a generation gets.
+
+use crate::params::{FlowParams, Redundancy};
+use crate::report::HopLoss;
+use recoded_code::theory::{self, Hop};
+use recoded_wire::header::SIZE_MAX;
+
+/// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
+/// flow over a bad path are not lost while its first report travels.
+const LOSS_UNKNOWN: f64 = 0.1;
+
+/// Estimates are planned with one standard error added: being short costs far more than a packet.
+const LOSS_MARGIN_RELATIVE: f64 = 0.05;
+
+/// Change of a loss estimate that is worth planning anew.
+const LOSS_STEP: f64 = 0.003;
+
+/// A repair reaches the sink with at most this chance of being short again.
+const REPAIR_FAILURE_MAX: f64 = 1e-3;
+
+/// Plans by generation size, computed when first needed and kept until something changes.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    plans: Vec<u16>,
+    hops: Vec<HopLoss>,
+    planned_with: Vec<HopLoss>,
+}
+
+impl Planner {
+    pub(crate) fn new() -> Planner {
+        let hops = || Vec::with_capacity(usize::from(u8::MAX));
+        Planner {
+            plans: vec![0; SIZE_MAX + 1],
+            hops: hops(),
+            planned_with: hops(),
+        }
+    }
+
+    /// Forgets all plans: parameters changed.
+    pub(crate) fn reset(&mut self) {
+        self.plans.fill(0);
+    }
+
+    /// What the hops have reported.
+    pub(crate) fn hops(&self) -> &[HopLoss] {
+        &self.hops
+    }
+
+    /// Notes the report of one hop.
+    pub(crate) fn hear(&mut self, report: HopLoss) {
+        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
+            Some(hop) => *hop = report,
+            None => self.hops.push(report),
+        }
+        let moved = |(new, old): (&HopLoss, &HopLoss)| {
+            (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_MARGIN_RELATIVE)
+                || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
+        };
+        if self.hops.len() != self.planned_with.len()
+            || self.hops.iter().zip(&self.planned_with).any(moved)
+        {
+            self.planned_with.clear();
+            self.planned_with.extend_from_slice(&self.hops);
+            self.reset();
+        }
+    }
+
+    /// Packets for a generation of `size` symbols.
+    pub(crate) fn packets(&mut self, params: &FlowParams, size: usize) -> u16 {
+        if self.plans[size] == 0 {
+            self.plans[size] = self.plan(params, size);
+        }
+        self.plans[size]
+    }
+
+    /// Packets for a generation of `size` symbols if that is already known, else 0.
+    pub(crate) fn known(&self, size: usize) -> u16 {
+        self.plans[size]
+    }
+
+    fn plan(&self, params: &FlowParams, size: usize) -> u16 {
+        let most = ((params.redundancy_max * size as f64) as usize).clamp(size, 0xFFFF);
+        let packets = match params.redundancy {
+            // The small slack keeps 1.1 * 10 from becoming 12.
+            Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
+            Redundancy::Auto if self.planned_with.is_empty() => {
+                let hop = Hop {
+                    loss: LOSS_UNKNOWN,
+                    burst_mean: 1.0,
+                };
+                theory::plan(size, params.field, &[hop], params.target_loss, most)
+            }
+            Redundancy::Auto => {
+                let mut hops = [Hop {
+                    loss: 0.0,
+                    burst_mean: 1.0,
+                }; 255];
+                for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
+                    let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
+                    *hop = Hop {
+                        loss,
+                        burst_mean: heard.burst_mean.max(1.0),
+                    };
+                }
+                let hops = &hops[..self.planned_with.len()];
+                theory::plan(size, params.field, hops, params.target_loss, most)
+            }
+        };
+        packets.clamp(size, most) as u16
+    }
+
+    /// Packets to send so that `missing` of them cross all hops, at most `most`.
+    pub(crate) fn repair_packets(&self, missing: usize, most: usize) -> usize {
+        let through: f64 = self.hops.iter().map(|hop| 1.0 - hop.loss).product();
+        let through = through.clamp(0.05, 0.999);
+        // arrived[k] = chance that exactly k < missing have arrived; their sum is the failure.
+        let mut arrived = [0.0f64; SIZE_MAX];
+        let missing = missing.clamp(1, SIZE_MAX);
+        arrived[0] = 1.0;
+        for sent in 1..most {
+            for k in (0..missing).rev() {
+                let came = if k > 0 { arrived[k - 1] * through } else { 0.0 };
+                arrived[k] = arrived[k] * (1.0 - through) + came;
+            }
+            if arrived[..missing].iter().sum::<f64>() <= REPAIR_FAILURE_MAX {
+                return sent;
+            }
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repair_over_a_clean_path_is_barely_more_than_what_is_missing() {
+        let planner = Planner::new();
+        assert!((1..=2).contains(&planner.repair_packets(1, 64)));
+        assert!((16..=18).contains(&planner.repair_packets(16, 64)));
+    }
+
+    #[test]
+    fn repair_never_exceeds_its_cap() {
+        let mut planner = Planner::new();
+        planner.hear(HopLoss {
+            hop: 0,
+            loss: 0.99,
+            burst_mean: 1.0,
+        });
+        assert_eq!(planner.repair_packets(16, 64), 64);
+    }
+}

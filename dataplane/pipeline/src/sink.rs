@@ -1,0 +1,535 @@
+//! Sink edge: coded packets in, IP packets out, in order per flow.
+//!
+//! Elimination runs on the coding vectors as packets arrive; payloads stay where they are. Source
+//! symbols that arrive as such are delivered at once when it is their turn; the missing ones are
+//! computed by one fused multiply when the rank is full. A generation that closed short asks the
+//! source once for its missing degrees of freedom, and is given up after the hold timeout.
+
+use crate::batch::{Accepted, Batch, PacketCoding, PacketView};
+use crate::combine::GROUP_MAX;
+use crate::egress::Egress;
+use crate::emit::symbol_offset;
+use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, Reporter, earlier};
+use crate::framing::{Unpacker, is_ip_packet};
+use crate::loss::LossTracker;
+use crate::params::{FlowParams, Nanos, Role, TunnelId};
+use crate::report::{DropReason, FlowCounters, FlowReport};
+use recoded_gf::FieldOrder;
+use recoded_wire::feedback::{FlowReport as SinkReport, HopReport, Item, RepairRequest};
+use recoded_wire::frames::{FrameId, Frames, Span};
+use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
+
+/// A request is said this often, since the way back is lossy too; the source answers once.
+const ASKS_MAX: u8 = 3;
+
+/// Time between two sayings.
+const ASK_INTERVAL_NANOS: Nanos = 5_000_000;
+
+/// A generation at the sink.
+struct Entry {
+    batch: Batch,
+    /// Source symbols, where known: arrived as such, or decoded.
+    symbols: Vec<Option<Span>>,
+    decoded: bool,
+    closed_at: Nanos,
+    asks: u8,
+    asked_at: Nanos,
+}
+
+/// Sink state of one flow. Generations `next..=newest` are held, found by number modulo the count.
+pub(crate) struct Sink {
+    entries: Vec<Entry>,
+    /// The generation being delivered, and the newest seen; `None` before the first packet.
+    /// `next` is one past `newest` when nothing is held.
+    range: Option<(u32, u32)>,
+    /// Symbols of `next` already delivered.
+    cursor: usize,
+    /// A generation closed short: the next tick must see it.
+    urgent: bool,
+    unpacker: Unpacker,
+    solutions: Vec<u8>,
+    loss: LossTracker,
+    ranks: RankHistogram,
+    reporter: Reporter,
+    last: Option<(FieldOrder, Header, u16)>,
+}
+
+impl Sink {
+    pub(crate) fn new(params: &FlowParams) -> Sink {
+        let entry = |_| Entry {
+            batch: Batch::new(params.generation_size, true),
+            symbols: vec![None; params.generation_size],
+            decoded: false,
+            closed_at: 0,
+            asks: 0,
+            asked_at: 0,
+        };
+        Sink {
+            entries: (0..params.batches.max(2)).map(entry).collect(),
+            range: None,
+            cursor: 0,
+            urgent: false,
+            unpacker: Unpacker::new(),
+            solutions: vec![0; GROUP_MAX * SIZE_MAX],
+            loss: LossTracker::default(),
+            ranks: RankHistogram::default(),
+            reporter: Reporter::default(),
+            last: None,
+        }
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+        view: &PacketView,
+    ) -> Fate {
+        self.loss.arrived(&header);
+        self.reporter.note(io.now);
+        self.last = Some((view.field, header, view.symbol_bytes));
+        if !self.admit(params, counters, io, header.generation) {
+            counters.redundant += 1;
+            return Fate::Consumed;
+        }
+        let index = self.index(header.generation);
+        let entry = &mut self.entries[index];
+        entry.batch.touched = io.now;
+        match entry.batch.accept(io.frames, payload, view) {
+            Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
+            Accepted::Innovative => {
+                counters.innovative += 1;
+                entry.note_systematic(io.frames, view);
+            }
+            Accepted::Redundant => counters.redundant += 1,
+        }
+        if entry.batch.is_complete() && !entry.decoded {
+            entry.decoded = decode(entry, &mut self.solutions, io);
+        }
+        let ends = header.planned > 0 && header.flags.has(Flags::END);
+        if !entry.batch.closed && (ends || entry.batch.is_complete()) {
+            self.close(index, counters, io.now);
+        }
+        self.pump(params, counters, io);
+        Fate::Consumed
+    }
+
+    fn index(&self, generation: u32) -> usize {
+        generation as usize % self.entries.len()
+    }
+
+    /// Makes room for `generation`. False when it was already delivered or given up.
+    fn admit(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        generation: u32,
+    ) -> bool {
+        let Some((next, newest)) = self.range else {
+            return self.restart(counters, io, generation);
+        };
+        let behind = next.wrapping_sub(generation);
+        if serial_before(generation, next) && behind < RESTART_DISTANCE {
+            return false;
+        }
+        let ahead = generation.wrapping_sub(newest);
+        if serial_before(generation, next)
+            || (serial_before(newest, generation) && ahead >= RESTART_DISTANCE)
+        {
+            return self.restart(counters, io, generation);
+        }
+        if serial_before(newest, generation) {
+            self.advance(params, counters, io, generation);
+        }
+        true
+    }
+
+    /// A first packet, or a source that restarted: whatever was held is given up.
+    fn restart(
+        &mut self,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        generation: u32,
+    ) -> bool {
+        while self.holds() {
+            self.give_up(counters, io);
+        }
+        self.begin_delivery();
+        self.range = Some((generation, generation));
+        let index = self.index(generation);
+        self.entries[index].open(generation, io.now);
+        true
+    }
+
+    /// Opens all generations up to `generation`, which closes those before it. The oldest are given
+    /// up when the table is too small.
+    fn advance(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        generation: u32,
+    ) {
+        let count = self.entries.len() as u32;
+        while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != generation) {
+            if newest.wrapping_sub(next).wrapping_add(1) == count {
+                counters.generations_evicted += 1;
+                self.give_up(counters, io);
+                continue;
+            }
+            if !serial_before(newest, next) {
+                let index = self.index(newest);
+                if !self.entries[index].batch.closed {
+                    self.close(index, counters, io.now);
+                }
+            }
+            let opened = newest.wrapping_add(1);
+            self.range = Some((next, opened));
+            let index = self.index(opened);
+            self.entries[index].open(opened, io.now);
+        }
+        self.pump(params, counters, io);
+    }
+
+    fn close(&mut self, index: usize, counters: &mut FlowCounters, now: Nanos) {
+        let entry = &mut self.entries[index];
+        entry.batch.closed = true;
+        entry.closed_at = now;
+        match entry.batch.shape() {
+            Some(shape) => {
+                self.ranks
+                    .record(counters, shape, entry.batch.size(), entry.batch.rank());
+            }
+            None => self.ranks.record_absent(counters, 1),
+        }
+        self.urgent |= !entry.batch.is_complete();
+    }
+
+    /// Whether any generation is held.
+    fn holds(&self) -> bool {
+        self.range
+            .is_some_and(|(next, newest)| !serial_before(newest, next))
+    }
+
+    /// When to call [`Sink::tick`] again, after a packet arrived.
+    pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
+        if self.urgent {
+            return Some(now);
+        }
+        let open = self.holds().then_some(now + params.batch_timeout_nanos);
+        earlier(open, self.reporter.due())
+    }
+
+    /// Delivers what is next in order, as far as it is known.
+    fn pump(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let Role::Sink { tunnel, .. } = params.role else {
+            return;
+        };
+        while let Some((next, _)) = self.range.filter(|_| self.holds()) {
+            let index = self.index(next);
+            self.deliver(index, tunnel, counters, io);
+            let entry = &self.entries[index];
+            if entry.batch.is_complete() && self.cursor == entry.batch.size() {
+                counters.generations += 1;
+                counters.generations_complete += 1;
+                self.finish(io.frames);
+            } else if entry.batch.closed && !params.repair && !entry.batch.is_complete() {
+                self.give_up(counters, io);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Delivers the known symbols that follow the cursor.
+    fn deliver(
+        &mut self,
+        index: usize,
+        tunnel: TunnelId,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let entry = &self.entries[index];
+        let known = entry.symbols[..entry.batch.size()].iter().skip(self.cursor);
+        for symbol in known.map_while(|symbol| *symbol) {
+            self.cursor += 1;
+            let egress = &mut *io.egress;
+            self.unpacker.feed(io.frames.bytes(symbol), |packet| {
+                if is_ip_packet(packet) {
+                    counters.delivered_packets += 1;
+                    counters.delivered_bytes += packet.len() as u64;
+                    egress.deliver(tunnel, packet);
+                } else {
+                    counters.framing_errors += 1;
+                }
+            });
+        }
+    }
+
+    /// Gives the generation next in order up.
+    fn give_up(&mut self, counters: &mut FlowCounters, io: &mut Io<'_, impl Frames, impl Egress>) {
+        counters.generations += 1;
+        counters.generations_failed += 1;
+        self.finish(io.frames);
+    }
+
+    /// Lets the generation next in order go and moves on.
+    fn finish(&mut self, frames: &mut impl Frames) {
+        if let Some((next, newest)) = self.range {
+            let index = self.index(next);
+            self.entries[index].clear(frames);
+            self.range = Some((next.wrapping_add(1), newest));
+        }
+        self.begin_delivery();
+    }
+
+    fn begin_delivery(&mut self) {
+        self.cursor = 0;
+        self.unpacker.reset();
+    }
+
+    pub(crate) fn tick(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Nanos> {
+        let mut deadline = None;
+        self.urgent = false;
+        let mut asks = [RepairRequest {
+            generation: 0,
+            missing: 0,
+        }; 32];
+        let mut count = 0;
+        let (next, newest) = self.range?;
+        let held = newest.wrapping_sub(next).wrapping_add(1);
+        for generation in (0..held).map(|offset| next.wrapping_add(offset)) {
+            let index = self.index(generation);
+            if !self.entries[index].batch.closed {
+                let end = self.entries[index].batch.touched + params.batch_timeout_nanos;
+                if end > io.now {
+                    deadline = earlier(deadline, Some(end));
+                    continue;
+                }
+                self.close(index, counters, io.now);
+            }
+            let entry = &mut self.entries[index];
+            if entry.batch.is_complete() && !entry.decoded {
+                entry.decoded = decode(entry, &mut self.solutions, io);
+            }
+            if params.repair && count < asks.len() && entry.may_ask(io.now) {
+                asks[count] = entry.ask(io.now);
+                count += 1;
+            }
+            deadline = earlier(deadline, entry.deadline(params));
+        }
+        counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
+        self.expire(params, counters, io);
+        self.pump(params, counters, io);
+        if count > 0 || self.reporter.due().is_some_and(|due| due <= io.now) {
+            self.report(params, counters, io, &asks[..count]);
+        }
+        earlier(deadline, self.reporter.due())
+    }
+
+    /// Gives up what has blocked delivery for longer than the hold timeout.
+    fn expire(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        while let Some((next, _)) = self.range.filter(|_| self.holds()) {
+            let entry = &self.entries[self.index(next)];
+            let waited = io.now.saturating_sub(entry.closed_at);
+            if !entry.batch.closed || entry.decoded || waited < params.hold_timeout_nanos {
+                return;
+            }
+            self.give_up(counters, io);
+        }
+    }
+
+    fn report(
+        &mut self,
+        params: &FlowParams,
+        counters: &FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        asks: &[RepairRequest],
+    ) {
+        let (Role::Sink { upstream, .. }, Some((_, newest))) = (&params.role, self.range) else {
+            return;
+        };
+        let hop = self.loss.hop();
+        let loss = self.loss.estimate().map(|loss| {
+            let (loss, burst_mean) = (loss.loss as f32, loss.burst_mean as f32);
+            Item::Hop(HopReport {
+                hop,
+                loss,
+                burst_mean,
+            })
+        });
+        let state = Item::Flow(SinkReport {
+            newest,
+            complete: counters.generations_complete as u32,
+            failed: counters.generations_failed as u32,
+        });
+        let asks = asks.iter().map(|ask| Item::Repair(*ask));
+        let items = loss.into_iter().chain([state]).chain(asks);
+        self.reporter.send(io, params.id, *upstream, items);
+    }
+
+    pub(crate) fn evict_oldest(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> bool {
+        let held = self.holds();
+        if held {
+            counters.generations_evicted += 1;
+            self.give_up(counters, io);
+            self.pump(params, counters, io);
+        }
+        held
+    }
+
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        for entry in &mut self.entries {
+            entry.clear(frames);
+        }
+        self.range = None;
+        self.begin_delivery();
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.batch.live).count()
+    }
+
+    pub(crate) fn fill(&self, report: &mut FlowReport) {
+        report.hops = self.loss.estimate().into_iter().collect();
+        if let Some((field, header, symbol_bytes)) = self.last {
+            report.field = field;
+            report.epoch = header.epoch;
+            report.symbol_bytes = usize::from(symbol_bytes);
+            report.generation_size = self.ranks.nominal().max(usize::from(header.size));
+            report.planned = usize::from(header.planned);
+        }
+    }
+}
+
+impl Entry {
+    fn open(&mut self, generation: u32, now: Nanos) {
+        self.batch.open(generation, now);
+        self.decoded = false;
+        (self.closed_at, self.asks, self.asked_at) = (0, 0, 0);
+    }
+
+    /// Frees the entry: its references and those of its batch.
+    fn clear(&mut self, frames: &mut impl Frames) {
+        for symbol in self.symbols.iter_mut().filter_map(Option::take) {
+            frames.release(symbol.frame);
+        }
+        if self.batch.live {
+            self.batch.clear(frames);
+        }
+    }
+
+    /// Takes the entry's own reference to a source symbol that just arrived.
+    fn note_systematic(&mut self, frames: &mut impl Frames, view: &PacketView) {
+        if let PacketCoding::Systematic(index) = view.coding {
+            frames.retain(view.symbol.frame);
+            self.symbols[index] = Some(view.symbol);
+        }
+    }
+
+    fn may_ask(&self, now: Nanos) -> bool {
+        self.batch.closed
+            && !self.batch.is_complete()
+            && self.asks < ASKS_MAX
+            && (self.asks == 0 || now >= self.asked_at + ASK_INTERVAL_NANOS)
+    }
+
+    fn ask(&mut self, now: Nanos) -> RepairRequest {
+        self.asks += 1;
+        self.asked_at = now;
+        let missing = match self.batch.size() {
+            0 => RepairRequest::ALL,
+            size => (size - self.batch.rank()) as u16,
+        };
+        RepairRequest {
+            generation: self.batch.generation,
+            missing,
+        }
+    }
+
+    /// When this closed generation wants to be looked at again.
+    fn deadline(&self, params: &FlowParams) -> Option<Nanos> {
+        if self.decoded {
+            return None;
+        }
+        let hold = self.closed_at + params.hold_timeout_nanos;
+        let ask =
+            (params.repair && self.asks < ASKS_MAX).then_some(self.asked_at + ASK_INTERVAL_NANOS);
+        earlier(Some(hold), ask)
+    }
+}
+
+/// Computes the source symbols that did not arrive as such, by one fused multiply per group. False,
+/// to be tried again, when frames ran out.
+fn decode(
+    entry: &mut Entry,
+    solutions: &mut [u8],
+    io: &mut Io<'_, impl Frames, impl Egress>,
+) -> bool {
+    let batch = &entry.batch;
+    let (size, rank) = (batch.size(), batch.rank());
+    let symbol_bytes = batch.shape().map_or(0, |shape| shape.2);
+    let offset = symbol_offset(0) as u16;
+    let mut from = 0;
+    while from < size {
+        let mut group = [Span {
+            frame: FrameId(0),
+            offset: 0,
+            len: 0,
+        }; GROUP_MAX];
+        let mut count = 0;
+        while from < size && count < GROUP_MAX {
+            if entry.symbols[from].is_none() {
+                let Some(frame) = io.frames.take() else { break };
+                let symbol = Span {
+                    frame,
+                    offset,
+                    len: symbol_bytes,
+                };
+                if batch
+                    .solution(from, &mut solutions[count * rank..][..rank])
+                    .is_none()
+                {
+                    io.frames.release(frame);
+                    break;
+                }
+                entry.symbols[from] = Some(symbol);
+                group[count] = symbol;
+                count += 1;
+            }
+            from += 1;
+        }
+        let kernel = io.combiner.kernel();
+        io.frames
+            .with_disjoint(batch.symbols(), &group[..count], |held, out| {
+                kernel.matmul(&solutions[..count * rank], held, out);
+            });
+        if from < size && count < GROUP_MAX {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,458 @@
+//! Source edge: IP packets in, coded packets out.
+//!
+//! Packets are packed into symbols, symbols into generations. A symbol leaves as a systematic packet
+//! once the next one is begun, so that the last one of a generation can say that it is the last, and
+//! how long the generation turned out to be. Coded packets follow when it closes: full, or when the
+//! flush timer ends it. Closed generations are kept to answer repair requests.
+
+use crate::combine::{Combiner, GROUP_MAX, Sources};
+use crate::egress::Egress;
+use crate::emit::{NextHops, payload_of, symbol_offset};
+use crate::flow::Io;
+use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::params::{FlowParams, Nanos};
+use crate::redundancy::Planner;
+use crate::report::{FlowCounters, FlowReport, HopLoss};
+use recoded_gf::FieldOrder;
+use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{
+    Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, vector_bytes, write_index,
+};
+
+/// One generation with its source symbols.
+#[derive(Debug)]
+struct Generation {
+    number: u32,
+    live: bool,
+    repaired: bool,
+    epoch: u8,
+    field: FieldOrder,
+    symbols: Vec<Span>,
+}
+
+/// Source state of one flow. Generations are found by number modulo their count.
+#[derive(Debug)]
+pub(crate) struct Source {
+    flow: u32,
+    generations: Vec<Generation>,
+    /// Number of the open generation, or of the next one.
+    number: u32,
+    open: bool,
+    opened: Nanos,
+    /// Bytes written into the open generation.
+    written: usize,
+    /// Symbols of the open generation already sent.
+    sent: usize,
+    epoch: u8,
+    hops: NextHops,
+    planner: Planner,
+}
+
+impl Source {
+    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Source {
+        let generation = |_| Generation {
+            number: 0,
+            live: false,
+            repaired: false,
+            epoch: 0,
+            field: params.field,
+            symbols: Vec::with_capacity(SIZE_MAX),
+        };
+        Source {
+            flow: params.id,
+            generations: (0..params.batches.max(2)).map(generation).collect(),
+            // A random start tells a restarted source from stragglers of its former life.
+            number: combiner.next_u32(),
+            open: false,
+            opened: 0,
+            written: 0,
+            sent: 0,
+            epoch: combiner.next_u32() as u8,
+            hops: NextHops::new(&params.next_hops),
+            planner: Planner::new(),
+        }
+    }
+
+    /// Adopts parameters: the open generation ends under the old ones, and a new epoch begins when
+    /// packets will look different.
+    pub(crate) fn apply(
+        &mut self,
+        old: &FlowParams,
+        new: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let shape =
+            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
+        if shape(old) != shape(new) {
+            self.close(old, counters, io);
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+        self.hops.update(&new.next_hops);
+        self.planner.reset();
+    }
+
+    /// Takes one IP packet.
+    pub(crate) fn ingress(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        packet: &[u8],
+    ) {
+        counters.ingress_packets += 1;
+        counters.ingress_bytes += packet.len() as u64;
+        let capacity = params.generation_size * params.symbol_bytes;
+        let needed = LENGTH_BYTES + packet.len();
+        let length = u16::try_from(packet.len()).unwrap_or(0);
+        if length == 0 || needed > capacity {
+            counters.ingress_dropped += 1;
+            return;
+        }
+        if self.open && self.written + needed > capacity {
+            self.close(params, counters, io);
+        }
+        if !self.open {
+            self.begin(params, counters, io);
+        }
+        if !self.reserve(params, io, self.written + needed) {
+            counters.ingress_dropped += 1;
+            counters.send_failed += 1;
+            return;
+        }
+        self.write(params, io, &length.to_be_bytes());
+        self.write(params, io, packet);
+        let filled = self.open_generation().symbols.len();
+        while self.sent + 1 < filled {
+            self.send_systematic(params, counters, io, params.generation_size, false);
+        }
+        if capacity - self.written < ENTRY_BYTES_MIN {
+            self.close(params, counters, io);
+        }
+    }
+
+    fn open_index(&self) -> usize {
+        self.number as usize % self.generations.len()
+    }
+
+    fn open_generation(&mut self) -> &mut Generation {
+        let index = self.open_index();
+        &mut self.generations[index]
+    }
+
+    fn begin(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let (number, epoch) = (self.number, self.epoch);
+        let generation = self.open_generation();
+        if generation.live {
+            generation.clear(io.frames);
+        }
+        generation.number = number;
+        generation.epoch = epoch;
+        generation.field = params.field;
+        generation.live = true;
+        generation.repaired = false;
+        self.open = true;
+        self.opened = io.now;
+        (self.written, self.sent) = (0, 0);
+        counters.generations += 1;
+    }
+
+    /// Makes sure that the open generation has frames for its first `bytes`. On failure it keeps the
+    /// frames it had.
+    fn reserve(
+        &mut self,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        bytes: usize,
+    ) -> bool {
+        let wanted = bytes.div_ceil(params.symbol_bytes);
+        let offset = symbol_offset(INDEX_BYTES) as u16;
+        let symbols = &mut self.open_generation().symbols;
+        let had = symbols.len();
+        while symbols.len() < wanted {
+            let Some(frame) = io.frames.take() else {
+                for symbol in symbols.drain(had..) {
+                    io.frames.release(symbol.frame);
+                }
+                return false;
+            };
+            symbols.push(Span {
+                frame,
+                offset,
+                len: params.symbol_bytes as u16,
+            });
+        }
+        true
+    }
+
+    fn write(
+        &mut self,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        mut bytes: &[u8],
+    ) {
+        let mut written = self.written;
+        let generation = self.open_generation();
+        while !bytes.is_empty() {
+            let (symbol, at) = (written / params.symbol_bytes, written % params.symbol_bytes);
+            let span = generation.symbols[symbol];
+            let room = (params.symbol_bytes - at).min(bytes.len());
+            io.frames.bytes_mut(span)[at..at + room].copy_from_slice(&bytes[..room]);
+            bytes = &bytes[room..];
+            written += room;
+        }
+        self.written = written;
+    }
+
+    /// Ends the open generation, if any: its last symbol and its coded packets leave.
+    pub(crate) fn close(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        if !self.open {
+            return;
+        }
+        let filled = self.written % params.symbol_bytes;
+        let generation = self.open_generation();
+        let size = generation.symbols.len();
+        if let Some(last) = generation.symbols.last().filter(|_| filled > 0) {
+            io.frames.bytes_mut(*last)[filled..].fill(0);
+        }
+        let index = self.open_index();
+        self.open = false;
+        if size == 0 {
+            // Only a packet that found no frame began it.
+            self.generations[index].live = false;
+            self.number = self.number.wrapping_add(1);
+            return;
+        }
+        let planned = usize::from(self.planner.packets(params, size));
+        while self.sent < size {
+            let ends = planned == size && self.sent + 1 == size;
+            self.send_systematic(params, counters, io, size, ends);
+        }
+        let coded = planned - size;
+        counters.sent_coded += self.send_coded(index, counters, io, coded, planned as u16);
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// Sends the next symbol of the open (or just closed) generation as it is.
+    fn send_systematic(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        size: usize,
+        ends: bool,
+    ) {
+        let planned = self.planner.packets(params, size);
+        let index = self.sent;
+        self.sent += 1;
+        let generation = &self.generations[self.open_index()];
+        let header = generation.header(self.flow, size, planned);
+        let flags = header
+            .flags
+            .with(Flags::SYSTEMATIC, true)
+            .with(Flags::END, ends);
+        let payload = payload_of(generation.symbols[index], INDEX_BYTES);
+        io.frames.retain(payload.frame);
+        write_index(io.frames.bytes_mut(payload), index as u8);
+        counters.sent_systematic += 1;
+        counters.send_failed +=
+            self.hops
+                .send(io.frames, io.egress, payload, Header { flags, ..header });
+    }
+
+    /// Sends `count` coded packets of a closed generation; repairs when `planned` is 0.
+    fn send_coded(
+        &mut self,
+        index: usize,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        count: usize,
+        planned: u16,
+    ) -> u64 {
+        let generation = &self.generations[index];
+        let size = generation.symbols.len();
+        let sources = Sources {
+            size,
+            field: generation.field,
+            symbols: &generation.symbols,
+            vectors: None,
+        };
+        let vector_bytes = vector_bytes(size, generation.field.code());
+        let header = generation.header(self.flow, size, planned);
+        let (mut left, mut sent) = (count, 0);
+        while left > 0 {
+            let group = left.min(GROUP_MAX);
+            let formed = io.combiner.combine(io.frames, &sources, group);
+            counters.send_failed += (group - formed.len()) as u64;
+            left -= group;
+            for (position, symbol) in formed.iter().enumerate() {
+                let ends = planned > 0 && left == 0 && position + 1 == formed.len();
+                let flags = header.flags.with(Flags::END, ends);
+                let payload = payload_of(*symbol, vector_bytes);
+                let header = Header { flags, ..header };
+                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+                sent += 1;
+            }
+        }
+        sent
+    }
+
+    /// Reads a feedback packet.
+    pub(crate) fn receive_feedback(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+    ) {
+        let mut requests = [RepairRequest {
+            generation: 0,
+            missing: 0,
+        }; 64];
+        let mut count = 0;
+        for item in items(io.frames.bytes(payload)) {
+            match item {
+                Item::Hop(report) => self.planner.hear(HopLoss {
+                    hop: report.hop,
+                    loss: f64::from(report.loss),
+                    burst_mean: f64::from(report.burst_mean),
+                }),
+                Item::Repair(request) if count < requests.len() => {
+                    requests[count] = request;
+                    count += 1;
+                }
+                Item::Repair(_) | Item::Flow(_) => {}
+            }
+        }
+        if params.repair {
+            for request in &requests[..count] {
+                self.answer(params, counters, io, *request);
+            }
+        }
+    }
+
+    /// Answers a repair request with fresh combinations, once per generation.
+    fn answer(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        request: RepairRequest,
+    ) {
+        let index = request.generation as usize % self.generations.len();
+        let is_open = self.open && request.generation == self.number;
+        let generation = &mut self.generations[index];
+        if is_open
+            || !generation.live
+            || generation.repaired
+            || generation.number != request.generation
+            || request.missing == 0
+        {
+            return;
+        }
+        generation.repaired = true;
+        let size = generation.symbols.len();
+        let missing = usize::from(request.missing).min(size);
+        let most = (params.redundancy_max * size as f64) as usize;
+        let packets = self.planner.repair_packets(missing, most.max(missing));
+        counters.repairs += 1;
+        counters.sent_repair += self.send_coded(index, counters, io, packets, 0);
+    }
+
+    pub(crate) fn tick(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Nanos> {
+        if !self.open {
+            return None;
+        }
+        let end = self.opened + params.flush_timeout_nanos;
+        if end > io.now {
+            return Some(end);
+        }
+        self.close(params, counters, io);
+        None
+    }
+
+    /// When to call [`Source::tick`] again, after a packet was taken.
+    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
+        self.open
+            .then_some(self.opened + params.flush_timeout_nanos)
+    }
+
+    /// Forgets the oldest closed generation that still holds frames.
+    pub(crate) fn evict_oldest(
+        &mut self,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> bool {
+        let count = self.generations.len() as u32;
+        for age in (1..count).rev() {
+            let index = self.number.wrapping_sub(age) as usize % self.generations.len();
+            let generation = &mut self.generations[index];
+            if generation.live && !(self.open && generation.number == self.number) {
+                generation.clear(io.frames);
+                counters.generations_evicted += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        self.open = false;
+        for generation in &mut self.generations {
+            generation.clear(frames);
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.generations
+            .iter()
+            .filter(|generation| generation.live)
+            .count()
+    }
+
+    pub(crate) fn fill(&self, report: &mut FlowReport) {
+        report.epoch = self.epoch;
+        report.planned = usize::from(self.planner.known(report.generation_size));
+        report.hops = self.planner.hops().to_vec();
+    }
+}
+
+impl Generation {
+    fn clear(&mut self, frames: &mut impl Frames) {
+        for symbol in self.symbols.drain(..) {
+            frames.release(symbol.frame);
+        }
+        self.live = false;
+    }
+
+    fn header(&self, flow: u32, size: usize, planned: u16) -> Header {
+        Header {
+            packet_type: PacketType::Generation,
+            flags: Flags(self.field.code()),
+            epoch: self.epoch,
+            size: size as u16,
+            flow,
+            generation: self.number,
+            hop_index: 0,
+            key_id: 0,
+            planned,
+            link_sequence: 0,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A line of pipelines joined by lossy links, in memory.
+#![allow(dead_code)] // each test binary uses its own part
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_gf::FieldOrder;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
+};
+use recoded_pipeline::report::{FlowReport, PacketCounters};
+use recoded_wire::frames::{Frames, Span};
+
+pub const FLOW: u32 = 7;
+pub const DOWN: HopId = HopId(0);
+pub const UP: HopId = HopId(1);
+const FRAMES: usize = 4096;
+
+/// What a pipeline emitted.
+#[derive(Default)]
+pub struct Outputs {
+    pub sent: Vec<(HopId, Span, u16)>,
+    pub delivered: Vec<Vec<u8>>,
+}
+
+impl Egress for Outputs {
+    fn transmit(&mut self, hop: HopId, span: Span, source_port: u16) {
+        self.sent.push((hop, span, source_port));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+}
+
+/// One node.
+pub struct Node {
+    pub pipeline: Pipeline,
+    pub frames: HeapFrames,
+    pub delivered: Vec<Vec<u8>>,
+}
+
+impl Node {
+    pub fn new(params: FlowParams, seed: u64) -> Node {
+        let snapshot = Snapshot {
+            edition: 1,
+            flows: vec![params],
+        };
+        Node {
+            pipeline: Pipeline::new(&snapshot, seed),
+            frames: HeapFrames::new(FRAMES, 2048),
+            delivered: Vec::new(),
+        }
+    }
+
+    /// Runs `work`, then returns what left the node as (hop, UDP payload).
+    pub fn run(
+        &mut self,
+        work: impl FnOnce(&mut Pipeline, &mut HeapFrames, &mut Outputs),
+    ) -> Vec<(HopId, Vec<u8>)> {
+        let mut outputs = Outputs::default();
+        work(&mut self.pipeline, &mut self.frames, &mut outputs);
+        self.delivered.append(&mut outputs.delivered);
+        let mut packets = Vec::new();
+        for (hop, span, _) in outputs.sent {
+            packets.push((hop, self.frames.bytes(span).to_vec()));
+            self.frames.release(span.frame);
+        }
+        packets
+    }
+
+    pub fn receive(&mut self, payload: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        let span = self.frames.receive(payload).expect("test frames run out");
+        self.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, now))
+    }
+
+    pub fn tick(&mut self, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        self.run(|pipeline, frames, outputs| {
+            pipeline.tick(frames, outputs, now);
+        })
+    }
+
+    pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        self.run(|pipeline, frames, outputs| pipeline.ingress(frames, outputs, FLOW, packet, now))
+    }
+
+    pub fn apply(&mut self, snapshot: &Snapshot, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        self.run(|pipeline, frames, outputs| pipeline.apply(snapshot, frames, outputs, now))
+    }
+
+    pub fn flow(&self) -> FlowReport {
+        self.pipeline.report().flows[0].clone()
+    }
+
+    pub fn packets(&self) -> PacketCounters {
+        self.pipeline.report().packets
+    }
+
+    /// Frames that are still held after everything was let go: must be none.
+    pub fn leaked(&mut self) -> usize {
+        self.pipeline.release(&mut self.frames);
+        FRAMES - self.frames.free()
+    }
+}
+
+/// Source parameters the tests start from.
+pub fn params(role: Role) -> FlowParams {
+    FlowParams {
+        id: FLOW,
+        role,
+        next_hops: vec![DOWN],
+        field: FieldOrder::Sixteen,
+        generation_size: 16,
+        symbol_bytes: 200,
+        redundancy: Redundancy::Auto,
+        target_loss: 1e-4,
+        redundancy_max: 4.0,
+        flush_timeout_nanos: 1_000_000,
+        batch_timeout_nanos: 20_000_000,
+        hold_timeout_nanos: 200_000_000,
+        recoding: Recoding::Systematic,
+        repair: true,
+        batches: 64,
+    }
+}
+
+/// Source, relays, sink, and the links between them.
+pub struct Line {
+    pub nodes: Vec<Node>,
+    pub now: Nanos,
+    pub loss: f64,
+    /// Losses on the way back.
+    pub loss_up: f64,
+    random: ChaCha8Rng,
+}
+
+impl Line {
+    /// A line of `hops` lossy links; `change` edits every node's parameters.
+    pub fn new(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
+        println!("seed {seed}");
+        let nodes = (0..=hops)
+            .map(|index| {
+                let role = match index {
+                    0 => Role::Source {
+                        tunnel: TunnelId(0),
+                    },
+                    _ if index == hops => Role::Sink {
+                        tunnel: TunnelId(0),
+                        upstream: UP,
+                    },
+                    _ => Role::Relay { upstream: UP },
+                };
+                let mut params = params(role);
+                change(&mut params);
+                Node::new(params, seed + index as u64)
+            })
+            .collect();
+        Line {
+            nodes,
+            now: 0,
+            loss,
+            loss_up: loss,
+            random: ChaCha8Rng::seed_from_u64(seed),
+        }
+    }
+
+    fn is_lost(&mut self, loss: f64) -> bool {
+        f64::from(self.random.next_u32()) < loss * 4_294_967_296.0
+    }
+
+    /// Carries packets that left node `from` until none is under way, in order.
+    pub fn carry(&mut self, from: usize, packets: Vec<(HopId, Vec<u8>)>) {
+        let mut queue: std::collections::VecDeque<(usize, HopId, Vec<u8>)> = packets
+            .into_iter()
+            .map(|(hop, bytes)| (from, hop, bytes))
+            .collect();
+        while let Some((from, hop, bytes)) = queue.pop_front() {
+            let (to, loss) = if hop == DOWN {
+                (from + 1, self.loss)
+            } else {
+                (from - 1, self.loss_up)
+            };
+            if self.is_lost(loss) {
+                continue;
+            }
+            let next = self.nodes[to].receive(&bytes, self.now);
+            queue.extend(next.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+            let next = self.nodes[to].tick(self.now);
+            queue.extend(next.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+        }
+    }
+
+    /// Sends an IP packet in at the source.
+    pub fn send(&mut self, packet: &[u8]) {
+        let out = self.nodes[0].ingress(packet, self.now);
+        self.carry(0, out);
+    }
+
+    /// Lets time pass in steps of a millisecond.
+    pub fn pass(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now += 1_000_000;
+            for index in 0..self.nodes.len() {
+                let out = self.nodes[index].tick(self.now);
+                self.carry(index, out);
+            }
+        }
+    }
+
+    /// What the sink delivered.
+    pub fn delivered(&self) -> &[Vec<u8>] {
+        &self.nodes[self.nodes.len() - 1].delivered
+    }
+
+    /// Checks what must hold at the end of any run.
+    pub fn check(&mut self) {
+        for node in &mut self.nodes {
+            let packets = node.packets();
+            let ends = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
+            assert_eq!(
+                packets.received, ends,
+                "a packet has no fate, or two: {packets:?}"
+            );
+            assert_eq!(node.leaked(), 0, "frames leaked");
+        }
+    }
+}
+
+/// An IPv4 packet of `bytes` that carries `number`.
+pub fn ip_packet(bytes: usize, number: u32) -> Vec<u8> {
+    let mut packet = vec![number as u8; bytes.max(24)];
+    packet[0] = 0x45;
+    let length = packet.len() as u16;
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet[20..24].copy_from_slice(&number.to_be_bytes());
+    packet
+}

@@ -1,0 +1,142 @@
+//! Hostile and random input: every packet ends in exactly one fate, no frame leaks, nothing panics,
+//! output per input stays bounded.
+
+mod common;
+
+use common::{DOWN, FLOW, Node, UP, params};
+use proptest::prelude::*;
+use recoded_pipeline::params::{Recoding, Role, TunnelId};
+use recoded_wire::header::{Flags, Header, PacketType, vector_bytes, write_index};
+
+fn role(kind: u8) -> Role {
+    match kind {
+        0 => Role::Source {
+            tunnel: TunnelId(0),
+        },
+        1 => Role::Relay { upstream: UP },
+        _ => Role::Sink {
+            tunnel: TunnelId(0),
+            upstream: UP,
+        },
+    }
+}
+
+/// A packet that is well formed in parts: much likelier to reach deep states than random bytes.
+fn plausible() -> impl Strategy<Value = Vec<u8>> {
+    let numbers = (
+        0u32..6,
+        prop_oneof![3 => 1u16..=16, 1 => 1u16..=256],
+        any::<u8>(),
+        0u8..3,
+    );
+    let rest = (
+        prop_oneof![Just(FLOW), Just(8u32)],
+        any::<u16>(),
+        any::<u32>(),
+        1usize..60,
+    );
+    (
+        numbers,
+        rest,
+        prop::sample::select(&PacketType::ALL[..]),
+        any::<[u8; 32]>(),
+    )
+        .prop_map(
+            |((generation, size, flags, epoch), (flow, planned, sequence, symbol), kind, noise)| {
+                let header = Header {
+                    packet_type: kind,
+                    flags: Flags(flags & !(Flags::SEED | Flags::TIMESTAMP | Flags::TAGGED)),
+                    epoch,
+                    size,
+                    flow,
+                    generation,
+                    hop_index: noise[0],
+                    key_id: 0,
+                    planned: planned % 64,
+                    link_sequence: sequence,
+                };
+                let systematic = header.flags.has(Flags::SYSTEMATIC);
+                let vector = if systematic {
+                    4
+                } else {
+                    vector_bytes(usize::from(size), header.flags.field_code())
+                };
+                let mut bytes: Vec<u8> = noise
+                    .iter()
+                    .copied()
+                    .cycle()
+                    .take(20 + vector + symbol % 3 + 30)
+                    .collect();
+                header.write(&mut bytes);
+                if systematic {
+                    write_index(&mut bytes, noise[1] % size.min(255) as u8);
+                }
+                bytes
+            },
+        )
+}
+
+fn input() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => plausible(),
+        2 => (plausible(), any::<prop::sample::Index>())
+            .prop_map(|(bytes, end)| bytes[..end.index(bytes.len())].to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..600),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_has_one_fate_and_no_frame_leaks(
+        kind in 0u8..3,
+        random in any::<bool>(),
+        batches in 1usize..8,
+        packets in prop::collection::vec((input(), 0u64..30_000_000), 1..200),
+    ) {
+        let mut params = params(role(kind));
+        params.batches = batches;
+        params.redundancy_max = 2.0;
+        params.recoding = if random { Recoding::Random } else { Recoding::Systematic };
+        let mut node = Node::new(params, 3);
+        let (mut now, mut sent, mut input) = (0, 0, 0);
+        for (bytes, wait) in &packets {
+            now += wait;
+            input += 1;
+            sent += node.receive(bytes, now).iter().filter(|(hop, _)| *hop == DOWN).count();
+            sent += node.tick(now).iter().filter(|(hop, _)| *hop == DOWN).count();
+        }
+        let counters = node.packets();
+        let ends = counters.forwarded + counters.consumed + counters.dropped.iter().sum::<u64>();
+        prop_assert_eq!(counters.received, input);
+        prop_assert_eq!(counters.received, ends);
+        // Each packet opens at most one generation, which sends at most twice its size.
+        prop_assert!(sent as u64 <= input * 2 * 16 + input);
+        prop_assert_eq!(node.leaked(), 0);
+    }
+}
+
+#[test]
+fn a_flood_of_generations_holds_no_more_than_the_table() {
+    let mut node = Node::new(params(role(1)), 4);
+    for generation in 0..100_000u32 {
+        let header = Header {
+            packet_type: PacketType::Generation,
+            flags: Flags(2 | Flags::SYSTEMATIC),
+            epoch: 0,
+            size: 16,
+            flow: FLOW,
+            generation: generation.wrapping_mul(0x9E37_79B1),
+            hop_index: 0,
+            key_id: 0,
+            planned: 16,
+            link_sequence: generation,
+        };
+        let mut bytes = vec![0; 224];
+        header.write(&mut bytes);
+        node.receive(&bytes, u64::from(generation) * 1000);
+    }
+    assert!(node.flow().held <= 64);
+    assert_eq!(node.leaked(), 0);
+}

@@ -1,0 +1,276 @@
+//! Whole paths: what goes in at the source comes out at the sink, whole and in order.
+
+mod common;
+
+use common::{Line, Node, ip_packet, params};
+use recoded_code::theory::{self, Recoding as TheoryRecoding};
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{Recoding, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::report::DropReason;
+
+/// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`.
+fn transfer(line: &mut Line, count: u32, missing_max: usize) {
+    let size = |number: u32| 24 + (number as usize * 37) % 500;
+    for number in 0..count {
+        line.send(&ip_packet(size(number), number));
+        if number % 8 == 0 {
+            line.pass(1);
+        }
+    }
+    line.pass(500);
+    let numbers: Vec<u32> = line
+        .delivered()
+        .iter()
+        .map(|packet| {
+            let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
+            assert_eq!(
+                *packet,
+                ip_packet(size(number), number),
+                "packet {number} was altered"
+            );
+            number
+        })
+        .collect();
+    assert!(numbers.is_sorted(), "packets out of order");
+    let missing = count as usize - numbers.len();
+    assert!(
+        missing <= missing_max,
+        "{missing} of {count} packets missing"
+    );
+}
+
+#[test]
+fn lossless_line_delivers_everything_without_coded_packets() {
+    let mut line = Line::new(3, 0.0, 1, |params| {
+        params.redundancy = Redundancy::Fixed(1.0)
+    });
+    transfer(&mut line, 2000, 0);
+    assert_eq!(line.nodes[0].flow().counters.sent_coded, 0);
+    line.check();
+}
+
+#[test]
+fn every_field_delivers_over_three_lossy_hops() {
+    for field in FieldOrder::ALL {
+        let mut line = Line::new(3, 0.1, 100 + u64::from(field.order()), |params| {
+            params.field = field;
+        });
+        transfer(&mut line, 3000, 0);
+        line.check();
+    }
+}
+
+#[test]
+fn every_generation_size_delivers() {
+    for size in [1, 2, 5, 16, 64, 256] {
+        let mut line = Line::new(2, 0.1, size as u64, |params| {
+            params.generation_size = size;
+            params.symbol_bytes = 600; // a packet never spans generations
+        });
+        transfer(&mut line, 3000, 0);
+        line.check();
+    }
+}
+
+#[test]
+fn random_recoding_delivers_over_lossy_hops() {
+    let mut line = Line::new(4, 0.1, 5, |params| params.recoding = Recoding::Random);
+    transfer(&mut line, 3000, 0);
+    line.check();
+}
+
+#[test]
+fn automatic_redundancy_meets_its_target_without_repair() {
+    let mut line = Line::new(4, 0.1, 6, |params| params.repair = false);
+    transfer(&mut line, 20_000, 40); // the first reports take a few generations to arrive
+    let sink = line.nodes[4].flow();
+    let failed = sink.counters.generations_failed;
+    assert!(
+        failed <= 4,
+        "{failed} of {} generations failed",
+        sink.counters.generations
+    );
+    assert!(
+        line.nodes[0].flow().hops.len() == 4,
+        "{:?}",
+        line.nodes[0].flow().hops
+    );
+    line.check();
+}
+
+#[test]
+fn repair_fills_in_what_thin_redundancy_misses() {
+    let mut line = Line::new(2, 0.1, 8, |params| {
+        params.redundancy = Redundancy::Fixed(1.3)
+    });
+    transfer(&mut line, 10_000, 100);
+    let sink = line.nodes[2].flow().counters;
+    assert!(sink.repairs > 50, "{} repairs", sink.repairs);
+    assert!(sink.generations_failed * 100 < sink.repairs, "{sink:?}");
+    line.check();
+}
+
+/// Measured expected rank against the rank-transition matrix.
+fn rank_matches_theory(field: FieldOrder, recoding: Recoding, theory: TheoryRecoding) {
+    const GENERATIONS: u32 = 3000;
+    let (hops, loss, size) = (5, 0.1, 16usize);
+    let mut line = Line::new(hops, loss, 40 + u64::from(field.order()), |params| {
+        params.field = field;
+        params.recoding = recoding;
+        params.redundancy = Redundancy::Fixed(1.0);
+        params.redundancy_max = 1.0;
+        params.repair = false;
+        params.symbol_bytes = 50;
+    });
+    for number in 0..GENERATIONS * size as u32 {
+        line.send(&ip_packet(48, number)); // with its length, one symbol each
+    }
+    line.pass(100);
+    let expected = theory::expected_rank(size, field, &[size; 5], &[loss; 5], theory);
+    for (hop, expected) in expected.iter().enumerate() {
+        let histogram = line.nodes[hop + 1].flow().counters.rank_histogram;
+        let batches: u64 = histogram.iter().sum();
+        assert!(
+            batches + 2 >= u64::from(GENERATIONS),
+            "{batches} batches at hop {hop}"
+        );
+        let ranks: u64 = histogram
+            .iter()
+            .enumerate()
+            .map(|(rank, n)| rank as u64 * n)
+            .sum();
+        let measured = ranks as f64 / batches as f64 / size as f64;
+        // One batch's rank ratio varies by about 0.08: four standard errors are 0.006.
+        assert!(
+            (measured - expected).abs() < 0.008,
+            "hop {hop} over order {field}: measured {measured:.4}, theory {expected:.4}"
+        );
+    }
+    line.check();
+}
+
+#[test]
+fn systematic_rank_matches_theory_at_every_hop() {
+    for field in [
+        FieldOrder::Two,
+        FieldOrder::Sixteen,
+        FieldOrder::TwoFiftySix,
+    ] {
+        rank_matches_theory(field, Recoding::Systematic, TheoryRecoding::Systematic);
+    }
+}
+
+#[test]
+fn random_rank_matches_theory_after_the_first_hop() {
+    rank_matches_theory(
+        FieldOrder::TwoFiftySix,
+        Recoding::Random,
+        TheoryRecoding::Systematic,
+    );
+}
+
+#[test]
+fn parameters_changed_under_traffic_lose_nothing() {
+    let mut line = Line::new(3, 0.05, 11, |params| params.generation_size = 64);
+    let mut source = params(Role::Source {
+        tunnel: TunnelId(0),
+    });
+    let shapes = [
+        (16, FieldOrder::Two),
+        (64, FieldOrder::Four),
+        (8, FieldOrder::TwoFiftySix),
+    ];
+    let mut edition = 1;
+    for number in 0..6000u32 {
+        line.send(&ip_packet(24 + number as usize % 300, number));
+        if number % 500 == 250 {
+            edition += 1;
+            (source.generation_size, source.field) = shapes[edition as usize % 3];
+            let snapshot = Snapshot {
+                edition,
+                flows: vec![source.clone()],
+            };
+            let now = line.now;
+            let out = line.nodes[0].apply(&snapshot, now);
+            line.carry(0, out);
+        }
+        if number % 8 == 0 {
+            line.pass(1);
+        }
+    }
+    line.pass(500);
+    assert_eq!(line.delivered().len(), 6000);
+    for node in &line.nodes {
+        assert_eq!(node.packets().dropped[DropReason::Mismatch as usize], 0);
+        assert_eq!(node.packets().dropped.iter().sum::<u64>(), 0);
+    }
+    line.check();
+}
+
+#[test]
+fn a_relay_that_restarts_mid_stream_wedges_nothing() {
+    let mut line = Line::new(3, 0.05, 12, |_| ());
+    for number in 0..4000u32 {
+        line.send(&ip_packet(150, number));
+        if number == 2000 {
+            let relay = params(Role::Relay {
+                upstream: common::UP,
+            });
+            line.nodes[2] = Node::new(relay, 999);
+        }
+        if number % 8 == 0 {
+            line.pass(1);
+        }
+    }
+    line.pass(500);
+    let late = line.delivered().iter().rev().take(1500).count();
+    assert_eq!(late, 1500);
+    assert!(
+        line.delivered().len() >= 3950,
+        "{} delivered",
+        line.delivered().len()
+    );
+    line.check();
+}
+
+#[test]
+fn a_source_that_restarts_is_followed() {
+    let mut line = Line::new(2, 0.0, 13, |_| ());
+    for number in 0..500u32 {
+        line.send(&ip_packet(150, number));
+    }
+    line.pass(50);
+    line.nodes[0] = Node::new(
+        params(Role::Source {
+            tunnel: TunnelId(0),
+        }),
+        4242,
+    );
+    for number in 500..1000u32 {
+        line.send(&ip_packet(150, number));
+    }
+    line.pass(500);
+    assert_eq!(line.delivered().len(), 1000);
+    line.check();
+}
+
+#[test]
+fn a_blackout_ends_and_traffic_resumes() {
+    let mut line = Line::new(2, 0.1, 14, |_| ());
+    transfer(&mut line, 1000, 0);
+    let before = line.delivered().len();
+    line.loss = 1.0;
+    for number in 0..20_000u32 {
+        line.send(&ip_packet(150, number));
+    }
+    line.loss = 0.1;
+    line.pass(10);
+    for number in 0..1000u32 {
+        line.send(&ip_packet(150, number));
+        line.pass(1);
+    }
+    line.pass(300);
+    let after = line.delivered().len() - before;
+    assert!(after >= 990, "{after} of 1000 packets after the blackout");
+    line.check();
+}
