@@ -101,6 +101,13 @@ pub enum XskError {
         reason: String,
     },
 
+    /// All sockets on the UMEM were dropped; libxdp cannot bind another one to it.
+    #[error("all sockets on these frames were closed before `{interface}`: open new frames")]
+    UmemSpent {
+        /// The interface.
+        interface: String,
+    },
+
     /// Too few free frames are left to prime the socket's fill ring.
     #[error("no free frames left for `{interface}`: configure more frames per worker")]
     NoFrames {
@@ -172,4 +179,40 @@ pub(crate) fn os_error(error: &(dyn Error + 'static)) -> io::Error {
         || io::Error::other(error.to_string()),
         io::Error::from_raw_os_error,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_of_linux_becomes_one_sentence_with_its_cure() {
+        let umem = |code| XskError::from_umem(io::Error::from_raw_os_error(code), 8192, 2048);
+        let bind = |code| XskError::from_bind(io::Error::from_raw_os_error(code), "eth0", 3);
+        for (error, cure) in [
+            (umem(libc::EPERM), "CAP_NET_RAW"),
+            (umem(libc::EAFNOSUPPORT), "CONFIG_XDP_SOCKETS"),
+            (
+                umem(libc::ENOBUFS),
+                "16777216 bytes for 8192 frames: raise the memlock limit",
+            ),
+            (umem(libc::ENOMEM), "LimitMEMLOCK="),
+            (bind(libc::EPERM), "run as root"),
+            (bind(libc::ENODEV), "no interface named `eth0`"),
+            (bind(libc::EINVAL), "`ethtool -L eth0 combined N`"),
+            (bind(libc::ENETDOWN), "`ip link set eth0 up`"),
+            (
+                bind(libc::EBUSY),
+                "queue 3 of `eth0` is held by another AF_XDP socket",
+            ),
+            (bind(libc::EIO), "binding a socket failed on `eth0`: "),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains(cure), "{text}");
+            assert!(
+                !text.contains("  ") && !text.contains('\n'),
+                "one line: {text}"
+            );
+        }
+    }
 }

@@ -31,6 +31,10 @@ mod descriptor;
 
 pub mod umem;
 
+mod registry;
+
+mod bind;
+
 pub mod socket;
 
 pub use error::XskError;

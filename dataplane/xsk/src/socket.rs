@@ -10,21 +10,18 @@
 //! Does not: attach XDP, enter the socket into the XSKMAP, resolve neighbours, compute checksums.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsRawFd, BorrowedFd},
-    thread,
-    time::{Duration, Instant},
+    sync::Arc,
 };
 
 use recoded_wire::frames::{FrameId, Frames};
-use xsk_rs::{
-    CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue,
-    config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig},
-};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use crate::{
-    error::{XskError, os_error},
-    mode::{ModePreference, SocketMode, XdpMode, rungs},
+    bind::{active_mode, bind_best, raise_tx_budget},
+    error::XskError,
+    mode::{ModePreference, SocketMode, XdpMode},
     umem::{FRAME_BYTES, RING_ENTRIES, Umem},
 };
 
@@ -34,23 +31,9 @@ use crate::{
 /// does not wait long for the last and that headers of the whole burst stay in the first-level cache.
 pub const BURST_FRAMES_MAX: usize = 256;
 
-/// How long a queue that is still busy is tried again. Linux tears sockets down asynchronously, so
-/// the queue of a process that just ended stays busy for a moment (tens of milliseconds under load).
-const BUSY_RETRY: Duration = Duration::from_millis(500);
-
-/// Pause between two tries.
-const BUSY_PAUSE: Duration = Duration::from_millis(5);
-
 /// The part of all frames that primes a fill ring in `open`. Small, because sockets that are opened
 /// later take their share from the same frames; `receive` lends the rest of it.
 const PRIME_PART: u32 = 16;
-
-/// Packets that Linux sends per system call in copy mode where it lets us choose. Its default of 32
-/// costs ten times as many system calls.
-const TX_BUDGET: u32 = 512;
-
-/// `XDP_MAX_TX_SKB_BUDGET` of `linux/if_xdp.h`, newer than the libc crate's list.
-const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// System calls that one `flush` makes at most: a full ring at Linux's default of 32 per call.
 const KICKS_MAX: u32 = RING_ENTRIES / 32;
@@ -88,7 +71,6 @@ pub struct SocketStatistics {
 }
 
 /// An AF_XDP socket on one queue of an interface.
-#[derive(Debug)]
 pub struct Socket {
     interface: String,
     queue: u32,
@@ -108,9 +90,9 @@ pub struct Socket {
     pending: u32,
     /// Where descriptors of the other three rings are copied.
     scratch: Vec<FrameDesc>,
+    /// Keeps this socket registered with the UMEM.
+    _token: Arc<()>,
 }
-
-type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
 
 impl Socket {
     /// Binds a socket to `queue` of `interface` in the best mode that `preference` and the way the
@@ -152,13 +134,13 @@ impl Socket {
             room: RING_ENTRIES,
             pending: 0,
             scratch: vec![FrameDesc::default(); BURST_FRAMES_MAX],
+            _token: umem.registry.add(interface, queue, mode),
         };
-        umem.sockets += 1;
-        umem.mode = Some(mode);
-        let prime = umem
-            .fill_share()
-            .min(umem.gauge().total.div_ceil(PRIME_PART));
-        socket.refill(umem, prime);
+        let part = umem.gauge().total.div_ceil(PRIME_PART);
+        socket.refill(
+            umem,
+            part.min(umem.fill_share()).min(umem.lendable().div_ceil(2)),
+        );
         if socket.lent == 0 {
             return Err(XskError::NoFrames {
                 interface: interface.to_owned(),
@@ -351,156 +333,19 @@ impl Socket {
     }
 }
 
-/// Tries the rungs of the ladder; returns the queues and why better rungs were not taken.
-fn bind_best(
-    umem: &Umem,
-    interface: &str,
-    queue: u32,
-    preference: ModePreference,
-    xdp: XdpMode,
-) -> Result<(Queues, String), XskError> {
-    let (allowed, left_out) = rungs(preference, xdp);
-    let mut reason = left_out.to_owned();
-    if let Some(mode) = umem.mode {
-        if !allowed.contains(&mode) {
-            let reason = "the configured mode differs".to_owned();
-            return Err(XskError::MixedModes {
-                interface: interface.to_owned(),
-                mode,
-                reason,
-            });
-        }
-        if reason.is_empty() {
-            reason = "zero copy: the worker's first interface copies".to_owned();
-        }
-        return match bind_patiently(umem, interface, queue, mode) {
-            Ok(queues) => Ok((queues, reason)),
-            Err(error) if mode == SocketMode::ZeroCopy && is_mode_refusal(&error) => {
-                let (interface, reason) = (interface.to_owned(), error.to_string());
-                Err(XskError::MixedModes {
-                    interface,
-                    mode,
-                    reason,
-                })
-            }
-            Err(error) => Err(XskError::from_bind(error, interface, queue)),
-        };
-    }
-    for (index, &mode) in allowed.iter().enumerate() {
-        match bind_patiently(umem, interface, queue, mode) {
-            Ok(queues) => return Ok((queues, reason)),
-            Err(error) if mode == SocketMode::ZeroCopy && is_mode_refusal(&error) => {
-                if index + 1 == allowed.len() {
-                    let (interface, reason) = (interface.to_owned(), error.to_string());
-                    return Err(XskError::NoZeroCopy { interface, reason });
-                }
-                reason = format!("zero copy: the driver refused it ({error})");
-            }
-            Err(error) => return Err(XskError::from_bind(error, interface, queue)),
-        }
-    }
-    unreachable!("every preference allows at least one mode")
-}
-
-/// Whether another mode may succeed where zero copy failed like this.
-fn is_mode_refusal(error: &io::Error) -> bool {
-    !matches!(
-        error.raw_os_error(),
-        Some(
-            libc::EBUSY
-                | libc::EPERM
-                | libc::EACCES
-                | libc::ENODEV
-                | libc::ENXIO
-                | libc::ENETDOWN
-                | libc::EAFNOSUPPORT
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Socket {
+            interface,
+            queue,
+            lent,
+            pending,
+            ..
+        } = self;
+        write!(
+            f,
+            "Socket({interface} queue {queue}, {lent} lent, {pending} pending)"
         )
-    )
-}
-
-/// Binds, and tries again while the queue is busy.
-fn bind_patiently(
-    umem: &Umem,
-    interface: &str,
-    queue: u32,
-    mode: SocketMode,
-) -> Result<Queues, io::Error> {
-    let deadline = Instant::now() + BUSY_RETRY;
-    loop {
-        match bind(umem, interface, queue, mode) {
-            Err(error) if is_busy(&error) && Instant::now() < deadline => thread::sleep(BUSY_PAUSE),
-            outcome => return outcome,
-        }
-    }
-}
-
-fn is_busy(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EBUSY)
-}
-
-fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Queues, io::Error> {
-    let name: Interface = interface
-        .parse()
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
-    let entries = QueueSize::new(RING_ENTRIES).map_err(io::Error::other)?;
-    let copying = match mode {
-        SocketMode::ZeroCopy => BindFlags::XDP_ZEROCOPY,
-        SocketMode::Copy => BindFlags::XDP_COPY,
-    };
-    let config = SocketConfig::builder()
-        .rx_queue_size(entries)
-        .tx_queue_size(entries)
-        .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-        .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
-        .build();
-    // SAFETY: the one condition, that libxdp be inhibited from loading a program, is met.
-    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, &umem.xsk, &name, queue) }
-        .map_err(|error| os_error(&error))?;
-    // No rings of its own: this UMEM already has a socket on the same queue.
-    let (fill, completion) = shared.ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))?;
-    Ok((tx, rx, fill, completion))
-}
-
-/// Asks Linux which mode the socket runs in.
-fn active_mode(fd: libc::c_int, interface: &str) -> Result<SocketMode, XskError> {
-    let mut options = libc::xdp_options { flags: 0 };
-    let mut length = size_of::<libc::xdp_options>() as libc::socklen_t;
-    // SAFETY: `options` and `length` are valid for writing and `length` states the size of `options`.
-    let status = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_XDP,
-            libc::XDP_OPTIONS,
-            (&raw mut options).cast(),
-            &raw mut length,
-        )
-    };
-    if status != 0 {
-        return Err(XskError::Os {
-            action: "asking for the socket's mode",
-            subject: interface.to_owned(),
-            source: io::Error::last_os_error(),
-        });
-    }
-    Ok(match options.flags & libc::XDP_OPTIONS_ZEROCOPY {
-        0 => SocketMode::Copy,
-        _ => SocketMode::ZeroCopy,
-    })
-}
-
-/// Lets Linux send more packets per system call, where it can.
-fn raise_tx_budget(fd: libc::c_int) {
-    let budget = TX_BUDGET;
-    // SAFETY: the value is valid for reading and its size is stated. Older versions refuse the option,
-    // which only costs system calls.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_XDP,
-            XDP_MAX_TX_SKB_BUDGET,
-            (&raw const budget).cast(),
-            size_of_val(&budget) as libc::socklen_t,
-        );
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     descriptor::Descriptors,
     error::XskError,
     ledger::{FrameGauge, Ledger},
-    mode::SocketMode,
+    registry::Registry,
 };
 
 /// Bytes of a frame.
@@ -60,10 +60,8 @@ pub struct Umem {
     pub(crate) xsk: xsk_rs::Umem,
     pub(crate) ledger: Ledger,
     pub(crate) descriptors: Descriptors,
-    /// Mode that the first open socket settled; Linux makes the others follow.
-    pub(crate) mode: Option<SocketMode>,
-    /// Sockets opened so far, among which the fill share is divided.
-    pub(crate) sockets: u32,
+    /// Sockets opened so far.
+    pub(crate) registry: Registry,
     base: NonNull<u8>,
     /// Stamp per frame, equal to `epoch` for the destinations of the gathering in progress.
     marks: Vec<u32>,
@@ -98,8 +96,7 @@ impl Umem {
             xsk,
             ledger: Ledger::new(frames),
             descriptors,
-            mode: None,
-            sockets: 0,
+            registry: Registry::default(),
             marks: vec![0; frames as usize],
             epoch: 0,
         })
@@ -126,7 +123,7 @@ impl Umem {
     /// All sockets together get half of the frames, in equal shares: the other half is for batches and
     /// transmission, which would otherwise starve exactly when traffic is heaviest.
     pub(crate) fn fill_share(&self) -> u32 {
-        (self.ledger.total() / 2 / self.sockets.max(1)).clamp(1, RING_ENTRIES)
+        (self.ledger.total() / 2 / self.registry.sockets().max(1)).clamp(1, RING_ENTRIES)
     }
 
     /// Frames that may be lent to Linux at this moment: lending stops when fewer than a quarter of all

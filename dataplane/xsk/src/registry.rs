@@ -1,0 +1,72 @@
+//! Which sockets share a UMEM, for the rules that sharing brings.
+//!
+//! libxdp binds a UMEM's first socket with the very descriptor that registered the memory, and the
+//! others as sharers of it. Hence: the first settles the mode of all; its queue stays taken until the
+//! UMEM goes, even if the socket is dropped; and once no socket is left, none can be added.
+
+use std::sync::{Arc, Weak};
+
+use crate::mode::SocketMode;
+
+#[derive(Debug)]
+struct Entry {
+    interface: String,
+    queue: u32,
+    /// Dead once the socket is dropped.
+    socket: Weak<()>,
+}
+
+/// The sockets of a UMEM.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    mode: Option<SocketMode>,
+    entries: Vec<Entry>,
+    sockets: u32,
+}
+
+impl Registry {
+    /// Notes a socket that was opened; it is taken for open as long as the result lives.
+    pub(crate) fn add(&mut self, interface: &str, queue: u32, mode: SocketMode) -> Arc<()> {
+        let token = Arc::new(());
+        let socket = Arc::downgrade(&token);
+        self.mode.get_or_insert(mode);
+        self.entries.push(Entry {
+            interface: interface.to_owned(),
+            queue,
+            socket,
+        });
+        self.sockets = self.entries.iter().filter(|entry| entry.is_open()).count() as u32;
+        token
+    }
+
+    /// Sockets that were open when the latest was added.
+    pub(crate) fn sockets(&self) -> u32 {
+        self.sockets
+    }
+
+    /// The interface of the first socket and the mode it settled.
+    pub(crate) fn settled(&self) -> Option<(&str, SocketMode)> {
+        Some((self.entries.first()?.interface.as_str(), self.mode?))
+    }
+
+    /// Whether all sockets are gone, so that no other can be added.
+    pub(crate) fn is_spent(&self) -> bool {
+        !self.entries.is_empty() && !self.entries.iter().any(Entry::is_open)
+    }
+
+    /// Whether a socket of this UMEM occupies the queue.
+    pub(crate) fn occupies(&self, interface: &str, queue: u32) -> bool {
+        let same = |entry: &Entry| entry.interface == interface && entry.queue == queue;
+        self.entries.first().is_some_and(same)
+            || self
+                .entries
+                .iter()
+                .any(|entry| same(entry) && entry.is_open())
+    }
+}
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        self.socket.strong_count() > 0
+    }
+}
