@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod bed;
+mod daemon;
 mod emulator;
 mod namespace;
+mod plan;
 
 pub mod process;
 pub mod sweep;
@@ -17,6 +19,8 @@ pub mod traffic;
 mod error;
 
 pub use bed::{Bed, BedConfig, HOPS_MAX, MTU_BYTES};
+pub use daemon::{BIN_DIR_ENV, Daemon, binary};
 pub use emulator::{DirectionCounters, LinkCounters, Loss};
 pub use error::BedError;
 pub use namespace::Namespace;
+pub use plan::{FlowPlan, LinePlan, Towards, TunnelPlan};

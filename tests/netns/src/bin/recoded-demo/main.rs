@@ -1,2 +1,330 @@
-//! Placeholder.
-fn main() {}
+//! `recoded-demo`: one command that shows what recoding does. See `options.rs` for what it takes,
+//! `outcome.rs` for what it promises.
+
+#![forbid(unsafe_code)]
+
+mod options;
+mod progress;
+
+mod plain;
+mod probe;
+mod protected;
+
+mod outcome;
+mod plot;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use recoded_netns::traffic::{WebServer, write_random_file};
+use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
+
+use options::Options;
+use outcome::{Link, Machine, Mode, Outcome, Plain, Recoded};
+use progress::Progress;
+
+/// Smallest file that is downloaded.
+const FILE_BYTES_MIN: u64 = 64 << 20;
+
+/// Largest, so that memory and temporary folders are not filled.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Goodput that the size of the file counts on, as a share of the link rate.
+const GOODPUT_SHARE: f64 = 0.5;
+
+/// Steps that the user sees.
+const STEPS: usize = 8;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let result = prepare(&options).and_then(|go_on| if go_on { run(&options) } else { Ok(true) });
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("recoded-demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks and clean-up before anything is built; returns whether to go on.
+fn prepare(options: &Options) -> Result<bool, BedError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(BedError::Parameter {
+            what: "user",
+            value: "not root".into(),
+            rule: "namespaces and XDP need root: use sudo scripts/demo",
+        });
+    }
+    sweep::clean_up_on_signal()?;
+    for prefix in sweep::sweep(options.clean) {
+        eprintln!("removed what an earlier run left: {prefix}");
+    }
+    Ok(!options.clean)
+}
+
+fn run(options: &Options) -> Result<bool, BedError> {
+    let started = Instant::now();
+    let mut progress = Progress::new(STEPS);
+    let loss = Loss {
+        share: options.loss_share(),
+        burst_mean: options.burst,
+    };
+    let mut bed = progress.step("Build the line", |_| {
+        let bed = build(options, loss)?;
+        let text = format!(
+            "{} namespaces, named {}-*",
+            2 * bed.hops() + 1,
+            bed.prefix()
+        );
+        Ok::<_, BedError>((bed, text))
+    })?;
+    let file = bed.directory().join("file");
+    let server = progress.step("Serve a file of random bytes", |_| {
+        let bytes = file_bytes(options);
+        write_random_file(&file, bytes)?;
+        let server = WebServer::start(bed.source(), bed.directory())?;
+        Ok::<_, BedError>((
+            server,
+            format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6),
+        ))
+    })?;
+    let plain = measure_plain(&mut bed, options, loss, &mut progress)?;
+    let plan = protected::plan(options);
+    let daemons = progress.step("Start a daemon on every host", |_| {
+        let daemons = Daemon::start_line(&bed, &plan)?;
+        let text = format!("{} answer", daemons.len());
+        Ok::<_, BedError>((daemons, text))
+    })?;
+    let (recoded, links) = measure_recoded(&bed, &daemons, &file, options, &mut progress)?;
+    let (modes, drops) = states(&daemons)?;
+    let mut outcome = Outcome {
+        hops: options.hop_count(),
+        loss: options.loss_share(),
+        burst: options.burst,
+        rate_mbit: options.rate,
+        field: options.field.order(),
+        batch: options.generation_size(),
+        plain,
+        recoded,
+        links,
+        modes,
+        drops,
+        criteria: Vec::new(),
+        machine: machine(),
+        elapsed_seconds: 0.0,
+        ok: false,
+    };
+    if options.keep {
+        leave_up(bed, daemons, server)?;
+    } else {
+        drop(server);
+        stop(daemons);
+        drop(bed);
+    }
+    outcome.elapsed_seconds = started.elapsed().as_secs_f64();
+    outcome.judge(options);
+    print!("{}", table::Table(&outcome));
+    save(options, &outcome)?;
+    Ok(outcome.ok)
+}
+
+fn build(options: &Options, loss: Loss) -> Result<Bed, BedError> {
+    Bed::build(&BedConfig {
+        hops: options.hop_count(),
+        loss,
+        rate_mbit: options.rate,
+        neighbours_known: false,
+    })
+}
+
+fn file_bytes(options: &Options) -> u64 {
+    let seconds = options.seconds as f64;
+    let bytes = GOODPUT_SHARE * options.rate * 1e6 / 8.0 * seconds;
+    (bytes as u64).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
+}
+
+fn measure_plain(
+    bed: &mut Bed,
+    options: &Options,
+    loss: Loss,
+    progress: &mut Progress,
+) -> Result<Plain, BedError> {
+    let theory = (1.0 - loss.share).powi(i32::from(options.hops));
+    let udp = progress.step("Linux forwarding: iperf3 UDP", |_| {
+        let udp = plain::udp(bed, loss, options.rate, options.seconds)?;
+        let text = format!("{:.4} delivered, {theory:.4} in theory", udp.delivered());
+        Ok::<_, BedError>((udp, text))
+    })?;
+    let tcp = progress.step("Linux forwarding: curl, for a fixed time", |note| {
+        let tcp = plain::download(bed, "file", options.seconds, note)?;
+        let text = format!("{:.3} Mbit/s", tcp.mbit());
+        Ok::<_, BedError>((tcp, text))
+    })?;
+    Ok(Plain {
+        delivered: udp.delivered(),
+        theory,
+        packets: udp.packets,
+        tcp_mbps: tcp.mbit(),
+        tcp_bytes: tcp.bytes,
+        tcp_complete: tcp.complete,
+        congestion_control: bed.congestion_control()?,
+    })
+}
+
+fn measure_recoded(
+    bed: &Bed,
+    daemons: &[Daemon],
+    file: &Path,
+    options: &Options,
+    progress: &mut Progress,
+) -> Result<(Recoded, Vec<Link>), BedError> {
+    let (tcp, sha256_ok) = progress.step("Recoded: curl of the whole file", |note| {
+        let (tcp, right) = protected::download(bed, file, options.rate, note)?;
+        let hash = if right {
+            "SHA-256 right"
+        } else {
+            "SHA-256 WRONG"
+        };
+        let text = format!("{:.1} Mbit/s, {hash}", tcp.mbit());
+        Ok::<_, BedError>(((tcp, right), text))
+    })?;
+    let udp = progress.step("Recoded: iperf3 UDP", |_| {
+        let udp = protected::udp(bed, daemons, options.rate, options.seconds)?;
+        let text = format!(
+            "{} of {} packets lost",
+            udp.outcome.lost, udp.outcome.packets
+        );
+        Ok::<_, BedError>((udp, text))
+    })?;
+    let probe = progress.step("Recoded: rank after each hop", |_| {
+        let probe = probe::run(bed, daemons, options)?;
+        let text = format!("{} generations", probe.generations);
+        Ok::<_, BedError>((probe, text))
+    })?;
+    let loss = Loss {
+        share: options.loss_share(),
+        burst_mean: options.burst,
+    };
+    let links = probe.links.iter().map(|link| Link {
+        packets: link.eastward.seen,
+        loss: link.eastward.loss(),
+        burst_mean: link.eastward.burst_mean(),
+    });
+    let recoded = Recoded {
+        delivered: udp.outcome.delivered(),
+        rank_ratio: probe.rank_ratio,
+        rank_theory: probe::theory(
+            options.generation_size(),
+            options.field,
+            loss,
+            options.hop_count(),
+        ),
+        rank_generations: probe.generations,
+        residual_loss: 1.0 - udp.outcome.delivered(),
+        packets: udp.outcome.packets,
+        socket_overruns: udp.outcome.overrun,
+        offered_mbit: udp.offered_mbit,
+        capacity_mbit: udp.capacity_mbit,
+        tcp_mbps: tcp.mbit(),
+        tcp_bytes: tcp.bytes,
+        tcp_seconds: tcp.seconds,
+        sha256_ok,
+        overhead: udp.overhead,
+        planned: udp.planned,
+        kernel: daemons[0].show()?.kernel,
+    };
+    Ok((recoded, links.collect()))
+}
+
+type Drops = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// How the daemons use their interfaces, and what they dropped.
+fn states(daemons: &[Daemon]) -> Result<(Vec<Mode>, Drops), BedError> {
+    let mut modes = Vec::new();
+    let mut drops = Drops::new();
+    for daemon in daemons {
+        let state = daemon.show()?;
+        modes.extend(state.links.into_iter().map(|link| Mode {
+            host: daemon.name().to_owned(),
+            interface: link.interface,
+            xdp: link.xdp_mode,
+            socket: link.socket_mode,
+            reason: link.reason,
+        }));
+        drops.insert(daemon.name().to_owned(), state.drops);
+    }
+    Ok((modes, drops))
+}
+
+/// Ends the daemons in their own way, all at once.
+fn stop(daemons: Vec<Daemon>) {
+    std::thread::scope(|scope| {
+        for mut daemon in daemons {
+            scope.spawn(move || {
+                if !daemon.stop() {
+                    eprintln!("{} did not end by itself; its log ends:", daemon.name());
+                    eprintln!("{}", recoded_netns::process::tail(&daemon.log()));
+                }
+            });
+        }
+    });
+}
+
+fn leave_up(mut bed: Bed, daemons: Vec<Daemon>, server: WebServer) -> Result<(), BedError> {
+    bed.keep()?;
+    let (prefix, folder) = (bed.prefix(), bed.directory().display());
+    println!("\n  Left up. Configurations, sockets and logs are in {folder}. For example:");
+    println!(
+        "    sudo ip netns exec {} curl -o /dev/null http://{}/file",
+        bed.sink().name(),
+        protected::TUNNEL.source_address()
+    );
+    println!("    sudo target/release/recodectl --socket {folder}/h1.sock show");
+    println!("    sudo ip netns exec {prefix}-x1 tc -s qdisc show");
+    println!("  To remove everything: sudo scripts/demo --clean");
+    server.leave();
+    daemons.into_iter().for_each(Daemon::leave);
+    Ok(())
+}
+
+fn save(options: &Options, outcome: &Outcome) -> Result<(), BedError> {
+    let json = serde_json::to_string_pretty(outcome).map_err(|error| BedError::Output {
+        program: "recoded-demo".into(),
+        detail: error.to_string(),
+    })?;
+    let plot = options.plot_path();
+    for (path, text) in [(&options.json, json + "\n"), (&plot, plot::svg(outcome))] {
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(folder).map_err(BedError::file(folder))?;
+        }
+        std::fs::write(path, text).map_err(BedError::file(path))?;
+    }
+    println!("  saved {} and {}", options.json.display(), plot.display());
+    Ok(())
+}
+
+fn machine() -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu.lines().find(|line| line.starts_with("model name"));
+    let model = model
+        .and_then(|line| line.split_once(": "))
+        .map_or("unknown", |(_, name)| name);
+    Machine {
+        processor: model.to_owned(),
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        linux: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        unix_time: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs()),
+    }
+}

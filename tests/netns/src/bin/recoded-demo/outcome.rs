@@ -1,0 +1,272 @@
+//! What a run found out: the JSON that is saved, and the criteria that make it `ok`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::options::Options;
+
+/// Everything a run found out. Keys are stable; they may gain siblings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Lossy links.
+    pub hops: usize,
+    /// Share of packets that each link drops, as asked for.
+    pub loss: f64,
+    /// Mean run of lost packets, as asked for; 1 is independent.
+    pub burst: f64,
+    /// Rate of each link.
+    pub rate_mbit: f64,
+    /// Order of the field.
+    pub field: u16,
+    /// Symbols per generation.
+    pub batch: usize,
+    /// Linux forwarding.
+    pub plain: Plain,
+    /// Recoding at every relay.
+    pub recoded: Recoded,
+    /// Loss that the links had during the rank probe, in path order, counted by the links.
+    pub links: Vec<Link>,
+    /// How each daemon uses its interfaces.
+    pub modes: Vec<Mode>,
+    /// Packets that each daemon dropped, by reason.
+    pub drops: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What had to hold, and whether it did.
+    pub criteria: Vec<Criterion>,
+    /// Where this ran.
+    pub machine: Machine,
+    /// Length of the whole run.
+    pub elapsed_seconds: f64,
+    /// Whether every required criterion holds.
+    pub ok: bool,
+}
+
+/// Linux forwarding.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plain {
+    /// Share of UDP packets that arrived.
+    pub delivered: f64,
+    /// `(1 - loss)^hops`.
+    pub theory: f64,
+    /// UDP packets sent.
+    pub packets: u64,
+    /// Goodput of a download, over a fixed time.
+    pub tcp_mbps: f64,
+    /// Bytes it brought.
+    pub tcp_bytes: u64,
+    /// Whether that was the whole file.
+    pub tcp_complete: bool,
+    /// How TCP reacts to loss, plain and recoded.
+    pub congestion_control: String,
+}
+
+/// Recoding at every relay.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recoded {
+    /// Share of UDP packets that arrived.
+    pub delivered: f64,
+    /// Mean rank over generation size after each hop, when every node sends exactly one packet per
+    /// symbol.
+    pub rank_ratio: Vec<f64>,
+    /// The same, computed.
+    pub rank_theory: Vec<f64>,
+    /// Generations of that probe.
+    pub rank_generations: u64,
+    /// Share of UDP packets that did not arrive, at an offered load within capacity.
+    pub residual_loss: f64,
+    /// UDP packets sent.
+    pub packets: u64,
+    /// Of the lost ones, how many did arrive and found the receiving socket full.
+    pub socket_overruns: u64,
+    /// UDP payload offered.
+    pub offered_mbit: f64,
+    /// What the links could carry of it, given the packets planned per generation.
+    pub capacity_mbit: f64,
+    /// Goodput of the download.
+    pub tcp_mbps: f64,
+    /// Bytes of the file.
+    pub tcp_bytes: u64,
+    /// How long it took.
+    pub tcp_seconds: f64,
+    /// Whether the file that arrived is the file that was sent.
+    pub sha256_ok: bool,
+    /// Packets that the source sent per source symbol.
+    pub overhead: f64,
+    /// Packets planned for a full generation.
+    pub planned: u64,
+    /// Arithmetic in use.
+    pub kernel: String,
+}
+
+/// Loss that a link had.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// Packets that entered it, from the source's side.
+    pub packets: u64,
+    /// Share of them that it dropped.
+    pub loss: f64,
+    /// Mean run of drops.
+    pub burst_mean: f64,
+}
+
+/// How a daemon uses an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mode {
+    /// Host.
+    pub host: String,
+    /// Interface.
+    pub interface: String,
+    /// How the XDP program is attached.
+    pub xdp: String,
+    /// How the AF_XDP socket is bound.
+    pub socket: String,
+    /// Why not better; empty if there is nothing better.
+    pub reason: String,
+}
+
+/// Where a run took place.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// Processor.
+    pub processor: String,
+    /// Logical processors.
+    pub cores: usize,
+    /// Version of Linux.
+    pub linux: String,
+    /// Seconds since 1970 at the end.
+    pub unix_time: u64,
+}
+
+/// Something that should hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct Criterion {
+    /// What should hold.
+    pub rule: String,
+    /// The numbers found.
+    pub found: String,
+    /// Whether it holds.
+    pub holds: bool,
+    /// Whether `ok` depends on it with these options; otherwise why not.
+    pub waived: Option<&'static str>,
+}
+
+/// Most that the residual loss may be: TCP at a few milliseconds needs that much.
+const RESIDUAL_MAX: f64 = 1e-4;
+
+/// How far the measured rank may be from theory, as a share of the generation size.
+const RANK_TOLERANCE: f64 = 0.01;
+
+/// How far plain delivery may be from theory, unless the sample is too small for that.
+const PLAIN_TOLERANCE: f64 = 0.01;
+
+/// How many times plain TCP the recoded one must be, where plain TCP starves.
+const TCP_GAIN: f64 = 100.0;
+
+/// Share of link rate times theory that the recoded download must reach.
+const TCP_SHARE: f64 = 0.6;
+
+/// Plain TCP starves when fewer packets than this arrive.
+const STARVING: f64 = 0.7;
+
+const BURSTS: &str = "losses come in bursts, which hit whole generations: see the README";
+
+impl Outcome {
+    /// Judges the numbers.
+    pub fn judge(&mut self, options: &Options) {
+        let bursty = (options.burst > 1.0).then_some(BURSTS);
+        self.criteria = vec![
+            self.plain_criterion(),
+            self.rank_criterion(bursty),
+            self.residual_criterion(bursty),
+            Criterion {
+                rule: "the downloaded file is the file served".into(),
+                found: format!("{} bytes, SHA-256 compared", self.recoded.tcp_bytes),
+                holds: self.recoded.sha256_ok,
+                waived: None,
+            },
+            self.gain_criterion(bursty),
+            self.goodput_criterion(bursty),
+        ];
+        self.ok = self
+            .criteria
+            .iter()
+            .all(|criterion| criterion.holds || criterion.waived.is_some());
+    }
+
+    fn plain_criterion(&self) -> Criterion {
+        let plain = &self.plain;
+        // Losses in runs of B have about 2B - 1 times the variance of independent ones.
+        let variance = plain.theory * (1.0 - plain.theory) * (2.0 * self.burst - 1.0);
+        let deviations = 3.0 * (variance / plain.packets.max(1) as f64).sqrt();
+        let tolerance = PLAIN_TOLERANCE.max(deviations);
+        Criterion {
+            rule: format!(
+                "plain UDP delivery is within {} points of theory",
+                points(tolerance)
+            ),
+            found: format!("{:.4}, theory {:.4}", plain.delivered, plain.theory),
+            holds: (plain.delivered - plain.theory).abs() <= tolerance,
+            waived: None,
+        }
+    }
+
+    fn rank_criterion(&self, bursty: Option<&'static str>) -> Criterion {
+        let recoded = &self.recoded;
+        let differences = recoded.rank_ratio.iter().zip(&recoded.rank_theory);
+        let worst = differences
+            .map(|(found, theory)| (found - theory).abs())
+            .fold(0.0, f64::max);
+        Criterion {
+            rule: format!(
+                "the rank after every hop is within {} point of theory",
+                points(RANK_TOLERANCE)
+            ),
+            found: format!(
+                "at most {} points off over {} generations",
+                points(worst),
+                recoded.rank_generations
+            ),
+            holds: worst <= RANK_TOLERANCE,
+            waived: bursty,
+        }
+    }
+
+    fn residual_criterion(&self, bursty: Option<&'static str>) -> Criterion {
+        let recoded = &self.recoded;
+        Criterion {
+            rule: format!("recoded UDP loses at most {RESIDUAL_MAX:.0e} of its packets"),
+            found: format!("{:.1e} of {}", recoded.residual_loss, recoded.packets),
+            holds: recoded.residual_loss <= RESIDUAL_MAX,
+            waived: bursty,
+        }
+    }
+
+    fn gain_criterion(&self, bursty: Option<&'static str>) -> Criterion {
+        let (plain, recoded) = (self.plain.tcp_mbps, self.recoded.tcp_mbps);
+        let starving = self.plain.theory <= STARVING;
+        Criterion {
+            rule: format!("recoded TCP is at least {TCP_GAIN:.0} times as fast as plain TCP"),
+            found: format!("{recoded:.1} against {plain:.3} Mbit/s"),
+            holds: recoded > 0.0 && recoded >= TCP_GAIN * plain,
+            waived: bursty.or((!starving).then_some("this loss does not starve plain TCP")),
+        }
+    }
+
+    fn goodput_criterion(&self, bursty: Option<&'static str>) -> Criterion {
+        let theory = self.recoded.rank_theory.last().copied().unwrap_or(0.0);
+        let wanted = TCP_SHARE * self.rate_mbit * theory;
+        let small = (self.batch < 16).then_some("small generations need more redundancy");
+        Criterion {
+            rule: format!("recoded TCP reaches {TCP_SHARE} x link rate x rank in theory"),
+            found: format!("{:.1} of {wanted:.1} Mbit/s", self.recoded.tcp_mbps),
+            holds: self.recoded.tcp_mbps >= wanted,
+            waived: bursty.or(small),
+        }
+    }
+}
+
+/// A share in points (hundredths), without needless digits.
+fn points(share: f64) -> String {
+    let rounded = (share * 1e4).round() / 100.0;
+    rounded.to_string()
+}

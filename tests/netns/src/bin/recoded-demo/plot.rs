@@ -1,0 +1,219 @@
+//! The plot: what is left after each hop, and what a TCP download gets. Plain SVG, written by hand.
+//!
+//! ```text
+//!  +------------------------------+  +----------------------+
+//!  | share left over hops: lines  |  | TCP goodput: bars,   |
+//!  | are theory, dots measured    |  | logarithmic          |
+//!  +------------------------------+  +----------------------+
+//! ```
+
+use std::fmt::Write as _;
+
+use crate::outcome::Outcome;
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 420.0;
+
+const INK: &str = "#1f2430";
+const FAINT: &str = "#d9dce3";
+const PLAIN: &str = "#b4483c";
+const RECODED: &str = "#1f6fb2";
+const IDEAL: &str = "#8a8f9c";
+
+/// Lowest goodput that a bar can show, in Mbit/s.
+const GOODPUT_FLOOR: f64 = 0.001;
+
+/// The plot of an outcome as an SVG document.
+pub fn svg(outcome: &Outcome) -> String {
+    let mut page = Page {
+        text: String::new(),
+    };
+    page.line(&format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\" \
+         font-size=\"13\">"
+    ));
+    page.line(&format!(
+        "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>"
+    ));
+    let burst = if outcome.burst > 1.0 {
+        format!(" in bursts of {}", outcome.burst)
+    } else {
+        String::new()
+    };
+    let title = format!(
+        "{} links in a line, {:.4} % loss each{burst}, {} Mbit/s, generations of {} over GF({})",
+        outcome.hops,
+        outcome.loss * 100.0,
+        outcome.rate_mbit,
+        outcome.batch,
+        outcome.field
+    );
+    page.words(40.0, 28.0, "start", INK, &title);
+    hops_panel(&mut page, outcome);
+    goodput_panel(&mut page, outcome);
+    page.line("</svg>");
+    page.text
+}
+
+/// Left: share left after each hop.
+fn hops_panel(page: &mut Page, outcome: &Outcome) {
+    let hops = outcome.hops as f64;
+    let scale = Scale {
+        left: 70.0,
+        right: 560.0,
+        top: 60.0,
+        bottom: 350.0,
+        last: hops,
+    };
+    for step in 0..=5 {
+        let share = f64::from(step) / 5.0;
+        page.stroke(
+            &[scale.at(0.0, share), scale.at(hops, share)],
+            FAINT,
+            1.0,
+            "",
+        );
+        let (x, y) = scale.at(0.0, share);
+        page.words(x - 10.0, y + 4.0, "end", INK, &format!("{share:.1}"));
+    }
+    for hop in 0..=outcome.hops {
+        let (x, y) = scale.at(hop as f64, 0.0);
+        page.words(x, y + 20.0, "middle", INK, &hop.to_string());
+    }
+    page.words(315.0, 392.0, "middle", INK, "hops travelled");
+    let kept = 1.0 - outcome.loss;
+    let points = |value: &dyn Fn(usize) -> f64| {
+        (0..=outcome.hops)
+            .map(|hop| scale.at(hop as f64, value(hop)))
+            .collect::<Vec<_>>()
+    };
+    let ideal = points(&|hop| if hop == 0 { 1.0 } else { kept });
+    let forwarding = points(&|hop| kept.powi(hop as i32));
+    let rank = |ranks: &[f64], hop: usize| if hop == 0 { 1.0 } else { ranks[hop - 1] };
+    let theory = points(&|hop| rank(&outcome.recoded.rank_theory, hop));
+    let measured = points(&|hop| rank(&outcome.recoded.rank_ratio, hop));
+    page.stroke(&ideal, IDEAL, 1.5, "4 4");
+    page.stroke(&forwarding, PLAIN, 2.0, "");
+    page.stroke(&theory, RECODED, 2.0, "");
+    for point in &measured[1..] {
+        page.dot(*point, RECODED);
+    }
+    page.dot(scale.at(hops, outcome.plain.delivered), PLAIN);
+    let legend = [
+        (IDEAL, "ideal retransmission per hop"),
+        (RECODED, "recoding: line theory, dots measured"),
+        (PLAIN, "forwarding: line theory, dot measured"),
+    ];
+    for (row, (colour, text)) in legend.into_iter().enumerate() {
+        let y = 292.0 + 18.0 * row as f64;
+        page.stroke(&[(84.0, y - 4.0), (108.0, y - 4.0)], colour, 2.5, "");
+        page.words(116.0, y, "start", INK, text);
+    }
+}
+
+/// Right: goodput of the TCP download on a logarithmic scale.
+fn goodput_panel(page: &mut Page, outcome: &Outcome) {
+    let top = 10f64.powf(outcome.rate_mbit.max(1.0).log10().ceil());
+    let decades = (top / GOODPUT_FLOOR).log10();
+    let (left, right, bottom, height) = (650.0, 930.0, 350.0, 290.0);
+    let y =
+        |mbit: f64| bottom - height * ((mbit.max(GOODPUT_FLOOR) / GOODPUT_FLOOR).log10() / decades);
+    for decade in 0..=(decades.round() as i32) {
+        let mbit = GOODPUT_FLOOR * 10f64.powi(decade);
+        page.stroke(&[(left, y(mbit)), (right, y(mbit))], FAINT, 1.0, "");
+        page.words(left - 8.0, y(mbit) + 4.0, "end", INK, &number(mbit));
+    }
+    let rate = y(outcome.rate_mbit);
+    page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
+    page.words(right, rate - 6.0, "end", IDEAL, "rate of a link");
+    let bars = [
+        (690.0, outcome.plain.tcp_mbps, PLAIN, "forwarding"),
+        (830.0, outcome.recoded.tcp_mbps, RECODED, "recoded"),
+    ];
+    for (x, mbit, colour, name) in bars {
+        page.line(&format!(
+            "<rect x=\"{x}\" y=\"{:.1}\" width=\"70\" height=\"{:.1}\" fill=\"{colour}\"/>",
+            y(mbit),
+            bottom - y(mbit)
+        ));
+        page.words(x + 35.0, bottom + 20.0, "middle", INK, name);
+        page.words(
+            x + 35.0,
+            bottom - 10.0,
+            "middle",
+            "#ffffff",
+            &format!("{mbit:.2}"),
+        );
+    }
+    page.words(
+        790.0,
+        392.0,
+        "middle",
+        INK,
+        "TCP download, Mbit/s (logarithmic)",
+    );
+}
+
+/// Maps (hops, share) to the page.
+struct Scale {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    last: f64,
+}
+
+impl Scale {
+    fn at(&self, hop: f64, share: f64) -> (f64, f64) {
+        (
+            self.left + (self.right - self.left) * hop / self.last,
+            self.bottom - (self.bottom - self.top) * share.clamp(0.0, 1.0),
+        )
+    }
+}
+
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn stroke(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
+        let mut list = String::new();
+        for (x, y) in points {
+            // Writing to a string cannot fail.
+            let _ = write!(list, "{x:.1},{y:.1} ");
+        }
+        self.line(&format!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
+             stroke-dasharray=\"{dashes}\"/>",
+            list.trim_end()
+        ));
+    }
+
+    fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
+        self.line(&format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>"
+        ));
+    }
+
+    fn words(&mut self, x: f64, y: f64, anchor: &str, colour: &str, words: &str) {
+        self.line(&format!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{words}</text>"
+        ));
+    }
+}
+
+/// A power of ten without needless digits.
+fn number(value: f64) -> String {
+    if value < 1.0 {
+        format!("{value:.3}").trim_end_matches('0').to_owned()
+    } else {
+        format!("{value:.0}")
+    }
+}

@@ -1,0 +1,199 @@
+//! What the same traffic gets through the tunnel `rec0`, recoded at every relay.
+
+use std::path::Path;
+use std::time::Duration;
+
+use recoded_api::v1::{Flow, State};
+use recoded_netns::traffic::{Download, Fetch, Iperf, UdpLoad, UdpOutcome, sha256};
+use recoded_netns::{Bed, BedError, Daemon, FlowPlan, LinePlan, Towards, TunnelPlan};
+
+use crate::options::Options;
+use crate::progress::Note;
+
+/// Flow of the protected traffic, source to sink.
+pub const DATA_FLOW: u32 = 1;
+
+/// Its reverse, for acknowledgements.
+pub const REVERSE_FLOW: u32 = 2;
+
+/// Flow of the rank probe.
+pub const PROBE_FLOW: u32 = 3;
+
+/// Tunnel of the protected traffic.
+pub const TUNNEL: TunnelPlan = TunnelPlan {
+    name: "rec0",
+    network: 99,
+};
+
+/// Tunnel of the rank probe.
+pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan {
+    name: "probe0",
+    network: 98,
+};
+
+/// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time.
+const PROBE_SYMBOL_BYTES: usize = 400;
+
+/// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
+/// where TCP sees them, and not in the links, where a generation would be cut.
+const PACE: f64 = 0.97;
+
+/// Offered UDP load as a share of capacity.
+const LOAD: f64 = 0.6;
+
+/// Bytes around a coding vector and symbol on a link: Ethernet, IPv4, UDP, coded header.
+const HEADER_BYTES: usize = 14 + 20 + 8 + 20;
+
+/// Slowest goodput that a download is waited for, as a share of the link rate.
+const PATIENCE_SHARE: f64 = 0.02;
+
+/// The daemons' configuration.
+pub fn plan(options: &Options) -> LinePlan {
+    let flow = |id, towards, tunnel: &TunnelPlan| FlowPlan {
+        field: options.field.order(),
+        generation_size: options.generation_size(),
+        ..FlowPlan::new(id, towards, tunnel.name)
+    };
+    let probe = FlowPlan {
+        symbol_bytes: Some(PROBE_SYMBOL_BYTES),
+        // Exactly as many packets as symbols on every hop, and nothing done about the rest.
+        redundancy: Some(1.0),
+        repair: false,
+        flush_timeout_us: Some(100_000),
+        hold_timeout_us: Some(20_000),
+        ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
+    };
+    LinePlan {
+        hops: options.hop_count(),
+        pace_mbit: Some(PACE * options.rate),
+        tunnels: vec![TUNNEL, PROBE_TUNNEL],
+        flows: vec![
+            flow(DATA_FLOW, Towards::East, &TUNNEL),
+            flow(REVERSE_FLOW, Towards::West, &TUNNEL),
+            probe,
+        ],
+        ..LinePlan::protected(options.hop_count())
+    }
+}
+
+/// A download through the tunnel, whole, with its hash compared.
+///
+/// # Errors
+/// When curl fails to report, or a file cannot be read.
+pub fn download(
+    bed: &Bed,
+    file: &Path,
+    rate_mbit: f64,
+    note: &Note,
+) -> Result<(Download, bool), BedError> {
+    let bytes = std::fs::metadata(file).map_err(BedError::file(file))?.len();
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    let patience = 20.0 + bytes as f64 * 8e-6 / (rate_mbit * PATIENCE_SHARE);
+    let limit = Duration::from_secs_f64(patience);
+    let copy = bed.directory().join("recoded.download");
+    let mut fetch = Fetch::start(bed.sink(), TUNNEL.source_address(), &name, &copy, limit)?;
+    while fetch.is_running() {
+        let share = fetch.bytes() as f64 / bytes as f64;
+        note.say(format_args!(
+            "{:.0} % of {:.0} MB",
+            share * 100.0,
+            bytes as f64 / 1e6
+        ));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let download = fetch.finish()?;
+    let right = download.complete && sha256(file)? == sha256(&copy)?;
+    // The copy is of no use any more, and takes room.
+    let _ = std::fs::remove_file(&copy);
+    Ok((download, right))
+}
+
+/// A UDP measurement through the tunnel.
+pub struct Measured {
+    /// What iperf3 counted.
+    pub outcome: UdpOutcome,
+    /// UDP payload offered.
+    pub offered_mbit: f64,
+    /// What the links can carry of it.
+    pub capacity_mbit: f64,
+    /// Packets sent by the source per source symbol.
+    pub overhead: f64,
+    /// Packets planned for a full generation.
+    pub planned: u64,
+}
+
+/// iperf3 through the tunnel, its control connection too, below capacity.
+///
+/// # Errors
+/// When iperf3 or a daemon fails.
+pub fn udp(
+    bed: &Bed,
+    daemons: &[Daemon],
+    rate_mbit: f64,
+    seconds: u64,
+) -> Result<Measured, BedError> {
+    let before = daemons[0].show()?;
+    let flow = flow(&before, DATA_FLOW)?;
+    let payload_bytes = tunnel_payload_bytes(&before, &TUNNEL)?;
+    let capacity_mbit = capacity_mbit(flow, payload_bytes, rate_mbit);
+    let load = UdpLoad {
+        to: TUNNEL.sink_address(),
+        payload_bytes,
+        mbit: LOAD * capacity_mbit,
+        seconds,
+    };
+    let outcome = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
+    let after = daemons[0].show()?;
+    let after = self::flow(&after, DATA_FLOW)?;
+    let symbols = after.counters.sent_systematic - flow.counters.sent_systematic;
+    let extra = |flow: &Flow| flow.counters.sent_coded + flow.counters.sent_repair;
+    let coded = extra(after) - extra(flow);
+    Ok(Measured {
+        outcome,
+        offered_mbit: load.mbit,
+        capacity_mbit,
+        overhead: 1.0 + coded as f64 / symbols.max(1) as f64,
+        planned: after.planned,
+    })
+}
+
+/// UDP payload that fills one symbol through a tunnel: what its MTU leaves.
+///
+/// # Errors
+/// When the daemon does not know the tunnel.
+pub fn tunnel_payload_bytes(state: &State, tunnel: &TunnelPlan) -> Result<usize, BedError> {
+    let found = state.tunnels.iter().find(|known| known.name == tunnel.name);
+    let mtu = found.and_then(|tunnel| usize::try_from(tunnel.mtu).ok());
+    let payload = mtu.and_then(|mtu| mtu.checked_sub(20 + 8));
+    payload.ok_or_else(|| BedError::Output {
+        program: "recodectl".into(),
+        detail: format!("no tunnel {} of a usable MTU", tunnel.name),
+    })
+}
+
+/// A flow of a daemon.
+///
+/// # Errors
+/// When the daemon does not know it.
+pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
+    state
+        .flows
+        .iter()
+        .find(|flow| flow.id == u64::from(id))
+        .ok_or_else(|| BedError::Output {
+            program: "recodectl".into(),
+            detail: format!("no flow {id}"),
+        })
+}
+
+/// UDP payload that the first link carries, with one tunnel packet per symbol.
+fn capacity_mbit(flow: &Flow, payload_bytes: usize, rate_mbit: f64) -> f64 {
+    let size = flow.generation_size.max(1) as f64;
+    let vector_bits = size * (flow.field.max(2) as f64).log2();
+    let packet_bytes = HEADER_BYTES as f64 + vector_bits / 8.0 + flow.symbol_bytes as f64;
+    let packets = flow.planned.max(flow.generation_size) as f64;
+    PACE * rate_mbit * payload_bytes as f64 / packet_bytes * size / packets
+}

@@ -1,0 +1,180 @@
+//! The table for people.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::outcome::Outcome;
+
+/// Prints an outcome as text.
+pub struct Table<'a>(pub &'a Outcome);
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let outcome = self.0;
+        writeln!(f)?;
+        heading(f, outcome)?;
+        hops(f, outcome)?;
+        ends(f, outcome)?;
+        modes(f, outcome)?;
+        criteria(f, outcome)
+    }
+}
+
+fn heading(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    let kind = if outcome.burst > 1.0 {
+        format!("in bursts of {} packets on average", outcome.burst)
+    } else {
+        "independently".to_owned()
+    };
+    let line: Vec<String> = (0..=outcome.hops).map(|host| format!("h{host}")).collect();
+    writeln!(f, "  {}", line.join(" ~~x~~ "))?;
+    writeln!(
+        f,
+        "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {:.4} %\n  \
+         of the packets, {kind}. Generations of {} symbols, field of order {}.\n",
+        outcome.hops,
+        outcome.hops,
+        outcome.rate_mbit,
+        outcome.loss * 100.0,
+        outcome.batch,
+        outcome.field
+    )
+}
+
+fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    writeln!(
+        f,
+        "  What is left after each hop, when every host sends one packet per symbol:\n"
+    )?;
+    writeln!(
+        f,
+        "  hop   link dropped   forwarding   recoding   recoding   "
+    )?;
+    writeln!(
+        f,
+        "                        (theory)    (theory)   measured   "
+    )?;
+    let rows = outcome
+        .recoded
+        .rank_theory
+        .iter()
+        .zip(&outcome.recoded.rank_ratio);
+    for (index, (theory, measured)) in rows.enumerate() {
+        let dropped = outcome
+            .links
+            .get(index)
+            .map_or(0.0, |link| link.loss * 100.0);
+        let forwarding = (1.0 - outcome.loss).powi(index as i32 + 1);
+        writeln!(
+            f,
+            "  {:>3}   {dropped:>10.2} %   {forwarding:>10.4}   {theory:>8.4}   {measured:>8.4}",
+            index + 1
+        )?;
+    }
+    writeln!(
+        f,
+        "\n  Ideal retransmission on every hop would keep {:.4}, at a round trip per loss per hop.\n",
+        1.0 - outcome.loss
+    )
+}
+
+fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    let (plain, recoded) = (&outcome.plain, &outcome.recoded);
+    let mut row = |what: &str, left: String, right: String| {
+        writeln!(f, "  {what:<26} {left:>24} {right:>24}")
+    };
+    row(
+        "from end to end",
+        "Linux forwarding".into(),
+        "recoded".into(),
+    )?;
+    row(
+        "UDP packets delivered",
+        format!("{:.2} %", plain.delivered * 100.0),
+        format!("{:.4} %", recoded.delivered * 100.0),
+    )?;
+    row(
+        "  in theory",
+        format!("{:.2} %", plain.theory * 100.0),
+        "all but 0.01 %".into(),
+    )?;
+    row(
+        "  lost for good",
+        format!("{:.1e}", 1.0 - plain.delivered),
+        format!("{:.1e}", recoded.residual_loss),
+    )?;
+    row(
+        "TCP download",
+        format!("{:.3} Mbit/s", plain.tcp_mbps),
+        format!("{:.1} Mbit/s", recoded.tcp_mbps),
+    )?;
+    row(
+        "  brought",
+        format!("{:.2} MB", plain.tcp_bytes as f64 / 1e6),
+        format!(
+            "{:.1} MB in {:.1} s",
+            recoded.tcp_bytes as f64 / 1e6,
+            recoded.tcp_seconds
+        ),
+    )?;
+    let hash = if recoded.sha256_ok {
+        "SHA-256 right"
+    } else {
+        "SHA-256 WRONG"
+    };
+    let end = if plain.tcp_complete {
+        "whole"
+    } else {
+        "cut off"
+    };
+    row("  file", end.into(), hash.into())?;
+    row(
+        "packets per source symbol",
+        "1".into(),
+        format!("{:.3}", recoded.overhead),
+    )?;
+    writeln!(f)
+}
+
+fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    let mut kinds: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for mode in &outcome.modes {
+        let kind = format!("XDP {}, AF_XDP {}", mode.xdp, mode.socket);
+        let place = format!("{}:{}", mode.host, mode.interface);
+        match kinds.iter_mut().find(|(known, _, _)| *known == kind) {
+            Some((_, _, places)) => places.push(place),
+            None => kinds.push((kind, &mode.reason, vec![place])),
+        }
+    }
+    for (kind, reason, places) in kinds {
+        writeln!(f, "  {kind} on {}", places.join(" "))?;
+        if !reason.is_empty() {
+            writeln!(f, "    no better, because: {reason}")?;
+        }
+    }
+    for (host, reasons) in &outcome.drops {
+        let listed: Vec<String> = reasons
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        if !listed.is_empty() {
+            writeln!(f, "  dropped by {host}: {}", listed.join(", "))?;
+        }
+    }
+    writeln!(f)
+}
+
+fn criteria(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    for criterion in &outcome.criteria {
+        let verdict = match (criterion.holds, criterion.waived) {
+            (true, _) => "pass",
+            (false, None) => "FAIL",
+            (false, Some(_)) => " -- ",
+        };
+        writeln!(f, "  {verdict}  {}: {}", criterion.rule, criterion.found)?;
+        if let (false, Some(reason)) = (criterion.holds, criterion.waived) {
+            writeln!(f, "        not required: {reason}")?;
+        }
+    }
+    writeln!(f, "\n  ok: {}", outcome.ok)
+}

@@ -1,0 +1,235 @@
+//! A `recoded` daemon on one host of a bed: start, ask, change, kill, restart, stop.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use recoded_api::v1::State;
+
+use crate::process::{self, Background};
+use crate::{Bed, BedError, LinePlan, Namespace};
+
+/// How long a daemon may take until it answers.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a daemon may take to drain and end.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Environment variable naming the folder with `recoded` and `recodectl`.
+pub const BIN_DIR_ENV: &str = "RECODED_BIN_DIR";
+
+/// A daemon that answers on its control socket. Killed when dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    host: Namespace,
+    name: String,
+    config: PathBuf,
+    socket: PathBuf,
+    log: PathBuf,
+    process: Background,
+}
+
+impl Daemon {
+    /// Starts the daemon of host `index` with its part of `plan` and waits until it answers.
+    ///
+    /// # Errors
+    /// When the binary is missing or the daemon does not answer; then with the end of its log.
+    pub fn start(bed: &Bed, index: usize, plan: &LinePlan) -> Result<Daemon, BedError> {
+        let name = format!("h{index}");
+        let place = |end: &str| bed.directory().join(format!("{name}.{end}"));
+        let (config, socket, log) = (place("toml"), place("sock"), place("log"));
+        let text = plan.config(index, &socket.to_string_lossy());
+        fs::write(&config, text).map_err(BedError::file(&config))?;
+        let host = bed.hosts()[index].clone();
+        let process = spawn(&host, &config, &log)?;
+        let mut daemon = Daemon {
+            host,
+            name,
+            config,
+            socket,
+            log,
+            process,
+        };
+        daemon.wait_until_it_answers()?;
+        Ok(daemon)
+    }
+
+    /// Starts the daemons of every host at once and waits until all answer.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_line(bed: &Bed, plan: &LinePlan) -> Result<Vec<Daemon>, BedError> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..=bed.hops())
+                .map(|index| scope.spawn(move || Daemon::start(bed, index, plan)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
+        })
+    }
+
+    /// Host name: `h0` and so on.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Its control socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Everything it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its state, by `recodectl --json show`.
+    ///
+    /// # Errors
+    /// When it does not answer or the answer cannot be read.
+    pub fn show(&self) -> Result<State, BedError> {
+        let text = process::run(&mut self.control(&["--json", "show"]))?;
+        serde_json::from_str(&text).map_err(|error| BedError::Output {
+            program: "recodectl".into(),
+            detail: format!("{error} in {}", process::tail(&text)),
+        })
+    }
+
+    /// Changes one parameter of a flow while traffic runs, by `recodectl set`.
+    ///
+    /// # Errors
+    /// When the daemon refuses.
+    pub fn set(&self, flow: u32, key: &str, value: &str) -> Result<(), BedError> {
+        process::run(&mut self.control(&[
+            "--json",
+            "set",
+            &flow.to_string(),
+            &format!("{key}={value}"),
+        ]))?;
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again with the same configuration; does not wait for an answer.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_again(&mut self) -> Result<(), BedError> {
+        self.process.kill();
+        self.process = spawn(&self.host, &self.config, &self.log)?;
+        Ok(())
+    }
+
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// When it ends or stays silent; then with the end of its log.
+    pub fn wait_until_it_answers(&mut self) -> Result<(), BedError> {
+        let deadline = Instant::now() + START_PATIENCE;
+        while self.process.is_running() && Instant::now() < deadline {
+            if self.socket.exists() && self.show().is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(BedError::DaemonSilent {
+            host: self.name.clone(),
+            seconds: START_PATIENCE.as_secs(),
+            log: process::tail(&self.log()),
+        })
+    }
+
+    /// SIGTERM; returns whether it ended in time with exit code 0.
+    pub fn stop(&mut self) -> bool {
+        self.process.terminate(STOP_PATIENCE)
+    }
+
+    /// Lets it live on after us.
+    pub fn leave(self) {
+        self.process.leave();
+    }
+
+    /// Processor time used so far.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn processor_time(&self) -> Result<Duration, BedError> {
+        let path = PathBuf::from(format!("/proc/{}/stat", self.pid()));
+        let stat = fs::read_to_string(&path).map_err(BedError::file(&path))?;
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        // utime and stime, fields 14 and 15 of proc(5); the third is the first here.
+        let ticks: u64 = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .filter_map(|word| word.parse::<u64>().ok())
+            .sum();
+        Ok(Duration::from_millis(
+            ticks * 1000 / rustix::param::clock_ticks_per_second(),
+        ))
+    }
+
+    /// Resident memory in KiB.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn resident_kib(&self) -> Result<u64, BedError> {
+        let path = PathBuf::from(format!("/proc/{}/status", self.pid()));
+        let status = fs::read_to_string(&path).map_err(BedError::file(&path))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let value = line.and_then(|line| line.split_whitespace().next());
+        value
+            .and_then(|value| value.parse().ok())
+            .ok_or_else(|| BedError::Output {
+                program: "proc(5)".into(),
+                detail: "no VmRSS".into(),
+            })
+    }
+
+    fn control(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary("recodectl"));
+        command.arg("--socket").arg(&self.socket).args(arguments);
+        command
+    }
+}
+
+/// Where `recoded` and `recodectl` are: in the folder that [`BIN_DIR_ENV`] names, or where cargo put
+/// the running program, or else wherever the shell finds them.
+pub fn binary(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os(BIN_DIR_ENV) {
+        return PathBuf::from(folder).join(name);
+    }
+    let own = std::env::current_exe().unwrap_or_default();
+    // A test binary lies one folder deeper, in `deps`.
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(name));
+    found
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn spawn(host: &Namespace, config: &Path, log: &Path) -> Result<Background, BedError> {
+    let mut command = host.command(binary("recoded"));
+    command.arg("--config").arg(config);
+    Background::start(&mut command, log)
+}

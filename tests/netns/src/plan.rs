@@ -1,0 +1,363 @@
+//! Configuration files for the daemons of a line: which role each host has for each flow.
+//!
+//! ```text
+//!   flow 1 eastward:   h0 source --> h1 relay --> ... --> hN sink     FEEDBACK travels back west
+//!   flow 2 westward:   hN source --> ...               --> h0 sink
+//! ```
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::Bed;
+
+/// What all daemons of a line have in common.
+#[derive(Clone, Debug)]
+pub struct LinePlan {
+    /// Number of links.
+    pub hops: usize,
+    /// Pace of everything a daemon sends on a link, in Mbit/s with Ethernet headers.
+    pub pace_mbit: Option<f64>,
+    /// Tunnels at the two ends.
+    pub tunnels: Vec<TunnelPlan>,
+    /// The flows.
+    pub flows: Vec<FlowPlan>,
+    /// Frames per worker.
+    pub frames: u32,
+    /// Worker idle behaviour.
+    pub idle: &'static str,
+}
+
+/// A tunnel between source and sink.
+#[derive(Clone, Debug)]
+pub struct TunnelPlan {
+    /// Interface name, the same at both ends.
+    pub name: &'static str,
+    /// Third byte block of its network: 10.`network`.0.1 at the source, .2 at the sink.
+    pub network: u8,
+}
+
+impl TunnelPlan {
+    /// Its address at the source.
+    pub fn source_address(&self) -> IpAddr {
+        [10, self.network, 0, 1].into()
+    }
+
+    /// Its address at the sink.
+    pub fn sink_address(&self) -> IpAddr {
+        [10, self.network, 0, 2].into()
+    }
+}
+
+/// Which way a flow runs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Towards {
+    /// From h0 to the last host.
+    East,
+    /// From the last host to h0.
+    West,
+}
+
+/// One flow along the whole line. `None` leaves the daemon's default.
+#[derive(Clone, Debug)]
+pub struct FlowPlan {
+    /// Flow id.
+    pub id: u32,
+    /// Direction.
+    pub towards: Towards,
+    /// Name of the tunnel it serves.
+    pub tunnel: &'static str,
+    /// Order of the field.
+    pub field: u16,
+    /// Symbols per generation.
+    pub generation_size: usize,
+    /// Bytes per symbol.
+    pub symbol_bytes: Option<usize>,
+    /// Packets per symbol; `None` is automatic.
+    pub redundancy: Option<f64>,
+    /// Share of packets that may stay lost.
+    pub target_loss: Option<f64>,
+    /// Whether incomplete generations are repaired.
+    pub repair: bool,
+    /// How long a source waits for a generation to fill, in microseconds.
+    pub flush_timeout_us: Option<u64>,
+    /// How long a sink holds back later generations, in microseconds.
+    pub hold_timeout_us: Option<u64>,
+}
+
+impl FlowPlan {
+    /// A flow with the daemon's defaults.
+    pub fn new(id: u32, towards: Towards, tunnel: &'static str) -> FlowPlan {
+        FlowPlan {
+            id,
+            towards,
+            tunnel,
+            field: 16,
+            generation_size: 16,
+            symbol_bytes: None,
+            redundancy: None,
+            target_loss: None,
+            repair: true,
+            flush_timeout_us: None,
+            hold_timeout_us: None,
+        }
+    }
+}
+
+impl LinePlan {
+    /// Tunnel `rec0` with a flow each way: protected traffic of any kind.
+    pub fn protected(hops: usize) -> LinePlan {
+        LinePlan {
+            hops,
+            pace_mbit: None,
+            tunnels: vec![TunnelPlan {
+                name: "rec0",
+                network: 99,
+            }],
+            flows: vec![
+                FlowPlan::new(1, Towards::East, "rec0"),
+                FlowPlan::new(2, Towards::West, "rec0"),
+            ],
+            frames: 8192,
+            idle: "adaptive",
+        }
+    }
+
+    /// The configuration of host `index`, with `socket` as its control socket.
+    pub fn config(&self, index: usize, socket: &str) -> String {
+        let is_end = index == 0 || index == self.hops;
+        let tunnels = self.tunnels.iter().map(|tunnel| {
+            let address = if index == 0 {
+                tunnel.source_address()
+            } else {
+                tunnel.sink_address()
+            };
+            TunnelFile {
+                name: tunnel.name,
+                address: format!("{address}/24"),
+            }
+        });
+        let file = File {
+            daemon: DaemonFile {
+                socket,
+                workers: 1,
+                idle: self.idle,
+                frames: self.frames,
+            },
+            link: self.links(index),
+            tunnel: if is_end {
+                tunnels.collect()
+            } else {
+                Vec::new()
+            },
+            flow: self
+                .flows
+                .iter()
+                .map(|flow| self.flow(flow, index))
+                .collect(),
+        };
+        let mut text = format!("# Host h{index} of a line of {} links.\n", self.hops);
+        match toml::to_string(&file) {
+            Ok(body) => text.push_str(&body),
+            // Cannot happen with these types; the daemon would refuse the file and show this.
+            Err(error) => drop(writeln!(text, "# not written: {error}")),
+        }
+        text
+    }
+
+    fn links(&self, index: usize) -> Vec<LinkFile> {
+        let link = |name, local| LinkFile {
+            name,
+            interface: name,
+            local,
+            rate_mbit: self.pace_mbit,
+        };
+        let mut links = Vec::new();
+        if index > 0 {
+            links.push(link("west", Bed::east_address(index)));
+        }
+        if index < self.hops {
+            links.push(link("east", Bed::west_address(index + 1)));
+        }
+        links
+    }
+
+    fn flow(&self, flow: &FlowPlan, index: usize) -> FlowFile {
+        let east = (index < self.hops).then(|| HopFile {
+            link: "east",
+            address: Bed::east_address(index + 1),
+        });
+        let west = (index > 0).then(|| HopFile {
+            link: "west",
+            address: Bed::west_address(index),
+        });
+        let (next, upstream) = match flow.towards {
+            Towards::East => (east, west),
+            Towards::West => (west, east),
+        };
+        let role = match (&upstream, &next) {
+            (None, _) => "source",
+            (_, None) => "sink",
+            _ => "relay",
+        };
+        let is_source = role == "source";
+        FlowFile {
+            id: flow.id,
+            role,
+            tunnel: (role != "relay").then_some(flow.tunnel),
+            field: is_source.then_some(flow.field),
+            generation_size: is_source.then_some(flow.generation_size),
+            generation_size_max: (!is_source).then_some(flow.generation_size.max(64)),
+            symbol_bytes: flow.symbol_bytes,
+            redundancy: match flow.redundancy {
+                Some(factor) if is_source => Some(RedundancyFile::Factor(factor)),
+                None if is_source => Some(RedundancyFile::Auto("auto")),
+                _ => None,
+            },
+            target_loss: flow.target_loss.filter(|_| is_source),
+            flush_timeout_us: flow.flush_timeout_us.filter(|_| is_source),
+            hold_timeout_us: flow.hold_timeout_us.filter(|_| role == "sink"),
+            repair: (role != "relay").then_some(flow.repair),
+            next_hops: next.into_iter().collect(),
+            upstream,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    daemon: DaemonFile<'a>,
+    link: Vec<LinkFile>,
+    tunnel: Vec<TunnelFile>,
+    flow: Vec<FlowFile>,
+}
+
+#[derive(Serialize)]
+struct DaemonFile<'a> {
+    socket: &'a str,
+    workers: u32,
+    idle: &'static str,
+    frames: u32,
+}
+
+#[derive(Serialize)]
+struct LinkFile {
+    name: &'static str,
+    interface: &'static str,
+    local: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_mbit: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct TunnelFile {
+    name: &'static str,
+    address: String,
+}
+
+#[derive(Serialize)]
+struct HopFile {
+    link: &'static str,
+    address: IpAddr,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RedundancyFile {
+    Auto(&'static str),
+    Factor(f64),
+}
+
+#[derive(Serialize)]
+struct FlowFile {
+    id: u32,
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tunnel: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_size_max: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redundancy: Option<RedundancyFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flush_timeout_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_timeout_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    next_hops: Vec<HopFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<HopFile>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(index: usize) -> toml::Table {
+        let text = LinePlan::protected(3).config(index, "/run/x.sock");
+        text.parse().expect("valid TOML")
+    }
+
+    #[test]
+    fn config_of_the_source_has_one_link_one_tunnel_and_both_roles() {
+        let table = parsed(0);
+        assert_eq!(table["link"].as_array().map(Vec::len), Some(1));
+        assert_eq!(table["tunnel"][0]["address"].as_str(), Some("10.99.0.1/24"));
+        assert_eq!(table["flow"][0]["role"].as_str(), Some("source"));
+        assert_eq!(
+            table["flow"][0]["next_hops"][0]["address"].as_str(),
+            Some("10.77.1.2")
+        );
+        assert!(table["flow"][0].get("upstream").is_none());
+        assert_eq!(table["flow"][1]["role"].as_str(), Some("sink"));
+        assert_eq!(
+            table["flow"][1]["upstream"]["address"].as_str(),
+            Some("10.77.1.2")
+        );
+    }
+
+    #[test]
+    fn config_of_a_relay_has_two_links_and_no_tunnel() {
+        let table = parsed(1);
+        assert_eq!(table["link"].as_array().map(Vec::len), Some(2));
+        assert!(
+            table
+                .get("tunnel")
+                .is_none_or(|tunnels| tunnels.as_array().unwrap().is_empty())
+        );
+        assert_eq!(table["flow"][0]["role"].as_str(), Some("relay"));
+        assert_eq!(
+            table["flow"][0]["next_hops"][0]["address"].as_str(),
+            Some("10.77.2.2")
+        );
+        assert_eq!(
+            table["flow"][0]["upstream"]["address"].as_str(),
+            Some("10.77.1.1")
+        );
+        assert_eq!(
+            table["flow"][1]["next_hops"][0]["address"].as_str(),
+            Some("10.77.1.1")
+        );
+    }
+
+    #[test]
+    fn config_of_the_sink_ends_the_flows() {
+        let table = parsed(3);
+        assert_eq!(table["flow"][0]["role"].as_str(), Some("sink"));
+        assert_eq!(table["flow"][1]["role"].as_str(), Some("source"));
+        assert_eq!(
+            table["flow"][1]["next_hops"][0]["link"].as_str(),
+            Some("west")
+        );
+    }
+}
