@@ -8,6 +8,11 @@
 //! | `NIBBLES` | 8,192 | products with the 16 low and the 16 high nibbles, for byte shuffles |
 //! | `AFFINE` | 2,048 | the 8x8 bit matrix of a coefficient, for `vgf2p8affineqb` |
 
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "tables of vector levels")
+)]
+
 /// The reduction polynomial, with its x^8 term.
 pub(crate) const POLYNOMIAL: u16 = 0x11D;
 

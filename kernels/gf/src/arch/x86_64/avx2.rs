@@ -28,12 +28,11 @@ pub(in crate::arch) const LEVEL: Level = Level {
 /// Bytes of a ymm register.
 const VECTOR: usize = 32;
 
-// Where a block of the matrix product lies.
-/// A number of whole vectors from a given offset.
+/// Place of a block of the matrix product: whole vectors from a given offset.
 const WHOLE: u8 = 0;
-/// The last 32 bytes, some of which are done already.
+/// Place of a block: the last 32 bytes, some of which are done already.
 const LAST: u8 = 1;
-/// Everything, being less than one vector.
+/// Place of a block: everything, being less than one vector.
 const SHORT: u8 = 2;
 
 fn is_available() -> bool {
