@@ -1,1 +1,56 @@
-//! Placeholder.
+//! Runs the pipeline over AF_XDP: everything between the network and pure packet processing.
+//!
+//! Place on the path: around `pipeline`. [`Resources::open`] does what needs privilege (XDP programs,
+//! frames, sockets, tunnels); [`Runtime::start`] takes what is open, starts one pinned thread per
+//! receive queue, and hands each packet from `xsk` to `pipeline` and back. The control side publishes
+//! snapshots and reads reports; it is never called from here.
+//!
+//! ```text
+//!  topology -> Resources (attach, sockets, tunnels, netlink) -> Runtime
+//!                                                                |- neighbour thread: MACs of hops
+//!                                                                `- workers: rx -> pipeline -> tx
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod topology;
+
+mod attach;
+
+mod netlink;
+
+mod tunnel;
+
+mod resources;
+
+mod worker;
+
+mod outbox;
+
+pub mod encap;
+
+pub mod pacing;
+
+mod neighbours;
+
+mod wake;
+
+mod slot;
+
+mod shared;
+
+mod snapshot;
+
+mod runtime;
+
+pub mod report;
+
+pub mod error;
+
+pub use error::{SnapshotError, StartError};
+pub use netlink::Interface;
+pub use report::RuntimeReport;
+pub use resources::Resources;
+pub use runtime::Runtime;
+pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
+pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};

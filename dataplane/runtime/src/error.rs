@@ -1,0 +1,187 @@
+//! Why a node does not start, or does not take a snapshot: one sentence each, with the cure.
+
+use crate::topology::TopologyError;
+use recoded_wire::steer::FLOWS_MAX;
+use recoded_xsk::XskError;
+use std::io;
+
+/// Why the runtime could not be opened or started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The topology breaks a rule.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+
+    /// The first snapshot does not fit the topology.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+
+    /// The process lacks privilege.
+    #[error(
+        "not permitted to use XDP, missing {missing}: run as root or grant CAP_NET_ADMIN, \
+         CAP_NET_RAW and CAP_BPF"
+    )]
+    NotPermitted {
+        /// Names of the missing capabilities.
+        missing: String,
+    },
+
+    /// No interface has this name in the current network namespace.
+    #[error("no interface named `{interface}` here: check the name and the network namespace")]
+    NoSuchInterface {
+        /// The name asked for.
+        interface: String,
+    },
+
+    /// The interface does not carry Ethernet frames.
+    #[error("`{interface}` is not an Ethernet interface: coded packets need Ethernet framing")]
+    NotEthernet {
+        /// The interface.
+        interface: String,
+    },
+
+    /// Somebody else's XDP program is attached.
+    #[error(
+        "another XDP program ({program}) is attached to `{interface}`: stop its owner or detach it \
+         (`ip link set {interface} xdp off`)"
+    )]
+    ForeignProgram {
+        /// The interface.
+        interface: String,
+        /// What is known of the program: id and name.
+        program: String,
+    },
+
+    /// Native XDP was demanded and the driver refused it.
+    #[error(
+        "`{interface}` cannot do native XDP ({reason}): configure the mode `auto` or `generic`"
+    )]
+    NoNativeXdp {
+        /// The interface.
+        interface: String,
+        /// What Linux answered.
+        reason: String,
+    },
+
+    /// The XDP program could not be loaded or attached at all.
+    #[error(
+        "Linux refused our XDP program on `{interface}` ({reason}): use Linux 5.10 or newer with \
+         CONFIG_BPF_SYSCALL, and see `dmesg`"
+    )]
+    Program {
+        /// The interface.
+        interface: String,
+        /// What Linux answered.
+        reason: String,
+    },
+
+    /// A socket or its frames could not be opened.
+    #[error(transparent)]
+    Socket(#[from] XskError),
+
+    /// An interface with the tunnel's name exists.
+    #[error(
+        "an interface named `{tunnel}` exists already: choose another tunnel name or remove it \
+         (`ip link delete {tunnel}`)"
+    )]
+    TunnelExists {
+        /// Name of the tunnel.
+        tunnel: String,
+    },
+
+    /// The tunnel could not be created or set up.
+    #[error(
+        "cannot {action} tunnel `{tunnel}` ({source}): load the tun module (`modprobe tun`) and run \
+         with CAP_NET_ADMIN"
+    )]
+    Tunnel {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// What was attempted.
+        action: &'static str,
+        /// What Linux answered.
+        source: io::Error,
+    },
+
+    /// Linux does not answer questions about its interfaces.
+    #[error("cannot ask Linux about its interfaces ({reason}): check that netlink is permitted")]
+    Netlink {
+        /// What went wrong.
+        reason: String,
+    },
+
+    /// A thread or descriptor could not be had.
+    #[error("cannot create {what} ({source}): raise the process's limits (`ulimit -n -u`)")]
+    Limit {
+        /// What was to be created.
+        what: &'static str,
+        /// What Linux answered.
+        source: io::Error,
+    },
+}
+
+/// Why a snapshot cannot be taken over. The one in use stays in force.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// More flows than the XDP program's table holds.
+    #[error("{0} flows: at most {FLOWS_MAX} are possible")]
+    Flows(usize),
+
+    /// A flow id used twice.
+    #[error("flow {0} appears twice: every flow needs its own id")]
+    DuplicateFlow(u32),
+
+    /// A hop that the topology does not have.
+    #[error("flow {flow} names hop {hop}, which does not exist: add it and restart")]
+    Hop {
+        /// Id of the flow.
+        flow: u32,
+        /// Index of the hop.
+        hop: u16,
+    },
+
+    /// A tunnel that the topology does not have.
+    #[error("flow {flow} names tunnel {tunnel}, which does not exist: add it and restart")]
+    Tunnel {
+        /// Id of the flow.
+        flow: u32,
+        /// Index of the tunnel.
+        tunnel: u16,
+    },
+
+    /// Two sources read from one tunnel.
+    #[error("flows {first} and {second} both read from tunnel `{tunnel}`: one source per tunnel")]
+    SharedTunnel {
+        /// Id of one flow.
+        first: u32,
+        /// Id of the other.
+        second: u32,
+        /// Name of the tunnel.
+        tunnel: String,
+    },
+
+    /// Coded packets of a source would not fit through a link.
+    #[error(
+        "flow {flow} makes IP packets of {needed} bytes and `{interface}` carries {mtu}: lower \
+         symbol_bytes or raise the interface's MTU"
+    )]
+    MtuTooSmall {
+        /// Id of the flow.
+        flow: u32,
+        /// Interface of the link.
+        interface: String,
+        /// Bytes needed, IP header included.
+        needed: usize,
+        /// MTU of the interface.
+        mtu: usize,
+    },
+
+    /// The XDP program's flow table could not be changed.
+    #[error("cannot change the flow table of `{interface}` ({reason}): restart the daemon")]
+    FlowTable {
+        /// The interface.
+        interface: String,
+        /// What Linux answered.
+        reason: String,
+    },
+}

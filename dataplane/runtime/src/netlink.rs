@@ -1,0 +1,232 @@
+//! Questions to Linux over rtnetlink: interfaces, routes, the neighbour table.
+//!
+//! Blocking calls over a private single-threaded executor, for start and for the control thread;
+//! never called by a worker. The socket belongs to the network namespace of the thread that opened
+//! it, wherever it is used later.
+
+use crate::encap::Mac;
+use crate::error::StartError;
+use futures_util::stream::{Stream, StreamExt};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp};
+use rtnetlink::packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteVia};
+use rtnetlink::{Error, Handle, RouteMessageBuilder};
+use std::net::IpAddr;
+use std::pin::pin;
+
+/// What we need to know of an interface.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Interface {
+    /// Linux's index of it.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Largest IP packet in bytes.
+    pub mtu: usize,
+    /// Id of the XDP program attached to it, if any.
+    pub program: Option<u32>,
+}
+
+impl Interface {
+    /// Looks an interface up in the current network namespace. The control side asks this to learn
+    /// how large a symbol may be.
+    ///
+    /// # Errors
+    /// [`StartError::NoSuchInterface`], [`StartError::NotEthernet`], [`StartError::Netlink`].
+    pub fn query(name: &str) -> Result<Interface, StartError> {
+        Netlink::open()?.interface(name)
+    }
+}
+
+/// An entry of Linux's neighbour table.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Neighbour {
+    pub(crate) interface: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) mac: Option<Mac>,
+    pub(crate) state: NeighbourState,
+}
+
+/// A netlink socket and the executor that drives it.
+pub(crate) struct Netlink {
+    executor: tokio::runtime::Runtime,
+    handle: Handle,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> Result<Netlink, StartError> {
+        let refused = |error: std::io::Error| StartError::Netlink {
+            reason: error.to_string(),
+        };
+        let executor = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(refused)?;
+        let (connection, handle, _) = {
+            let _inside = executor.enter();
+            rtnetlink::new_connection().map_err(refused)?
+        };
+        executor.spawn(connection);
+        Ok(Netlink { executor, handle })
+    }
+
+    /// Looks an interface up by name.
+    pub(crate) fn interface(&self, name: &str) -> Result<Interface, StartError> {
+        let message = self.link(name)?;
+        let message = message.ok_or_else(|| StartError::NoSuchInterface {
+            interface: name.to_owned(),
+        })?;
+        read_interface(&message).ok_or_else(|| StartError::NotEthernet {
+            interface: name.to_owned(),
+        })
+    }
+
+    /// Whether an interface of any kind has this name.
+    pub(crate) fn exists(&self, name: &str) -> Result<bool, StartError> {
+        Ok(self.link(name)?.is_some())
+    }
+
+    fn link(&self, name: &str) -> Result<Option<LinkMessage>, StartError> {
+        let request = self.handle.link().get().match_name(name).execute();
+        match self.first(request) {
+            Ok(message) => Ok(message),
+            Err(Error::NetlinkError(error)) if error.raw_code() == -ENODEV => Ok(None),
+            Err(error) => Err(StartError::Netlink {
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// The whole neighbour table.
+    pub(crate) fn neighbours(&self) -> Result<Vec<Neighbour>, Error> {
+        self.executor.block_on(async {
+            let mut table = Vec::new();
+            let mut answers = pin!(self.handle.neighbours().get().execute());
+            while let Some(message) = answers.next().await {
+                table.extend(read_neighbour(&message?));
+            }
+            Ok(table)
+        })
+    }
+
+    /// Asks Linux to resolve a neighbour, or to verify one it is unsure of.
+    ///
+    /// Not for permanent entries: `NTF_USE` would make them ordinary ones.
+    pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), Error> {
+        let request = self
+            .handle
+            .neighbours()
+            .add(interface, address)
+            .replace()
+            .state(NeighbourState::None)
+            .flags(NeighbourFlags::Use);
+        self.executor.block_on(request.execute())
+    }
+
+    /// The gateway towards `address` out of `interface`; `None` when it is on the link itself, or
+    /// when Linux knows no route and it can only be there.
+    pub(crate) fn gateway(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {
+        let prefix_bits = if address.is_ipv4() { 32 } else { 128 };
+        let message = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(address, prefix_bits)
+            .ok()?
+            .output_interface(interface)
+            .build();
+        let message = self
+            .first(self.handle.route().get(message).execute())
+            .ok()??;
+        read_gateway(&message)
+    }
+
+    /// First answer of a request; the others are read and dropped.
+    fn first<T>(&self, answers: impl Stream<Item = Result<T, Error>>) -> Result<Option<T>, Error> {
+        self.executor.block_on(async {
+            let mut answers = pin!(answers);
+            let first = answers.next().await.transpose()?;
+            while answers.next().await.is_some() {}
+            Ok(first)
+        })
+    }
+}
+
+fn read_interface(message: &LinkMessage) -> Option<Interface> {
+    let mut interface = Interface {
+        index: message.header.index,
+        mac: [0; 6],
+        mtu: 0,
+        program: None,
+    };
+    // The loopback interface frames as Ethernet does, with addresses of zeros.
+    if !matches!(
+        message.header.link_layer_type,
+        LinkLayerType::Ether | LinkLayerType::Loopback
+    ) {
+        return None;
+    }
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::Address(address) => {
+                interface.mac = address.as_slice().try_into().ok()?
+            }
+            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu as usize,
+            LinkAttribute::Xdp(xdp) => interface.program = read_program(xdp),
+            _ => {}
+        }
+    }
+    Some(interface)
+}
+
+fn read_program(attributes: &[LinkXdp]) -> Option<u32> {
+    attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id)
+        | LinkXdp::DrvProgId(id)
+        | LinkXdp::SkbProgId(id)
+        | LinkXdp::HwProgId(id)
+            if *id != 0 =>
+        {
+            Some(*id)
+        }
+        _ => None,
+    })
+}
+
+fn read_neighbour(message: &NeighbourMessage) -> Option<Neighbour> {
+    let (mut address, mut mac) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                address = Some(IpAddr::V4(*v4));
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                address = Some(IpAddr::V6(*v6));
+            }
+            NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
+            _ => {}
+        }
+    }
+    let header = &message.header;
+    Some(Neighbour {
+        interface: header.ifindex,
+        address: address?,
+        mac,
+        state: header.state,
+    })
+}
+
+fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
+    message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(v4))
+            | RouteAttribute::Via(RouteVia::Inet(v4)) => Some(IpAddr::V4(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6))
+            | RouteAttribute::Via(RouteVia::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+            _ => None,
+        })
+}
+
+/// Linux's "no such device".
+const ENODEV: i32 = 19;

@@ -1,0 +1,153 @@
+//! Where a worker's pipeline puts its results: coded packets wait here until the burst is done and
+//! then get headers and go to their sockets; IP packets go to their tunnel at once.
+//!
+//! Packets wait because the pipeline holds the frames while it speaks. A waiting packet owns one
+//! reference to its frame, and there are never more of them than frames, so the queue never grows
+//! after it was made.
+
+use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::neighbours::NextHops;
+use crate::pacing::Pacer;
+use crate::report::{LinkCounters, TunnelCounters};
+use crate::topology::{HopConfig, Topology};
+use crate::tunnel::Tunnel;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::params::{HopId, Nanos, TunnelId};
+use recoded_wire::frames::{Frames, Span};
+use recoded_xsk::{Socket, Umem};
+use std::sync::Arc;
+
+/// Results of one worker's pipeline, on their way out.
+pub(crate) struct Outbox {
+    waiting: Vec<Outgoing>,
+    hops: Vec<Hop>,
+    mtus: Vec<usize>,
+    pacers: Arc<[Pacer]>,
+    tunnels: Arc<[Tunnel]>,
+    /// Headers of the hops, replaced when a neighbour changes.
+    pub(crate) next_hops: Arc<NextHops>,
+    /// Time of the current burst.
+    pub(crate) now: Nanos,
+    pub(crate) links: Vec<LinkCounters>,
+    pub(crate) tunnel_counters: Vec<TunnelCounters>,
+}
+
+struct Outgoing {
+    hop: HopId,
+    span: Span,
+    source_port: u16,
+}
+
+struct Hop {
+    link: usize,
+    header_bytes: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        topology: &Topology,
+        mtus: Vec<usize>,
+        pacers: Arc<[Pacer]>,
+        tunnels: Arc<[Tunnel]>,
+        next_hops: Arc<NextHops>,
+    ) -> Outbox {
+        let hop = |hop: &HopConfig| Hop {
+            link: hop.link,
+            header_bytes: header_bytes(hop.address),
+        };
+        Outbox {
+            waiting: Vec::with_capacity(topology.frames_per_worker as usize),
+            hops: topology.hops.iter().map(hop).collect(),
+            mtus,
+            pacers,
+            tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
+            tunnels,
+            next_hops,
+            now: 0,
+            links: vec![LinkCounters::default(); topology.links.len()],
+        }
+    }
+
+    /// Packets that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Writes headers and hands every waiting packet to the socket of its link.
+    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Socket]) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for packet in waiting.drain(..) {
+            self.send(packet, umem, sockets);
+        }
+        self.waiting = waiting;
+    }
+
+    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
+        let Outgoing {
+            hop,
+            span,
+            source_port,
+        } = packet;
+        let index = usize::from(hop.0);
+        let link = self.hops[index].link;
+        let counters = &mut self.links[link];
+        let Some(encap) = &self.next_hops[index] else {
+            counters.tx_no_neighbour += 1;
+            umem.release(span.frame);
+            return;
+        };
+        let header = encap.header_bytes();
+        let bytes = header + usize::from(span.len);
+        if bytes > ETHERNET_BYTES + self.mtus[link] {
+            counters.tx_oversize += 1;
+            umem.release(span.frame);
+            return;
+        }
+        // `HEADROOM_BYTES` in front of every span exceed the longest headers; the sum fits u16
+        // because a span lies within its frame.
+        let offset = span.offset - header as u16;
+        let len = bytes as u16;
+        encap.write(
+            umem.bytes_mut(Span {
+                frame: span.frame,
+                offset,
+                len,
+            }),
+            source_port,
+        );
+        if sockets[link].transmit(umem, span.frame, offset, len) {
+            counters.tx_packets += 1;
+            counters.tx_bytes += bytes as u64;
+        } else {
+            counters.tx_full += 1;
+        }
+    }
+}
+
+impl Egress for Outbox {
+    #[inline]
+    fn transmit(&mut self, hop: HopId, span: Span, source_port: u16) {
+        let index = usize::from(hop.0);
+        if self.next_hops[index].is_some() {
+            let Hop { link, header_bytes } = self.hops[index];
+            self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
+        }
+        self.waiting.push(Outgoing {
+            hop,
+            span,
+            source_port,
+        });
+    }
+
+    #[inline]
+    fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]) {
+        let index = usize::from(tunnel.0);
+        let counters = &mut self.tunnel_counters[index];
+        if self.tunnels[index].write(packet) {
+            counters.written_packets += 1;
+            counters.written_bytes += packet.len() as u64;
+        } else {
+            counters.write_failed += 1;
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A link's byte budget: a token bucket shared by all workers that send on the link.
+//!
+//! It is kept as one number, the time until which the link is paid for ("virtual scheduling" of the
+//! generic cell rate algorithm, ITU-T I.371). Sending moves it forward by the packet's time on the
+//! wire; it never lags more than the burst allowance behind the clock. The budget is positive while
+//! that time has not passed the present.
+//!
+//! Nobody is blocked here: relays only spend, since to hold back a coded packet costs a frame and
+//! helps nobody; whoever reads from a tunnel asks first and waits until [`Pacer::opens_at`].
+//!
+//! # Memory ordering
+//! Relaxed throughout: the number guards no other memory.
+//!
+//! # Limitations
+//! Spends of two workers in the same instant may each see the other's late, which moves the budget
+//! by a packet; over time every byte is counted exactly once.
+
+use recoded_pipeline::params::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Budget of one link.
+#[derive(Debug)]
+pub struct Pacer {
+    nanos_per_byte: f64,
+    burst_nanos: Nanos,
+    paid_until: AtomicU64,
+}
+
+impl Pacer {
+    /// A bucket of `rate_mbit`, full; `None` is a link without a limit.
+    pub fn new(rate_mbit: Option<f64>) -> Pacer {
+        let nanos_per_byte = rate_mbit.map_or(0.0, |rate| 8_000.0 / rate);
+        let packets_nanos = (BURST_PACKETS_MIN * PACKET_BYTES * nanos_per_byte) as Nanos;
+        Pacer {
+            nanos_per_byte,
+            burst_nanos: packets_nanos.max(BURST_NANOS),
+            paid_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Accounts `wire_bytes` sent at `now`, Ethernet header included.
+    #[inline]
+    pub fn spend(&self, wire_bytes: usize, now: Nanos) {
+        if self.nanos_per_byte == 0.0 {
+            return;
+        }
+        let cost = (wire_bytes as f64 * self.nanos_per_byte).round() as Nanos;
+        // The closure always returns a value, so this cannot fail.
+        let _ = self.paid_until.fetch_update(Relaxed, Relaxed, |paid| {
+            Some(paid.max(now).saturating_add(cost))
+        });
+    }
+
+    /// Whether the budget is positive at `now`.
+    #[inline]
+    pub fn is_open(&self, now: Nanos) -> bool {
+        self.opens_at() <= now
+    }
+
+    /// When the budget becomes positive (again).
+    #[inline]
+    pub fn opens_at(&self) -> Nanos {
+        self.paid_until
+            .load(Relaxed)
+            .saturating_sub(self.burst_nanos)
+    }
+}
+
+/// A tunnel is read in bursts and the worker may sleep this long between them without losing rate.
+/// More would fill the queues of the link behind us, less would not survive a timer's slack.
+const BURST_NANOS: Nanos = 2_000_000;
+/// On slow links 2 ms is less than a generation; a generation leaves in one piece.
+const BURST_PACKETS_MIN: f64 = 32.0;
+/// What a packet of a usual link takes, header included.
+const PACKET_BYTES: f64 = 1514.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    /// Bytes a greedy sender gets through in `seconds` with packets of `packet` bytes, polling every
+    /// `step` nanoseconds.
+    fn greedy(pacer: &Pacer, packet: usize, step: Nanos, seconds: u64) -> u64 {
+        let (mut sent, mut now) = (0, 5 * SECOND);
+        let end = now + seconds * SECOND;
+        while now < end {
+            while pacer.is_open(now) {
+                pacer.spend(packet, now);
+                sent += packet as u64;
+            }
+            now += step;
+        }
+        sent
+    }
+
+    proptest! {
+        #[test]
+        fn greedy_sender_gets_the_rate(
+            rate_mbit in 1.0f64..2_000.0, packet in 64usize..1515, step in 1_000u64..200_000,
+        ) {
+            let sent = greedy(&Pacer::new(Some(rate_mbit)), packet, step, 2) as f64;
+            let fair = rate_mbit * 1e6 / 8.0 * 2.0;
+            let burst = (rate_mbit * 1e6 / 8.0 * 0.002).max(32.0 * 1514.0) + 2.0 * packet as f64;
+            prop_assert!(sent <= fair * 1.01 + burst, "{sent} of {fair}");
+            prop_assert!(sent >= fair * 0.99 - packet as f64, "{sent} of {fair}");
+        }
+    }
+
+    #[test]
+    fn no_rate_is_always_open() {
+        let pacer = Pacer::new(None);
+        pacer.spend(1 << 30, 7);
+        assert!(pacer.is_open(0));
+    }
+
+    #[test]
+    fn relay_overdraft_is_paid_back_before_the_link_opens() {
+        let pacer = Pacer::new(Some(8.0)); // one byte per microsecond
+        let now = 10 * SECOND;
+        pacer.spend(1_000_000, now);
+        assert!(!pacer.is_open(now));
+        let wait = pacer.opens_at() - now;
+        assert!(wait <= SECOND && wait > SECOND - 100_000_000, "{wait}");
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_beyond_the_burst() {
+        let pacer = Pacer::new(Some(1000.0));
+        pacer.spend(1, SECOND);
+        let mut sent = 0;
+        while pacer.is_open(100 * SECOND) {
+            pacer.spend(1500, 100 * SECOND);
+            sent += 1500;
+        }
+        // 2 ms at 1 Gbit/s are 250 kB.
+        assert!((250_000..255_000).contains(&sent), "{sent}");
+    }
+}

@@ -1,0 +1,290 @@
+//! Opens everything that needs privilege: XDP programs, frames, sockets, tunnels, netlink.
+//!
+//! The seam between the privileged and the packet-handling half: [`crate::Runtime::start`] takes
+//! what is open here and opens nothing itself, so that the two may one day be two processes.
+
+use crate::attach::Attachment;
+use crate::error::StartError;
+use crate::netlink::{Interface, Netlink};
+use crate::topology::{LinkConfig, Topology};
+use crate::tunnel::Tunnel;
+use crate::wake::Waker;
+use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Everything open, nothing running. Dropping it closes everything.
+///
+/// Field order is drop order: sockets before the programs that feed them.
+pub struct Resources {
+    pub(crate) workers: Vec<WorkerResources>,
+    pub(crate) wakers: Arc<[Waker]>,
+    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) tunnels: Arc<[Tunnel]>,
+    pub(crate) links: Vec<LinkState>,
+    pub(crate) netlink: Netlink,
+    pub(crate) topology: Topology,
+}
+
+/// What one worker will own.
+pub(crate) struct WorkerResources {
+    /// By link.
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) umem: Umem,
+    /// Further descriptors of the sockets, to wait on.
+    pub(crate) socket_fds: Vec<OwnedFd>,
+    /// Further descriptors of the tunnels this worker reads, to wait on.
+    pub(crate) tunnel_fds: Vec<OwnedFd>,
+}
+
+/// What is known of a link once it is open.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkState {
+    pub(crate) interface: Interface,
+    pub(crate) mode: ActiveMode,
+}
+
+impl Resources {
+    /// Opens everything `topology` names.
+    ///
+    /// # Errors
+    /// [`StartError`]: one sentence and the cure. Whatever was opened before is closed again.
+    pub fn open(topology: &Topology) -> Result<Resources, StartError> {
+        topology.check()?;
+        check_capabilities()?;
+        raise_memlock();
+        let netlink = Netlink::open()?;
+        let interfaces = open_interfaces(topology, &netlink)?;
+        let mut attachments = topology
+            .links
+            .iter()
+            .map(|link| {
+                Attachment::open(&link.interface, topology.port, topology.xdp_mode, &netlink)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut workers = Vec::with_capacity(topology.workers);
+        let mut modes = Vec::new();
+        for queue in 0..topology.workers {
+            let (worker, worker_modes) = open_worker(topology, &attachments, queue as u32)?;
+            workers.push(worker);
+            merge_modes(&mut modes, worker_modes);
+        }
+        enter_sockets(&mut attachments, &workers)?;
+        let tunnels = topology
+            .tunnels
+            .iter()
+            .map(|tunnel| Tunnel::open(tunnel, topology.workers > 1, &netlink))
+            .collect::<Result<Arc<[_]>, _>>()?;
+        if let Some(worker) = workers.first_mut() {
+            let limit = |source| StartError::Limit {
+                what: "a descriptor",
+                source,
+            };
+            worker.tunnel_fds = tunnels
+                .iter()
+                .map(Tunnel::duplicate_fd)
+                .collect::<Result<_, _>>()
+                .map_err(limit)?;
+        }
+        let wakers = (0..topology.workers)
+            .map(|_| Waker::open())
+            .collect::<Result<Arc<[_]>, _>>()
+            .map_err(|source| StartError::Limit {
+                what: "an eventfd",
+                source,
+            })?;
+        let links = interfaces
+            .into_iter()
+            .zip(modes)
+            .map(|(interface, mode)| LinkState { interface, mode })
+            .collect();
+        let topology = topology.clone();
+        Ok(Resources {
+            workers,
+            wakers,
+            attachments,
+            tunnels,
+            links,
+            netlink,
+            topology,
+        })
+    }
+}
+
+/// One message that names all that is missing, rather than one refusal after the other.
+fn check_capabilities() -> Result<(), StartError> {
+    let Ok(sets) = capabilities(None) else {
+        return Ok(()); // Linux will say it itself.
+    };
+    let has = |any: CapabilitySet| sets.effective.intersects(any);
+    let needed = [
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+    ];
+    let missing: Vec<&str> = needed
+        .into_iter()
+        .filter(|(_, any)| !has(*any))
+        .map(|(name, _)| name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(StartError::NotPermitted {
+        missing: missing.join(", "),
+    })
+}
+
+/// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
+/// UMEM says whether it was too low.
+fn raise_memlock() {
+    if let Err(error) = setrlimit(
+        Resource::Memlock,
+        Rlimit {
+            current: None,
+            maximum: None,
+        },
+    ) {
+        tracing::debug!(%error, "the memlock limit stays as it is");
+    }
+}
+
+fn open_interfaces(topology: &Topology, netlink: &Netlink) -> Result<Vec<Interface>, StartError> {
+    topology
+        .links
+        .iter()
+        .map(|link| {
+            let interface = netlink.interface(&link.interface)?;
+            warn_of_limits(link, &interface, topology.workers);
+            Ok(interface)
+        })
+        .collect()
+}
+
+fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
+    let name = &link.interface;
+    if interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX {
+        tracing::warn!(
+            interface = name,
+            mtu = interface.mtu,
+            "coded packets above {} bytes will not be received: the MTU is larger than a frame",
+            crate::IP_PACKET_BYTES_MAX
+        );
+    }
+    if let Some(queues) = receive_queues(name, interface)
+        && queues > workers
+    {
+        tracing::warn!(
+            interface = name,
+            queues,
+            workers,
+            "coded packets on the queues without a worker are dropped: set as many workers, or \
+             `ethtool -L {name} combined {workers}`"
+        );
+    }
+}
+
+/// Receive queues in use, from sysfs, if sysfs shows the network namespace we are in.
+fn receive_queues(name: &str, interface: &Interface) -> Option<usize> {
+    let folder = std::path::Path::new("/sys/class/net").join(name);
+    let index: u32 = std::fs::read_to_string(folder.join("ifindex"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    if index != interface.index {
+        return None;
+    }
+    let queues = std::fs::read_dir(folder.join("queues")).ok()?;
+    Some(
+        queues
+            .flatten()
+            .filter(|queue| queue.file_name().as_encoded_bytes().starts_with(b"rx-"))
+            .count(),
+    )
+}
+
+/// One worker's frames, and a socket on queue `queue` of every link.
+fn open_worker(
+    topology: &Topology,
+    attachments: &[Attachment],
+    queue: u32,
+) -> Result<(WorkerResources, Vec<ActiveMode>), StartError> {
+    let mut umem = Umem::new(topology.frames_per_worker)?;
+    let mut worker_sockets = Vec::with_capacity(attachments.len());
+    let mut modes = Vec::with_capacity(attachments.len());
+    for attachment in attachments {
+        let (xdp, xdp_reason) = attachment.mode();
+        let (socket, mode, socket_reason) = Socket::open(
+            &mut umem,
+            attachment.interface(),
+            queue,
+            topology.xdp_mode,
+            xdp,
+        )?;
+        let reasons = [xdp_reason, &socket_reason];
+        let reason = reasons
+            .iter()
+            .filter(|text| !text.is_empty())
+            .copied()
+            .collect::<Vec<_>>();
+        modes.push(ActiveMode {
+            xdp,
+            socket: mode,
+            reason: reason.join("; "),
+        });
+        worker_sockets.push(socket);
+    }
+    let socket_fds = worker_sockets
+        .iter()
+        .map(|socket| socket.fd().try_clone_to_owned())
+        .collect::<Result<_, _>>()
+        .map_err(|source| StartError::Limit {
+            what: "a descriptor",
+            source,
+        })?;
+    let tunnel_fds = Vec::new();
+    Ok((
+        WorkerResources {
+            sockets: worker_sockets,
+            umem,
+            socket_fds,
+            tunnel_fds,
+        },
+        modes,
+    ))
+}
+
+/// A link reports the worst mode of its queues.
+fn merge_modes(modes: &mut Vec<ActiveMode>, of_worker: Vec<ActiveMode>) {
+    if modes.is_empty() {
+        *modes = of_worker;
+        return;
+    }
+    for (mode, other) in modes.iter_mut().zip(of_worker) {
+        if other.socket == SocketMode::Copy && mode.socket == SocketMode::ZeroCopy {
+            *mode = other;
+        }
+    }
+}
+
+/// Publishes the sockets, whose fill rings are primed. No packet comes yet: the flow tables are
+/// empty.
+fn enter_sockets(
+    attachments: &mut [Attachment],
+    workers: &[WorkerResources],
+) -> Result<(), StartError> {
+    for (queue, worker) in (0..).zip(workers) {
+        for (attachment, socket) in attachments.iter_mut().zip(&worker.sockets) {
+            attachment
+                .set_socket(queue, socket.fd())
+                .map_err(|error| StartError::Program {
+                    interface: attachment.interface().to_owned(),
+                    reason: error.to_string(),
+                })?;
+        }
+    }
+    Ok(())
+}

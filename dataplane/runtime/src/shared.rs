@@ -1,0 +1,88 @@
+//! What the threads of a node share: two published values, a stop flag, and each worker's report.
+
+use crate::neighbours::NextHops;
+use crate::report::WorkerPart;
+use crate::slot::Slot;
+use crate::wake::Waker;
+use recoded_pipeline::params::{Nanos, Snapshot};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Shared by the control side and all workers.
+pub(crate) struct Shared {
+    pub(crate) snapshot: Slot<Snapshot>,
+    pub(crate) next_hops: Arc<Slot<NextHops>>,
+    /// Stored with Release by the control side after the sockets left their maps, loaded with
+    /// Acquire by workers: what they then receive is the last.
+    pub(crate) stop: AtomicBool,
+    /// Edition each worker has adopted: Release there, Acquire where it is read.
+    pub(crate) editions: Vec<AtomicU64>,
+    wakers: Arc<[Waker]>,
+    parts: Vec<Mutex<Option<WorkerPart>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        next_hops: Arc<Slot<NextHops>>,
+        wakers: Arc<[Waker]>,
+    ) -> Shared {
+        Shared {
+            snapshot: Slot::new(snapshot),
+            next_hops,
+            stop: AtomicBool::new(false),
+            editions: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
+            parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
+            wakers,
+        }
+    }
+
+    pub(crate) fn waker(&self, worker: usize) -> &Waker {
+        &self.wakers[worker]
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.wakers.iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {
+        *self.parts[worker]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(part);
+    }
+
+    /// What every worker last published; a worker that has only just started is missing.
+    pub(crate) fn parts(&self) -> Vec<WorkerPart> {
+        let part = |part: &Mutex<Option<WorkerPart>>| {
+            part.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        self.parts.iter().filter_map(part).collect()
+    }
+}
+
+/// The one clock of a node: nanoseconds since it started, the same for all workers, because they
+/// share the links' budgets.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock {
+            start: Instant::now(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(self) -> Nanos {
+        // 584 years fit.
+        self.start.elapsed().as_nanos() as Nanos
+    }
+}

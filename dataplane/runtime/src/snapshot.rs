@@ -1,0 +1,242 @@
+//! Does a snapshot fit this node? Checked before any worker sees it.
+
+use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::error::SnapshotError;
+use crate::topology::Topology;
+use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
+use recoded_wire::header::{HEADER_BYTES, INDEX_BYTES, vector_bytes};
+use recoded_wire::steer::FLOWS_MAX;
+use recoded_xsk::RECEIVE_BYTES_MAX;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+/// Largest IP packet that the sockets at both ends of a link take, whatever its MTU.
+pub const IP_PACKET_BYTES_MAX: usize = RECEIVE_BYTES_MAX - ETHERNET_BYTES;
+
+/// Largest symbol that fits a link of `mtu` bytes towards `address`, for generations of
+/// `generation_size` symbols and the field of `field_code`. `None` when not even one byte fits.
+pub fn symbol_bytes_max(
+    mtu: usize,
+    address: IpAddr,
+    generation_size: usize,
+    field_code: u8,
+) -> Option<usize> {
+    mtu.min(IP_PACKET_BYTES_MAX)
+        .checked_sub(packet_bytes(address, generation_size, field_code, 0))
+        .filter(|bytes| *bytes > 0)
+}
+
+/// Bytes of the IP packet that carries a symbol.
+fn packet_bytes(
+    address: IpAddr,
+    generation_size: usize,
+    field_code: u8,
+    symbol_bytes: usize,
+) -> usize {
+    let vector = vector_bytes(generation_size, field_code).max(INDEX_BYTES);
+    header_bytes(address) - ETHERNET_BYTES + HEADER_BYTES + vector + symbol_bytes
+}
+
+/// Checks `snapshot` against the topology and the MTU of each of its links.
+pub(crate) fn check(
+    snapshot: &Snapshot,
+    topology: &Topology,
+    mtus: &[usize],
+) -> Result<(), SnapshotError> {
+    if snapshot.flows.len() > FLOWS_MAX as usize {
+        return Err(SnapshotError::Flows(snapshot.flows.len()));
+    }
+    let mut ids = HashSet::new();
+    let mut sources = HashMap::new();
+    for flow in &snapshot.flows {
+        if !ids.insert(flow.id) {
+            return Err(SnapshotError::DuplicateFlow(flow.id));
+        }
+        for hop in &flow.next_hops {
+            check_hop(flow.id, *hop, topology)?;
+        }
+        match flow.role {
+            Role::Source { tunnel } => {
+                check_tunnel(flow.id, tunnel, topology)?;
+                if let Some(first) = sources.insert(tunnel, flow.id) {
+                    let tunnel = topology.tunnels[usize::from(tunnel.0)].name.clone();
+                    return Err(SnapshotError::SharedTunnel {
+                        first,
+                        second: flow.id,
+                        tunnel,
+                    });
+                }
+                check_fits(flow, topology, mtus)?;
+            }
+            Role::Relay { upstream } => check_hop(flow.id, upstream, topology)?,
+            Role::Sink { tunnel, upstream } => {
+                check_tunnel(flow.id, tunnel, topology)?;
+                check_hop(flow.id, upstream, topology)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_hop(flow: u32, hop: HopId, topology: &Topology) -> Result<(), SnapshotError> {
+    match topology.hops.get(usize::from(hop.0)) {
+        Some(_) => Ok(()),
+        None => Err(SnapshotError::Hop { flow, hop: hop.0 }),
+    }
+}
+
+fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), SnapshotError> {
+    match topology.tunnels.get(usize::from(tunnel.0)) {
+        Some(_) => Ok(()),
+        None => Err(SnapshotError::Tunnel {
+            flow,
+            tunnel: tunnel.0,
+        }),
+    }
+}
+
+/// Only of sources: a relay's and a sink's sizes are ceilings, and what exceeds a link is counted.
+fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<(), SnapshotError> {
+    for hop in &flow.next_hops {
+        let hop = &topology.hops[usize::from(hop.0)];
+        let needed = packet_bytes(
+            hop.address,
+            flow.generation_size,
+            flow.field.code(),
+            flow.symbol_bytes,
+        );
+        let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
+        if needed > mtu {
+            let interface = topology.links[hop.link].interface.clone();
+            return Err(SnapshotError::MtuTooSmall {
+                flow: flow.id,
+                interface,
+                needed,
+                mtu,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{HopConfig, Idle, LinkConfig, TunnelConfig};
+    use recoded_gf::FieldOrder;
+    use recoded_pipeline::params::{Recoding, Redundancy};
+    use recoded_xsk::ModePreference;
+
+    fn topology() -> Topology {
+        Topology {
+            workers: 1,
+            cores: None,
+            idle: Idle::Adaptive,
+            frames_per_worker: 4096,
+            port: 9426,
+            xdp_mode: ModePreference::Auto,
+            links: vec![LinkConfig {
+                name: "east".into(),
+                interface: "eth1".into(),
+                local: "10.0.2.1".parse().unwrap(),
+                rate_mbit: None,
+            }],
+            hops: vec![HopConfig {
+                link: 0,
+                address: "10.0.2.2".parse().unwrap(),
+            }],
+            tunnels: vec![TunnelConfig {
+                name: "rec0".into(),
+                address: ("10.99.0.1".parse().unwrap(), 24),
+                mtu: 1400,
+            }],
+        }
+    }
+
+    fn source(id: u32, symbol_bytes: usize) -> FlowParams {
+        FlowParams {
+            id,
+            role: Role::Source {
+                tunnel: TunnelId(0),
+            },
+            next_hops: vec![HopId(0)],
+            field: FieldOrder::Sixteen,
+            generation_size: 16,
+            symbol_bytes,
+            redundancy: Redundancy::Auto,
+            target_loss: 1e-4,
+            redundancy_max: 4.0,
+            flush_timeout_nanos: 1_000_000,
+            batch_timeout_nanos: 20_000_000,
+            hold_timeout_nanos: 200_000_000,
+            recoding: Recoding::Systematic,
+            repair: true,
+            batches: 64,
+        }
+    }
+
+    fn outcome(flows: Vec<FlowParams>) -> Result<(), SnapshotError> {
+        check(&Snapshot { edition: 1, flows }, &topology(), &[1500])
+    }
+
+    #[test]
+    fn symbol_bytes_max_is_the_largest_accepted() {
+        let max = symbol_bytes_max(1500, "10.0.2.2".parse().unwrap(), 16, 2).unwrap();
+        // 1500 - IPv4 20 - UDP 8 - header 20 - vector 8
+        assert_eq!(max, 1444);
+        assert_eq!(outcome(vec![source(1, max)]), Ok(()));
+        assert!(matches!(
+            outcome(vec![source(1, max + 1)]),
+            Err(SnapshotError::MtuTooSmall {
+                needed: 1501,
+                mtu: 1500,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn symbol_bytes_max_large_mtu_is_bounded_by_the_frame() {
+        let address = "10.0.2.2".parse().unwrap();
+        assert_eq!(
+            symbol_bytes_max(9000, address, 16, 2),
+            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 16, 2)
+        );
+        assert_eq!(symbol_bytes_max(56, address, 16, 2), None);
+    }
+
+    #[test]
+    fn check_unknown_hop_or_tunnel_is_refused() {
+        let mut flow = source(1, 1000);
+        flow.next_hops.push(HopId(1));
+        assert_eq!(
+            outcome(vec![flow]),
+            Err(SnapshotError::Hop { flow: 1, hop: 1 })
+        );
+        let mut flow = source(1, 1000);
+        flow.role = Role::Sink {
+            tunnel: TunnelId(3),
+            upstream: HopId(0),
+        };
+        assert_eq!(
+            outcome(vec![flow]),
+            Err(SnapshotError::Tunnel { flow: 1, tunnel: 3 })
+        );
+    }
+
+    #[test]
+    fn check_flows_that_clash_are_refused() {
+        assert_eq!(
+            outcome(vec![source(1, 1000), source(1, 1000)]),
+            Err(SnapshotError::DuplicateFlow(1))
+        );
+        assert!(matches!(
+            outcome(vec![source(1, 1000), source(2, 1000)]),
+            Err(SnapshotError::SharedTunnel {
+                first: 1,
+                second: 2,
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,466 @@
+//! What a node is made of: links, hops, tunnels, workers. Built by the control side from the
+//! configuration, checked here, fixed while the daemon runs.
+//!
+//! Flows are not here: they come and go live, in [`recoded_pipeline::params::Snapshot`], and name
+//! hops and tunnels by their index in these lists.
+
+use recoded_wire::steer::XSKS_MAX;
+use recoded_xsk::ModePreference;
+use std::net::IpAddr;
+
+/// How a worker waits when nothing happens.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Idle {
+    /// Never sleeps: lowest latency, one whole core.
+    Busy,
+    /// Spins for some microseconds after the last packet, then sleeps until the next event.
+    #[default]
+    Adaptive,
+    /// Sleeps as soon as there is nothing to do: least power, a wakeup per burst.
+    Interrupt,
+}
+
+impl Idle {
+    /// Name in configuration and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::Busy => "busy",
+            Idle::Adaptive => "adaptive",
+            Idle::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// A network interface that coded packets use.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkConfig {
+    /// Name in configuration and reports.
+    pub name: String,
+    /// Linux's name of the interface.
+    pub interface: String,
+    /// Our address on it: source of what we send, destination of what we accept.
+    pub local: IpAddr,
+    /// Pace of what we send, in Mbit/s of bytes on the wire, Ethernet header included.
+    pub rate_mbit: Option<f64>,
+}
+
+/// A next hop: a neighbour reached over a link. Its index in [`Topology::hops`] is its `HopId`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HopConfig {
+    /// Index of the link in [`Topology::links`].
+    pub link: usize,
+    /// Address of the neighbour.
+    pub address: IpAddr,
+}
+
+/// A TUN interface to create. Its index in [`Topology::tunnels`] is its `TunnelId`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TunnelConfig {
+    /// Name of the interface.
+    pub name: String,
+    /// Our address in the tunnel, and the length of its prefix.
+    pub address: (IpAddr, u8),
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+}
+
+/// Everything that is fixed while a node runs.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// Workers; worker `i` serves receive queue `i` of every link.
+    pub workers: usize,
+    /// Cores to pin the workers to, one each.
+    pub cores: Option<Vec<usize>>,
+    /// What workers do when idle.
+    pub idle: Idle,
+    /// UMEM frames per worker, 2048 bytes each.
+    pub frames_per_worker: u32,
+    /// UDP destination port of coded packets.
+    pub port: u16,
+    /// Where on the ladder zero copy, native copy, generic to begin.
+    pub xdp_mode: ModePreference,
+    /// The links.
+    pub links: Vec<LinkConfig>,
+    /// The hops.
+    pub hops: Vec<HopConfig>,
+    /// The tunnels.
+    pub tunnels: Vec<TunnelConfig>,
+}
+
+/// A topology that cannot be run: which key, and the rule it breaks.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// Too few or too many workers.
+    #[error("workers = {0}: must be 1 to {XSKS_MAX}, one per receive queue")]
+    Workers(usize),
+    /// Fewer cores than workers.
+    #[error("cores lists {cores} cores for {workers} workers: list one core per worker")]
+    Cores {
+        /// Cores listed.
+        cores: usize,
+        /// Workers wanted.
+        workers: usize,
+    },
+    /// Too few or too many frames.
+    #[error("frames = {0}: must be {FRAMES_MIN} to {FRAMES_MAX} per worker")]
+    Frames(u32),
+    /// Port zero.
+    #[error("port = 0: must be 1 to 65535")]
+    Port,
+    /// No link at all.
+    #[error("no [[link]]: at least one is needed")]
+    NoLink,
+    /// A name that Linux does not accept for an interface.
+    #[error("interface name {0:?}: must be 1 to 15 characters without '/', ':' or blanks")]
+    InterfaceName(String),
+    /// A name used twice.
+    #[error("{kind} {name:?} appears twice: every {kind} needs its own")]
+    Duplicate {
+        /// What the name stands for.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A rate that is not a positive number.
+    #[error("rate_mbit = {rate_mbit} of link {link:?}: must be a number above 0")]
+    Rate {
+        /// Name of the link.
+        link: String,
+        /// The rate.
+        rate_mbit: f64,
+    },
+    /// An address that no packet can be sent from or to.
+    #[error("address {0}: must be a unicast address")]
+    NotUnicast(IpAddr),
+    /// A hop on a link that does not exist.
+    #[error("hop {address} uses link {link}, which does not exist")]
+    HopLink {
+        /// Index of the link.
+        link: usize,
+        /// Address of the hop.
+        address: IpAddr,
+    },
+    /// A hop whose address family differs from its link's.
+    #[error("hop {address} is not of the same IP version as {local}, the address of its link")]
+    HopFamily {
+        /// Address of the hop.
+        address: IpAddr,
+        /// Address of the link.
+        local: IpAddr,
+    },
+    /// A hop that is ourselves.
+    #[error("hop {0} is our own address on its link: name the neighbour's")]
+    HopIsLocal(IpAddr),
+    /// A prefix longer than the address.
+    #[error("prefix length {prefix} of tunnel {tunnel:?} is longer than its address")]
+    Prefix {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// The prefix length.
+        prefix: u8,
+    },
+    /// A tunnel MTU below what IP asks for.
+    #[error("mtu = {mtu} of tunnel {tunnel:?}: must be at least {min}")]
+    TunnelMtu {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// The MTU.
+        mtu: u16,
+        /// The least allowed.
+        min: u16,
+    },
+}
+
+impl Topology {
+    /// Checks everything that can be checked without asking Linux.
+    ///
+    /// # Errors
+    /// The first broken rule, as [`TopologyError`].
+    pub fn check(&self) -> Result<(), TopologyError> {
+        if !(1..=XSKS_MAX as usize).contains(&self.workers) {
+            return Err(TopologyError::Workers(self.workers));
+        }
+        if let Some(cores) = &self.cores
+            && cores.len() < self.workers
+        {
+            return Err(TopologyError::Cores {
+                cores: cores.len(),
+                workers: self.workers,
+            });
+        }
+        if !(FRAMES_MIN..=FRAMES_MAX).contains(&self.frames_per_worker) {
+            return Err(TopologyError::Frames(self.frames_per_worker));
+        }
+        if self.port == 0 {
+            return Err(TopologyError::Port);
+        }
+        self.check_links()?;
+        self.check_hops()?;
+        self.check_tunnels()
+    }
+
+    fn check_links(&self) -> Result<(), TopologyError> {
+        if self.links.is_empty() {
+            return Err(TopologyError::NoLink);
+        }
+        unique("link", self.links.iter().map(|link| &link.name))?;
+        // One socket per interface and queue: several neighbours on one interface are several hops
+        // of one link, not several links.
+        unique(
+            "link interface",
+            self.links.iter().map(|link| &link.interface),
+        )?;
+        for link in &self.links {
+            check_interface_name(&link.interface)?;
+            check_unicast(link.local)?;
+            if let Some(rate_mbit) = link.rate_mbit
+                && !(rate_mbit.is_finite() && rate_mbit > 0.0)
+            {
+                return Err(TopologyError::Rate {
+                    link: link.name.clone(),
+                    rate_mbit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_hops(&self) -> Result<(), TopologyError> {
+        for hop in &self.hops {
+            let address = hop.address;
+            let link = self.links.get(hop.link).ok_or(TopologyError::HopLink {
+                link: hop.link,
+                address,
+            })?;
+            check_unicast(address)?;
+            if address.is_ipv4() != link.local.is_ipv4() {
+                return Err(TopologyError::HopFamily {
+                    address,
+                    local: link.local,
+                });
+            }
+            if address == link.local {
+                return Err(TopologyError::HopIsLocal(address));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tunnels(&self) -> Result<(), TopologyError> {
+        let interfaces = self.links.iter().map(|link| &link.interface);
+        unique(
+            "interface",
+            interfaces.chain(self.tunnels.iter().map(|tunnel| &tunnel.name)),
+        )?;
+        for tunnel in &self.tunnels {
+            check_interface_name(&tunnel.name)?;
+            let (address, prefix) = tunnel.address;
+            check_unicast(address)?;
+            let (prefix_max, mtu_min) = match address {
+                IpAddr::V4(_) => (32, MTU_MIN_V4),
+                IpAddr::V6(_) => (128, MTU_MIN_V6),
+            };
+            if prefix > prefix_max {
+                return Err(TopologyError::Prefix {
+                    tunnel: tunnel.name.clone(),
+                    prefix,
+                });
+            }
+            if tunnel.mtu < mtu_min {
+                return Err(TopologyError::TunnelMtu {
+                    tunnel: tunnel.name.clone(),
+                    mtu: tunnel.mtu,
+                    min: mtu_min,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unique<'a>(
+    kind: &'static str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), TopologyError> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(TopologyError::Duplicate {
+                kind,
+                name: name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Linux's own rule (`dev_valid_name`).
+fn check_interface_name(name: &str) -> Result<(), TopologyError> {
+    let refused = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+    let is_valid =
+        (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(refused);
+    if is_valid {
+        Ok(())
+    } else {
+        Err(TopologyError::InterfaceName(name.to_owned()))
+    }
+}
+
+fn check_unicast(address: IpAddr) -> Result<(), TopologyError> {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    if address.is_unspecified() || address.is_multicast() || is_broadcast {
+        return Err(TopologyError::NotUnicast(address));
+    }
+    Ok(())
+}
+
+/// Below this the fill rings of a few links would leave nothing to transmit with.
+const FRAMES_MIN: u32 = 1024;
+/// 2 GiB of frames per worker: above it a typing error is likelier than a wish.
+const FRAMES_MAX: u32 = 1 << 20;
+/// RFC 791: every host forwards 68 bytes unfragmented.
+const MTU_MIN_V4: u16 = 68;
+/// RFC 8200, section 5.
+const MTU_MIN_V6: u16 = 1280;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology() -> Topology {
+        Topology {
+            workers: 1,
+            cores: None,
+            idle: Idle::Adaptive,
+            frames_per_worker: 4096,
+            port: 9426,
+            xdp_mode: ModePreference::Auto,
+            links: vec![LinkConfig {
+                name: "east".into(),
+                interface: "eth1".into(),
+                local: "10.0.2.1".parse().unwrap(),
+                rate_mbit: None,
+            }],
+            hops: vec![HopConfig {
+                link: 0,
+                address: "10.0.2.2".parse().unwrap(),
+            }],
+            tunnels: vec![TunnelConfig {
+                name: "rec0".into(),
+                address: ("10.99.0.1".parse().unwrap(), 24),
+                mtu: 1400,
+            }],
+        }
+    }
+
+    /// The error of the topology above after `change`.
+    fn error_after(change: impl FnOnce(&mut Topology)) -> TopologyError {
+        let mut topology = topology();
+        change(&mut topology);
+        topology.check().unwrap_err()
+    }
+
+    #[test]
+    fn check_plain_topology_is_accepted() {
+        assert_eq!(topology().check(), Ok(()));
+    }
+
+    #[test]
+    fn check_numbers_out_of_range_are_refused() {
+        assert_eq!(error_after(|t| t.workers = 0), TopologyError::Workers(0));
+        assert_eq!(error_after(|t| t.workers = 65), TopologyError::Workers(65));
+        assert_eq!(
+            error_after(|t| t.frames_per_worker = 8),
+            TopologyError::Frames(8)
+        );
+        assert_eq!(error_after(|t| t.port = 0), TopologyError::Port);
+        assert_eq!(
+            error_after(|t| t.cores = Some(vec![])),
+            TopologyError::Cores {
+                cores: 0,
+                workers: 1
+            }
+        );
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = error_after(|t| t.links[0].rate_mbit = Some(rate));
+            assert!(matches!(error, TopologyError::Rate { .. }), "{rate}");
+        }
+    }
+
+    #[test]
+    fn check_two_links_on_one_interface_are_refused() {
+        let error = error_after(|t| {
+            let mut twin = t.links[0].clone();
+            twin.name = "west".into();
+            t.links.push(twin);
+        });
+        assert!(matches!(
+            error,
+            TopologyError::Duplicate {
+                kind: "link interface",
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn check_tunnel_named_like_a_link_interface_is_refused() {
+        let error = error_after(|t| t.tunnels[0].name = "eth1".into());
+        assert!(matches!(
+            error,
+            TopologyError::Duplicate {
+                kind: "interface",
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn check_hop_of_other_family_missing_link_or_self_is_refused() {
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert!(matches!(
+            error_after(|t| t.hops[0].address = v6),
+            TopologyError::HopFamily { .. }
+        ));
+        assert!(matches!(
+            error_after(|t| t.hops[0].link = 1),
+            TopologyError::HopLink { .. }
+        ));
+        assert!(matches!(
+            error_after(|t| t.hops[0].address = t.links[0].local),
+            TopologyError::HopIsLocal(_)
+        ));
+    }
+
+    #[test]
+    fn check_tunnel_prefix_and_mtu_follow_the_address_family() {
+        assert!(matches!(
+            error_after(|t| t.tunnels[0].address.1 = 33),
+            TopologyError::Prefix { prefix: 33, .. }
+        ));
+        let error = error_after(|t| {
+            t.tunnels[0].address = ("fd00::1".parse().unwrap(), 64);
+            t.tunnels[0].mtu = 1279;
+        });
+        assert!(matches!(error, TopologyError::TunnelMtu { min: 1280, .. }));
+    }
+
+    #[test]
+    fn check_interface_name_follows_linux() {
+        for name in [
+            "",
+            "sixteen-letters-",
+            ".",
+            "..",
+            "a/b",
+            "a b",
+            "a:b",
+            "a\0b",
+        ] {
+            assert!(check_interface_name(name).is_err(), "{name:?}");
+        }
+        for name in ["eth0", "fifteen-letters", "wlp3s0.10"] {
+            assert!(check_interface_name(name).is_ok(), "{name:?}");
+        }
+    }
+}

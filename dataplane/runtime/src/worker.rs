@@ -1,0 +1,366 @@
+//! One worker: a pinned thread that runs every packet of its queues to completion.
+//!
+//! ```text
+//!  each link: complete -> receive a burst -> find the payload -> pipeline -> outbox -> socket
+//!  each tunnel of a source (worker 0): read while its links have budget -> pipeline -> ...
+//!  timers -> kick the sockets -> housekeeping (50 ms) -> new snapshot? -> sleep (see `idle`)
+//! ```
+//!
+//! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
+//! allocates when a snapshot or a neighbour changes and when it publishes a report, never per packet.
+
+use crate::outbox::Outbox;
+use crate::pacing::Pacer;
+use crate::report::{WorkerPart, WorkerReport, unparsed_index};
+use crate::shared::{Clock, Shared};
+use crate::topology::Idle;
+use crate::tunnel::{Read, Tunnel};
+use crate::wake::Sleeper;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::params::{Nanos, Role, Snapshot};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::packet::locate;
+use recoded_xsk::{Received, Socket, Umem};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Everything a worker owns.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) core: Option<usize>,
+    pub(crate) idle: Idle,
+    pub(crate) clock: Clock,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) umem: Umem,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) outbox: Outbox,
+    /// Our address and port on each link.
+    pub(crate) local: Vec<SocketAddr>,
+    pub(crate) pacers: Arc<[Pacer]>,
+    /// Link of each hop.
+    pub(crate) hop_links: Vec<usize>,
+    /// Tunnels this worker reads: all for worker 0, none for the others.
+    pub(crate) tunnels: Arc<[Tunnel]>,
+    pub(crate) reads_tunnels: bool,
+    pub(crate) state: State,
+}
+
+/// What changes from round to round.
+#[derive(Default)]
+pub(crate) struct State {
+    received: Vec<Received>,
+    buffer: Vec<u8>,
+    /// Source flows whose tunnels are read.
+    sources: Vec<Source>,
+    snapshot_seen: u64,
+    next_hops_seen: u64,
+    tick_at: Option<Nanos>,
+    housekeeping_at: Nanos,
+    worked_at: Nanos,
+    /// Whether anything may have changed since the last report.
+    dirty: bool,
+}
+
+/// A flow that this worker feeds from a tunnel.
+struct Source {
+    flow: u32,
+    tunnel: usize,
+    /// Links that its packets leave by.
+    links: Vec<usize>,
+}
+
+/// Whether a tunnel may be read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Gate {
+    Open,
+    /// Not before this time.
+    Until(Nanos),
+}
+
+impl Worker {
+    /// Runs until told to stop; then empties the rings and publishes a last report.
+    pub(crate) fn run(mut self, socket_fds: &[OwnedFd], tunnel_fds: &[OwnedFd]) {
+        let shared = self.shared.clone();
+        let mut sleeper = Sleeper::new(shared.waker(self.index), socket_fds, tunnel_fds);
+        self.state.received.reserve_exact(BURST_PACKETS);
+        if self.reads_tunnels {
+            self.state.buffer.resize(IP_PACKET_BYTES_MAX, 0);
+        }
+        self.adopt();
+        self.publish();
+        while !shared.stop.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            self.outbox.now = now;
+            self.adopt();
+            let worked = self.round(now);
+            if now >= self.state.housekeeping_at {
+                self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
+                if std::mem::take(&mut self.state.dirty) {
+                    self.publish();
+                }
+            }
+            if !worked {
+                self.rest(now, &mut sleeper);
+            }
+        }
+        self.drain();
+        self.publish();
+    }
+
+    /// Receives, reads, lets timers act, sends. False when there was nothing to do.
+    fn round(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        for link in 0..self.sockets.len() {
+            worked |= self.receive(link, now);
+        }
+        for source in 0..self.state.sources.len() {
+            worked |= self.read_tunnel(source, now);
+        }
+        if worked || self.state.tick_at.is_some_and(|at| at <= now) {
+            self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
+            self.outbox.flush(&mut self.umem, &mut self.sockets);
+            self.state.dirty = true;
+        }
+        for socket in &mut self.sockets {
+            if socket.pending() > 0 {
+                socket.flush();
+            }
+        }
+        if worked {
+            self.state.worked_at = now;
+        }
+        worked
+    }
+
+    fn receive(&mut self, link: usize, now: Nanos) -> bool {
+        let socket = &mut self.sockets[link];
+        socket.complete(&mut self.umem);
+        if socket.receive(&mut self.umem, &mut self.state.received) == 0 {
+            return false;
+        }
+        let local = self.local[link];
+        for packet in self.state.received.drain(..) {
+            let Received { frame, offset, len } = packet;
+            let counters = &mut self.outbox.links[link];
+            counters.rx_packets += 1;
+            counters.rx_bytes += u64::from(len);
+            match locate(self.umem.bytes(Span { frame, offset, len })) {
+                Ok(found) if found.destination == local => {
+                    // Both lie within the packet, whose length is 16 bits.
+                    let offset = offset + found.payload_offset as u16;
+                    let payload = Span {
+                        frame,
+                        offset,
+                        len: found.payload_len as u16,
+                    };
+                    self.pipeline
+                        .receive(&mut self.umem, &mut self.outbox, payload, now);
+                }
+                Ok(_) => {
+                    counters.rx_not_ours += 1;
+                    self.umem.release(frame);
+                }
+                Err(reason) => {
+                    counters.rx_unparsed[unparsed_index(reason)] += 1;
+                    self.umem.release(frame);
+                }
+            }
+        }
+        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        true
+    }
+
+    fn read_tunnel(&mut self, index: usize, now: Nanos) -> bool {
+        let mut worked = false;
+        for _ in 0..BURST_PACKETS {
+            if self.gate(index, now) != Gate::Open {
+                break;
+            }
+            let Source { flow, tunnel, .. } = self.state.sources[index];
+            let counters = &mut self.outbox.tunnel_counters[tunnel];
+            match self.tunnels[tunnel].read(&mut self.state.buffer) {
+                Read::Empty => break,
+                Read::Failed => {
+                    counters.read_failed += 1;
+                    self.state.dirty = true;
+                    break;
+                }
+                Read::Packet(len) => {
+                    counters.read_packets += 1;
+                    counters.read_bytes += len as u64;
+                    let packet = &self.state.buffer[..len];
+                    self.pipeline
+                        .ingress(&mut self.umem, &mut self.outbox, flow, packet, now);
+                    worked = true;
+                }
+            }
+        }
+        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        worked
+    }
+
+    /// A tunnel is read only while every link of its flow can take what comes of it. Otherwise
+    /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
+    fn gate(&self, source: usize, now: Nanos) -> Gate {
+        for link in &self.state.sources[source].links {
+            let opens_at = self.pacers[*link].opens_at();
+            if opens_at > now {
+                return Gate::Until(opens_at);
+            }
+            if self.sockets[*link].pending() + self.outbox.len() > TX_BACKLOG_PACKETS {
+                return Gate::Until(now + RETRY_NANOS);
+            }
+        }
+        let frames = self.umem.gauge();
+        if frames.free < frames.total / FREE_PART {
+            return Gate::Until(now + RETRY_NANOS);
+        }
+        Gate::Open
+    }
+
+    /// Takes over a new snapshot and new neighbours, if there are any.
+    fn adopt(&mut self) {
+        if let Some(next_hops) = self.shared.next_hops.newer(&mut self.state.next_hops_seen) {
+            self.outbox.next_hops = next_hops;
+        }
+        let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
+            return;
+        };
+        let now = self.clock.now();
+        self.outbox.now = now;
+        self.pipeline
+            .apply(&snapshot, &mut self.umem, &mut self.outbox, now);
+        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        if self.reads_tunnels {
+            self.state.sources = sources(&snapshot, &self.hop_links);
+        }
+        // New timers may be due at once.
+        self.state.tick_at = Some(0);
+        self.state.dirty = true;
+        self.shared.editions[self.index].store(snapshot.edition, Ordering::Release);
+    }
+
+    /// Nothing to do: spins or sleeps, as configured.
+    fn rest(&mut self, now: Nanos, sleeper: &mut Sleeper<'_>) {
+        let is_spinning = match self.idle {
+            Idle::Busy => true,
+            Idle::Adaptive => now.saturating_sub(self.state.worked_at) < SPIN_NANOS,
+            Idle::Interrupt => false,
+        };
+        if is_spinning {
+            std::hint::spin_loop();
+            return;
+        }
+        let mut until = self
+            .state
+            .housekeeping_at
+            .min(self.state.tick_at.unwrap_or(Nanos::MAX));
+        for source in 0..self.state.sources.len() {
+            if let Gate::Until(at) = self.gate(source, now) {
+                until = until.min(at);
+            }
+        }
+        for socket in &mut self.sockets {
+            if socket.unsent() > 0 {
+                until = until.min(now + RETRY_NANOS);
+            } else if socket.pending() > 0 {
+                until = until.min(now + COMPLETE_NANOS);
+            }
+        }
+        let sources = &self.state.sources;
+        let is_open = |tunnel| {
+            let reads = |source: &usize| sources[*source].tunnel == tunnel;
+            (0..sources.len())
+                .filter(reads)
+                .any(|source| self.gate(source, now) == Gate::Open)
+        };
+        let timeout = until.saturating_sub(self.clock.now());
+        if timeout > 0 {
+            sleeper.sleep(timeout, is_open);
+        }
+    }
+
+    /// Closes what is open and waits until Linux has sent it, for a bounded time.
+    fn drain(&mut self) {
+        let now = self.clock.now();
+        self.outbox.now = now;
+        while self.round(now) && self.clock.now() < now + DRAIN_NANOS {}
+        self.pipeline.drain(&mut self.umem, &mut self.outbox, now);
+        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        while self.clock.now() < now + DRAIN_NANOS {
+            for socket in &mut self.sockets {
+                socket.flush();
+                socket.complete(&mut self.umem);
+            }
+            if self.sockets.iter().all(|socket| socket.pending() == 0) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_nanos(RETRY_NANOS));
+        }
+    }
+
+    fn publish(&mut self) {
+        let part = WorkerPart {
+            worker: WorkerReport {
+                index: self.index,
+                core: self.core,
+                idle: self.idle.name(),
+                frames: self.umem.gauge(),
+                pipeline: self.pipeline.report(),
+            },
+            links: self
+                .outbox
+                .links
+                .iter()
+                .zip(&self.sockets)
+                .map(|(counters, socket)| (*counters, socket.statistics()))
+                .collect(),
+            tunnels: self.outbox.tunnel_counters.clone(),
+        };
+        self.shared.store_part(self.index, part);
+    }
+}
+
+fn sources(snapshot: &Snapshot, hop_links: &[usize]) -> Vec<Source> {
+    snapshot
+        .flows
+        .iter()
+        .filter_map(|flow| match flow.role {
+            Role::Source { tunnel } => Some(Source {
+                flow: flow.id,
+                tunnel: usize::from(tunnel.0),
+                links: flow
+                    .next_hops
+                    .iter()
+                    .map(|hop| hop_links[usize::from(hop.0)])
+                    .collect(),
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
+/// enough that no link waits long for another.
+const BURST_PACKETS: usize = 64;
+/// Room for whatever a tunnel may hand out.
+const IP_PACKET_BYTES_MAX: usize = 65_536;
+/// Frames in a transmit ring (2048 places) above which tunnels wait: the rest is for relayed
+/// packets, which do not.
+const TX_BACKLOG_PACKETS: usize = 512;
+/// Tunnels wait when fewer than this part of the frames are free: batches need them more.
+const FREE_PART: u32 = 8;
+/// How often a full ring is tried again. Linux gives no sign when it drains.
+const RETRY_NANOS: Nanos = 100_000;
+/// How often sent frames are collected when nothing else happens.
+const COMPLETE_NANOS: Nanos = 1_000_000;
+/// Adaptive idling: about the cost of going to sleep and being woken.
+const SPIN_NANOS: Nanos = 20_000;
+/// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a
+/// core.
+const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
+/// Longest time to send what is left at the end.
+const DRAIN_NANOS: Nanos = 500_000_000;

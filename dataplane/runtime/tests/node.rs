@@ -1,0 +1,449 @@
+//! Nodes on veth pairs in namespaces: they start, carry packets, stop, and leave nothing behind.
+
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{FlowParams, HopId, Recoding, Redundancy, Role, Snapshot, TunnelId};
+use recoded_runtime::{
+    HopConfig, Idle, Interface, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
+};
+use recoded_xsk::ModePreference;
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Two namespaces joined by a veth pair: `eth0` in each, 10.7.0.1 and 10.7.0.2, fd07::1 and fd07::2.
+struct Bed {
+    left: String,
+    right: String,
+    /// Tests take turns: they measure time and own the names of the namespaces.
+    _turn: MutexGuard<'static, ()>,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Bed {
+    /// `None`, with the reason printed, without root.
+    fn new() -> Option<Bed> {
+        if !rustix::process::geteuid().is_root() {
+            let reason = "needs root to create network namespaces";
+            assert!(
+                std::env::var("RECODED_REQUIRE_ALL").as_deref() != Ok("1"),
+                "{reason}"
+            );
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::process::id();
+        let bed = Bed {
+            left: format!("rt{pid}l"),
+            right: format!("rt{pid}r"),
+            _turn: turn,
+        };
+        let (left, right) = (&bed.left, &bed.right);
+        for name in [left, right] {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        ip(&format!(
+            "-n {left} link add eth0 type veth peer name eth0 netns {right}"
+        ));
+        for (name, host) in [(left, 1), (right, 2)] {
+            ip(&format!("-n {name} addr add 10.7.0.{host}/24 dev eth0"));
+            ip(&format!(
+                "-n {name} addr add fd07::{host}/64 dev eth0 nodad"
+            ));
+            ip(&format!("-n {name} link set eth0 up"));
+        }
+        Some(bed)
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for name in [&self.left, &self.right] {
+            let _ = Command::new("ip").args(["netns", "delete", name]).status();
+        }
+    }
+}
+
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip")
+        .args(arguments.split(' '))
+        .output()
+        .expect("iproute2");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs `work` on a thread inside a namespace.
+fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
+    let enter = || {
+        let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+        let kind = rustix::thread::LinkNameSpaceType::Network;
+        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(kind))
+            .unwrap();
+        work()
+    };
+    std::thread::scope(|scope| match scope.spawn(enter).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
+    Topology {
+        workers: 1,
+        cores: None,
+        idle: Idle::Adaptive,
+        frames_per_worker: 4096,
+        port: 9426,
+        xdp_mode: ModePreference::Auto,
+        links: vec![LinkConfig {
+            name: "link".into(),
+            interface: "eth0".into(),
+            local: local.parse().unwrap(),
+            rate_mbit: None,
+        }],
+        hops: vec![HopConfig {
+            link: 0,
+            address: neighbour.parse().unwrap(),
+        }],
+        tunnels: vec![TunnelConfig {
+            name: "rec0".into(),
+            address: (tunnel.parse().unwrap(), 24),
+            mtu: 1400,
+        }],
+    }
+}
+
+fn flow(id: u32, role: Role) -> FlowParams {
+    let next_hops = match role {
+        Role::Source { .. } => vec![HopId(0)],
+        _ => vec![],
+    };
+    FlowParams {
+        id,
+        role,
+        next_hops,
+        field: FieldOrder::Sixteen,
+        generation_size: 16,
+        symbol_bytes: 1404,
+        redundancy: Redundancy::Auto,
+        target_loss: 1e-4,
+        redundancy_max: 4.0,
+        flush_timeout_nanos: 1_000_000,
+        batch_timeout_nanos: 20_000_000,
+        hold_timeout_nanos: 200_000_000,
+        recoding: Recoding::Systematic,
+        repair: true,
+        batches: 64,
+    }
+}
+
+fn source(id: u32) -> FlowParams {
+    flow(
+        id,
+        Role::Source {
+            tunnel: TunnelId(0),
+        },
+    )
+}
+
+fn sink(id: u32) -> FlowParams {
+    flow(
+        id,
+        Role::Sink {
+            tunnel: TunnelId(0),
+            upstream: HopId(0),
+        },
+    )
+}
+
+fn snapshot(edition: u64, flows: Vec<FlowParams>) -> Snapshot {
+    Snapshot { edition, flows }
+}
+
+fn start(topology: &Topology, flows: Vec<FlowParams>) -> Result<Runtime, StartError> {
+    Runtime::start(Resources::open(topology)?, snapshot(1, flows))
+}
+
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(5);
+    while !is_true() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// CPU time of this process's worker threads.
+fn worker_cpu() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let nanos = tasks.filter_map(|task| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let times = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        name.starts_with("recoded-")
+            .then(|| times.split(' ').next()?.parse::<u64>().ok())?
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
+/// Sends numbered datagrams from the left tunnel to the right one; returns how many arrived.
+fn exchange(bed: &Bed, from: &str, to: &str, count: u32) -> u32 {
+    let receiver = inside(&bed.right, || UdpSocket::bind((to, 5000)).unwrap());
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let sender = inside(&bed.left, || UdpSocket::bind((from, 0)).unwrap());
+    let (mut arrived, mut buffer) = (0, [0; 2048]);
+    for number in 0..count {
+        let mut payload = vec![number as u8; 100 + number as usize * 7 % 1200];
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        sender.send_to(&payload, (to, 5000)).unwrap();
+        let Ok((len, _)) = receiver.recv_from(&mut buffer) else {
+            continue;
+        };
+        assert_eq!(
+            buffer[..len],
+            payload[..],
+            "delivered in order and unharmed"
+        );
+        arrived += 1;
+    }
+    arrived
+}
+
+#[test]
+fn runtime_on_veth_starts_and_stops_leaving_nothing_behind() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let runtime = start(
+            &topology("10.7.0.1", "10.7.0.2", "10.99.0.1"),
+            vec![source(1)],
+        )
+        .unwrap();
+        wait_until("the neighbour is resolved", || {
+            runtime.report().links[0].hops[0].is_resolved
+        });
+        wait_until("the snapshot is adopted", || runtime.editions() == [1]);
+        assert!(Interface::query("eth0").unwrap().program.is_some());
+        assert!(ip(&format!("-n {} addr show rec0", bed.left)).contains("10.99.0.1/24"));
+        let link = runtime.report().links[0].clone();
+        assert_eq!(
+            (&link.xdp_mode[..], &link.socket_mode[..]),
+            ("native", "copy"),
+            "{link:?}"
+        );
+        assert!(link.reason.contains("zero copy"), "{link:?}");
+
+        let report = runtime.stop();
+        let frames = report.workers[0].frames;
+        assert_eq!(
+            frames.free + frames.fill + frames.held + frames.tx,
+            frames.total
+        );
+        assert_eq!(
+            (frames.held, frames.tx),
+            (0, 0),
+            "nothing is held after a drain"
+        );
+        assert_eq!(
+            Interface::query("eth0").unwrap().program,
+            None,
+            "no program left"
+        );
+        assert!(matches!(
+            Interface::query("rec0"),
+            Err(StartError::NoSuchInterface { .. })
+        ));
+        // And once more, at once: nothing of the first run is in the way.
+        drop(
+            start(
+                &topology("10.7.0.1", "10.7.0.2", "10.99.0.1"),
+                vec![source(1)],
+            )
+            .unwrap(),
+        );
+    });
+}
+
+#[test]
+fn packets_cross_from_tunnel_to_tunnel() {
+    let Some(bed) = Bed::new() else { return };
+    for (left, right, mode) in [
+        ("10.7.0.1", "10.7.0.2", ModePreference::Auto),
+        ("fd07::1", "fd07::2", ModePreference::Auto),
+        ("10.7.0.1", "10.7.0.2", ModePreference::Generic),
+    ] {
+        let node = |name: &str, local, neighbour, tunnel, flow| {
+            let mut topology = topology(local, neighbour, tunnel);
+            topology.xdp_mode = mode;
+            inside(name, || start(&topology, vec![flow]).unwrap())
+        };
+        let sender = node(&bed.left, left, right, "10.99.0.1", source(7));
+        let receiver = node(&bed.right, right, left, "10.99.0.2", sink(7));
+        for node in [&sender, &receiver] {
+            wait_until("the hop is resolved", || {
+                node.report().links[0].hops[0].is_resolved
+            });
+        }
+        let arrived = exchange(&bed, "10.99.0.1", "10.99.0.2", 200);
+        let (sent, received) = (sender.stop(), receiver.stop());
+        assert_eq!(arrived, 200, "{left} {mode}: {sent:#?} {received:#?}");
+        let verdict = |name| {
+            received
+                .verdicts
+                .iter()
+                .find(|(n, _)| *n == name)
+                .unwrap()
+                .1
+        };
+        assert!(verdict("redirected") >= 200);
+        assert_eq!(received.links[0].counters.rx_unparsed, [0; 8]);
+        assert_eq!(received.links[0].counters.rx_not_ours, 0);
+        assert_eq!(sent.links[0].counters.tx_full, 0);
+        assert_eq!(received.tunnels[0].counters.written_packets, 200);
+    }
+}
+
+#[test]
+fn snapshot_published_live_changes_the_flows_accepted() {
+    let Some(bed) = Bed::new() else { return };
+    let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+    let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
+    let receiver = inside(&bed.right, || start(&right, vec![sink(8)]).unwrap());
+    wait_until("the hop is resolved", || {
+        sender.report().links[0].hops[0].is_resolved
+    });
+    wait_until("the hop is resolved", || {
+        receiver.report().links[0].hops[0].is_resolved
+    });
+    assert_eq!(
+        exchange(&bed, "10.99.0.1", "10.99.0.2", 1),
+        0,
+        "flow 7 is unknown"
+    );
+    let unknown = |name: &str| {
+        receiver
+            .report()
+            .verdicts
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, count)| *count)
+    };
+    assert!(unknown("drop_unknown_flow").unwrap() > 0);
+
+    receiver.publish(snapshot(2, vec![sink(7)])).unwrap();
+    wait_until("the snapshot is adopted", || receiver.editions() == [2]);
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20);
+    let mut wrong = sink(7);
+    wrong.role = Role::Sink {
+        tunnel: TunnelId(9),
+        upstream: HopId(0),
+    };
+    assert!(receiver.publish(snapshot(3, vec![wrong])).is_err());
+    assert_eq!(
+        exchange(&bed, "10.99.0.1", "10.99.0.2", 20),
+        20,
+        "the good one stays in force"
+    );
+    assert!(sender.is_healthy() && receiver.is_healthy());
+}
+
+#[test]
+fn errors_of_opening_name_what_is_in_the_way() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let good = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+        let _first = Resources::open(&good).unwrap();
+
+        let mut second = good.clone();
+        second.tunnels[0].name = "rec1".into();
+        let error = Resources::open(&second).err().unwrap();
+        let program = Interface::query("eth0").unwrap().program.unwrap();
+        assert!(
+            matches!(error, StartError::ForeignProgram { .. }),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("id {program}, name `recoded`")),
+            "{error}"
+        );
+
+        let mut absent = good.clone();
+        absent.links[0].interface = "eth9".into();
+        let error = Resources::open(&absent).err().unwrap();
+        assert!(
+            matches!(error, StartError::NoSuchInterface { .. }),
+            "{error}"
+        );
+    });
+    inside(&bed.right, || {
+        let mut taken = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+        ip(&format!("-n {} tuntap add mode tun name rec0", bed.right));
+        let error = Resources::open(&taken).err().unwrap();
+        assert!(matches!(error, StartError::TunnelExists { .. }), "{error}");
+        taken.tunnels.clear();
+        taken.workers = 9;
+        let error = Resources::open(&taken).err().unwrap();
+        assert!(error.to_string().contains("has no queue"), "{error}");
+        assert_eq!(
+            Interface::query("eth0").unwrap().program,
+            None,
+            "failed opens clean up"
+        );
+    });
+}
+
+#[test]
+fn rate_paces_what_a_source_sends() {
+    let Some(bed) = Bed::new() else { return };
+    let mut left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    left.links[0].rate_mbit = Some(20.0);
+    let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+    let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
+    let receiver = inside(&bed.right, || start(&right, vec![sink(7)]).unwrap());
+    wait_until("the hop is resolved", || {
+        sender.report().links[0].hops[0].is_resolved
+    });
+
+    let address: IpAddr = "10.99.0.2".parse().unwrap();
+    let socket = inside(&bed.left, || UdpSocket::bind("10.99.0.1:0").unwrap());
+    let (begin, mut at_begin) = (Instant::now(), None);
+    while begin.elapsed() < Duration::from_secs(2) {
+        // Far more than the link takes: the tunnel's queue is full all the time.
+        let _ = socket.send_to(&[0; 1300], (address, 5000));
+        std::thread::sleep(Duration::from_micros(50));
+        if at_begin.is_none() && begin.elapsed() > Duration::from_millis(500) {
+            at_begin = Some((Instant::now(), sender.report().links[0].counters.tx_bytes));
+        }
+    }
+    let (since, bytes) = at_begin.unwrap();
+    let sent = sender.report().links[0].counters.tx_bytes - bytes;
+    let rate_mbit = sent as f64 * 8e-6 / since.elapsed().as_secs_f64();
+    // Reports are up to 50 ms old, 1.5 s are measured.
+    assert!((18.5..21.5).contains(&rate_mbit), "{rate_mbit} Mbit/s");
+    assert_eq!(sender.report().links[0].counters.tx_full, 0);
+    drop(receiver);
+}
+
+#[test]
+fn idle_node_leaves_the_core_to_others() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let topology = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+        let runtime = start(&topology, vec![source(1)]).unwrap();
+        wait_until("the hop is resolved", || {
+            runtime.report().links[0].hops[0].is_resolved
+        });
+        let (before, begin) = (worker_cpu(), Instant::now());
+        std::thread::sleep(Duration::from_secs(2));
+        let share = (worker_cpu() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
+        println!("idle: {:.3} % of a core", share * 100.0);
+        assert!(share < 0.02, "{share}");
+    });
+}
