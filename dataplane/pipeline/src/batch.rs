@@ -129,11 +129,7 @@ impl Batch {
 
     /// Size in symbols, as far as known.
     pub(crate) fn size(&self) -> usize {
-        if self.shape.is_some() {
-            self.elimination.size()
-        } else {
-            0
-        }
+        if self.shape.is_some() { self.elimination.size() } else { 0 }
     }
 
     /// Rank.

@@ -75,11 +75,7 @@ impl Combiner {
         let offset = symbol_offset(packed_bytes) as u16;
         for _ in 0..count.min(GROUP_MAX) {
             let Some(frame) = frames.take() else { break };
-            self.formed.push(Span {
-                frame,
-                offset,
-                len: first.len,
-            });
+            self.formed.push(Span { frame, offset, len: first.len });
         }
         self.draw(sources);
         self.form_vectors(sources);
@@ -104,11 +100,7 @@ impl Combiner {
     fn draw(&mut self, sources: &Sources<'_>) {
         let mask = (sources.field.order() - 1) as u8;
         let held = sources.symbols.len();
-        for row in self
-            .coefficients
-            .chunks_exact_mut(held)
-            .take(self.formed.len())
-        {
+        for row in self.coefficients.chunks_exact_mut(held).take(self.formed.len()) {
             loop {
                 self.random.fill_bytes(row);
                 for byte in row.iter_mut() {
@@ -135,10 +127,6 @@ impl Combiner {
         let mut outputs = self.vectors[..count * size].chunks_exact_mut(size);
         let mut views: [&mut [u8]; GROUP_MAX] =
             std::array::from_fn(|_| outputs.next().unwrap_or_default());
-        self.kernel.matmul(
-            &self.coefficients[..count * held],
-            &rows[..held],
-            &mut views[..count],
-        );
+        self.kernel.matmul(&self.coefficients[..count * held], &rows[..held], &mut views[..count]);
     }
 }

@@ -17,11 +17,7 @@ pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
 /// The UDP payload that ends with `symbol`: header and `vector_bytes` in front of it.
 pub(crate) fn payload_of(symbol: Span, vector_bytes: usize) -> Span {
     let before = (HEADER_BYTES + vector_bytes) as u16;
-    Span {
-        offset: symbol.offset - before,
-        len: symbol.len + before,
-        ..symbol
-    }
+    Span { offset: symbol.offset - before, len: symbol.len + before, ..symbol }
 }
 
 /// The next hops of a flow with their link sequence numbers.
@@ -32,23 +28,14 @@ pub(crate) struct NextHops {
 
 impl NextHops {
     pub(crate) fn new(hops: &[HopId]) -> NextHops {
-        NextHops {
-            hops: hops.iter().map(|hop| (*hop, [0; BUCKETS])).collect(),
-        }
+        NextHops { hops: hops.iter().map(|hop| (*hop, [0; BUCKETS])).collect() }
     }
 
     /// Takes over another list of hops; one that stays keeps its sequence numbers.
     pub(crate) fn update(&mut self, hops: &[HopId]) {
-        let kept = |hop: &HopId| {
-            self.hops
-                .iter()
-                .find(|(known, _)| known == hop)
-                .map(|pair| pair.1)
-        };
-        self.hops = hops
-            .iter()
-            .map(|hop| (*hop, kept(hop).unwrap_or([0; BUCKETS])))
-            .collect();
+        let kept =
+            |hop: &HopId| self.hops.iter().find(|(known, _)| known == hop).map(|pair| pair.1);
+        self.hops = hops.iter().map(|hop| (*hop, kept(hop).unwrap_or([0; BUCKETS]))).collect();
     }
 
     /// Sends `payload` to every next hop. Writes `header` over its first bytes; takes over one
@@ -92,17 +79,11 @@ fn next(sequence: &mut u32) -> u32 {
 fn copy(frames: &mut impl Frames, payload: Span) -> Option<Span> {
     let frame: FrameId = frames.take()?;
     let offset = HEADROOM_BYTES.max(usize::from(payload.offset).min(256)) as u16;
-    let target = Span {
-        frame,
-        offset,
-        len: payload.len,
-    };
+    let target = Span { frame, offset, len: payload.len };
     if usize::from(offset) + usize::from(payload.len) > frames.frame_bytes() {
         frames.release(frame);
         return None;
     }
-    frames.with_disjoint(&[payload], &[target], |from, to| {
-        to[0].copy_from_slice(from[0])
-    });
+    frames.with_disjoint(&[payload], &[target], |from, to| to[0].copy_from_slice(from[0]));
     Some(target)
 }

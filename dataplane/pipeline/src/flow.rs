@@ -9,7 +9,7 @@ use crate::sink::Sink;
 use crate::source::Source;
 use recoded_gf::FieldOrder;
 use recoded_wire::entropy::source_port;
-use recoded_wire::feedback::{Item, Writer};
+use recoded_wire::feedback::Writer;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 
@@ -22,8 +22,9 @@ pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
 /// Shortest time between two reports of one flow: protocol note of `recoded_wire::feedback`.
 const FEEDBACK_INTERVAL_NANOS: Nanos = 10_000_000;
 
-/// Room for a flow report, a hop report and all repair requests.
-const FEEDBACK_BYTES_MAX: usize = 512;
+/// Room for a hop report, a flow report, 32 repair requests and the longest rank histogram, within
+/// the smallest MTU of IPv6.
+const FEEDBACK_BYTES_MAX: usize = 1232;
 
 /// The outside world during one call: memory, outputs, randomness and the time.
 pub(crate) struct Io<'a, F, E> {
@@ -64,12 +65,7 @@ impl Flow {
             Role::Relay { .. } => State::Relay(Relay::new(params)),
             Role::Sink { .. } => State::Sink(Sink::new(params)),
         };
-        Flow {
-            params: params.clone(),
-            counters: FlowCounters::default(),
-            state,
-            deadline: None,
-        }
+        Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
 
     /// Adopts changed parameters, keeping the state where it still fits.
@@ -82,10 +78,7 @@ impl Flow {
         if !fits {
             self.release(io.frames);
             let counters = std::mem::take(&mut self.counters);
-            *self = Flow {
-                counters,
-                ..Flow::new(params, io.combiner)
-            };
+            *self = Flow { counters, ..Flow::new(params, io.combiner) };
             return;
         }
         match &mut self.state {
@@ -162,8 +155,7 @@ impl Flow {
                 header.hop_index += 1;
                 header.write(io.frames.bytes_mut(payload));
                 io.frames.retain(payload.frame);
-                io.egress
-                    .transmit(*upstream, payload, source_port(self.params.id, 0));
+                io.egress.transmit(*upstream, payload, source_port(self.params.id, 0));
                 Fate::Forwarded
             }
             _ => Fate::Dropped(DropReason::WrongRole),
@@ -222,6 +214,7 @@ impl Flow {
             symbol_bytes: self.params.symbol_bytes,
             planned: 0,
             hops: Vec::new(),
+            remote: None,
             held: self.held(),
             counters: self.counters.clone(),
         };
@@ -250,9 +243,7 @@ impl RankHistogram {
         size: usize,
         rank: usize,
     ) {
-        let newer = self
-            .epoch
-            .is_none_or(|epoch| (shape.0.wrapping_sub(epoch) as i8) > 0);
+        let newer = self.epoch.is_none_or(|epoch| (shape.0.wrapping_sub(epoch) as i8) > 0);
         if newer || (self.epoch == Some(shape.0) && size > self.nominal) {
             self.epoch = Some(shape.0);
             self.nominal = size;
@@ -269,6 +260,11 @@ impl RankHistogram {
         if let Some(absent) = counters.rank_histogram.first_mut() {
             *absent += u64::from(count);
         }
+    }
+
+    /// Epoch of the generations counted.
+    pub(crate) fn epoch(&self) -> Option<u8> {
+        self.epoch
     }
 
     /// Size of full generations, 0 before the first.
@@ -301,18 +297,14 @@ impl Reporter {
         io: &mut Io<'_, impl Frames, impl Egress>,
         flow: u32,
         upstream: HopId,
-        items: impl Iterator<Item = Item>,
+        fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.due = None;
         let Some(frame) = io.frames.take() else {
             return;
         };
         let offset = symbol_offset(0) as u16;
-        let buffer = Span {
-            frame,
-            offset,
-            len: FEEDBACK_BYTES_MAX as u16,
-        };
+        let buffer = Span { frame, offset, len: FEEDBACK_BYTES_MAX as u16 };
         let header = Header {
             packet_type: PacketType::Feedback,
             flags: Flags::default(),
@@ -329,15 +321,8 @@ impl Reporter {
         let bytes = io.frames.bytes_mut(buffer);
         header.write(bytes);
         let mut writer = Writer::new(bytes);
-        for item in items {
-            if !writer.push(item) {
-                break;
-            }
-        }
-        let payload = Span {
-            len: writer.finish() as u16,
-            ..buffer
-        };
+        fill(&mut writer);
+        let payload = Span { len: writer.finish() as u16, ..buffer };
         io.egress.transmit(upstream, payload, source_port(flow, 0));
     }
 }

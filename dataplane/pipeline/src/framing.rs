@@ -82,9 +82,7 @@ impl Unpacker {
 /// packet passes before it is delivered.
 pub(crate) fn is_ip_packet(packet: &[u8]) -> bool {
     let half = |at: usize| {
-        packet
-            .get(at..at + 2)
-            .map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+        packet.get(at..at + 2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
     };
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.len() >= 20 && half(2) == Some(packet.len()),

@@ -68,18 +68,10 @@ impl Pipeline {
     /// each start of a program another one.
     pub fn new(snapshot: &Snapshot, seed: u64) -> Pipeline {
         let mut combiner = Combiner::new(seed);
-        let mut flows: Vec<Flow> = snapshot
-            .flows
-            .iter()
-            .map(|params| Flow::new(params, &mut combiner))
-            .collect();
+        let mut flows: Vec<Flow> =
+            snapshot.flows.iter().map(|params| Flow::new(params, &mut combiner)).collect();
         flows.sort_by_key(|flow| flow.params.id);
-        Pipeline {
-            edition: snapshot.edition,
-            flows,
-            combiner,
-            packets: PacketCounters::default(),
-        }
+        Pipeline { edition: snapshot.edition, flows, combiner, packets: PacketCounters::default() }
     }
 
     /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
@@ -93,12 +85,7 @@ impl Pipeline {
         now: Nanos,
     ) {
         self.edition = snapshot.edition;
-        let mut io = Io {
-            frames,
-            egress,
-            combiner: &mut self.combiner,
-            now,
-        };
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         let wanted = |id: u32| snapshot.flows.iter().find(|params| params.id == id);
         for flow in &mut self.flows {
             match wanted(flow.params.id) {
@@ -127,12 +114,7 @@ impl Pipeline {
         payload: Span,
         now: Nanos,
     ) {
-        let mut io = Io {
-            frames,
-            egress,
-            combiner: &mut self.combiner,
-            now,
-        };
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
             relieve(&mut self.flows, &mut io);
         }
@@ -156,12 +138,7 @@ impl Pipeline {
         packet: &[u8],
         now: Nanos,
     ) {
-        let mut io = Io {
-            frames,
-            egress,
-            combiner: &mut self.combiner,
-            now,
-        };
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
             relieve(&mut self.flows, &mut io);
         }
@@ -178,25 +155,13 @@ impl Pipeline {
         egress: &mut impl Egress,
         now: Nanos,
     ) -> Option<Nanos> {
-        let mut io = Io {
-            frames,
-            egress,
-            combiner: &mut self.combiner,
-            now,
-        };
-        self.flows
-            .iter_mut()
-            .fold(None, |deadline, flow| earlier(deadline, flow.tick(&mut io)))
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
+        self.flows.iter_mut().fold(None, |deadline, flow| earlier(deadline, flow.tick(&mut io)))
     }
 
     /// Closes every open generation, as before a shutdown.
     pub fn drain(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
-        let mut io = Io {
-            frames,
-            egress,
-            combiner: &mut self.combiner,
-            now,
-        };
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         for flow in &mut self.flows {
             flow.drain(&mut io);
         }

@@ -5,6 +5,7 @@
 
 use crate::report::HopLoss;
 use recoded_wire::entropy::{BUCKETS, bucket};
+use recoded_wire::feedback::{HopReport, Item};
 use recoded_wire::header::Header;
 
 /// Packets per measuring window: long enough that 1 % loss shows up, short enough (10 ms at
@@ -56,48 +57,30 @@ impl LossTracker {
     fn close_window(&mut self) {
         let total = f64::from(self.received + self.lost);
         let loss = f64::from(self.lost) / total;
-        let burst = if self.runs == 0 {
-            1.0
-        } else {
-            f64::from(self.lost) / f64::from(self.runs)
-        };
-        let old = self.estimate.unwrap_or(HopLoss {
-            hop: self.hop,
-            loss,
-            burst_mean: burst,
-        });
+        let burst = if self.runs == 0 { 1.0 } else { f64::from(self.lost) / f64::from(self.runs) };
+        let old = self.estimate.unwrap_or(HopLoss { hop: self.hop, loss, burst_mean: burst });
         let error = (old.loss.max(1.0 / total) * (1.0 - old.loss) * old.burst_mean / total).sqrt();
-        let weight = if loss > old.loss + 3.0 * error {
-            WEIGHT_JUMP
-        } else {
-            WEIGHT
-        };
+        let weight = if loss > old.loss + 3.0 * error { WEIGHT_JUMP } else { WEIGHT };
         let blend = |old: f64, new: f64| old + weight * (new - old);
-        let burst_mean = if self.runs == 0 {
-            old.burst_mean
-        } else {
-            blend(old.burst_mean, burst)
-        };
-        self.estimate = Some(HopLoss {
-            hop: self.hop,
-            loss: blend(old.loss, loss),
-            burst_mean,
-        });
+        let burst_mean = if self.runs == 0 { old.burst_mean } else { blend(old.burst_mean, burst) };
+        self.estimate = Some(HopLoss { hop: self.hop, loss: blend(old.loss, loss), burst_mean });
         (self.received, self.lost, self.runs) = (0, 0, 0);
     }
 
     /// The estimate, once there is one.
     pub(crate) fn estimate(&self) -> Option<HopLoss> {
-        self.estimate.map(|estimate| HopLoss {
-            hop: self.hop,
-            ..estimate
-        })
+        self.estimate.map(|estimate| HopLoss { hop: self.hop, ..estimate })
     }
+}
 
-    /// Hop index of what arrives here.
-    pub(crate) fn hop(&self) -> u8 {
-        self.hop
-    }
+/// What a tracker has to report upstream.
+pub(crate) fn hop_report(tracker: &LossTracker) -> Option<Item<'static>> {
+    let estimate = tracker.estimate()?;
+    Some(Item::Hop(HopReport {
+        hop: estimate.hop,
+        loss: estimate.loss as f32,
+        burst_mean: estimate.burst_mean as f32,
+    }))
 }
 
 #[cfg(test)]
@@ -162,10 +145,6 @@ mod tests {
         for sequence in (4096..4096 + 2 * 256u32).filter(|sequence| sequence % 5 != 0) {
             tracker.arrived(&header(0, sequence));
         }
-        assert!(
-            tracker.estimate().unwrap().loss > 0.12,
-            "{:?}",
-            tracker.estimate()
-        );
+        assert!(tracker.estimate().unwrap().loss > 0.12, "{:?}", tracker.estimate());
     }
 }

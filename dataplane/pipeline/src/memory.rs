@@ -14,9 +14,7 @@ impl HeapFrames {
     /// `count` frames of `frame_bytes` each.
     pub fn new(count: usize, frame_bytes: usize) -> HeapFrames {
         HeapFrames {
-            frames: (0..count)
-                .map(|_| vec![0; frame_bytes].into_boxed_slice())
-                .collect(),
+            frames: (0..count).map(|_| vec![0; frame_bytes].into_boxed_slice()).collect(),
             references: vec![0; count],
             free: (0..count as u32).rev().collect(),
         }
@@ -35,11 +33,7 @@ impl HeapFrames {
             return None;
         }
         let frame = self.take()?;
-        let span = Span {
-            frame,
-            offset: offset as u16,
-            len: payload.len() as u16,
-        };
+        let span = Span { frame, offset: offset as u16, len: payload.len() as u16 };
         self.bytes_mut(span).copy_from_slice(payload);
         Some(span)
     }

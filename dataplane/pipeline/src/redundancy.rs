@@ -3,6 +3,7 @@
 use crate::params::{FlowParams, Redundancy};
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
+use recoded_wire::feedback::RankReport;
 use recoded_wire::header::SIZE_MAX;
 
 /// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
@@ -18,12 +19,63 @@ const LOSS_STEP: f64 = 0.003;
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
 
+/// Generations after which a correction is looked at again.
+const CORRECTION_GENERATIONS: u32 = 2000;
+
+/// Closes the loop: what the sink's rank histogram says beyond what the hops' losses explain.
+///
+/// The plan rests on a model of each link. Where links are worse than their model (bursts across
+/// generations, a queue that overflows), generations close short more often than planned, and each
+/// further packet per generation is tried in turn; it is taken back when it is no longer needed. At
+/// most a quarter of the generation is added, so that losses by congestion are never answered with
+/// ever more traffic (RFC 9265).
+#[derive(Debug, Default)]
+struct Correction {
+    epoch: Option<u8>,
+    seen: (u32, u32),
+    generations: u32,
+    short: u32,
+    extra: u16,
+}
+
+impl Correction {
+    /// Takes a histogram in; whether `extra` changed.
+    fn observe(&mut self, report: &RankReport<'_>, target: f64) -> bool {
+        let size = report.size();
+        let total = report.counts().fold(0u32, u32::wrapping_add);
+        let full = report.counts().nth(size).unwrap_or(0);
+        let seen = (total, total.wrapping_sub(full));
+        let known = self.epoch == Some(report.epoch);
+        let (new, short) = (seen.0.wrapping_sub(self.seen.0), seen.1.wrapping_sub(self.seen.1));
+        self.epoch = Some(report.epoch);
+        self.seen = seen;
+        // A first report, an older one overtaken on the way, or a sink that restarted.
+        if !known || new > u32::MAX / 2 || short > new {
+            return false;
+        }
+        self.generations += new;
+        self.short += short;
+        let allowed = 3.0 * target * f64::from(CORRECTION_GENERATIONS);
+        let before = self.extra;
+        if f64::from(self.short) > allowed.max(2.0) {
+            self.extra = (self.extra + 1).min(size.div_ceil(4) as u16);
+        } else if self.generations < CORRECTION_GENERATIONS {
+            return false;
+        } else if self.short == 0 {
+            self.extra = self.extra.saturating_sub(1);
+        }
+        (self.generations, self.short) = (0, 0);
+        self.extra != before
+    }
+}
+
 /// Plans by generation size, computed when first needed and kept until something changes.
 #[derive(Debug)]
 pub(crate) struct Planner {
     plans: Vec<u16>,
     hops: Vec<HopLoss>,
     planned_with: Vec<HopLoss>,
+    correction: Correction,
 }
 
 impl Planner {
@@ -33,6 +85,7 @@ impl Planner {
             plans: vec![0; SIZE_MAX + 1],
             hops: hops(),
             planned_with: hops(),
+            correction: Correction::default(),
         }
     }
 
@@ -65,6 +118,13 @@ impl Planner {
         }
     }
 
+    /// Notes the rank histogram of the sink.
+    pub(crate) fn observe(&mut self, params: &FlowParams, report: &RankReport<'_>) {
+        if self.correction.observe(report, params.target_loss) {
+            self.reset();
+        }
+    }
+
     /// Packets for a generation of `size` symbols.
     pub(crate) fn packets(&mut self, params: &FlowParams, size: usize) -> u16 {
         if self.plans[size] == 0 {
@@ -84,26 +144,18 @@ impl Planner {
             // The small slack keeps 1.1 * 10 from becoming 12.
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
             Redundancy::Auto if self.planned_with.is_empty() => {
-                let hop = Hop {
-                    loss: LOSS_UNKNOWN,
-                    burst_mean: 1.0,
-                };
+                let hop = Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 };
                 theory::plan(size, params.field, &[hop], params.target_loss, most)
             }
             Redundancy::Auto => {
-                let mut hops = [Hop {
-                    loss: 0.0,
-                    burst_mean: 1.0,
-                }; 255];
+                let mut hops = [Hop { loss: 0.0, burst_mean: 1.0 }; 255];
                 for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
                     let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
-                    *hop = Hop {
-                        loss,
-                        burst_mean: heard.burst_mean.max(1.0),
-                    };
+                    *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
                 }
                 let hops = &hops[..self.planned_with.len()];
-                theory::plan(size, params.field, hops, params.target_loss, most)
+                let extra = usize::from(self.correction.extra);
+                theory::plan(size, params.field, hops, params.target_loss, most) + extra
             }
         };
         packets.clamp(size, most) as u16
@@ -144,11 +196,7 @@ mod tests {
     #[test]
     fn repair_never_exceeds_its_cap() {
         let mut planner = Planner::new();
-        planner.hear(HopLoss {
-            hop: 0,
-            loss: 0.99,
-            burst_mean: 1.0,
-        });
+        planner.hear(HopLoss { hop: 0, loss: 0.99, burst_mean: 1.0 });
         assert_eq!(planner.repair_packets(16, 64), 64);
     }
 }

@@ -12,11 +12,10 @@ use crate::combine::GROUP_MAX;
 use crate::egress::Egress;
 use crate::emit::{NextHops, payload_of};
 use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, Reporter, earlier};
-use crate::loss::LossTracker;
+use crate::loss::{LossTracker, hop_report};
 use crate::params::{FlowParams, Nanos, Recoding, Role};
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{HopReport, Item};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, serial_before, vector_bytes};
 
@@ -99,21 +98,14 @@ impl Relay {
         let ends = header.flags.has(Flags::END) || batch.is_complete();
         if cut_through {
             batch.sent += 1;
-            let forwarded = Header {
-                planned: batch.planned,
-                ..header
-            };
+            let forwarded = Header { planned: batch.planned, ..header };
             let last = batch.sent == batch.planned;
             self.forward(counters, io, payload, forwarded, last);
         }
         if ends && !self.batches[index].closed {
             self.close(index, params, counters, io);
         }
-        if cut_through {
-            Fate::Forwarded
-        } else {
-            Fate::Consumed
-        }
+        if cut_through { Fate::Forwarded } else { Fate::Consumed }
     }
 
     fn place(&mut self, generation: u32, frames: &mut impl Frames) -> Place {
@@ -123,10 +115,7 @@ impl Relay {
         if held.live && held.generation == generation {
             return Place::Held(index);
         }
-        let Some(newest) = self
-            .newest
-            .filter(|newest| serial_before(generation, *newest))
-        else {
+        let Some(newest) = self.newest.filter(|newest| serial_before(generation, *newest)) else {
             return Place::New(index);
         };
         let behind = newest.wrapping_sub(generation);
@@ -135,11 +124,7 @@ impl Relay {
             self.newest = None;
             return Place::New(index);
         }
-        if behind >= count {
-            Place::Late
-        } else {
-            Place::New(index)
-        }
+        if behind >= count { Place::Late } else { Place::New(index) }
     }
 
     /// Begins a generation: whoever held its entry leaves early, and older ones close.
@@ -151,9 +136,7 @@ impl Relay {
         io: &mut Io<'_, impl Frames, impl Egress>,
         generation: u32,
     ) -> usize {
-        let is_newest = self
-            .newest
-            .is_none_or(|newest| serial_before(newest, generation));
+        let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
         if is_newest {
             if let Some(newest) = self.newest {
                 let absent = generation.wrapping_sub(newest) - 1;
@@ -197,8 +180,7 @@ impl Relay {
         let Some(shape) = batch.shape() else { return };
         counters.generations += 1;
         counters.generations_complete += u64::from(batch.is_complete());
-        self.ranks
-            .record(counters, shape, batch.size(), batch.rank());
+        self.ranks.record(counters, shape, batch.size(), batch.rank());
         let shortfall = batch.planned.saturating_sub(batch.sent);
         batch.sent += shortfall;
         let planned = plan_within(params, batch.size(), batch.planned);
@@ -312,11 +294,7 @@ impl Relay {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> bool {
-        let held = self
-            .batches
-            .iter()
-            .enumerate()
-            .filter(|(_, batch)| batch.live);
+        let held = self.batches.iter().enumerate().filter(|(_, batch)| batch.live);
         let Some((index, _)) = held.min_by_key(|(_, batch)| batch.touched) else {
             return false;
         };
@@ -358,17 +336,12 @@ impl Relay {
         let Role::Relay { upstream } = params.role else {
             return;
         };
-        let hop = self.loss.hop();
-        let items = self.loss.estimate().map(|loss| {
-            let (loss, burst_mean) = (loss.loss as f32, loss.burst_mean as f32);
-            Item::Hop(HopReport {
-                hop,
-                loss,
-                burst_mean,
-            })
+        let item = hop_report(&self.loss);
+        self.reporter.send(io, params.id, upstream, |writer| {
+            if let Some(item) = item {
+                writer.push(item);
+            }
         });
-        self.reporter
-            .send(io, params.id, upstream, items.into_iter());
     }
 
     pub(crate) fn drain(
@@ -405,8 +378,6 @@ impl Relay {
 /// The plan a packet announces, within what configuration allows: output per input stays bounded
 /// whatever a packet claims.
 fn plan_within(params: &FlowParams, size: usize, announced: u16) -> u16 {
-    let most = (params.redundancy_max * size as f64)
-        .max(1.0)
-        .min(f64::from(u16::MAX)) as u16;
+    let most = (params.redundancy_max * size as f64).max(1.0).min(f64::from(u16::MAX)) as u16;
     announced.clamp(1, most)
 }

@@ -135,6 +135,19 @@ pub struct HopLoss {
     pub burst_mean: f64,
 }
 
+/// What the sink of a flow told its source, as last heard. Counters are modulo 2^32.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteReport {
+    /// Newest generation seen.
+    pub newest: u32,
+    /// Generations decoded completely.
+    pub complete: u32,
+    /// Generations given up.
+    pub failed: u32,
+    /// Full-size generations of the present epoch by rank when they closed.
+    pub rank_histogram: Vec<u32>,
+}
+
 /// One flow as a worker sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowReport {
@@ -154,6 +167,8 @@ pub struct FlowReport {
     pub planned: usize,
     /// Source: what the hops report. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
+    /// Source: what the sink reports of itself.
+    pub remote: Option<RemoteReport>,
     /// Generations held now.
     pub held: usize,
     /// Counters.

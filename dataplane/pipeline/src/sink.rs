@@ -11,11 +11,11 @@ use crate::egress::Egress;
 use crate::emit::symbol_offset;
 use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, Reporter, earlier};
 use crate::framing::{Unpacker, is_ip_packet};
-use crate::loss::LossTracker;
+use crate::loss::{LossTracker, hop_report};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{FlowReport as SinkReport, HopReport, Item, RepairRequest};
+use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
 
@@ -200,8 +200,7 @@ impl Sink {
         entry.closed_at = now;
         match entry.batch.shape() {
             Some(shape) => {
-                self.ranks
-                    .record(counters, shape, entry.batch.size(), entry.batch.rank());
+                self.ranks.record(counters, shape, entry.batch.size(), entry.batch.rank());
             }
             None => self.ranks.record_absent(counters, 1),
         }
@@ -210,8 +209,7 @@ impl Sink {
 
     /// Whether any generation is held.
     fn holds(&self) -> bool {
-        self.range
-            .is_some_and(|(next, newest)| !serial_before(newest, next))
+        self.range.is_some_and(|(next, newest)| !serial_before(newest, next))
     }
 
     /// When to call [`Sink::tick`] again, after a packet arrived.
@@ -304,10 +302,7 @@ impl Sink {
     ) -> Option<Nanos> {
         let mut deadline = None;
         self.urgent = false;
-        let mut asks = [RepairRequest {
-            generation: 0,
-            missing: 0,
-        }; 32];
+        let mut asks = [RepairRequest { generation: 0, missing: 0 }; 32];
         let mut count = 0;
         let (next, newest) = self.range?;
         let held = newest.wrapping_sub(next).wrapping_add(1);
@@ -367,23 +362,26 @@ impl Sink {
         let (Role::Sink { upstream, .. }, Some((_, newest))) = (&params.role, self.range) else {
             return;
         };
-        let hop = self.loss.hop();
-        let loss = self.loss.estimate().map(|loss| {
-            let (loss, burst_mean) = (loss.loss as f32, loss.burst_mean as f32);
-            Item::Hop(HopReport {
-                hop,
-                loss,
-                burst_mean,
-            })
-        });
+        let hop = hop_report(&self.loss);
         let state = Item::Flow(SinkReport {
             newest,
             complete: counters.generations_complete as u32,
             failed: counters.generations_failed as u32,
         });
-        let asks = asks.iter().map(|ask| Item::Repair(*ask));
-        let items = loss.into_iter().chain([state]).chain(asks);
-        self.reporter.send(io, params.id, *upstream, items);
+        let ranks = self.ranks.epoch().map(|epoch| (epoch, &counters.rank_histogram));
+        self.reporter.send(io, params.id, *upstream, |writer| {
+            // The most urgent first: what does not fit is left out.
+            asks.iter().for_each(|ask| {
+                writer.push(Item::Repair(*ask));
+            });
+            if let Some(hop) = hop {
+                writer.push(hop);
+            }
+            writer.push(state);
+            if let Some((epoch, counts)) = ranks {
+                writer.push_ranks(epoch, counts.iter().map(|count| *count as u32));
+            }
+        });
     }
 
     pub(crate) fn evict_oldest(
@@ -464,10 +462,7 @@ impl Entry {
             0 => RepairRequest::ALL,
             size => (size - self.batch.rank()) as u16,
         };
-        RepairRequest {
-            generation: self.batch.generation,
-            missing,
-        }
+        RepairRequest { generation: self.batch.generation, missing }
     }
 
     /// When this closed generation wants to be looked at again.
@@ -495,24 +490,13 @@ fn decode(
     let offset = symbol_offset(0) as u16;
     let mut from = 0;
     while from < size {
-        let mut group = [Span {
-            frame: FrameId(0),
-            offset: 0,
-            len: 0,
-        }; GROUP_MAX];
+        let mut group = [Span { frame: FrameId(0), offset: 0, len: 0 }; GROUP_MAX];
         let mut count = 0;
         while from < size && count < GROUP_MAX {
             if entry.symbols[from].is_none() {
                 let Some(frame) = io.frames.take() else { break };
-                let symbol = Span {
-                    frame,
-                    offset,
-                    len: symbol_bytes,
-                };
-                if batch
-                    .solution(from, &mut solutions[count * rank..][..rank])
-                    .is_none()
-                {
+                let symbol = Span { frame, offset, len: symbol_bytes };
+                if batch.solution(from, &mut solutions[count * rank..][..rank]).is_none() {
                     io.frames.release(frame);
                     break;
                 }
@@ -523,10 +507,9 @@ fn decode(
             from += 1;
         }
         let kernel = io.combiner.kernel();
-        io.frames
-            .with_disjoint(batch.symbols(), &group[..count], |held, out| {
-                kernel.matmul(&solutions[..count * rank], held, out);
-            });
+        io.frames.with_disjoint(batch.symbols(), &group[..count], |held, out| {
+            kernel.matmul(&solutions[..count * rank], held, out);
+        });
         if from < size && count < GROUP_MAX {
             return false;
         }

@@ -12,9 +12,9 @@ use crate::flow::Io;
 use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::params::{FlowParams, Nanos};
 use crate::redundancy::Planner;
-use crate::report::{FlowCounters, FlowReport, HopLoss};
+use crate::report::{FlowCounters, FlowReport, HopLoss, RemoteReport};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{
     Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, vector_bytes, write_index,
@@ -29,6 +29,13 @@ struct Generation {
     epoch: u8,
     field: FieldOrder,
     symbols: Vec<Span>,
+}
+
+/// What the sink last said of itself.
+#[derive(Debug)]
+struct Remote {
+    report: Option<SinkReport>,
+    rank_histogram: Vec<u32>,
 }
 
 /// Source state of one flow. Generations are found by number modulo their count.
@@ -47,6 +54,7 @@ pub(crate) struct Source {
     epoch: u8,
     hops: NextHops,
     planner: Planner,
+    remote: Remote,
 }
 
 impl Source {
@@ -71,6 +79,7 @@ impl Source {
             epoch: combiner.next_u32() as u8,
             hops: NextHops::new(&params.next_hops),
             planner: Planner::new(),
+            remote: Remote { report: None, rank_histogram: Vec::with_capacity(SIZE_MAX + 1) },
         }
     }
 
@@ -182,11 +191,7 @@ impl Source {
                 }
                 return false;
             };
-            symbols.push(Span {
-                frame,
-                offset,
-                len: params.symbol_bytes as u16,
-            });
+            symbols.push(Span { frame, offset, len: params.symbol_bytes as u16 });
         }
         true
     }
@@ -258,17 +263,13 @@ impl Source {
         self.sent += 1;
         let generation = &self.generations[self.open_index()];
         let header = generation.header(self.flow, size, planned);
-        let flags = header
-            .flags
-            .with(Flags::SYSTEMATIC, true)
-            .with(Flags::END, ends);
+        let flags = header.flags.with(Flags::SYSTEMATIC, true).with(Flags::END, ends);
         let payload = payload_of(generation.symbols[index], INDEX_BYTES);
         io.frames.retain(payload.frame);
         write_index(io.frames.bytes_mut(payload), index as u8);
         counters.sent_systematic += 1;
         counters.send_failed +=
-            self.hops
-                .send(io.frames, io.egress, payload, Header { flags, ..header });
+            self.hops.send(io.frames, io.egress, payload, Header { flags, ..header });
     }
 
     /// Sends `count` coded packets of a closed generation; repairs when `planned` is 0.
@@ -282,12 +283,8 @@ impl Source {
     ) -> u64 {
         let generation = &self.generations[index];
         let size = generation.symbols.len();
-        let sources = Sources {
-            size,
-            field: generation.field,
-            symbols: &generation.symbols,
-            vectors: None,
-        };
+        let sources =
+            Sources { size, field: generation.field, symbols: &generation.symbols, vectors: None };
         let vector_bytes = vector_bytes(size, generation.field.code());
         let header = generation.header(self.flow, size, planned);
         let (mut left, mut sent) = (count, 0);
@@ -316,10 +313,7 @@ impl Source {
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
     ) {
-        let mut requests = [RepairRequest {
-            generation: 0,
-            missing: 0,
-        }; 64];
+        let mut requests = [RepairRequest { generation: 0, missing: 0 }; 64];
         let mut count = 0;
         for item in items(io.frames.bytes(payload)) {
             match item {
@@ -332,7 +326,14 @@ impl Source {
                     requests[count] = request;
                     count += 1;
                 }
-                Item::Repair(_) | Item::Flow(_) => {}
+                Item::Repair(_) => {}
+                Item::Flow(report) => self.remote.report = Some(report),
+                Item::Ranks(report) if report.epoch == self.epoch => {
+                    self.remote.rank_histogram.clear();
+                    self.remote.rank_histogram.extend(report.counts());
+                    self.planner.observe(params, &report);
+                }
+                Item::Ranks(_) => {}
             }
         }
         if params.repair {
@@ -389,8 +390,7 @@ impl Source {
 
     /// When to call [`Source::tick`] again, after a packet was taken.
     pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
-        self.open
-            .then_some(self.opened + params.flush_timeout_nanos)
+        self.open.then_some(self.opened + params.flush_timeout_nanos)
     }
 
     /// Forgets the oldest closed generation that still holds frames.
@@ -420,16 +420,19 @@ impl Source {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.generations
-            .iter()
-            .filter(|generation| generation.live)
-            .count()
+        self.generations.iter().filter(|generation| generation.live).count()
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.planned = usize::from(self.planner.known(report.generation_size));
         report.hops = self.planner.hops().to_vec();
+        report.remote = self.remote.report.map(|remote| RemoteReport {
+            newest: remote.newest,
+            complete: remote.complete,
+            failed: remote.failed,
+            rank_histogram: self.remote.rank_histogram.clone(),
+        });
     }
 }
 

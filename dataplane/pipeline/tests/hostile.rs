@@ -10,70 +10,45 @@ use recoded_wire::header::{Flags, Header, PacketType, vector_bytes, write_index}
 
 fn role(kind: u8) -> Role {
     match kind {
-        0 => Role::Source {
-            tunnel: TunnelId(0),
-        },
+        0 => Role::Source { tunnel: TunnelId(0) },
         1 => Role::Relay { upstream: UP },
-        _ => Role::Sink {
-            tunnel: TunnelId(0),
-            upstream: UP,
-        },
+        _ => Role::Sink { tunnel: TunnelId(0), upstream: UP },
     }
 }
 
 /// A packet that is well formed in parts: much likelier to reach deep states than random bytes.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {
-    let numbers = (
-        0u32..6,
-        prop_oneof![3 => 1u16..=16, 1 => 1u16..=256],
-        any::<u8>(),
-        0u8..3,
-    );
-    let rest = (
-        prop_oneof![Just(FLOW), Just(8u32)],
-        any::<u16>(),
-        any::<u32>(),
-        1usize..60,
-    );
-    (
-        numbers,
-        rest,
-        prop::sample::select(&PacketType::ALL[..]),
-        any::<[u8; 32]>(),
+    let numbers = (0u32..6, prop_oneof![3 => 1u16..=16, 1 => 1u16..=256], any::<u8>(), 0u8..3);
+    let rest = (prop_oneof![Just(FLOW), Just(8u32)], any::<u16>(), any::<u32>(), 1usize..60);
+    (numbers, rest, prop::sample::select(&PacketType::ALL[..]), any::<[u8; 32]>()).prop_map(
+        |((generation, size, flags, epoch), (flow, planned, sequence, symbol), kind, noise)| {
+            let header = Header {
+                packet_type: kind,
+                flags: Flags(flags & !(Flags::SEED | Flags::TIMESTAMP | Flags::TAGGED)),
+                epoch,
+                size,
+                flow,
+                generation,
+                hop_index: noise[0],
+                key_id: 0,
+                planned: planned % 64,
+                link_sequence: sequence,
+            };
+            let systematic = header.flags.has(Flags::SYSTEMATIC);
+            let vector = if systematic {
+                4
+            } else {
+                vector_bytes(usize::from(size), header.flags.field_code())
+            };
+            let mut bytes: Vec<u8> =
+                noise.iter().copied().cycle().take(20 + vector + symbol % 3 + 30).collect();
+            header.write(&mut bytes);
+            if systematic {
+                write_index(&mut bytes, noise[1] % size.min(255) as u8);
+            }
+            bytes
+        },
     )
-        .prop_map(
-            |((generation, size, flags, epoch), (flow, planned, sequence, symbol), kind, noise)| {
-                let header = Header {
-                    packet_type: kind,
-                    flags: Flags(flags & !(Flags::SEED | Flags::TIMESTAMP | Flags::TAGGED)),
-                    epoch,
-                    size,
-                    flow,
-                    generation,
-                    hop_index: noise[0],
-                    key_id: 0,
-                    planned: planned % 64,
-                    link_sequence: sequence,
-                };
-                let systematic = header.flags.has(Flags::SYSTEMATIC);
-                let vector = if systematic {
-                    4
-                } else {
-                    vector_bytes(usize::from(size), header.flags.field_code())
-                };
-                let mut bytes: Vec<u8> = noise
-                    .iter()
-                    .copied()
-                    .cycle()
-                    .take(20 + vector + symbol % 3 + 30)
-                    .collect();
-                header.write(&mut bytes);
-                if systematic {
-                    write_index(&mut bytes, noise[1] % size.min(255) as u8);
-                }
-                bytes
-            },
-        )
 }
 
 fn input() -> impl Strategy<Value = Vec<u8>> {

@@ -23,27 +23,18 @@ fn transfer(line: &mut Line, count: u32, missing_max: usize) {
         .iter()
         .map(|packet| {
             let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
-            assert_eq!(
-                *packet,
-                ip_packet(size(number), number),
-                "packet {number} was altered"
-            );
+            assert_eq!(*packet, ip_packet(size(number), number), "packet {number} was altered");
             number
         })
         .collect();
     assert!(numbers.is_sorted(), "packets out of order");
     let missing = count as usize - numbers.len();
-    assert!(
-        missing <= missing_max,
-        "{missing} of {count} packets missing"
-    );
+    assert!(missing <= missing_max, "{missing} of {count} packets missing");
 }
 
 #[test]
 fn lossless_line_delivers_everything_without_coded_packets() {
-    let mut line = Line::new(3, 0.0, 1, |params| {
-        params.redundancy = Redundancy::Fixed(1.0)
-    });
+    let mut line = Line::new(3, 0.0, 1, |params| params.redundancy = Redundancy::Fixed(1.0));
     transfer(&mut line, 2000, 0);
     assert_eq!(line.nodes[0].flow().counters.sent_coded, 0);
     line.check();
@@ -85,24 +76,14 @@ fn automatic_redundancy_meets_its_target_without_repair() {
     transfer(&mut line, 20_000, 40); // the first reports take a few generations to arrive
     let sink = line.nodes[4].flow();
     let failed = sink.counters.generations_failed;
-    assert!(
-        failed <= 4,
-        "{failed} of {} generations failed",
-        sink.counters.generations
-    );
-    assert!(
-        line.nodes[0].flow().hops.len() == 4,
-        "{:?}",
-        line.nodes[0].flow().hops
-    );
+    assert!(failed <= 4, "{failed} of {} generations failed", sink.counters.generations);
+    assert!(line.nodes[0].flow().hops.len() == 4, "{:?}", line.nodes[0].flow().hops);
     line.check();
 }
 
 #[test]
 fn repair_fills_in_what_thin_redundancy_misses() {
-    let mut line = Line::new(2, 0.1, 8, |params| {
-        params.redundancy = Redundancy::Fixed(1.3)
-    });
+    let mut line = Line::new(2, 0.1, 8, |params| params.redundancy = Redundancy::Fixed(1.3));
     transfer(&mut line, 10_000, 100);
     let sink = line.nodes[2].flow().counters;
     assert!(sink.repairs > 50, "{} repairs", sink.repairs);
@@ -130,15 +111,8 @@ fn rank_matches_theory(field: FieldOrder, recoding: Recoding, theory: TheoryReco
     for (hop, expected) in expected.iter().enumerate() {
         let histogram = line.nodes[hop + 1].flow().counters.rank_histogram;
         let batches: u64 = histogram.iter().sum();
-        assert!(
-            batches + 2 >= u64::from(GENERATIONS),
-            "{batches} batches at hop {hop}"
-        );
-        let ranks: u64 = histogram
-            .iter()
-            .enumerate()
-            .map(|(rank, n)| rank as u64 * n)
-            .sum();
+        assert!(batches + 2 >= u64::from(GENERATIONS), "{batches} batches at hop {hop}");
+        let ranks: u64 = histogram.iter().enumerate().map(|(rank, n)| rank as u64 * n).sum();
         let measured = ranks as f64 / batches as f64 / size as f64;
         // One batch's rank ratio varies by about 0.08: four standard errors are 0.006.
         assert!(
@@ -151,45 +125,28 @@ fn rank_matches_theory(field: FieldOrder, recoding: Recoding, theory: TheoryReco
 
 #[test]
 fn systematic_rank_matches_theory_at_every_hop() {
-    for field in [
-        FieldOrder::Two,
-        FieldOrder::Sixteen,
-        FieldOrder::TwoFiftySix,
-    ] {
+    for field in [FieldOrder::Two, FieldOrder::Sixteen, FieldOrder::TwoFiftySix] {
         rank_matches_theory(field, Recoding::Systematic, TheoryRecoding::Systematic);
     }
 }
 
 #[test]
 fn random_rank_matches_theory_after_the_first_hop() {
-    rank_matches_theory(
-        FieldOrder::TwoFiftySix,
-        Recoding::Random,
-        TheoryRecoding::Systematic,
-    );
+    rank_matches_theory(FieldOrder::TwoFiftySix, Recoding::Random, TheoryRecoding::Systematic);
 }
 
 #[test]
 fn parameters_changed_under_traffic_lose_nothing() {
     let mut line = Line::new(3, 0.05, 11, |params| params.generation_size = 64);
-    let mut source = params(Role::Source {
-        tunnel: TunnelId(0),
-    });
-    let shapes = [
-        (16, FieldOrder::Two),
-        (64, FieldOrder::Four),
-        (8, FieldOrder::TwoFiftySix),
-    ];
+    let mut source = params(Role::Source { tunnel: TunnelId(0) });
+    let shapes = [(16, FieldOrder::Two), (64, FieldOrder::Four), (8, FieldOrder::TwoFiftySix)];
     let mut edition = 1;
     for number in 0..6000u32 {
         line.send(&ip_packet(24 + number as usize % 300, number));
         if number % 500 == 250 {
             edition += 1;
             (source.generation_size, source.field) = shapes[edition as usize % 3];
-            let snapshot = Snapshot {
-                edition,
-                flows: vec![source.clone()],
-            };
+            let snapshot = Snapshot { edition, flows: vec![source.clone()] };
             let now = line.now;
             let out = line.nodes[0].apply(&snapshot, now);
             line.carry(0, out);
@@ -213,9 +170,7 @@ fn a_relay_that_restarts_mid_stream_wedges_nothing() {
     for number in 0..4000u32 {
         line.send(&ip_packet(150, number));
         if number == 2000 {
-            let relay = params(Role::Relay {
-                upstream: common::UP,
-            });
+            let relay = params(Role::Relay { upstream: common::UP });
             line.nodes[2] = Node::new(relay, 999);
         }
         if number % 8 == 0 {
@@ -225,11 +180,7 @@ fn a_relay_that_restarts_mid_stream_wedges_nothing() {
     line.pass(500);
     let late = line.delivered().iter().rev().take(1500).count();
     assert_eq!(late, 1500);
-    assert!(
-        line.delivered().len() >= 3950,
-        "{} delivered",
-        line.delivered().len()
-    );
+    assert!(line.delivered().len() >= 3950, "{} delivered", line.delivered().len());
     line.check();
 }
 
@@ -240,12 +191,7 @@ fn a_source_that_restarts_is_followed() {
         line.send(&ip_packet(150, number));
     }
     line.pass(50);
-    line.nodes[0] = Node::new(
-        params(Role::Source {
-            tunnel: TunnelId(0),
-        }),
-        4242,
-    );
+    line.nodes[0] = Node::new(params(Role::Source { tunnel: TunnelId(0) }), 4242);
     for number in 500..1000u32 {
         line.send(&ip_packet(150, number));
     }
@@ -272,5 +218,40 @@ fn a_blackout_ends_and_traffic_resumes() {
     line.pass(300);
     let after = line.delivered().len() - before;
     assert!(after >= 990, "{after} of 1000 packets after the blackout");
+    line.check();
+}
+
+#[test]
+fn a_flow_with_two_next_hops_feeds_both_with_gapless_numbers() {
+    let mut source = params(Role::Source { tunnel: TunnelId(0) });
+    source.next_hops = vec![common::DOWN, common::UP];
+    let mut node = Node::new(source, 15);
+    let mut sequences = std::collections::BTreeMap::<(u16, u32), Vec<u32>>::new();
+    let mut payloads = [0usize; 2];
+    for number in 0..400u32 {
+        for (hop, bytes) in node.ingress(&ip_packet(150, number), u64::from(number)) {
+            let header = recoded_wire::header::Header::parse(&bytes).unwrap();
+            let key = (hop.0, header.generation % 16);
+            sequences.entry(key).or_default().push(header.link_sequence);
+            payloads[usize::from(hop.0)] += bytes.len();
+        }
+    }
+    assert!(payloads[0] > 0 && payloads[0] == payloads[1], "{payloads:?}");
+    for (key, numbers) in sequences {
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{key:?}: {numbers:?}");
+    }
+    assert_eq!(node.leaked(), 0);
+}
+
+#[test]
+fn the_source_hears_the_rank_histogram_of_its_sink() {
+    let mut line = Line::new(2, 0.05, 16, |_| ());
+    transfer(&mut line, 4000, 0);
+    let remote = line.nodes[0].flow().remote.expect("no report from the sink");
+    let sink = line.nodes[2].flow().counters;
+    assert_eq!(remote.rank_histogram.len(), 17);
+    assert!(remote.complete > 0 && u64::from(remote.complete) <= sink.generations_complete);
+    let heard: u64 = remote.rank_histogram.iter().map(|count| u64::from(*count)).sum();
+    assert!(heard > 0 && heard <= sink.rank_histogram.iter().sum::<u64>());
     line.check();
 }

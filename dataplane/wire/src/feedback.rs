@@ -5,13 +5,14 @@
 //! one packet may cross several lossy links: every item is a statement of present state that stays
 //! true when it is repeated or lost.
 
-use crate::header::HEADER_BYTES;
+use crate::header::{HEADER_BYTES, SIZE_MAX};
 
 /// Bytes in front of every item's value.
 const ITEM_HEADER_BYTES: usize = 4;
 const HOP_BYTES: usize = 8;
 const FLOW_BYTES: usize = 12;
 const REPAIR_BYTES: usize = 8;
+const RANKS_HEADER_BYTES: usize = 4;
 
 /// Most repair requests one packet carries, so that it fits any link.
 pub const REPAIRS_MAX: usize = 32;
@@ -52,15 +53,41 @@ impl RepairRequest {
     pub const ALL: u16 = u16::MAX;
 }
 
+/// Rank histogram of a flow's full-size generations at the sink, counted since its epoch began.
+///
+/// Counters are modulo 2^32 and never reset within an epoch, so a lost report loses nothing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RankReport<'a> {
+    /// Epoch of the parameters these generations had.
+    pub epoch: u8,
+    /// `size + 1` big-endian 32-bit counters, index = rank.
+    counts: &'a [u8],
+}
+
+impl<'a> RankReport<'a> {
+    /// Size of the generations counted.
+    pub fn size(&self) -> usize {
+        self.counts.len() / 4 - 1
+    }
+
+    /// Number of generations by rank, from rank 0 to the size.
+    pub fn counts(&self) -> impl Iterator<Item = u32> + 'a {
+        let words = self.counts.chunks_exact(4);
+        words.map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    }
+}
+
 /// One statement of a feedback packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Item {
+pub enum Item<'a> {
     /// Kind 1.
     Hop(HopReport),
     /// Kind 2.
     Flow(FlowReport),
     /// Kind 3.
     Repair(RepairRequest),
+    /// Kind 4. Written by [`Writer::push_ranks`].
+    Ranks(RankReport<'a>),
 }
 
 /// Writes items behind the fixed header of a packet buffer.
@@ -73,14 +100,11 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Starts behind the fixed header, which the caller writes.
     pub fn new(buffer: &'a mut [u8]) -> Writer<'a> {
-        Writer {
-            buffer,
-            length: HEADER_BYTES,
-        }
+        Writer { buffer, length: HEADER_BYTES }
     }
 
     /// Appends an item. Returns false, writing nothing, when it does not fit.
-    pub fn push(&mut self, item: Item) -> bool {
+    pub fn push(&mut self, item: Item<'_>) -> bool {
         let mut value = [0u8; 12];
         let (kind, length) = match item {
             Item::Hop(report) => {
@@ -102,17 +126,40 @@ impl<'a> Writer<'a> {
                 value[4..6].copy_from_slice(&request.missing.to_be_bytes());
                 (3, REPAIR_BYTES)
             }
+            Item::Ranks(report) => {
+                let Some(out) = self.item(4, RANKS_HEADER_BYTES + report.counts.len()) else {
+                    return false;
+                };
+                out[..RANKS_HEADER_BYTES].copy_from_slice(&[report.epoch, 0, 0, 0]);
+                out[RANKS_HEADER_BYTES..].copy_from_slice(report.counts);
+                return true;
+            }
         };
-        let end = self.length + ITEM_HEADER_BYTES + length;
-        let Some(out) = self.buffer.get_mut(self.length..end) else {
-            return false;
-        };
-        out[0] = kind;
-        out[1] = 0;
-        out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-        out[4..].copy_from_slice(&value[..length]);
-        self.length = end;
+        let Some(out) = self.item(kind, length) else { return false };
+        out.copy_from_slice(&value[..length]);
         true
+    }
+
+    /// Appends a rank histogram, `counts` by rank from 0 to the size. Returns false, writing nothing,
+    /// when it does not fit.
+    pub fn push_ranks(&mut self, epoch: u8, counts: impl ExactSizeIterator<Item = u32>) -> bool {
+        let Some(out) = self.item(4, RANKS_HEADER_BYTES + 4 * counts.len()) else { return false };
+        out[..RANKS_HEADER_BYTES].copy_from_slice(&[epoch, 0, 0, 0]);
+        for (word, count) in out[RANKS_HEADER_BYTES..].chunks_exact_mut(4).zip(counts) {
+            word.copy_from_slice(&count.to_be_bytes());
+        }
+        true
+    }
+
+    /// Begins an item of `length` value bytes.
+    fn item(&mut self, kind: u8, length: usize) -> Option<&mut [u8]> {
+        let end = self.length + ITEM_HEADER_BYTES + length;
+        let out = self.buffer.get_mut(self.length..end)?;
+        self.length = end;
+        let (head, value) = out.split_at_mut(ITEM_HEADER_BYTES);
+        head[..2].copy_from_slice(&[kind, 0]);
+        head[2..].copy_from_slice(&(length as u16).to_be_bytes());
+        Some(value)
     }
 
     /// Bytes of the whole packet, header included.
@@ -122,7 +169,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The items of a feedback packet; stops at the first malformed one. Unknown kinds are skipped.
-pub fn items(payload: &[u8]) -> impl Iterator<Item = Item> + '_ {
+pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     let mut rest = payload.get(HEADER_BYTES..).unwrap_or(&[]);
     core::iter::from_fn(move || {
         loop {
@@ -137,7 +184,7 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item> + '_ {
     })
 }
 
-fn read(kind: u8, value: &[u8]) -> Option<Item> {
+fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
     let word = |at: usize| Some(u32::from_be_bytes(value.get(at..at + 4)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_be_bytes(value.get(at..at + 2)?.try_into().ok()?));
     Some(match kind {
@@ -146,15 +193,13 @@ fn read(kind: u8, value: &[u8]) -> Option<Item> {
             loss: f32::from(half(2)?) / 65535.0,
             burst_mean: (f32::from(half(4)?) / 256.0).max(1.0),
         }),
-        2 => Item::Flow(FlowReport {
-            newest: word(0)?,
-            complete: word(4)?,
-            failed: word(8)?,
-        }),
-        3 => Item::Repair(RepairRequest {
-            generation: word(0)?,
-            missing: half(4)?,
-        }),
+        2 => Item::Flow(FlowReport { newest: word(0)?, complete: word(4)?, failed: word(8)? }),
+        3 => Item::Repair(RepairRequest { generation: word(0)?, missing: half(4)? }),
+        4 => {
+            let (head, counts) = value.split_at_checked(RANKS_HEADER_BYTES)?;
+            let whole = counts.len() % 4 == 0 && (2..=SIZE_MAX + 1).contains(&(counts.len() / 4));
+            return whole.then_some(Item::Ranks(RankReport { epoch: head[0], counts }));
+        }
         _ => return None,
     })
 }
@@ -169,20 +214,9 @@ mod tests {
     fn items_written_are_read_back() {
         let mut buffer = [0u8; 128];
         let sent = [
-            Item::Hop(HopReport {
-                hop: 3,
-                loss: 0.0,
-                burst_mean: 2.5,
-            }),
-            Item::Flow(FlowReport {
-                newest: 9,
-                complete: 8,
-                failed: 1,
-            }),
-            Item::Repair(RepairRequest {
-                generation: 7,
-                missing: RepairRequest::ALL,
-            }),
+            Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
+            Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
+            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL }),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {
@@ -193,14 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn ranks_written_are_read_back() {
+        let mut buffer = [0u8; 128];
+        let mut writer = Writer::new(&mut buffer);
+        assert!(writer.push_ranks(9, [1u32, 2, 3].into_iter()));
+        let length = writer.finish();
+        let Some(Item::Ranks(report)) = items(&buffer[..length]).next() else {
+            panic!("no rank report");
+        };
+        assert_eq!((report.epoch, report.size()), (9, 2));
+        assert_eq!(report.counts().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
     fn push_into_a_full_buffer_is_refused() {
         let mut buffer = [0u8; HEADER_BYTES + 11];
         let mut writer = Writer::new(&mut buffer);
-        assert!(!writer.push(Item::Hop(HopReport {
-            hop: 0,
-            loss: 0.5,
-            burst_mean: 1.0
-        })));
+        assert!(!writer.push(Item::Hop(HopReport { hop: 0, loss: 0.5, burst_mean: 1.0 })));
         assert_eq!(writer.finish(), HEADER_BYTES);
     }
 

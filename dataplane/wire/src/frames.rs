@@ -38,11 +38,7 @@ impl Span {
             return None;
         }
         let offset = self.offset.checked_add(u16::try_from(skip).ok()?)?;
-        Some(Span {
-            frame: self.frame,
-            offset,
-            len: u16::try_from(len).ok()?,
-        })
+        Some(Span { frame: self.frame, offset, len: u16::try_from(len).ok()? })
     }
 }
 

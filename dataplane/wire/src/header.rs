@@ -178,11 +178,7 @@ impl Header {
     /// # Panics
     /// When `out` is shorter than [`HEADER_BYTES`] or the size is not 1..=256.
     pub fn write(&self, out: &mut [u8]) {
-        assert!(
-            (1..=SIZE_MAX as u16).contains(&self.size),
-            "generation size {}",
-            self.size
-        );
+        assert!((1..=SIZE_MAX as u16).contains(&self.size), "generation size {}", self.size);
         out[0] = VERSION << 4 | self.packet_type as u8;
         out[1] = self.flags.0;
         out[2] = self.epoch;
@@ -206,10 +202,7 @@ impl Header {
         if self.flags.has(Flags::SYSTEMATIC) {
             return Ok(INDEX_BYTES);
         }
-        Ok(vector_bytes(
-            usize::from(self.size),
-            self.flags.field_code(),
-        ))
+        Ok(vector_bytes(usize::from(self.size), self.flags.field_code()))
     }
 }
 
@@ -250,9 +243,7 @@ pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     let header = Header::parse(payload)?;
     let vector_bytes = header.vector_bytes()?;
     let symbol_offset = HEADER_BYTES + vector_bytes;
-    let vector = payload
-        .get(HEADER_BYTES..symbol_offset)
-        .ok_or(HeaderError::Truncated)?;
+    let vector = payload.get(HEADER_BYTES..symbol_offset).ok_or(HeaderError::Truncated)?;
     let symbol_bytes = payload.len() - symbol_offset;
     if symbol_bytes == 0 {
         return Err(HeaderError::Truncated);
@@ -266,12 +257,7 @@ pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     } else {
         Coding::Vector(vector)
     };
-    Ok(Coded {
-        header,
-        coding,
-        symbol_offset,
-        symbol_bytes,
-    })
+    Ok(Coded { header, coding, symbol_offset, symbol_bytes })
 }
 
 /// Writes the index of a systematic packet behind the fixed header.
@@ -300,13 +286,7 @@ mod tests {
 
     fn headers() -> impl Strategy<Value = Header> {
         (
-            (
-                0usize..7,
-                0u8..4,
-                prop::bool::ANY,
-                prop::bool::ANY,
-                prop::bool::ANY,
-            ),
+            (0usize..7, 0u8..4, prop::bool::ANY, prop::bool::ANY, prop::bool::ANY),
             (any::<u8>(), 1u16..=256, any::<u32>(), any::<u32>()),
             (any::<u8>(), any::<u8>(), any::<u16>(), any::<u32>()),
         )
@@ -393,9 +373,8 @@ mod tests {
         };
         let mut bytes = [0u8; HEADER_BYTES];
         header.write(&mut bytes);
-        let expected = [
-            0x12, 0x22, 3, 15, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0x0A, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F,
-        ];
+        let expected =
+            [0x12, 0x22, 3, 15, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0x0A, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F];
         assert_eq!(bytes, expected);
         assert_eq!(header.vector_bytes(), Ok(8));
     }
@@ -416,10 +395,7 @@ mod tests {
         };
         let mut bytes = packet(&header, 8);
         write_index(&mut bytes, 4);
-        assert_eq!(
-            parse_coded(&bytes),
-            Err(HeaderError::Flags(Flags::SYSTEMATIC))
-        );
+        assert_eq!(parse_coded(&bytes), Err(HeaderError::Flags(Flags::SYSTEMATIC)));
     }
 
     #[test]

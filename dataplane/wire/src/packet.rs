@@ -158,11 +158,7 @@ pub fn locate(bytes: &[u8]) -> Result<UdpLocation, NotUdp> {
         payload_len,
         source: SocketAddr::new(source, udp.source_port),
         destination: SocketAddr::new(destination, udp.destination_port),
-        vlan_tags: if tag_bytes == 0 {
-            0
-        } else {
-            1 + u8::from(tag_bytes > VLAN_TAG_BYTES)
-        },
+        vlan_tags: if tag_bytes == 0 { 0 } else { 1 + u8::from(tag_bytes > VLAN_TAG_BYTES) },
     })
 }
 
@@ -207,13 +203,7 @@ fn find_udp_v4<P: PacketBytes + ?Sized>(packet: &P, ip: usize) -> Result<UdpHead
     if read_u8(packet, ip + 9)? != PROTOCOL_UDP {
         return Err(NotUdp::OtherProtocol);
     }
-    read_udp(
-        packet,
-        IpVersion::V4,
-        ip,
-        ip + header_bytes,
-        ip + total_bytes,
-    )
+    read_udp(packet, IpVersion::V4, ip, ip + header_bytes, ip + total_bytes)
 }
 
 #[inline(always)]
@@ -272,10 +262,7 @@ fn addresses_v4(bytes: &[u8], ip: usize) -> Option<(IpAddr, IpAddr)> {
 fn addresses_v6(bytes: &[u8], ip: usize) -> Option<(IpAddr, IpAddr)> {
     let (source, rest) = bytes.get(ip + 8..)?.split_first_chunk::<16>()?;
     let destination = rest.first_chunk::<16>()?;
-    Some((
-        Ipv6Addr::from(*source).into(),
-        Ipv6Addr::from(*destination).into(),
-    ))
+    Some((Ipv6Addr::from(*source).into(), Ipv6Addr::from(*destination).into()))
 }
 
 #[inline(always)]
@@ -335,10 +322,7 @@ mod tests {
 
     impl Frame {
         fn new() -> Self {
-            let mut frame = Self {
-                bytes: [0; FRAME_BYTES_MAX],
-                len: 0,
-            };
+            let mut frame = Self { bytes: [0; FRAME_BYTES_MAX], len: 0 };
             frame.push(&MACS);
             frame
         }
@@ -354,22 +338,13 @@ mod tests {
         }
 
         fn udp(&mut self) -> &mut Self {
-            self.u16(40000)
-                .u16(9426)
-                .u16(8 + PAYLOAD.len() as u16)
-                .u16(0)
-                .push(&PAYLOAD)
+            self.u16(40000).u16(9426).u16(8 + PAYLOAD.len() as u16).u16(0).push(&PAYLOAD)
         }
 
         fn ipv4(&mut self, option_words: u8, fragment: u16, protocol: u8) -> &mut Self {
             let total = 20 + 4 * u16::from(option_words) + 8 + PAYLOAD.len() as u16;
-            self.push(&[0x45 + option_words, 0])
-                .u16(total)
-                .u16(7)
-                .u16(fragment);
-            self.push(&[64, protocol, 0, 0])
-                .push(&[10, 0, 0, 1])
-                .push(&[10, 0, 0, 2]);
+            self.push(&[0x45 + option_words, 0]).u16(total).u16(7).u16(fragment);
+            self.push(&[64, protocol, 0, 0]).push(&[10, 0, 0, 1]).push(&[10, 0, 0, 2]);
             for _ in 0..option_words {
                 self.push(&[1; 4]);
             }
@@ -377,9 +352,7 @@ mod tests {
         }
 
         fn ipv6(&mut self, next_header: u8) -> &mut Self {
-            self.push(&[0x60, 0, 0, 0])
-                .u16(8 + PAYLOAD.len() as u16)
-                .push(&[next_header, 64]);
+            self.push(&[0x60, 0, 0, 0]).u16(8 + PAYLOAD.len() as u16).push(&[next_header, 64]);
             self.push(&Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).octets());
             self.push(&Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).octets())
         }
@@ -435,10 +408,7 @@ mod tests {
         for words in 0..=10 {
             let mut frame = Frame::new();
             frame.u16(0x0800).ipv4(words, 0, 17).udp();
-            assert_eq!(
-                assert_payload(&frame).payload_offset,
-                42 + 4 * usize::from(words)
-            );
+            assert_eq!(assert_payload(&frame).payload_offset, 42 + 4 * usize::from(words));
         }
     }
 
@@ -458,33 +428,19 @@ mod tests {
             assert_eq!(assert_payload(&frame).vlan_tags, expected);
         }
         let mut frame = Frame::new();
-        frame
-            .u16(0x88a8)
-            .u16(1)
-            .u16(0x8100)
-            .u16(2)
-            .u16(0x8100)
-            .u16(3);
+        frame.u16(0x88a8).u16(1).u16(0x8100).u16(2).u16(0x8100).u16(3);
         frame.u16(0x0800).ipv4(0, 0, 17).udp();
         assert_eq!(frame.locate(), Err(NotUdp::TooManyTags));
     }
 
     #[test]
     fn locate_fragment_refused_and_dont_fragment_accepted() {
-        for (fragment, refused) in [
-            (0x2000, true),
-            (0x0001, true),
-            (0x1fff, true),
-            (0x4000, false),
-            (0x8000, false),
-        ] {
+        for (fragment, refused) in
+            [(0x2000, true), (0x0001, true), (0x1fff, true), (0x4000, false), (0x8000, false)]
+        {
             let mut frame = Frame::new();
             frame.u16(0x0800).ipv4(0, fragment, 17).udp();
-            assert_eq!(
-                frame.locate() == Err(NotUdp::Fragment),
-                refused,
-                "{fragment:#06x}"
-            );
+            assert_eq!(frame.locate() == Err(NotUdp::Fragment), refused, "{fragment:#06x}");
         }
     }
 
@@ -528,11 +484,7 @@ mod tests {
     fn locate_every_truncation_is_refused() {
         for (frame, udp_end) in [(plain_v4(), 42), (plain_v6(), 62)] {
             for len in 0..frame.len {
-                let reason = if len < udp_end {
-                    NotUdp::Truncated
-                } else {
-                    NotUdp::UdpLength
-                };
+                let reason = if len < udp_end { NotUdp::Truncated } else { NotUdp::UdpLength };
                 assert_eq!(locate(&frame.bytes[..len]), Err(reason), "{len} bytes");
             }
         }

@@ -188,11 +188,7 @@ fn steer_coded<P: PacketBytes + ?Sized>(
         return Some(Verdict::DropType);
     }
     let known = is_known(packet.u32_at(payload + FLOW_OFFSET)?);
-    Some(if known {
-        Verdict::Redirected
-    } else {
-        Verdict::DropUnknownFlow
-    })
+    Some(if known { Verdict::Redirected } else { Verdict::DropUnknownFlow })
 }
 
 #[inline(always)]
@@ -253,48 +249,27 @@ mod tests {
                 (1, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };
-            assert_eq!(
-                decide(&coded(first)[..], 9426, |_| true),
-                expected,
-                "{first:#04x}"
-            );
+            assert_eq!(decide(&coded(first)[..], 9426, |_| true), expected, "{first:#04x}");
         }
     }
 
     #[test]
     fn decide_flow_id_in_host_order_is_asked_for() {
-        assert_eq!(
-            decide(&coded(0x11)[..], 9426, |flow| flow == 7),
-            Verdict::Redirected
-        );
-        assert_eq!(
-            decide(&coded(0x11)[..], 9426, |flow| flow != 7),
-            Verdict::DropUnknownFlow
-        );
+        assert_eq!(decide(&coded(0x11)[..], 9426, |flow| flow == 7), Verdict::Redirected);
+        assert_eq!(decide(&coded(0x11)[..], 9426, |flow| flow != 7), Verdict::DropUnknownFlow);
     }
 
     #[test]
     fn decide_other_port_passes_whatever_it_carries() {
-        assert_eq!(
-            decide(&coded(0xff)[..], 9427, |_| false),
-            Verdict::PassOtherPort
-        );
+        assert_eq!(decide(&coded(0xff)[..], 9427, |_| false), Verdict::PassOtherPort);
     }
 
     #[test]
     fn decide_every_truncation_passes_until_the_port_is_known() {
         let frame = coded(0x11);
         for len in 0..frame.len() {
-            let expected = if len < 42 {
-                Verdict::PassTruncated
-            } else {
-                Verdict::DropTruncated
-            };
-            assert_eq!(
-                decide(&frame[..len], 9426, |_| true),
-                expected,
-                "{len} bytes"
-            );
+            let expected = if len < 42 { Verdict::PassTruncated } else { Verdict::DropTruncated };
+            assert_eq!(decide(&frame[..len], 9426, |_| true), expected, "{len} bytes");
         }
     }
 }

@@ -44,10 +44,7 @@ pub struct Node {
 
 impl Node {
     pub fn new(params: FlowParams, seed: u64) -> Node {
-        let snapshot = Snapshot {
-            edition: 1,
-            flows: vec![params],
-        };
+        let snapshot = Snapshot { edition: 1, flows: vec![params] };
         Node {
             pipeline: Pipeline::new(&snapshot, seed),
             frames: HeapFrames::new(FRAMES, 2048),
@@ -143,13 +140,8 @@ impl Line {
         let nodes = (0..=hops)
             .map(|index| {
                 let role = match index {
-                    0 => Role::Source {
-                        tunnel: TunnelId(0),
-                    },
-                    _ if index == hops => Role::Sink {
-                        tunnel: TunnelId(0),
-                        upstream: UP,
-                    },
+                    0 => Role::Source { tunnel: TunnelId(0) },
+                    _ if index == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
                     _ => Role::Relay { upstream: UP },
                 };
                 let mut params = params(role);
@@ -157,13 +149,7 @@ impl Line {
                 Node::new(params, seed + index as u64)
             })
             .collect();
-        Line {
-            nodes,
-            now: 0,
-            loss,
-            loss_up: loss,
-            random: ChaCha8Rng::seed_from_u64(seed),
-        }
+        Line { nodes, now: 0, loss, loss_up: loss, random: ChaCha8Rng::seed_from_u64(seed) }
     }
 
     fn is_lost(&mut self, loss: f64) -> bool {
@@ -172,16 +158,11 @@ impl Line {
 
     /// Carries packets that left node `from` until none is under way, in order.
     pub fn carry(&mut self, from: usize, packets: Vec<(HopId, Vec<u8>)>) {
-        let mut queue: std::collections::VecDeque<(usize, HopId, Vec<u8>)> = packets
-            .into_iter()
-            .map(|(hop, bytes)| (from, hop, bytes))
-            .collect();
+        let mut queue: std::collections::VecDeque<(usize, HopId, Vec<u8>)> =
+            packets.into_iter().map(|(hop, bytes)| (from, hop, bytes)).collect();
         while let Some((from, hop, bytes)) = queue.pop_front() {
-            let (to, loss) = if hop == DOWN {
-                (from + 1, self.loss)
-            } else {
-                (from - 1, self.loss_up)
-            };
+            let (to, loss) =
+                if hop == DOWN { (from + 1, self.loss) } else { (from - 1, self.loss_up) };
             if self.is_lost(loss) {
                 continue;
             }
@@ -219,10 +200,7 @@ impl Line {
         for node in &mut self.nodes {
             let packets = node.packets();
             let ends = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
-            assert_eq!(
-                packets.received, ends,
-                "a packet has no fate, or two: {packets:?}"
-            );
+            assert_eq!(packets.received, ends, "a packet has no fate, or two: {packets:?}");
             assert_eq!(node.leaked(), 0, "frames leaked");
         }
     }
