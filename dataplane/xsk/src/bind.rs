@@ -78,17 +78,10 @@ fn join(
         return Err(XskError::UmemSpent { interface: name });
     }
     if umem.registry.occupies(interface, queue) {
-        return Err(XskError::Busy {
-            interface: name,
-            queue,
-        });
+        return Err(XskError::Busy { interface: name, queue });
     }
     if !allowed.contains(&mode) {
-        return Err(XskError::MixedModes {
-            interface: name,
-            mode,
-            reason: left_out.to_owned(),
-        });
+        return Err(XskError::MixedModes { interface: name, mode, reason: left_out.to_owned() });
     }
     let reason = match left_out {
         "" => format!("zero copy: `{first}`, with which it shares frames, copies"),
@@ -97,11 +90,7 @@ fn join(
     match bind_patiently(umem, interface, queue, mode) {
         Ok(queues) => Ok((queues, reason)),
         Err(error) if mode == SocketMode::ZeroCopy && is_mode_refusal(&error) => {
-            Err(XskError::MixedModes {
-                interface: name,
-                mode,
-                reason: error.to_string(),
-            })
+            Err(XskError::MixedModes { interface: name, mode, reason: error.to_string() })
         }
         Err(error) => Err(XskError::from_bind(error, interface, queue)),
     }
@@ -144,9 +133,8 @@ fn is_busy(error: &io::Error) -> bool {
 }
 
 fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Queues, io::Error> {
-    let name: Interface = interface
-        .parse()
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let name: Interface =
+        interface.parse().map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     let entries = QueueSize::new(RING_ENTRIES).map_err(io::Error::other)?;
     let copying = match mode {
         SocketMode::ZeroCopy => BindFlags::XDP_ZEROCOPY,

@@ -30,12 +30,7 @@ impl Descriptors {
         let marked = |word| with_words(&[(word, MARK)]);
         let sees = |desc: FrameDesc| {
             let lengths = desc.lengths();
-            (
-                desc.addr(),
-                desc.options(),
-                lengths.headroom(),
-                lengths.data(),
-            )
+            (desc.addr(), desc.options(), lengths.headroom(), lengths.data())
         };
         let find = |wanted| (0..WORDS).find(|&word| sees(marked(word)) == wanted);
         let found = Descriptors {

@@ -137,15 +137,10 @@ impl XskError {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => XskError::NotPermitted,
             Some(libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => XskError::NoAfXdp,
-            Some(libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN) => XskError::MemoryLimit {
-                frames,
-                bytes: u64::from(frames) * frame_bytes as u64,
-            },
-            _ => XskError::Os {
-                action: "registering frames",
-                subject: "UMEM".into(),
-                source,
-            },
+            Some(libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN) => {
+                XskError::MemoryLimit { frames, bytes: u64::from(frames) * frame_bytes as u64 }
+            }
+            _ => XskError::Os { action: "registering frames", subject: "UMEM".into(), source },
         }
     }
 
@@ -160,11 +155,7 @@ impl XskError {
             Some(libc::ENETDOWN) => XskError::InterfaceDown { interface },
             Some(libc::EBUSY) => XskError::Busy { interface, queue },
             Some(libc::EINVAL) => XskError::NoSuchQueue { interface, queue },
-            _ => XskError::Os {
-                action: "binding a socket",
-                subject: interface,
-                source,
-            },
+            _ => XskError::Os { action: "binding a socket", subject: interface, source },
         }
     }
 }
@@ -175,10 +166,7 @@ pub(crate) fn os_error(error: &(dyn Error + 'static)) -> io::Error {
         .source()
         .and_then(|source| source.downcast_ref::<io::Error>())
         .and_then(io::Error::raw_os_error);
-    code.map_or_else(
-        || io::Error::other(error.to_string()),
-        io::Error::from_raw_os_error,
-    )
+    code.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]
@@ -192,27 +180,18 @@ mod tests {
         for (error, cure) in [
             (umem(libc::EPERM), "CAP_NET_RAW"),
             (umem(libc::EAFNOSUPPORT), "CONFIG_XDP_SOCKETS"),
-            (
-                umem(libc::ENOBUFS),
-                "16777216 bytes for 8192 frames: raise the memlock limit",
-            ),
+            (umem(libc::ENOBUFS), "16777216 bytes for 8192 frames: raise the memlock limit"),
             (umem(libc::ENOMEM), "LimitMEMLOCK="),
             (bind(libc::EPERM), "run as root"),
             (bind(libc::ENODEV), "no interface named `eth0`"),
             (bind(libc::EINVAL), "`ethtool -L eth0 combined N`"),
             (bind(libc::ENETDOWN), "`ip link set eth0 up`"),
-            (
-                bind(libc::EBUSY),
-                "queue 3 of `eth0` is held by another AF_XDP socket",
-            ),
+            (bind(libc::EBUSY), "queue 3 of `eth0` is held by another AF_XDP socket"),
             (bind(libc::EIO), "binding a socket failed on `eth0`: "),
         ] {
             let text = error.to_string();
             assert!(text.contains(cure), "{text}");
-            assert!(
-                !text.contains("  ") && !text.contains('\n'),
-                "one line: {text}"
-            );
+            assert!(!text.contains("  ") && !text.contains('\n'), "one line: {text}");
         }
     }
 }

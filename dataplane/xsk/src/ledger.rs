@@ -41,11 +41,7 @@ struct Slot {
     lent: bool,
 }
 
-const FREE: Slot = Slot {
-    references: 0,
-    transmits: 0,
-    lent: false,
-};
+const FREE: Slot = Slot { references: 0, transmits: 0, lent: false };
 
 /// The places and references of a UMEM's frames.
 #[derive(Debug)]
@@ -72,13 +68,7 @@ impl Ledger {
     pub fn gauge(&self) -> FrameGauge {
         let (total, free) = (self.slots.len() as u32, self.free.len() as u32);
         let held = total - free - self.lent - self.transmitting;
-        FrameGauge {
-            total,
-            free,
-            fill: self.lent,
-            held,
-            tx: self.transmitting,
-        }
+        FrameGauge { total, free, fill: self.lent, held, tx: self.transmitting }
     }
 
     /// Number of all frames.
@@ -113,11 +103,7 @@ impl Ledger {
     pub fn receive(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
         assert!(slot.lent, "frame {frame} was received but never lent");
-        *slot = Slot {
-            references: 1,
-            transmits: 0,
-            lent: false,
-        };
+        *slot = Slot { references: 1, transmits: 0, lent: false };
         self.lent -= 1;
     }
 
@@ -136,14 +122,8 @@ impl Ledger {
     /// When nobody holds the frame, or at 65535 references.
     pub fn retain(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
-        assert!(
-            slot.references > 0,
-            "frame {frame} was retained but is not held"
-        );
-        slot.references = slot
-            .references
-            .checked_add(1)
-            .expect("a frame has too many references");
+        assert!(slot.references > 0, "frame {frame} was retained but is not held");
+        slot.references = slot.references.checked_add(1).expect("a frame has too many references");
     }
 
     /// Drops a reference; the frame is free when it was the last.
@@ -152,10 +132,7 @@ impl Ledger {
     /// When the caller cannot hold a reference, because all there are belong to transmit rings.
     pub fn release(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
-        assert!(
-            slot.references > slot.transmits,
-            "frame {frame} was released but is not held"
-        );
+        assert!(slot.references > slot.transmits, "frame {frame} was released but is not held");
         slot.references -= 1;
         if slot.references == 0 {
             self.free.push(frame);
@@ -168,10 +145,7 @@ impl Ledger {
     /// As [`Ledger::release`].
     pub fn begin_transmit(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
-        assert!(
-            slot.references > slot.transmits,
-            "frame {frame} was sent but is not held"
-        );
+        assert!(slot.references > slot.transmits, "frame {frame} was sent but is not held");
         slot.transmits += 1;
         self.transmitting += u32::from(slot.transmits == 1);
     }
@@ -182,10 +156,7 @@ impl Ledger {
     /// When the frame is in no transmit ring.
     pub fn end_transmit(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
-        assert!(
-            slot.transmits > 0,
-            "frame {frame} was completed but never sent"
-        );
+        assert!(slot.transmits > 0, "frame {frame} was completed but never sent");
         slot.transmits -= 1;
         slot.references -= 1;
         self.transmitting -= u32::from(slot.transmits == 0);

@@ -30,11 +30,7 @@ impl Registry {
         let token = Arc::new(());
         let socket = Arc::downgrade(&token);
         self.mode.get_or_insert(mode);
-        self.entries.push(Entry {
-            interface: interface.to_owned(),
-            queue,
-            socket,
-        });
+        self.entries.push(Entry { interface: interface.to_owned(), queue, socket });
         self.sockets = self.entries.iter().filter(|entry| entry.is_open()).count() as u32;
         token
     }
@@ -58,10 +54,7 @@ impl Registry {
     pub(crate) fn occupies(&self, interface: &str, queue: u32) -> bool {
         let same = |entry: &Entry| entry.interface == interface && entry.queue == queue;
         self.entries.first().is_some_and(same)
-            || self
-                .entries
-                .iter()
-                .any(|entry| same(entry) && entry.is_open())
+            || self.entries.iter().any(|entry| same(entry) && entry.is_open())
     }
 }
 

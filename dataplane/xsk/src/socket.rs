@@ -116,11 +116,7 @@ impl Socket {
         let (tx, rx, fill, completion) = queues;
         raise_tx_budget(rx.fd().as_raw_fd());
         let mode = active_mode(rx.fd().as_raw_fd(), interface)?;
-        let reason = if mode == SocketMode::ZeroCopy {
-            String::new()
-        } else {
-            reason
-        };
+        let reason = if mode == SocketMode::ZeroCopy { String::new() } else { reason };
         let mut socket = Socket {
             interface: interface.to_owned(),
             queue,
@@ -137,14 +133,9 @@ impl Socket {
             _token: umem.registry.add(interface, queue, mode),
         };
         let part = umem.gauge().total.div_ceil(PRIME_PART);
-        socket.refill(
-            umem,
-            part.min(umem.fill_share()).min(umem.lendable().div_ceil(2)),
-        );
+        socket.refill(umem, part.min(umem.fill_share()).min(umem.lendable().div_ceil(2)));
         if socket.lent == 0 {
-            return Err(XskError::NoFrames {
-                interface: interface.to_owned(),
-            });
+            return Err(XskError::NoFrames { interface: interface.to_owned() });
         }
         Ok((socket, mode, reason))
     }
@@ -176,11 +167,7 @@ impl Socket {
         for desc in &self.scratch[..count] {
             let (frame, offset) = Umem::locate(desc.addr());
             umem.ledger.receive(frame.0);
-            out.push(Received {
-                frame,
-                offset,
-                len: desc.lengths().data() as u16,
-            });
+            out.push(Received { frame, offset, len: desc.lengths().data() as u16 });
         }
         self.lent -= count as u32;
         self.refill(umem, umem.fill_share());
@@ -199,10 +186,7 @@ impl Socket {
         self.check_home(umem);
         let (start, bytes) = (usize::from(offset), usize::from(len));
         // Linux would skip a descriptor that it finds invalid without ever completing it.
-        assert!(
-            bytes >= ETHERNET_BYTES && start + bytes <= FRAME_BYTES,
-            "not a packet"
-        );
+        assert!(bytes >= ETHERNET_BYTES && start + bytes <= FRAME_BYTES, "not a packet");
         if self.room == 0 {
             self.room = self.tx.nb_free_exact() - self.staged.len() as u32;
             if self.room == 0 {
@@ -211,8 +195,7 @@ impl Socket {
             }
         }
         umem.ledger.begin_transmit(frame.0);
-        self.staged
-            .push(umem.descriptors.at(Umem::address(frame) + start, bytes));
+        self.staged.push(umem.descriptors.at(Umem::address(frame) + start, bytes));
         self.room -= 1;
         self.pending += 1;
         true
@@ -290,11 +273,7 @@ impl Socket {
     /// Soundness rests on the ledger being the one of the memory that Linux reads and writes.
     #[inline]
     fn check_home(&self, umem: &Umem) {
-        assert_eq!(
-            self.home,
-            umem.identity(),
-            "a socket was used with another UMEM"
-        );
+        assert_eq!(self.home, umem.identity(), "a socket was used with another UMEM");
     }
 
     /// Lends free frames to Linux until this socket has `share` or too few are free.
@@ -304,9 +283,7 @@ impl Socket {
         while left > 0 {
             let burst = left.min(self.scratch.len());
             for place in &mut self.scratch[..burst] {
-                let Some(frame) = umem.ledger.lend() else {
-                    unreachable!("`lendable` are free")
-                };
+                let Some(frame) = umem.ledger.lend() else { unreachable!("`lendable` are free") };
                 *place = umem.descriptors.at(Umem::address(FrameId(frame)), 0);
             }
             // SAFETY: the frames belong to the socket's UMEM and the ledger counts them as lent, so
@@ -335,32 +312,15 @@ impl Socket {
 
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Socket {
-            interface,
-            queue,
-            lent,
-            pending,
-            ..
-        } = self;
-        write!(
-            f,
-            "Socket({interface} queue {queue}, {lent} lent, {pending} pending)"
-        )
+        let Socket { interface, queue, lent, pending, .. } = self;
+        write!(f, "Socket({interface} queue {queue}, {lent} lent, {pending} pending)")
     }
 }
 
 /// Tells Linux to send; true when it stopped early and would do more if told again.
 fn kick(fd: libc::c_int) -> bool {
     // SAFETY: no buffer is passed.
-    let sent = unsafe {
-        libc::sendto(
-            fd,
-            std::ptr::null(),
-            0,
-            libc::MSG_DONTWAIT,
-            std::ptr::null(),
-            0,
-        )
-    };
+    let sent =
+        unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
     sent < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
 }

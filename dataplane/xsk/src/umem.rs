@@ -81,11 +81,7 @@ impl Umem {
     pub fn new(frames: u32) -> Result<Umem, XskError> {
         let count = NonZeroU32::new(frames)
             .filter(|_| (FRAMES_MIN..=FRAMES_MAX).contains(&frames))
-            .ok_or(XskError::FrameCount {
-                frames,
-                min: FRAMES_MIN,
-                max: FRAMES_MAX,
-            })?;
+            .ok_or(XskError::FrameCount { frames, min: FRAMES_MIN, max: FRAMES_MAX })?;
         let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
         let (xsk, descs) = xsk_rs::Umem::new(config()?, count, false).map_err(|error| {
             XskError::from_umem(crate::error::os_error(&error), frames, FRAME_BYTES)
@@ -134,10 +130,7 @@ impl Umem {
 
     /// The frame and offset of an address that Linux reported.
     pub(crate) fn locate(address: usize) -> (FrameId, u16) {
-        (
-            FrameId((address / FRAME_BYTES) as u32),
-            (address % FRAME_BYTES) as u16,
-        )
+        (FrameId((address / FRAME_BYTES) as u32), (address % FRAME_BYTES) as u16)
     }
 
     /// The address of a frame's first byte.
@@ -150,10 +143,7 @@ impl Umem {
     fn pointer(&self, span: Span) -> *mut u8 {
         let (offset, len) = (usize::from(span.offset), usize::from(span.len));
         assert!(offset + len <= FRAME_BYTES, "{span:?} leaves its frame");
-        assert!(
-            span.frame.0 < self.ledger.total(),
-            "{span:?} is outside the UMEM"
-        );
+        assert!(span.frame.0 < self.ledger.total(), "{span:?} is outside the UMEM");
         // SAFETY: the frame index is below the number of frames and the offset within the frame, both
         // checked above, so the result stays inside the mapping `base` points to.
         unsafe { self.base.as_ptr().add(Self::address(span.frame) + offset) }
@@ -161,10 +151,7 @@ impl Umem {
 
     /// Stamps the destinations; panics when one occurs twice or is also a source.
     fn check_disjoint(&mut self, sources: &[Span], destinations: &[Span]) {
-        assert!(
-            sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX,
-            "too many spans"
-        );
+        assert!(sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX, "too many spans");
         self.epoch = self.epoch.wrapping_add(1);
         if self.epoch == 0 {
             self.marks.fill(0);
@@ -191,6 +178,13 @@ impl Frames for Umem {
         self.ledger.take().map(FrameId)
     }
 
+    /// Under an eighth is free although this side holds at least an eighth. Frames that wait in a
+    /// transmit ring do not count: letting others go would not bring them back.
+    fn scarce(&self) -> bool {
+        let FrameGauge { total, free, held, .. } = self.gauge();
+        free < total / 8 && held >= total / 8
+    }
+
     fn retain(&mut self, frame: FrameId) {
         self.ledger.retain(frame.0);
     }
@@ -202,10 +196,7 @@ impl Frames for Umem {
     #[inline]
     fn bytes(&self, span: Span) -> &[u8] {
         let start = self.pointer(span);
-        assert!(
-            self.ledger.is_readable(span.frame.0),
-            "{span:?} is read but not held"
-        );
+        assert!(self.ledger.is_readable(span.frame.0), "{span:?} is read but not held");
         // SAFETY: `start` is valid for `len` bytes (see `pointer`). Somebody on this side refers to
         // the frame, so Linux does not write to it, and we do not while `self` is borrowed.
         unsafe { slice::from_raw_parts(start, usize::from(span.len)) }
@@ -214,10 +205,7 @@ impl Frames for Umem {
     #[inline]
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         let start = self.pointer(span);
-        assert!(
-            self.ledger.is_writable(span.frame.0),
-            "{span:?} is written but not ours alone"
-        );
+        assert!(self.ledger.is_writable(span.frame.0), "{span:?} is written but not ours alone");
         // SAFETY: as in `bytes`; moreover the frame is in no transmit ring, so Linux does not read it
         // either, and `self` is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) }

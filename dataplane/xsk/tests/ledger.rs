@@ -43,9 +43,7 @@ struct Model {
 
 impl Model {
     fn is_free(&self, frame: u32) -> bool {
-        ![&self.held, &self.sent, &self.lent]
-            .iter()
-            .any(|place| place.contains(&frame))
+        ![&self.held, &self.sent, &self.lent].iter().any(|place| place.contains(&frame))
     }
 
     fn apply(&mut self, ledger: &mut Ledger, step: &Step) {
@@ -93,18 +91,10 @@ impl Model {
     fn hand_out(&mut self, ledger: &mut Ledger, lend: bool) {
         let free = (0..TOTAL).filter(|&frame| self.is_free(frame)).count();
         let frame = if lend { ledger.lend() } else { ledger.take() };
-        assert_eq!(
-            frame.is_some(),
-            free > 0,
-            "handed out exactly when one is free"
-        );
+        assert_eq!(frame.is_some(), free > 0, "handed out exactly when one is free");
         if let Some(frame) = frame {
             assert!(self.is_free(frame), "frame {frame} was handed out twice");
-            if lend {
-                self.lent.push(frame)
-            } else {
-                self.held.push(frame)
-            }
+            if lend { self.lent.push(frame) } else { self.held.push(frame) }
         }
     }
 

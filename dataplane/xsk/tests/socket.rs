@@ -28,24 +28,14 @@ fn open(umem: &mut Umem, interface: &str) -> Socket {
     let opened = Socket::open(umem, interface, 0, ModePreference::Auto, XdpMode::Native);
     let (socket, mode, reason) = opened.expect("socket opens");
     assert_eq!(mode, SocketMode::Copy, "veth copies");
-    assert!(
-        reason.starts_with("zero copy: "),
-        "the reason is told: {reason}"
-    );
+    assert!(reason.starts_with("zero copy: "), "the reason is told: {reason}");
     socket
 }
 
 /// Queues packet `number`, `bytes` long, from `offset` within a new frame.
 fn send(socket: &mut Socket, umem: &mut Umem, number: u32, offset: u16, bytes: u16) {
     let frame = umem.take().expect("a free frame");
-    write_packet(
-        umem.bytes_mut(Span {
-            frame,
-            offset,
-            len: bytes,
-        }),
-        number,
-    );
+    write_packet(umem.bytes_mut(Span { frame, offset, len: bytes }), number);
     assert!(socket.transmit(umem, frame, offset, bytes), "ring has room");
 }
 
@@ -53,11 +43,7 @@ fn number(umem: &Umem, packet: Received) -> u32 {
     let Received { frame, offset, len } = packet;
     let bytes = umem.bytes(Span { frame, offset, len });
     let mut expected = vec![0; bytes.len()];
-    let number = u32::from_be_bytes(
-        bytes[PAYLOAD_AT + 8..PAYLOAD_AT + 12]
-            .try_into()
-            .expect("4"),
-    );
+    let number = u32::from_be_bytes(bytes[PAYLOAD_AT + 8..PAYLOAD_AT + 12].try_into().expect("4"));
     write_packet(&mut expected, number);
     assert!(bytes == expected, "packet {number} arrived as it was sent");
     number
@@ -90,11 +76,7 @@ fn settle(socket: &mut Socket, umem: &mut Umem) {
 
 fn check_sum(umem: &Umem) {
     let gauge = umem.gauge();
-    assert_eq!(
-        gauge.free + gauge.fill + gauge.held + gauge.tx,
-        gauge.total,
-        "{gauge:?}"
-    );
+    assert_eq!(gauge.free + gauge.fill + gauge.held + gauge.tx, gauge.total, "{gauge:?}");
 }
 
 #[test]
@@ -119,10 +101,7 @@ fn sockets_sharing_a_umem_bursts_both_ways_arrive_intact_and_return_all_frames()
             let at_b = collect(&mut b, &mut umem, 100);
             let at_a = collect(&mut a, &mut umem, 100);
             assert_eq!(at_b, (round * 1000..round * 1000 + 100).collect::<Vec<_>>());
-            assert_eq!(
-                at_a,
-                (round * 1000 + 500..round * 1000 + 600).collect::<Vec<_>>()
-            );
+            assert_eq!(at_a, (round * 1000 + 500..round * 1000 + 600).collect::<Vec<_>>());
             settle(&mut a, &mut umem);
             settle(&mut b, &mut umem);
             check_sum(&umem);
@@ -130,13 +109,7 @@ fn sockets_sharing_a_umem_bursts_both_ways_arrive_intact_and_return_all_frames()
         }
         for socket in [&a, &b] {
             let counted = socket.statistics();
-            assert_eq!(
-                (
-                    counted.tx_invalid_descriptors,
-                    counted.rx_invalid_descriptors
-                ),
-                (0, 0)
-            );
+            assert_eq!((counted.tx_invalid_descriptors, counted.rx_invalid_descriptors), (0, 0));
             assert_eq!((counted.rx_dropped, counted.rx_ring_full), (0, 0));
         }
     });
@@ -175,21 +148,10 @@ fn frame_received_then_sent_with_longer_headers_is_kept_by_its_other_reference()
         send(&mut a, &mut umem, 1, 300, 200);
         a.flush();
         let packet = receive_one(&mut b, &mut umem);
-        assert_eq!(
-            (packet.offset, packet.len),
-            (256, 200),
-            "behind Linux's headroom"
-        );
+        assert_eq!((packet.offset, packet.len), (256, 200), "behind Linux's headroom");
         // Sent back from 40 bytes earlier, while the batch table would keep the payload.
         let (offset, len) = (packet.offset - 40, packet.len + 40);
-        write_packet(
-            umem.bytes_mut(Span {
-                frame: packet.frame,
-                offset,
-                len,
-            }),
-            2,
-        );
+        write_packet(umem.bytes_mut(Span { frame: packet.frame, offset, len }), 2);
         umem.retain(packet.frame);
         assert!(b.transmit(&mut umem, packet.frame, offset, len));
         assert!(umem.is_transmitting(packet.frame));
@@ -199,17 +161,7 @@ fn frame_received_then_sent_with_longer_headers_is_kept_by_its_other_reference()
         settle(&mut a, &mut umem);
         assert!(!umem.is_transmitting(packet.frame));
         assert_eq!(umem.gauge().held, 1);
-        assert_eq!(
-            number(
-                &umem,
-                Received {
-                    offset,
-                    len,
-                    ..packet
-                }
-            ),
-            2
-        );
+        assert_eq!(number(&umem, Received { offset, len, ..packet }), 2);
         umem.release(packet.frame);
         assert_eq!((umem.gauge().held, umem.gauge().tx), (0, 0));
     });
@@ -247,10 +199,7 @@ fn receive_with_frames_held_back_keeps_a_quarter_for_sending_and_recovers() {
         return;
     }
     Bed::new().run(|| {
-        let (mut far, mut umem) = (
-            Umem::new(4096).expect("UMEM"),
-            Umem::new(256).expect("UMEM"),
-        );
+        let (mut far, mut umem) = (Umem::new(4096).expect("UMEM"), Umem::new(256).expect("UMEM"));
         let (mut a, mut b) = (open(&mut far, "a"), open(&mut umem, "b"));
         let _steer = (Steer::attach("a", &a), Steer::attach("b", &b));
         let (mut held, mut burst) = (Vec::new(), Vec::with_capacity(BURST_FRAMES_MAX));
@@ -264,8 +213,7 @@ fn receive_with_frames_held_back_keeps_a_quarter_for_sending_and_recovers() {
         }
         assert_eq!(umem.gauge().fill, 0, "Linux was left without frames");
         assert!(b.statistics().rx_fill_ring_empty > 0 || b.statistics().rx_dropped > 0);
-        held.into_iter()
-            .for_each(|frame: FrameId| umem.release(frame));
+        held.into_iter().for_each(|frame: FrameId| umem.release(frame));
         b.receive(&mut umem, &mut burst);
         send(&mut a, &mut far, 7, 128, 100);
         settle(&mut a, &mut far);
@@ -339,17 +287,11 @@ fn queue_reopened_at_once_works_and_opened_twice_is_busy() {
         let _a = open(&mut umem, "a");
         let mut other = Umem::new(256).expect("UMEM");
         let second = Socket::open(&mut other, "a", 0, ModePreference::Auto, XdpMode::Native);
-        assert!(
-            matches!(second, Err(XskError::Busy { queue: 0, .. })),
-            "{second:?}"
-        );
+        assert!(matches!(second, Err(XskError::Busy { queue: 0, .. })), "{second:?}");
         // The refusal leaves the UMEM fit for another queue; without any socket it is worn out.
         drop(open(&mut other, "b"));
         let spent = Socket::open(&mut other, "b", 0, ModePreference::Auto, XdpMode::Native);
-        assert!(
-            matches!(spent, Err(XskError::UmemSpent { .. })),
-            "{spent:?}"
-        );
+        assert!(matches!(spent, Err(XskError::UmemSpent { .. })), "{spent:?}");
     });
 }
 
@@ -412,20 +354,11 @@ fn open_that_cannot_work_says_why_and_what_helps() {
     }
     Bed::new().run(|| {
         let missing = refusal("nowhere", 0, ModePreference::Auto);
-        assert!(
-            matches!(missing, XskError::NoSuchInterface { .. }),
-            "{missing}"
-        );
+        assert!(matches!(missing, XskError::NoSuchInterface { .. }), "{missing}");
         let queue = refusal("a", 1, ModePreference::Native);
-        assert!(
-            matches!(queue, XskError::NoSuchQueue { queue: 1, .. }),
-            "{queue}"
-        );
+        assert!(matches!(queue, XskError::NoSuchQueue { queue: 1, .. }), "{queue}");
         let queue = refusal("a", 1, ModePreference::Auto);
-        assert!(
-            matches!(queue, XskError::NoSuchQueue { queue: 1, .. }),
-            "{queue}"
-        );
+        assert!(matches!(queue, XskError::NoSuchQueue { queue: 1, .. }), "{queue}");
         let mode = refusal("a", 0, ModePreference::ZeroCopy);
         assert!(matches!(mode, XskError::NoZeroCopy { .. }), "{mode}");
         for error in [missing, queue, mode] {
@@ -458,10 +391,7 @@ fn generic_mode_names_its_reason() {
         let mut umem = Umem::new(256).expect("UMEM");
         let opened = Socket::open(&mut umem, "a", 0, ModePreference::Auto, XdpMode::Generic);
         let (_socket, mode, reason) = opened.expect("opens");
-        assert_eq!(
-            (mode, reason.as_str()),
-            (SocketMode::Copy, "zero copy: needs native XDP")
-        );
+        assert_eq!((mode, reason.as_str()), (SocketMode::Copy, "zero copy: needs native XDP"));
     });
 }
 

@@ -19,16 +19,11 @@ fn umem_frame_written_at_any_offset_reads_back() {
     let frames: Vec<FrameId> = std::iter::from_fn(|| umem.take()).collect();
     assert_eq!(frames.len(), 64);
     for (&frame, byte) in frames.iter().zip(1u8..) {
-        umem.bytes_mut(span(frame, 0, FRAME_BYTES as u16))
-            .fill(byte);
+        umem.bytes_mut(span(frame, 0, FRAME_BYTES as u16)).fill(byte);
     }
     for (&frame, byte) in frames.iter().zip(1u8..) {
         for (offset, len) in [(0, 2048), (1, 1), (130, 60), (2047, 1), (2048, 0)] {
-            assert!(
-                umem.bytes(span(frame, offset, len))
-                    .iter()
-                    .all(|&seen| seen == byte)
-            );
+            assert!(umem.bytes(span(frame, offset, len)).iter().all(|&seen| seen == byte));
         }
     }
     assert_eq!(umem.gauge().held, 64);
@@ -47,16 +42,10 @@ fn umem_with_disjoint_full_width_writes_all_destinations() {
     for (&frame, index) in from.iter().zip(0u16..) {
         umem.bytes_mut(span(frame, index, 100)).fill(index as u8);
     }
-    let sources: Vec<Span> = from
-        .iter()
-        .zip(0..)
-        .map(|(&frame, at)| span(frame, at, 100))
-        .collect();
-    let targets: Vec<Span> = to
-        .iter()
-        .zip(0..)
-        .map(|(&frame, at)| span(frame, 300 - at, 100))
-        .collect();
+    let sources: Vec<Span> =
+        from.iter().zip(0..).map(|(&frame, at)| span(frame, at, 100)).collect();
+    let targets: Vec<Span> =
+        to.iter().zip(0..).map(|(&frame, at)| span(frame, 300 - at, 100)).collect();
     let count = umem.with_disjoint(&sources, &targets, |sources, targets| {
         for (target, source) in targets.iter_mut().zip(sources) {
             target.copy_from_slice(source);
@@ -106,9 +95,6 @@ fn umem_broken_invariants_panic() {
 fn umem_absurd_frame_count_is_refused_with_the_range() {
     for frames in [0, 63, u32::MAX] {
         let error = Umem::new(frames).expect_err("out of range");
-        assert!(
-            matches!(error, XskError::FrameCount { min: 64, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, XskError::FrameCount { min: 64, .. }), "{error}");
     }
 }

@@ -23,9 +23,7 @@ impl Bed {
         let bed = Bed { name };
         ip(&["netns", "add", &bed.name]);
         let inside = |arguments: &[&str]| ip(&[&["-n", &bed.name], arguments].concat());
-        inside(&[
-            "link", "add", "name", "a", "type", "veth", "peer", "name", "b",
-        ]);
+        inside(&["link", "add", "name", "a", "type", "veth", "peer", "name", "b"]);
         for end in ["a", "b"] {
             // No neighbour discovery and no addresses: nothing but our packets on the cable.
             inside(&["link", "set", "dev", end, "addrgenmode", "none", "up"]);
@@ -61,16 +59,11 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        let _ = Command::new("ip")
-            .args(["netns", "del", &self.name])
-            .status();
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
 }
 
 fn ip(arguments: &[&str]) {
-    let status = Command::new("ip")
-        .args(arguments)
-        .status()
-        .expect("`ip` (iproute2) is installed");
+    let status = Command::new("ip").args(arguments).status().expect("`ip` (iproute2) is installed");
     assert!(status.success(), "ip {}", arguments.join(" "));
 }

@@ -8,10 +8,7 @@ pub fn have_root() -> bool {
         return true;
     }
     let reason = "skipped: needs root for network namespaces and AF_XDP";
-    assert!(
-        std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|value| value != "1"),
-        "{reason}"
-    );
+    assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|value| value != "1"), "{reason}");
     println!("{reason}");
     false
 }

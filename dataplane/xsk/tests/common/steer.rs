@@ -33,15 +33,11 @@ impl Steer {
         flows.insert(FLOW, 1, 0).expect("flow is added");
         let map = object.map_mut(MAP_XSKS).expect("sockets");
         let mut sockets: XskMap<&mut MapData> = map.try_into().expect("an XSKMAP");
-        sockets
-            .set(0, socket.fd().as_fd().as_raw_fd(), 0)
-            .expect("socket is added");
+        sockets.set(0, socket.fd().as_fd().as_raw_fd(), 0).expect("socket is added");
         let program = object.program_mut(PROGRAM).expect("program");
         let program: &mut Xdp = program.try_into().expect("an XDP program");
         program.load().expect("verifier accepts");
-        program
-            .attach(interface, XdpMode::Driver)
-            .expect("attaches");
+        program.attach(interface, XdpMode::Driver).expect("attaches");
         Steer { _program: object }
     }
 }
@@ -55,14 +51,9 @@ pub fn write_packet(packet: &mut [u8], number: u32) {
     packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     packet[12..14].copy_from_slice(&[0x08, 0x00]);
     let ip = &mut packet[14..34];
-    ip.copy_from_slice(&[
-        0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-    ]);
+    ip.copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     ip[2..4].copy_from_slice(&((bytes - 14) as u16).to_be_bytes());
-    let sum: u32 = ip
-        .chunks(2)
-        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-        .sum();
+    let sum: u32 = ip.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
     let sum = (sum & 0xFFFF) + (sum >> 16);
     ip[10..12].copy_from_slice(&(!((sum & 0xFFFF) + (sum >> 16)) as u16).to_be_bytes());
     packet[34..36].copy_from_slice(&40_000u16.to_be_bytes());
