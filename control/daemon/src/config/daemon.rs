@@ -1,0 +1,207 @@
+//! `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed from start to stop.
+
+use super::document::Section;
+use super::error::ConfigError;
+use super::reader::{Reader, unicast};
+use super::{Daemon, Idle, Link, TUNNEL_MTU_DEFAULT, TUNNEL_MTU_MIN, Tunnel, XdpMode};
+use super::{names, refuse_duplicates};
+use recoded_wire::DEFAULT_PORT;
+use recoded_wire::steer::XSKS_MAX;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Words of `idle`.
+pub const IDLE: [(&str, Idle); 3] =
+    [("busy", Idle::Busy), ("adaptive", Idle::Adaptive), ("interrupt", Idle::Interrupt)];
+
+/// Words of `xdp_mode`.
+pub const XDP_MODES: [(&str, XdpMode); 4] = [
+    ("auto", XdpMode::Auto),
+    ("zero-copy", XdpMode::ZeroCopy),
+    ("native", XdpMode::Native),
+    ("generic", XdpMode::Generic),
+];
+
+/// Longest path that a Unix socket can have.
+const SOCKET_BYTES_MAX: usize = 107;
+/// Fewest frames with which a worker can fill its rings and hold a few generations.
+const FRAMES_MIN: u64 = 1024;
+/// Most frames of a worker: 2 GiB.
+const FRAMES_MAX: u64 = 1 << 20;
+/// Largest number of cores Linux is built for on servers.
+const CORES_MAX: usize = 8192;
+/// Largest MTU of a tunnel.
+const TUNNEL_MTU_MAX: u64 = 9000;
+
+/// Keys of the section.
+pub const DAEMON_KEYS: [&str; 8] =
+    ["socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches"];
+
+/// Reads `[daemon]`.
+pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
+    let mut reader = Reader::new(section, 0, errors);
+    reader.known(&DAEMON_KEYS);
+    let socket = reader.text("socket", "an absolute path of at most 107 bytes", |text| {
+        let fits = text.starts_with('/') && text.len() <= SOCKET_BYTES_MAX;
+        (fits && !text.contains('\0')).then(|| PathBuf::from(text))
+    });
+    let queues = u64::from(XSKS_MAX);
+    let workers = reader.integer("workers", 1..=queues, "there are 1 to 64, one per queue");
+    let workers = usize::try_from(workers.unwrap_or(1)).unwrap_or(1);
+    let frames = reader.integer(
+        "frames",
+        FRAMES_MIN..=FRAMES_MAX,
+        "a worker has 1024 to 1048576 frames of 2048 bytes",
+    );
+    let port = reader.integer("port", 1..=65535, "UDP ports are 1 to 65535");
+    Daemon {
+        socket: socket.unwrap_or_else(|| PathBuf::from(recoded_api::SOCKET_DEFAULT)),
+        workers,
+        cores: cores(&mut reader, workers),
+        idle: reader
+            .choice("idle", &IDLE, "it is \"busy\", \"adaptive\" or \"interrupt\"")
+            .unwrap_or(Idle::Adaptive),
+        frames: frames.and_then(|frames| u32::try_from(frames).ok()).unwrap_or(8192),
+        port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
+        xdp_mode: reader
+            .choice(
+                "xdp_mode",
+                &XDP_MODES,
+                "it is \"auto\", \"zero-copy\", \"native\" or \"generic\"",
+            )
+            .unwrap_or(XdpMode::Auto),
+        batches: reader
+            .integer("batches", 2..=4096, "a flow holds 2 to 4096 generations")
+            .and_then(|batches| usize::try_from(batches).ok())
+            .unwrap_or(64),
+    }
+}
+
+fn cores(reader: &mut Reader<'_>, workers: usize) -> Option<Vec<usize>> {
+    let value = reader.value("cores")?;
+    let rule = "it lists the core of each worker, as many as `workers`, each once";
+    let Some(items) = value.as_array() else {
+        reader.refuse("cores", "is not a list", rule);
+        return None;
+    };
+    let mut cores = Vec::new();
+    for item in items {
+        let core = item.as_integer().and_then(|core| usize::try_from(core).ok());
+        match core {
+            Some(core) if core < CORES_MAX && !cores.contains(&core) => cores.push(core),
+            _ => {
+                reader.refuse("cores", "is not allowed", rule);
+                return None;
+            }
+        }
+    }
+    if cores.len() != workers {
+        reader.refuse("cores", &"is too long or too short", rule);
+        return None;
+    }
+    Some(cores)
+}
+
+/// Keys of the section.
+pub const LINK_KEYS: [&str; 4] = ["name", "interface", "local", "rate_mbit"];
+
+/// Reads every `[[link]]`. One that is wrong still gets an entry when it has a name, so that flows
+/// that refer to it are not blamed.
+pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
+    let mut links = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        let mut reader = Reader::new(section, index, errors);
+        reader.known(&LINK_KEYS);
+        let rule = "a name has 1 to 32 letters, digits, - and _";
+        let name = reader.text("name", rule, link_name);
+        let name = reader.require("name", name, rule);
+        let rule = "it is the interface's name as `ip link` shows it";
+        let interface = reader.text("interface", rule, interface_name);
+        let interface = reader.require("interface", interface, rule);
+        let rule = "it is this host's IP address on the link";
+        let local = reader.text("local", rule, unicast);
+        let local = reader.require("local", local, rule);
+        let rate_mbit =
+            reader.number("rate_mbit", 0.001..=1e6, "a pace is 0.001 to 1000000 Mbit/s");
+        let Some(name) = name else { continue };
+        links.push(Link {
+            name,
+            interface: interface.unwrap_or_default(),
+            local: local.unwrap_or(IpAddr::from([0, 0, 0, 0])),
+            rate_mbit,
+        });
+    }
+    refuse_duplicates(sections, "name", "each link has a name of its own", errors);
+    refuse_duplicates(
+        sections,
+        "interface",
+        "an interface belongs to one link; several neighbours can share that link",
+        errors,
+    );
+    links
+}
+
+/// Keys of the section.
+pub const TUNNEL_KEYS: [&str; 3] = ["name", "address", "mtu"];
+
+/// Reads every `[[tunnel]]`, and says whether its MTU was written.
+pub fn tunnels(
+    sections: &[Section],
+    links: &[Link],
+    errors: &mut Vec<ConfigError>,
+) -> Vec<(Tunnel, bool)> {
+    let mut tunnels = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        let mut reader = Reader::new(section, index, errors);
+        reader.known(&TUNNEL_KEYS);
+        let rule = "it is the TUN interface to create: 1 to 15 bytes, no space, no slash";
+        let name = reader.text("name", rule, interface_name);
+        let name = reader.require("name", name, rule);
+        let rule = "it is an IP address with a prefix length, such as 10.99.0.1/24";
+        let address = reader.text("address", rule, network);
+        let address = reader.require("address", address, rule);
+        let least = if address.is_some_and(|(ip, _)| ip.is_ipv6()) { 1280 } else { 576 };
+        let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
+        debug_assert!(least >= u64::from(TUNNEL_MTU_MIN));
+        let mtu = reader.integer("mtu", least..=TUNNEL_MTU_MAX, &rule);
+        if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
+            let rule =
+                "a link uses the interface of this name; a tunnel is an interface of its own";
+            reader.refuse("name", "is taken", rule);
+        }
+        let Some(name) = name else { continue };
+        let (address, prefix) = address.unwrap_or((IpAddr::from([0, 0, 0, 0]), 0));
+        let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
+        let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
+        tunnels.push((Tunnel { name, address, prefix, mtu }, given.is_some()));
+    }
+    refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
+    tunnels
+}
+
+/// The index of the link or tunnel that a flow names, or what there is.
+pub fn find(name: &str, known: &[&str]) -> Result<usize, String> {
+    let found = known.iter().position(|candidate| *candidate == name);
+    found.ok_or_else(|| names(known.iter().copied()))
+}
+
+fn link_name(text: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let fits = (1..=32).contains(&text.len()) && text.bytes().all(plain);
+    fits.then(|| text.to_owned())
+}
+
+/// What Linux accepts (`dev_valid_name`), less what no shell would enjoy.
+fn interface_name(text: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':' && byte != b'%';
+    let fits = (1..=15).contains(&text.len()) && text.bytes().all(plain);
+    (fits && text != "." && text != "..").then(|| text.to_owned())
+}
+
+fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    let address = unicast(address)?;
+    let prefix: u8 = prefix.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    (1..=longest).contains(&prefix).then_some((address, prefix))
+}

@@ -1,0 +1,98 @@
+//! What is wrong with a configuration, in words that say where and how to cure it.
+
+use std::fmt;
+
+/// One mistake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// Line in the file, 1 the first; `None` for a value that came by `set`.
+    pub line: Option<usize>,
+    /// The section: `daemon`, `link east`, `flow 1`. Empty for the file as a whole.
+    pub place: String,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// What can be wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Not TOML at all.
+    Syntax {
+        /// The parser's words.
+        message: String,
+    },
+    /// A section or key that does not exist.
+    Unknown {
+        /// The key.
+        key: String,
+        /// What was meant, or what there is.
+        hint: String,
+    },
+    /// A key that must be there and is not.
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        rule: String,
+    },
+    /// A value that breaks a rule.
+    Value {
+        /// The key.
+        key: String,
+        /// The value as written.
+        value: String,
+        /// How it breaks the rule: "is out of range".
+        verdict: &'static str,
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(formatter, "{}: ", self.place)?;
+        }
+        match &self.fault {
+            Fault::Syntax { message } => write!(formatter, "this is not valid TOML: {message}"),
+            Fault::Unknown { key, hint } => write!(formatter, "unknown key {key}: {hint}"),
+            Fault::Missing { key, rule } => write!(formatter, "{key} is missing: {rule}"),
+            Fault::Value { key, value, verdict, rule } => {
+                write!(formatter, "{key} = {value} {verdict}: {rule}")
+            }
+        }
+    }
+}
+
+/// Every mistake in a file, or in a change. Never empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigErrors {
+    file: String,
+    /// The mistakes, in order of lines.
+    pub errors: Vec<ConfigError>,
+}
+
+impl ConfigErrors {
+    /// Collects the mistakes found in `file`.
+    pub fn new(file: &str, mut errors: Vec<ConfigError>) -> ConfigErrors {
+        errors.sort_by_key(|error| error.line);
+        ConfigErrors { file: file.to_owned(), errors }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            if index > 0 {
+                writeln!(formatter)?;
+            }
+            match error.line {
+                Some(line) => write!(formatter, "{}:{line}: {error}", self.file)?,
+                None => write!(formatter, "{error}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

@@ -1,0 +1,441 @@
+//! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
+
+use super::daemon::find;
+use super::document::Section;
+use super::error::ConfigError;
+use super::reader::{Reader, float, shown, unicast};
+use super::symbol::{
+    Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default, symbol_bytes_max,
+};
+use super::{Flow, Hop, Link, Tunnel, refuse_duplicates};
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{
+    FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+};
+use recoded_wire::steer::FLOWS_MAX;
+use std::net::IpAddr;
+use toml::Value;
+
+/// Keys that `set` may change while traffic runs.
+pub const LIVE_KEYS: [&str; 10] = [
+    "field",
+    "generation_size",
+    "redundancy",
+    "target_loss",
+    "redundancy_max",
+    "flush_timeout_us",
+    "batch_timeout_us",
+    "hold_timeout_us",
+    "recoding",
+    "repair",
+];
+
+/// Keys of the section.
+pub const FLOW_KEYS: [&str; 17] = [
+    "id",
+    "role",
+    "tunnel",
+    "next_hops",
+    "upstream",
+    "field",
+    "generation_size",
+    "generation_size_max",
+    "symbol_bytes",
+    "redundancy",
+    "target_loss",
+    "redundancy_max",
+    "flush_timeout_us",
+    "batch_timeout_us",
+    "hold_timeout_us",
+    "recoding",
+    "repair",
+];
+
+/// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
+const SYMBOL_BYTES_ACCEPTED: usize = 1472;
+
+/// What flows refer to. Hops are collected as flows name them.
+pub struct Context<'a> {
+    /// The links.
+    pub links: &'a [Link],
+    /// The tunnels, and whether their MTU is given.
+    pub tunnels: &'a [(Tunnel, bool)],
+    /// MTUs of the interfaces.
+    pub mtus: &'a Mtus,
+    /// Hops so far.
+    pub hops: &'a mut Vec<Hop>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Kind {
+    Source,
+    Relay,
+    Sink,
+}
+
+/// Reads one flow. `None` when it lacks what the rest depends on; the reason is on the list then.
+pub fn flow(
+    section: &Section,
+    index: usize,
+    batches: usize,
+    context: &mut Context<'_>,
+    errors: &mut Vec<ConfigError>,
+) -> Option<Flow> {
+    let mut reader = Reader::new(section, index, errors);
+    let reader = &mut reader;
+    reader.known(&FLOW_KEYS);
+    let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
+                host of the path";
+    let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
+    let id = reader.require("id", id, rule).and_then(|id| u32::try_from(id).ok());
+    let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
+    let rule = "it is \"source\", \"relay\" or \"sink\"";
+    let kind = reader.choice("role", &kinds, rule);
+    let kind = reader.require("role", kind, rule)?;
+    refuse_other_roles(reader, kind);
+
+    let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
+    let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
+    let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
+    let field = field(reader);
+    let (generation_size, symbol_bytes) = match kind {
+        Kind::Source => {
+            let size = sizes(reader, "generation_size", 16);
+            (size, source_symbol_bytes(reader, context, next_hops.as_deref(), size, field))
+        }
+        _ => (sizes(reader, "generation_size_max", 64), accepted_symbol_bytes(reader)),
+    };
+    let redundancy_max = redundancy_max(reader);
+    let redundancy = redundancy(reader, redundancy_max);
+    let target_loss = reader
+        .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")
+        .unwrap_or(1e-4);
+    let (flush_timeout_nanos, batch_timeout_nanos, hold_timeout_nanos) = timeouts(reader, kind);
+    let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
+    let recoding = reader
+        .choice("recoding", &recodings, "it is \"systematic\" or \"random\"")
+        .unwrap_or(Recoding::Systematic);
+    let repair = reader.truth("repair").unwrap_or(true);
+
+    let role = match kind {
+        Kind::Source => Role::Source { tunnel: tunnel? },
+        Kind::Relay => Role::Relay { upstream: upstream? },
+        Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: upstream? },
+    };
+    let (symbol_bytes, symbol_bytes_given) = symbol_bytes?;
+    let params = FlowParams {
+        id: id?,
+        role,
+        next_hops: next_hops?,
+        field,
+        generation_size,
+        symbol_bytes,
+        redundancy,
+        target_loss,
+        redundancy_max,
+        flush_timeout_nanos,
+        batch_timeout_nanos,
+        hold_timeout_nanos,
+        recoding,
+        repair,
+        batches,
+    };
+    Some(Flow { params, symbol_bytes_given })
+}
+
+/// Rules over all flows.
+pub fn check_together(
+    sections: &[Section],
+    flows: &[Flow],
+    tunnels: &[(Tunnel, bool)],
+    errors: &mut Vec<ConfigError>,
+) {
+    refuse_duplicates(sections, "id", "a host has one role in a flow", errors);
+    let most = usize::try_from(FLOWS_MAX).unwrap_or(usize::MAX);
+    if let Some(section) = sections.get(most) {
+        let rule = format!("the XDP program knows at most {most} flows");
+        Reader::new(section, most, errors).refuse("id", "is one too many", &rule);
+    }
+    for (index, (tunnel, _)) in tunnels.iter().enumerate() {
+        let sources: Vec<u32> = flows.iter().filter(|flow| feeds(flow, index)).map(id).collect();
+        let Some(second) = sources.get(1) else {
+            continue;
+        };
+        let at = sections.iter().position(|section| {
+            section.get("id").and_then(|entry| entry.value.as_integer()) == Some(i64::from(*second))
+        });
+        let Some(at) = at else { continue };
+        let rule = format!("packets of {} already go to flow {}", tunnel.name, sources[0]);
+        Reader::new(&sections[at], at, errors).refuse("tunnel", "is taken", &rule);
+    }
+}
+
+fn feeds(flow: &Flow, tunnel: usize) -> bool {
+    matches!(flow.params.role, Role::Source { tunnel: TunnelId(id) } if usize::from(id) == tunnel)
+}
+
+fn id(flow: &Flow) -> u32 {
+    flow.params.id
+}
+
+/// Keys without effect mislead whoever reads the file, so they are refused.
+fn refuse_other_roles(reader: &mut Reader<'_>, kind: Kind) {
+    let learned = "only a source chooses it; relays and sinks learn it from packets";
+    let source = "it is for sources";
+    let size = "relays and sinks learn it from packets; their ceiling is generation_size_max";
+    match kind {
+        Kind::Source => {
+            reader.unsuitable("upstream", "a source is where feedback ends");
+            reader.unsuitable("generation_size_max", "a source has generation_size");
+            reader.unsuitable("batch_timeout_us", "it is for relays and sinks");
+            reader.unsuitable("hold_timeout_us", "it is for sinks");
+            reader.unsuitable("recoding", "it is for relays");
+        }
+        Kind::Relay => {
+            reader.unsuitable("tunnel", "a relay has none");
+            reader.unsuitable("hold_timeout_us", "it is for sinks");
+            reader.unsuitable("repair", "it is for sources and sinks");
+        }
+        Kind::Sink => {
+            reader.unsuitable("next_hops", "a sink is where the flow ends");
+            reader.unsuitable("redundancy_max", "it is for sources and relays");
+            reader.unsuitable("recoding", "it is for relays");
+        }
+    }
+    if kind != Kind::Source {
+        reader.unsuitable("field", learned);
+        reader.unsuitable("generation_size", size);
+        reader.unsuitable("redundancy", source);
+        reader.unsuitable("target_loss", source);
+        reader.unsuitable("flush_timeout_us", source);
+    }
+}
+
+fn tunnel(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<TunnelId> {
+    let known: Vec<&str> = context.tunnels.iter().map(|(tunnel, _)| tunnel.name.as_str()).collect();
+    let mut known_names = String::new();
+    let named =
+        reader.text("tunnel", "it is the name of a [[tunnel]]", |text| Some(text.to_owned()));
+    let named = reader.require("tunnel", named, "sources and sinks name a [[tunnel]]")?;
+    let index = find(&named, &known).map_err(|names| known_names = names).ok();
+    if index.is_none() {
+        reader.refuse("tunnel", "is unknown", &format!("the tunnels are {known_names}"));
+    }
+    index.and_then(|index| u16::try_from(index).ok()).map(TunnelId)
+}
+
+fn upstream(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<HopId> {
+    let rule =
+        "relays and sinks say where feedback goes: { link = \"west\", address = \"10.0.1.1\" }";
+    let value = reader.value("upstream");
+    let value = reader.require("upstream", value, rule)?;
+    hop(reader, context, "upstream", "upstream", value, rule)
+}
+
+fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<HopId>> {
+    let rule = "sources and relays list where packets go: \
+                [{ link = \"east\", address = \"10.0.2.2\" }]";
+    let value = reader.value("next_hops");
+    let value = reader.require("next_hops", value, rule)?;
+    let Some(items) = value.as_array() else {
+        reader.refuse("next_hops", "is not a list", rule);
+        return None;
+    };
+    if items.is_empty() || items.len() > NEXT_HOPS_MAX {
+        reader.refuse("next_hops", "is too short or too long", "a flow has 1 to 8 next hops");
+        return None;
+    }
+    let mut hops = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let part = format!("next_hops[{index}]");
+        let id = hop(reader, context, "next_hops", &part, item, rule)?;
+        if hops.contains(&id) {
+            let rule = "each next hop is listed once";
+            reader.refuse_part("next_hops", part, shown(item), "is a repetition", rule);
+        }
+        hops.push(id);
+    }
+    Some(hops)
+}
+
+/// One `{ link, address }`.
+fn hop(
+    reader: &mut Reader<'_>,
+    context: &mut Context<'_>,
+    key: &'static str,
+    part: &str,
+    value: &Value,
+    rule: &str,
+) -> Option<HopId> {
+    let mut refuse = |name: &str, value: Option<&Value>, verdict, rule: &str| {
+        let value = value.map_or_else(|| "(nothing)".to_owned(), shown);
+        reader.refuse_part(key, format!("{part}{name}"), value, verdict, rule);
+        None
+    };
+    let Some(table) = value.as_table() else {
+        return refuse("", Some(value), "is not a next hop", rule);
+    };
+    if let Some((name, value)) =
+        table.iter().find(|(name, _)| !matches!(name.as_str(), "link" | "address"))
+    {
+        return refuse(
+            &format!(".{name}"),
+            Some(value),
+            "is unknown",
+            "a hop has link and address",
+        );
+    }
+    let known: Vec<&str> = context.links.iter().map(|link| link.name.as_str()).collect();
+    let named = table.get("link");
+    let link = match find(named.and_then(Value::as_str).unwrap_or_default(), &known) {
+        Ok(link) => link,
+        Err(names) => {
+            return refuse(".link", named, "is unknown", &format!("the links are {names}"));
+        }
+    };
+    let written = table.get("address");
+    let Some(address) = written.and_then(Value::as_str).and_then(unicast) else {
+        let rule = "it is the neighbour's IP address on the link";
+        return refuse(".address", written, "is not an address", rule);
+    };
+    let local = context.links[link].local;
+    if address == local {
+        return refuse(".address", written, "is our own", "it is the neighbour's IP address");
+    }
+    if address.is_ipv4() != local.is_ipv4() && !local.is_unspecified() {
+        let rule = format!("the link's own address is {local}: both are IPv4 or both IPv6");
+        return refuse(".address", written, "does not fit the link", &rule);
+    }
+    hop_id(context.hops, Hop { link, address })
+}
+
+fn hop_id(hops: &mut Vec<Hop>, hop: Hop) -> Option<HopId> {
+    let index = hops.iter().position(|known| *known == hop).unwrap_or_else(|| {
+        hops.push(hop);
+        hops.len() - 1
+    });
+    u16::try_from(index).ok().map(HopId)
+}
+
+fn field(reader: &mut Reader<'_>) -> FieldOrder {
+    let rule = "it is 2, 4, 16 or 256";
+    let order = reader.integer("field", 0..=u64::MAX, rule);
+    let field = order.and_then(|order| FieldOrder::from_order(u16::try_from(order).ok()?));
+    if order.is_some() && field.is_none() {
+        reader.refuse("field", "is not a field we have", rule);
+    }
+    field.unwrap_or(FieldOrder::Sixteen)
+}
+
+fn sizes(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
+    let size = reader.integer(key, 1..=256, "a generation has 1 to 256 symbols");
+    size.and_then(|size| usize::try_from(size).ok()).unwrap_or(default)
+}
+
+/// Relay and sink: the most they accept, and whether it is written.
+fn accepted_symbol_bytes(reader: &mut Reader<'_>) -> Option<(usize, bool)> {
+    let rule = format!("a symbol has {SYMBOL_BYTES_MIN} to {SYMBOL_BYTES_MAX} bytes");
+    let range = SYMBOL_BYTES_MIN as u64..=SYMBOL_BYTES_MAX as u64;
+    let given = reader.integer("symbol_bytes", range, &rule);
+    let bytes = given.and_then(|bytes| usize::try_from(bytes).ok());
+    Some((bytes.unwrap_or(SYMBOL_BYTES_ACCEPTED), bytes.is_some()))
+}
+
+/// Source: the configured size when the next hops' MTU carries it, else what the MTU leaves.
+fn source_symbol_bytes(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    next_hops: Option<&[HopId]>,
+    size: usize,
+    field: FieldOrder,
+) -> Option<(usize, bool)> {
+    let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
+    let code = field.code();
+    let mut fit = SYMBOL_BYTES_MAX;
+    let mut default = SYMBOL_BYTES_MAX;
+    let mut tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
+    for hop in next_hops? {
+        let Hop { link, address } = context.hops[usize::from(hop.0)];
+        let interface = &context.links[link].interface;
+        let mtu = context.mtus.of(interface);
+        let most = symbol_bytes_max(mtu, address, size, code);
+        if most < fit {
+            fit = most;
+            tightest = (address, interface.clone(), mtu);
+        }
+        default = default.min(symbol_bytes_default(mtu, address, size, code));
+    }
+    let (address, interface, mtu) = tightest;
+    let room = format!(
+        "{interface} carries {mtu}-byte packets, which leave {fit} bytes for a symbol to {address} \
+         with generation_size {size} and field {field}"
+    );
+    match given {
+        Some(bytes) if bytes > fit => {
+            reader.refuse_part(
+                "symbol_bytes",
+                "symbol_bytes".into(),
+                bytes.to_string(),
+                "is too large",
+                &room,
+            );
+            None
+        }
+        Some(bytes) => Some((bytes, true)),
+        None if default < SYMBOL_BYTES_MIN => {
+            let key = "generation_size";
+            reader.refuse_part(key, key.into(), size.to_string(), "leaves no room", &room);
+            None
+        }
+        None => Some((default, false)),
+    }
+}
+
+fn redundancy_max(reader: &mut Reader<'_>) -> f64 {
+    let rule = "1 to 32 packets per symbol may be sent";
+    reader.number("redundancy_max", 1.0..=32.0, rule).unwrap_or(4.0)
+}
+
+fn redundancy(reader: &mut Reader<'_>, redundancy_max: f64) -> Redundancy {
+    let Some(value) = reader.value("redundancy") else {
+        return Redundancy::Auto;
+    };
+    if value.as_str() == Some("auto") {
+        return Redundancy::Auto;
+    }
+    match float(value) {
+        Some(factor) if factor >= 1.0 && factor <= redundancy_max => Redundancy::Fixed(factor),
+        Some(_) => {
+            let rule = format!(
+                "a factor is at least 1 and at most redundancy_max, which is {redundancy_max}"
+            );
+            reader.refuse("redundancy", "is out of range", &rule);
+            Redundancy::Auto
+        }
+        None => {
+            let rule = "it is \"auto\" or a factor of at least 1";
+            reader.refuse("redundancy", "is not a choice", rule);
+            Redundancy::Auto
+        }
+    }
+}
+
+/// Flush, batch and hold timeouts.
+fn timeouts(reader: &mut Reader<'_>, kind: Kind) -> (Nanos, Nanos, Nanos) {
+    let rule = "1 to 1000000 microseconds";
+    let flush = reader.integer("flush_timeout_us", 1..=1_000_000, rule).unwrap_or(1_000);
+    let rule = "1 to 10000000 microseconds";
+    let batch = reader.integer("batch_timeout_us", 1..=10_000_000, rule).unwrap_or(20_000);
+    let rule = "1 to 60000000 microseconds";
+    let hold = reader.integer("hold_timeout_us", 1..=60_000_000, rule).unwrap_or(200_000);
+    if kind == Kind::Sink && hold < batch {
+        let key =
+            if reader.has("hold_timeout_us") { "hold_timeout_us" } else { "batch_timeout_us" };
+        let rule = format!(
+            "delivery must wait (hold_timeout_us, {hold}) at least as long as a repair request \
+             does (batch_timeout_us, {batch})"
+        );
+        reader.refuse(key, "does not fit", &rule);
+    }
+    (flush * 1_000, batch * 1_000, hold * 1_000)
+}

@@ -1,0 +1,251 @@
+//! From a TOML file to values that are always valid.
+//!
+//! ```text
+//!  text -> document (keys, values, lines) -> reader (one typed rule per key) -> Config
+//!                       ^                                                        |
+//!                       +---- a live `set` replaces a value and walks again      +-> Snapshot
+//! ```
+//!
+//! Parse, don't validate: whoever holds a [`Config`] need check nothing. Every mistake in a file is
+//! found in one pass, and each names file, line, key, value and rule.
+
+pub mod document;
+
+pub mod error;
+
+mod reader;
+
+mod daemon;
+
+mod flow;
+
+pub mod symbol;
+
+mod render;
+
+use document::{Document, Section};
+use error::{ConfigError, ConfigErrors};
+use reader::Reader;
+use recoded_pipeline::params::{FlowParams, Role, Snapshot};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use symbol::Mtus;
+
+/// Everything a file says, checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// `[daemon]`.
+    pub daemon: Daemon,
+    /// `[[link]]`, in order.
+    pub links: Vec<Link>,
+    /// Every next hop and upstream that a flow names, once each; the index is the
+    /// [`recoded_pipeline::params::HopId`].
+    pub hops: Vec<Hop>,
+    /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
+    pub tunnels: Vec<Tunnel>,
+    /// `[[flow]]`, in order.
+    pub flows: Vec<Flow>,
+}
+
+/// `[daemon]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Daemon {
+    /// Control socket.
+    pub socket: PathBuf,
+    /// Workers, one per receive queue.
+    pub workers: usize,
+    /// Core of each worker, when pinned.
+    pub cores: Option<Vec<usize>>,
+    /// What a worker does when nothing arrives.
+    pub idle: Idle,
+    /// UMEM frames per worker.
+    pub frames: u32,
+    /// UDP port of coded packets.
+    pub port: u16,
+    /// Which XDP and socket modes may be used.
+    pub xdp_mode: XdpMode,
+    /// Generations a flow holds at once.
+    pub batches: usize,
+}
+
+/// What a worker does when nothing arrives.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Idle {
+    /// Polls without end.
+    Busy,
+    /// Polls for a while, then sleeps until a packet arrives.
+    Adaptive,
+    /// Sleeps at once.
+    Interrupt,
+}
+
+/// Which XDP and socket modes may be used.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum XdpMode {
+    /// The best that works.
+    Auto,
+    /// Zero-copy or nothing.
+    ZeroCopy,
+    /// Native XDP with copying sockets.
+    Native,
+    /// XDP in the network stack: slow, works everywhere.
+    Generic,
+}
+
+/// `[[link]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Link {
+    /// Name that flows refer to.
+    pub name: String,
+    /// Network interface.
+    pub interface: String,
+    /// Our address on it.
+    pub local: IpAddr,
+    /// Pace of what we send, on the wire.
+    pub rate_mbit: Option<f64>,
+}
+
+/// A neighbour on a link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// Index of the link.
+    pub link: usize,
+    /// Address of the neighbour.
+    pub address: IpAddr,
+}
+
+/// `[[tunnel]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tunnel {
+    /// TUN interface to create.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Length of its prefix.
+    pub prefix: u8,
+    /// Its MTU.
+    pub mtu: u16,
+}
+
+/// `[[flow]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Flow {
+    /// What the pipeline gets.
+    pub params: FlowParams,
+    /// Whether the size of symbols was configured; otherwise it follows the MTU.
+    pub symbol_bytes_given: bool,
+}
+
+impl Config {
+    /// Parses `text`, the content of `file`, for interfaces with these MTUs.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake there is, in order of lines.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        mtu_of: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<(Document, Mtus, Config), ConfigErrors> {
+        let document = Document::parse(file, text)?;
+        let mtus = Mtus::read(&document, mtu_of);
+        let config = Config::from_document(&document, &mtus)?;
+        Ok((document, mtus, config))
+    }
+
+    /// Checks a document.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake there is, in order of lines.
+    pub fn from_document(document: &Document, mtus: &Mtus) -> Result<Config, ConfigErrors> {
+        let mut errors = Vec::new();
+        let daemon = daemon::daemon(&document.daemon, &mut errors);
+        let links = daemon::links(&document.links, &mut errors);
+        let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
+        let mut hops = Vec::new();
+        let mut flows = Vec::new();
+        let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
+        for (index, section) in document.flows.iter().enumerate() {
+            flows.extend(flow::flow(section, index, daemon.batches, &mut context, &mut errors));
+        }
+        if document.links.is_empty() {
+            errors.push(no_link());
+        }
+        flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
+        if !errors.is_empty() {
+            return Err(ConfigErrors::new(&document.file, errors));
+        }
+        default_tunnel_mtus(&mut tunnels, &flows);
+        let tunnels = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
+        Ok(Config { daemon, links, hops, tunnels, flows })
+    }
+
+    /// What workers get.
+    pub fn snapshot(&self, edition: u64) -> Snapshot {
+        let flows = self.flows.iter().map(|flow| flow.params.clone()).collect();
+        Snapshot { edition, flows }
+    }
+
+    /// The configuration as TOML with every key written out; parsing it gives this again.
+    pub fn to_toml(&self) -> String {
+        render::render(self)
+    }
+}
+
+fn no_link() -> ConfigError {
+    let rule = "write a [[link]] for each interface that carries coded packets".to_owned();
+    let fault = error::Fault::Missing { key: "link", rule };
+    ConfigError { line: Some(1), place: String::new(), fault }
+}
+
+/// MTU of a tunnel that has no source flow.
+const TUNNEL_MTU_DEFAULT: u16 = 1400;
+/// Least MTU of a tunnel: what every IPv4 host accepts. Packets may span symbols, so small symbols
+/// do not need it smaller.
+const TUNNEL_MTU_MIN: u16 = 576;
+
+/// A full-size IP packet and its two bytes of length fill one symbol exactly.
+fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
+    for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
+        if *given {
+            continue;
+        }
+        let source = flows.iter().find(|flow| match flow.params.role {
+            Role::Source { tunnel } => usize::from(tunnel.0) == index,
+            _ => false,
+        });
+        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(2));
+        let fitted = symbol.and_then(|bytes| u16::try_from(bytes).ok());
+        tunnel.mtu = fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(TUNNEL_MTU_MIN);
+    }
+}
+
+/// Names `sections` by what `key` says, for error messages and duplicates.
+fn names<'a>(sections: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = sections.map(|name| format!("\"{name}\"")).collect();
+    if quoted.is_empty() { "none is configured".into() } else { quoted.join(", ") }
+}
+
+/// Refuses the second of two sections that share a key.
+fn refuse_duplicates(
+    sections: &[Section],
+    key: &'static str,
+    rule: &str,
+    errors: &mut Vec<ConfigError>,
+) {
+    let mut seen = BTreeMap::new();
+    for (index, section) in sections.iter().enumerate() {
+        let Some(entry) = section.get(key) else {
+            continue;
+        };
+        if seen.insert(entry.value.to_string(), index).is_some() {
+            let mut reader = Reader::new(section, index, errors);
+            reader.refuse(key, "is taken", rule);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

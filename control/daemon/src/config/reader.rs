@@ -1,0 +1,245 @@
+//! Reads the keys of one section, each by a typed rule, and collects what breaks them.
+//!
+//! A getter returns `None` both for an absent key and for a bad value; the bad value is on the list
+//! of errors then, so that callers may go on with a default and find the next mistake.
+
+use super::document::{Entry, Section};
+use super::error::{ConfigError, Fault};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use toml::Value;
+
+/// Reads one section.
+pub struct Reader<'a> {
+    section: &'a Section,
+    place: String,
+    errors: &'a mut Vec<ConfigError>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `section`, the `index`-th of its kind.
+    pub fn new(section: &'a Section, index: usize, errors: &'a mut Vec<ConfigError>) -> Self {
+        Reader { section, place: place(section, index), errors }
+    }
+
+    /// Refuses keys that are not among `known`.
+    pub fn known(&mut self, known: &[&'static str]) {
+        for entry in &self.section.entries {
+            if !known.contains(&entry.key.as_str()) {
+                let near = known.iter().min_by_key(|key| distance(key, &entry.key));
+                let hint = match near {
+                    Some(near) if distance(near, &entry.key) <= 2 => {
+                        format!("did you mean {near}?")
+                    }
+                    _ => format!("[[{}]] has {}", self.section.kind, known.join(", ")),
+                };
+                let hint = hint.replace("[[daemon]]", "[daemon]");
+                let fault = Fault::Unknown { key: entry.key.clone(), hint };
+                self.push(entry.line, fault);
+            }
+        }
+    }
+
+    /// Refuses `key` where it would have no effect.
+    pub fn unsuitable(&mut self, key: &'static str, rule: &str) {
+        if self.section.get(key).is_some() {
+            self.refuse(key, "does not apply", rule);
+        }
+    }
+
+    /// Whether `key` is written.
+    pub fn has(&self, key: &str) -> bool {
+        self.section.get(key).is_some()
+    }
+
+    /// Demands a key.
+    pub fn require<T>(&mut self, key: &'static str, value: Option<T>, rule: &str) -> Option<T> {
+        if value.is_none() && !self.has(key) {
+            let fault = Fault::Missing { key, rule: rule.to_owned() };
+            let line = self.section.line;
+            self.push(Some(line), fault);
+        }
+        value
+    }
+
+    /// A whole number in `range`.
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        rule: &str,
+    ) -> Option<u64> {
+        let entry = self.section.get(key)?;
+        let Value::Integer(value) = entry.value else {
+            self.refuse(key, "is not a whole number", rule);
+            return None;
+        };
+        let value = u64::try_from(value).ok().filter(|value| range.contains(value));
+        if value.is_none() {
+            self.refuse(key, "is out of range", rule);
+        }
+        value
+    }
+
+    /// A number in `range`; a whole number counts.
+    pub fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+        rule: &str,
+    ) -> Option<f64> {
+        let entry = self.section.get(key)?;
+        let Some(value) = float(&entry.value) else {
+            self.refuse(key, "is not a number", rule);
+            return None;
+        };
+        if !range.contains(&value) {
+            self.refuse(key, "is out of range", rule);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// `true` or `false`.
+    pub fn truth(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.section.get(key)?.value.as_bool();
+        if value.is_none() {
+            self.refuse(key, "is neither", "it is true or false");
+        }
+        value
+    }
+
+    /// One of a few words.
+    pub fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+        rule: &str,
+    ) -> Option<T> {
+        let entry = self.section.get(key)?;
+        let word = entry.value.as_str();
+        let chosen = choices.iter().find(|(name, _)| Some(*name) == word);
+        if chosen.is_none() {
+            self.refuse(key, "is not a choice", rule);
+        }
+        chosen.map(|(_, value)| *value)
+    }
+
+    /// Text that `accept` turns into a value.
+    pub fn text<T>(
+        &mut self,
+        key: &'static str,
+        rule: &str,
+        accept: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.section.get(key)?;
+        let Some(text) = entry.value.as_str() else {
+            self.refuse(key, "is not a text in quotes", rule);
+            return None;
+        };
+        let value = accept(text);
+        if value.is_none() {
+            self.refuse(key, "is not allowed", rule);
+        }
+        value
+    }
+
+    /// Any value, to be judged by the caller.
+    pub fn value(&self, key: &str) -> Option<&'a Value> {
+        self.section.get(key).map(|entry| &entry.value)
+    }
+
+    /// Records that the value of `key` breaks `rule`.
+    pub fn refuse(&mut self, key: &str, verdict: &'static str, rule: &str) {
+        let Some(Entry { value, line, .. }) = self.section.get(key) else {
+            return;
+        };
+        let fault = Fault::Value {
+            key: key.to_owned(),
+            value: shown(value),
+            verdict,
+            rule: rule.to_owned(),
+        };
+        self.push(*line, fault);
+    }
+
+    /// Records that a part of the value of `key` breaks `rule`.
+    pub fn refuse_part(
+        &mut self,
+        key: &str,
+        part: String,
+        value: String,
+        verdict: &'static str,
+        rule: &str,
+    ) {
+        let line = self.section.get(key).map_or(Some(self.section.line), |entry| entry.line);
+        self.push(line, Fault::Value { key: part, value, verdict, rule: rule.to_owned() });
+    }
+
+    fn push(&mut self, line: Option<usize>, fault: Fault) {
+        self.errors.push(ConfigError { line, place: self.place.clone(), fault });
+    }
+}
+
+/// A value as a message shows it: bounded, on one line.
+pub fn shown(value: &Value) -> String {
+    const CHARS_MAX: usize = 60;
+    let text = match value {
+        Value::String(text) => format!("\"{}\"", text.escape_default()),
+        other => other.to_string().replace('\n', " "),
+    };
+    if text.chars().count() <= CHARS_MAX {
+        return text;
+    }
+    let cut: String = text.chars().take(CHARS_MAX).collect();
+    format!("{cut}...")
+}
+
+/// A finite number.
+pub fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(value) => Some(*value).filter(|value| value.is_finite()),
+        // Exact: whoever writes more than 2^53 is out of every range here.
+        Value::Integer(value) => Some(*value as f64),
+        _ => None,
+    }
+}
+
+/// An address that one host can have.
+pub fn unicast(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.parse().ok()?;
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    (!address.is_unspecified() && !address.is_multicast() && !broadcast).then_some(address)
+}
+
+/// How a message calls a section: by its id or name, else by its number.
+fn place(section: &Section, index: usize) -> String {
+    let naming = if section.kind == "flow" { "id" } else { "name" };
+    match section.get(naming).map(|entry| &entry.value) {
+        _ if section.kind == "daemon" => "daemon".to_owned(),
+        Some(Value::String(name)) if name.len() <= 32 => {
+            format!("{} {}", section.kind, name.escape_default())
+        }
+        Some(Value::Integer(id)) => format!("{} {id}", section.kind),
+        _ => format!("{} number {}", section.kind, index + 1),
+    }
+}
+
+/// Edits between two short words (Levenshtein).
+fn distance(left: &str, right: &str) -> usize {
+    if right.len() > 64 {
+        return usize::MAX;
+    }
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}

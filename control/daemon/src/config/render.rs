@@ -1,0 +1,142 @@
+//! The configuration in force as TOML, every key that applies written out.
+
+use super::daemon::{IDLE, XDP_MODES};
+use super::{Config, Daemon, Flow};
+use recoded_pipeline::params::{HopId, Recoding, Redundancy, Role, TunnelId};
+use std::fmt::Write;
+use toml::Value;
+
+/// Writes `config`; parsing the text gives it again.
+pub fn render(config: &Config) -> String {
+    let mut text = String::new();
+    daemon(&mut text, &config.daemon);
+    for link in &config.links {
+        text.push_str("\n[[link]]\n");
+        key(&mut text, "name", link.name.as_str());
+        key(&mut text, "interface", link.interface.as_str());
+        key(&mut text, "local", link.local.to_string());
+        if let Some(rate) = link.rate_mbit {
+            key(&mut text, "rate_mbit", rate);
+        }
+    }
+    for tunnel in &config.tunnels {
+        text.push_str("\n[[tunnel]]\n");
+        key(&mut text, "name", tunnel.name.as_str());
+        key(&mut text, "address", format!("{}/{}", tunnel.address, tunnel.prefix));
+        key(&mut text, "mtu", i64::from(tunnel.mtu));
+    }
+    for item in &config.flows {
+        flow(&mut text, config, item);
+    }
+    text
+}
+
+/// How `redundancy` is written.
+pub fn redundancy(redundancy: Redundancy) -> Value {
+    match redundancy {
+        Redundancy::Auto => "auto".into(),
+        Redundancy::Fixed(factor) => factor.into(),
+    }
+}
+
+/// How `recoding` is written.
+pub fn recoding(recoding: Recoding) -> &'static str {
+    match recoding {
+        Recoding::Systematic => "systematic",
+        Recoding::Random => "random",
+    }
+}
+
+fn daemon(text: &mut String, daemon: &Daemon) {
+    text.push_str("[daemon]\n");
+    key(text, "socket", daemon.socket.to_string_lossy().into_owned());
+    key(text, "workers", whole(daemon.workers));
+    if let Some(cores) = &daemon.cores {
+        key(text, "cores", cores.iter().map(|core| whole(*core)).collect::<Vec<_>>());
+    }
+    let idle = IDLE.iter().find(|(_, idle)| *idle == daemon.idle);
+    key(text, "idle", idle.map_or("", |(name, _)| name));
+    key(text, "frames", i64::from(daemon.frames));
+    key(text, "port", i64::from(daemon.port));
+    let mode = XDP_MODES.iter().find(|(_, mode)| *mode == daemon.xdp_mode);
+    key(text, "xdp_mode", mode.map_or("", |(name, _)| name));
+    key(text, "batches", whole(daemon.batches));
+}
+
+fn flow(text: &mut String, config: &Config, flow: &Flow) {
+    let params = &flow.params;
+    text.push_str("\n[[flow]]\n");
+    key(text, "id", i64::from(params.id));
+    match params.role {
+        Role::Source { tunnel } => {
+            key(text, "role", "source");
+            key(text, "tunnel", tunnel_name(config, tunnel));
+            key(text, "next_hops", hops(config, &params.next_hops));
+            key(text, "field", i64::from(params.field.order()));
+            key(text, "generation_size", whole(params.generation_size));
+            symbol_bytes(text, flow);
+            key(text, "redundancy", redundancy(params.redundancy));
+            key(text, "target_loss", params.target_loss);
+            key(text, "redundancy_max", params.redundancy_max);
+            micros(text, "flush_timeout_us", params.flush_timeout_nanos);
+            key(text, "repair", params.repair);
+        }
+        Role::Relay { upstream } => {
+            key(text, "role", "relay");
+            key(text, "next_hops", hops(config, &params.next_hops));
+            key(text, "upstream", hop(config, upstream));
+            key(text, "generation_size_max", whole(params.generation_size));
+            symbol_bytes(text, flow);
+            key(text, "redundancy_max", params.redundancy_max);
+            micros(text, "batch_timeout_us", params.batch_timeout_nanos);
+            key(text, "recoding", recoding(params.recoding));
+        }
+        Role::Sink { tunnel, upstream } => {
+            key(text, "role", "sink");
+            key(text, "tunnel", tunnel_name(config, tunnel));
+            key(text, "upstream", hop(config, upstream));
+            key(text, "generation_size_max", whole(params.generation_size));
+            symbol_bytes(text, flow);
+            micros(text, "batch_timeout_us", params.batch_timeout_nanos);
+            micros(text, "hold_timeout_us", params.hold_timeout_nanos);
+            key(text, "repair", params.repair);
+        }
+    }
+}
+
+/// A size that follows the MTU stays a comment, so that the text can be used as a file elsewhere.
+fn symbol_bytes(text: &mut String, flow: &Flow) {
+    if !flow.symbol_bytes_given {
+        text.push_str("# follows the MTU: ");
+    }
+    key(text, "symbol_bytes", whole(flow.params.symbol_bytes));
+}
+
+fn tunnel_name(config: &Config, tunnel: TunnelId) -> String {
+    config.tunnels[usize::from(tunnel.0)].name.clone()
+}
+
+fn hops(config: &Config, ids: &[HopId]) -> Value {
+    Value::Array(ids.iter().map(|id| hop(config, *id)).collect())
+}
+
+fn hop(config: &Config, id: HopId) -> Value {
+    let hop = config.hops[usize::from(id.0)];
+    let mut table = toml::Table::new();
+    table.insert("link".into(), config.links[hop.link].name.clone().into());
+    table.insert("address".into(), hop.address.to_string().into());
+    Value::Table(table)
+}
+
+fn micros(text: &mut String, name: &str, nanos: u64) {
+    key(text, name, whole(usize::try_from(nanos / 1_000).unwrap_or(usize::MAX)));
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn key(text: &mut String, name: &str, value: impl Into<Value>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{name} = {}", value.into());
+}

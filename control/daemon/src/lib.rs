@@ -1,0 +1,9 @@
+//! The daemon's inside: configuration, live changes, the control socket, and the dataplane behind
+//! one small door.
+//!
+//! Place: beside the packet path. Workers know nothing of this crate: they get snapshots and leave
+//! counters.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
