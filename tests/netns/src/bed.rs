@@ -93,16 +93,9 @@ impl Bed {
         check(config)?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
-        let mut bed = Bed {
-            prefix,
-            directory,
-            hosts: Vec::new(),
-            links: Vec::new(),
-            keep: false,
-        };
+        let mut bed = Bed { prefix, directory, hosts: Vec::new(), links: Vec::new(), keep: false };
         for index in 0..=config.hops {
-            bed.hosts
-                .push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
+            bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
         for number in 1..=config.hops {
             let link = bed.build_link(number, config)?;
@@ -169,9 +162,7 @@ impl Bed {
     /// When a map cannot be written.
     pub fn set_loss(&mut self, loss: Loss) -> Result<(), BedError> {
         loss.check()?;
-        self.links
-            .iter_mut()
-            .try_for_each(|link| link.emulator.set_loss(loss))
+        self.links.iter_mut().try_for_each(|link| link.emulator.set_loss(loss))
     }
 
     /// Waits until packets flow through the last link, then sets the loss of every link.
@@ -203,10 +194,7 @@ impl Bed {
     /// # Errors
     /// When a map cannot be read.
     pub fn counters(&self) -> Result<Vec<LinkCounters>, BedError> {
-        self.links
-            .iter()
-            .map(|link| link.emulator.counters())
-            .collect()
+        self.links.iter().map(|link| link.emulator.counters()).collect()
     }
 
     /// Leaves everything up when this value is dropped. [`crate::sweep::sweep`] with `kept` removes
@@ -223,30 +211,10 @@ impl Bed {
     fn build_link(&self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
         let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
-        veth(
-            west,
-            "east",
-            mac(number, 1),
-            &namespace,
-            "west",
-            mac(number, 0xa),
-        )?;
-        veth(
-            east,
-            "west",
-            mac(number, 2),
-            &namespace,
-            "east",
-            mac(number, 0xb),
-        )?;
-        west.ip(&format!(
-            "addr add {}/24 dev east",
-            Bed::west_address(number)
-        ))?;
-        east.ip(&format!(
-            "addr add {}/24 dev west",
-            Bed::east_address(number)
-        ))?;
+        veth(west, "east", mac(number, 1), &namespace, "west", mac(number, 0xa))?;
+        veth(east, "west", mac(number, 2), &namespace, "east", mac(number, 0xb))?;
+        west.ip(&format!("addr add {}/24 dev east", Bed::west_address(number)))?;
+        east.ip(&format!("addr add {}/24 dev west", Bed::east_address(number)))?;
         for (host, interface) in [(west, "east"), (east, "west")] {
             // A partial checksum never becomes a real one on veth, and AF_XDP would carry it on as
             // it is; segmentation offload would hide many packets in one from the loss program.
@@ -268,10 +236,7 @@ impl Bed {
             namespace.run("tc", &shaper(side, config.rate_mbit))?;
         }
         let emulator = Emulator::attach(&namespace, config.loss)?;
-        Ok(Link {
-            namespace,
-            emulator,
-        })
+        Ok(Link { namespace, emulator })
     }
 
     /// Routes for plain forwarding from end to end.
@@ -282,15 +247,9 @@ impl Bed {
             for number in 1..=self.hops() {
                 let subnet = format!("10.77.{number}.0/24");
                 if number < index {
-                    host.ip(&format!(
-                        "route add {subnet} via {}",
-                        Bed::west_address(index)
-                    ))?;
+                    host.ip(&format!("route add {subnet} via {}", Bed::west_address(index)))?;
                 } else if number > index + 1 {
-                    host.ip(&format!(
-                        "route add {subnet} via {}",
-                        Bed::east_address(index + 1)
-                    ))?;
+                    host.ip(&format!("route add {subnet} via {}", Bed::east_address(index + 1)))?;
                 }
             }
         }
@@ -302,9 +261,7 @@ impl Bed {
     /// # Errors
     /// When Linux does not say.
     pub fn congestion_control(&self) -> Result<String, BedError> {
-        let output = self
-            .sink()
-            .run("sysctl", "-n net.ipv4.tcp_congestion_control")?;
+        let output = self.sink().run("sysctl", "-n net.ipv4.tcp_congestion_control")?;
         Ok(output.trim().to_owned())
     }
 
@@ -313,9 +270,7 @@ impl Bed {
         veth(source, "mgmt", mac(0, 1), sink, "mgmt", mac(0, 2))?;
         for (host, own, other) in [(source, 1, 2), (sink, 2, 1)] {
             host.ip(&format!("addr add 10.76.0.{own}/24 dev mgmt"))?;
-            host.ip(&format!(
-                "route add default via 10.76.0.{other} table {SIDE_TABLE}"
-            ))?;
+            host.ip(&format!("route add default via 10.76.0.{other} table {SIDE_TABLE}"))?;
         }
         Ok(())
     }
@@ -351,8 +306,7 @@ impl Drop for Bed {
 /// ignores loss. Namespaces may only use what the machine allows them, and Reno is always allowed.
 fn set_congestion_control(host: &Namespace) -> Result<(), BedError> {
     let name = "net.ipv4.tcp_congestion_control";
-    host.sysctl(name, "cubic")
-        .or_else(|_| host.sysctl(name, "reno"))
+    host.sysctl(name, "cubic").or_else(|_| host.sysctl(name, "reno"))
 }
 
 fn check(config: &BedConfig) -> Result<(), BedError> {

@@ -43,14 +43,7 @@ impl Daemon {
         fs::write(&config, text).map_err(BedError::file(&config))?;
         let host = bed.hosts()[index].clone();
         let process = spawn(&host, &config, &log)?;
-        let mut daemon = Daemon {
-            host,
-            name,
-            config,
-            socket,
-            log,
-            process,
-        };
+        let mut daemon = Daemon { host, name, config, socket, log, process };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
     }
@@ -67,9 +60,7 @@ impl Daemon {
             threads
                 .into_iter()
                 .map(|thread| {
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 })
                 .collect()
         })
@@ -174,15 +165,9 @@ impl Daemon {
         let stat = fs::read_to_string(&path).map_err(BedError::file(&path))?;
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         // utime and stime, fields 14 and 15 of proc(5); the third is the first here.
-        let ticks: u64 = fields
-            .split(' ')
-            .skip(11)
-            .take(2)
-            .filter_map(|word| word.parse::<u64>().ok())
-            .sum();
-        Ok(Duration::from_millis(
-            ticks * 1000 / rustix::param::clock_ticks_per_second(),
-        ))
+        let ticks: u64 =
+            fields.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
 
     /// Resident memory in KiB.
@@ -194,12 +179,10 @@ impl Daemon {
         let status = fs::read_to_string(&path).map_err(BedError::file(&path))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let value = line.and_then(|line| line.split_whitespace().next());
-        value
-            .and_then(|value| value.parse().ok())
-            .ok_or_else(|| BedError::Output {
-                program: "proc(5)".into(),
-                detail: "no VmRSS".into(),
-            })
+        value.and_then(|value| value.parse().ok()).ok_or_else(|| BedError::Output {
+            program: "proc(5)".into(),
+            detail: "no VmRSS".into(),
+        })
     }
 
     fn control(&self, arguments: &[&str]) -> Command {
@@ -217,15 +200,8 @@ pub fn binary(name: &str) -> PathBuf {
     }
     let own = std::env::current_exe().unwrap_or_default();
     // A test binary lies one folder deeper, in `deps`.
-    let found = own
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join(name));
-    found
-        .into_iter()
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| PathBuf::from(name))
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
 fn spawn(host: &Namespace, config: &Path, log: &Path) -> Result<Background, BedError> {

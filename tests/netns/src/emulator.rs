@@ -22,10 +22,7 @@ pub struct Loss {
 impl Loss {
     /// Independent losses.
     pub fn independent(share: f64) -> Loss {
-        Loss {
-            share,
-            burst_mean: 1.0,
-        }
+        Loss { share, burst_mean: 1.0 }
     }
 
     /// Refuses values that no chain can have.
@@ -67,13 +64,7 @@ impl Loss {
         }
         let bad_to_good = 1.0 / self.burst_mean;
         let good_to_bad = self.share * bad_to_good / (1.0 - self.share);
-        [
-            scaled(good_to_bad),
-            scaled(bad_to_good),
-            u32::MAX,
-            0,
-            out_interface,
-        ]
+        [scaled(good_to_bad), scaled(bad_to_good), u32::MAX, 0, out_interface]
     }
 }
 
@@ -93,21 +84,13 @@ pub struct DirectionCounters {
 impl DirectionCounters {
     /// Share of packets dropped.
     pub fn loss(&self) -> f64 {
-        if self.seen == 0 {
-            0.0
-        } else {
-            self.dropped as f64 / self.seen as f64
-        }
+        if self.seen == 0 { 0.0 } else { self.dropped as f64 / self.seen as f64 }
     }
 
     /// Mean run of consecutive drops.
     pub fn burst_mean(&self) -> f64 {
         let runs = self.dropped - self.dropped_after_drop;
-        if runs == 0 {
-            0.0
-        } else {
-            self.dropped as f64 / runs as f64
-        }
+        if runs == 0 { 0.0 } else { self.dropped as f64 / runs as f64 }
     }
 
     /// What happened since an earlier reading.
@@ -173,10 +156,7 @@ impl Direction {
     /// Must run inside the link's namespace.
     fn attach(namespace: &str, from: &str, to: &str, loss: Loss) -> Result<Direction, BedError> {
         let place = format!("{from} of {namespace}");
-        let failed = |detail: String| BedError::Emulator {
-            place: place.clone(),
-            detail,
-        };
+        let failed = |detail: String| BedError::Emulator { place: place.clone(), detail };
         let object = include_bytes_aligned!("../../../ebpf/link.bpf.o");
         let mut ebpf = Ebpf::load(object).map_err(|error| failed(describe(&error)))?;
         let map = |map: Option<aya::maps::Map>| {
@@ -191,12 +171,8 @@ impl Direction {
             place: place.clone(),
             out_interface: rustix::net::netdevice::name_to_index(&socket, to)
                 .map_err(|error| failed(format!("{to}: {error}")))?,
-            parameters: parameters
-                .try_into()
-                .map_err(|e: MapError| failed(describe(&e)))?,
-            counters: counters
-                .try_into()
-                .map_err(|e: MapError| failed(describe(&e)))?,
+            parameters: parameters.try_into().map_err(|e: MapError| failed(describe(&e)))?,
+            counters: counters.try_into().map_err(|e: MapError| failed(describe(&e)))?,
         };
         direction.set_loss(loss)?;
         let program: &mut SchedClassifier = ebpf
@@ -219,17 +195,12 @@ impl Direction {
 
     fn set_loss(&mut self, loss: Loss) -> Result<(), BedError> {
         let value = loss.parameters(self.out_interface);
-        self.parameters
-            .set(0, value, 0)
-            .map_err(|error| self.failed(&error))
+        self.parameters.set(0, value, 0).map_err(|error| self.failed(&error))
     }
 
     fn counters(&self) -> Result<DirectionCounters, BedError> {
         let total = |index: u32| {
-            let values = self
-                .counters
-                .get(&index, 0)
-                .map_err(|error| self.failed(&error))?;
+            let values = self.counters.get(&index, 0).map_err(|error| self.failed(&error))?;
             Ok(values.iter().sum::<u64>())
         };
         Ok(DirectionCounters {
@@ -241,18 +212,13 @@ impl Direction {
     }
 
     fn failed(&self, error: &MapError) -> BedError {
-        BedError::Emulator {
-            place: self.place.clone(),
-            detail: describe(error),
-        }
+        BedError::Emulator { place: self.place.clone(), detail: describe(error) }
     }
 }
 
 impl std::fmt::Debug for Direction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Direction")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
+        f.debug_struct("Direction").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
@@ -284,11 +250,8 @@ mod tests {
 
     #[test]
     fn parameters_of_bursty_loss_have_the_asked_share_and_run() {
-        let [good_to_bad, bad_to_good, loss_bad, loss_good, _] = Loss {
-            share: 0.1,
-            burst_mean: 8.0,
-        }
-        .parameters(7);
+        let [good_to_bad, bad_to_good, loss_bad, loss_good, _] =
+            Loss { share: 0.1, burst_mean: 8.0 }.parameters(7);
         let (p, r) = (f64::from(good_to_bad), f64::from(bad_to_good));
         assert!((p / (p + r) - 0.1).abs() < 1e-6);
         assert!((4_294_967_296.0 / r - 8.0).abs() < 1e-6);
@@ -297,37 +260,9 @@ mod tests {
 
     #[test]
     fn check_refuses_what_no_chain_can_do() {
-        assert!(
-            Loss {
-                share: 0.1,
-                burst_mean: 8.0
-            }
-            .check()
-            .is_ok()
-        );
-        assert!(
-            Loss {
-                share: 0.95,
-                burst_mean: 1.0
-            }
-            .check()
-            .is_err()
-        );
-        assert!(
-            Loss {
-                share: f64::NAN,
-                burst_mean: 1.0
-            }
-            .check()
-            .is_err()
-        );
-        assert!(
-            Loss {
-                share: 0.1,
-                burst_mean: 0.5
-            }
-            .check()
-            .is_err()
-        );
+        assert!(Loss { share: 0.1, burst_mean: 8.0 }.check().is_ok());
+        assert!(Loss { share: 0.95, burst_mean: 1.0 }.check().is_err());
+        assert!(Loss { share: f64::NAN, burst_mean: 1.0 }.check().is_err());
+        assert!(Loss { share: 0.1, burst_mean: 0.5 }.check().is_err());
     }
 }

@@ -49,11 +49,7 @@ impl Namespace {
     /// # Errors
     /// When `ip` refuses.
     pub fn ip(&self, arguments: &str) -> Result<String, BedError> {
-        process::run(
-            Command::new("ip")
-                .args(["-n", &self.name])
-                .args(arguments.split(' ')),
-        )
+        process::run(Command::new("ip").args(["-n", &self.name]).args(arguments.split(' ')))
     }
 
     /// Runs `program` in this namespace with arguments split at spaces.
@@ -81,10 +77,8 @@ impl Namespace {
     /// When the namespace is gone or the address cannot be bound.
     pub fn udp_socket(&self, local: SocketAddr) -> Result<UdpSocket, BedError> {
         self.inside(|| {
-            UdpSocket::bind(local).map_err(BedError::system(format!(
-                "UDP socket {local} in {}",
-                self.name
-            )))
+            UdpSocket::bind(local)
+                .map_err(BedError::system(format!("UDP socket {local} in {}", self.name)))
         })?
     }
 
@@ -105,10 +99,7 @@ impl Namespace {
         });
         match entered {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(errno)) => Err(BedError::File {
-                path,
-                source: io::Error::from(errno),
-            }),
+            Ok(Err(errno)) => Err(BedError::File { path, source: io::Error::from(errno) }),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

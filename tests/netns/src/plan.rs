@@ -111,10 +111,7 @@ impl LinePlan {
         LinePlan {
             hops,
             pace_mbit: None,
-            tunnels: vec![TunnelPlan {
-                name: "rec0",
-                network: 99,
-            }],
+            tunnels: vec![TunnelPlan { name: "rec0", network: 99 }],
             flows: vec![
                 FlowPlan::new(1, Towards::East, "rec0"),
                 FlowPlan::new(2, Towards::West, "rec0"),
@@ -128,34 +125,14 @@ impl LinePlan {
     pub fn config(&self, index: usize, socket: &str) -> String {
         let is_end = index == 0 || index == self.hops;
         let tunnels = self.tunnels.iter().map(|tunnel| {
-            let address = if index == 0 {
-                tunnel.source_address()
-            } else {
-                tunnel.sink_address()
-            };
-            TunnelFile {
-                name: tunnel.name,
-                address: format!("{address}/24"),
-            }
+            let address = if index == 0 { tunnel.source_address() } else { tunnel.sink_address() };
+            TunnelFile { name: tunnel.name, address: format!("{address}/24") }
         });
         let file = File {
-            daemon: DaemonFile {
-                socket,
-                workers: 1,
-                idle: self.idle,
-                frames: self.frames,
-            },
+            daemon: DaemonFile { socket, workers: 1, idle: self.idle, frames: self.frames },
             link: self.links(index),
-            tunnel: if is_end {
-                tunnels.collect()
-            } else {
-                Vec::new()
-            },
-            flow: self
-                .flows
-                .iter()
-                .map(|flow| self.flow(flow, index))
-                .collect(),
+            tunnel: if is_end { tunnels.collect() } else { Vec::new() },
+            flow: self.flows.iter().map(|flow| self.flow(flow, index)).collect(),
         };
         let mut text = format!("# Host h{index} of a line of {} links.\n", self.hops);
         match toml::to_string(&file) {
@@ -167,12 +144,8 @@ impl LinePlan {
     }
 
     fn links(&self, index: usize) -> Vec<LinkFile> {
-        let link = |name, local| LinkFile {
-            name,
-            interface: name,
-            local,
-            rate_mbit: self.pace_mbit,
-        };
+        let link =
+            |name, local| LinkFile { name, interface: name, local, rate_mbit: self.pace_mbit };
         let mut links = Vec::new();
         if index > 0 {
             links.push(link("west", Bed::east_address(index)));
@@ -184,14 +157,9 @@ impl LinePlan {
     }
 
     fn flow(&self, flow: &FlowPlan, index: usize) -> FlowFile {
-        let east = (index < self.hops).then(|| HopFile {
-            link: "east",
-            address: Bed::east_address(index + 1),
-        });
-        let west = (index > 0).then(|| HopFile {
-            link: "west",
-            address: Bed::west_address(index),
-        });
+        let east = (index < self.hops)
+            .then(|| HopFile { link: "east", address: Bed::east_address(index + 1) });
+        let west = (index > 0).then(|| HopFile { link: "west", address: Bed::west_address(index) });
         let (next, upstream) = match flow.towards {
             Towards::East => (east, west),
             Towards::West => (west, east),
@@ -314,40 +282,21 @@ mod tests {
         assert_eq!(table["link"].as_array().map(Vec::len), Some(1));
         assert_eq!(table["tunnel"][0]["address"].as_str(), Some("10.99.0.1/24"));
         assert_eq!(table["flow"][0]["role"].as_str(), Some("source"));
-        assert_eq!(
-            table["flow"][0]["next_hops"][0]["address"].as_str(),
-            Some("10.77.1.2")
-        );
+        assert_eq!(table["flow"][0]["next_hops"][0]["address"].as_str(), Some("10.77.1.2"));
         assert!(table["flow"][0].get("upstream").is_none());
         assert_eq!(table["flow"][1]["role"].as_str(), Some("sink"));
-        assert_eq!(
-            table["flow"][1]["upstream"]["address"].as_str(),
-            Some("10.77.1.2")
-        );
+        assert_eq!(table["flow"][1]["upstream"]["address"].as_str(), Some("10.77.1.2"));
     }
 
     #[test]
     fn config_of_a_relay_has_two_links_and_no_tunnel() {
         let table = parsed(1);
         assert_eq!(table["link"].as_array().map(Vec::len), Some(2));
-        assert!(
-            table
-                .get("tunnel")
-                .is_none_or(|tunnels| tunnels.as_array().unwrap().is_empty())
-        );
+        assert!(table.get("tunnel").is_none_or(|tunnels| tunnels.as_array().unwrap().is_empty()));
         assert_eq!(table["flow"][0]["role"].as_str(), Some("relay"));
-        assert_eq!(
-            table["flow"][0]["next_hops"][0]["address"].as_str(),
-            Some("10.77.2.2")
-        );
-        assert_eq!(
-            table["flow"][0]["upstream"]["address"].as_str(),
-            Some("10.77.1.1")
-        );
-        assert_eq!(
-            table["flow"][1]["next_hops"][0]["address"].as_str(),
-            Some("10.77.1.1")
-        );
+        assert_eq!(table["flow"][0]["next_hops"][0]["address"].as_str(), Some("10.77.2.2"));
+        assert_eq!(table["flow"][0]["upstream"]["address"].as_str(), Some("10.77.1.1"));
+        assert_eq!(table["flow"][1]["next_hops"][0]["address"].as_str(), Some("10.77.1.1"));
     }
 
     #[test]
@@ -355,9 +304,6 @@ mod tests {
         let table = parsed(3);
         assert_eq!(table["flow"][0]["role"].as_str(), Some("sink"));
         assert_eq!(table["flow"][1]["role"].as_str(), Some("source"));
-        assert_eq!(
-            table["flow"][1]["next_hops"][0]["link"].as_str(),
-            Some("west")
-        );
+        assert_eq!(table["flow"][1]["next_hops"][0]["link"].as_str(), Some("west"));
     }
 }

@@ -54,10 +54,7 @@ pub fn output(command: &mut Command) -> Result<Finished, BedError> {
         .stdin(Stdio::null())
         .process_group(0)
         .output()
-        .map_err(|source| BedError::Spawn {
-            program: program(command),
-            source,
-        })?;
+        .map_err(|source| BedError::Spawn { program: program(command), source })?;
     Ok(Finished {
         success: result.status.success(),
         code: result.status.code(),
@@ -79,11 +76,8 @@ impl Background {
     /// # Errors
     /// When the log cannot be opened or the program cannot be started.
     pub fn start(command: &mut Command, log: &Path) -> Result<Background, BedError> {
-        let out = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .map_err(BedError::file(log))?;
+        let out =
+            File::options().create(true).append(true).open(log).map_err(BedError::file(log))?;
         let err = out.try_clone().map_err(BedError::file(log))?;
         let child = command
             .stdin(Stdio::null())
@@ -91,10 +85,7 @@ impl Background {
             .stderr(err)
             .process_group(0)
             .spawn()
-            .map_err(|source| BedError::Spawn {
-                program: program(command),
-                source,
-            })?;
+            .map_err(|source| BedError::Spawn { program: program(command), source })?;
         Ok(Background { child: Some(child) })
     }
 
@@ -105,9 +96,7 @@ impl Background {
 
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
-        self.child
-            .as_mut()
-            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// SIGKILL, then waits for the end.
@@ -124,9 +113,7 @@ impl Background {
         let Some(child) = self.child.as_mut() else {
             return true;
         };
-        let pid = i32::try_from(child.id())
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
             // Fails only when it is gone already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -165,11 +152,7 @@ impl Drop for Background {
 /// The command line, for messages.
 pub fn describe(command: &Command) -> String {
     let mut words = vec![program(command)];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 

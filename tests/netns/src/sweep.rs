@@ -58,10 +58,7 @@ pub(crate) fn keep(prefix: &str) -> Result<(), BedError> {
 pub(crate) fn remove(prefix: &str) {
     let names: Vec<String> = namespaces()
         .into_iter()
-        .filter(|name| {
-            name.strip_prefix(prefix)
-                .is_some_and(|rest| rest.starts_with('-'))
-        })
+        .filter(|name| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('-')))
         .collect();
     for name in &names {
         kill_all(name);
@@ -86,10 +83,8 @@ pub fn remove_live() {
 /// Removes what dead processes left behind, and beds kept on purpose if `kept` says so.
 /// Returns the prefixes removed.
 pub fn sweep(kept: bool) -> Vec<String> {
-    let mut prefixes: Vec<String> = namespaces()
-        .iter()
-        .filter_map(|name| prefix_of(name))
-        .collect();
+    let mut prefixes: Vec<String> =
+        namespaces().iter().filter_map(|name| prefix_of(name)).collect();
     prefixes.extend(folders());
     prefixes.sort();
     prefixes.dedup();
@@ -121,8 +116,7 @@ pub fn clean_up_on_signal() -> Result<(), BedError> {
 
 fn live() -> std::sync::MutexGuard<'static, Vec<String>> {
     // The list stays right whatever a panicking holder did with it.
-    LIVE.lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// `rcd-<pid>-<n>` of a namespace `rcd-<pid>-<n>-<part>`.
@@ -151,10 +145,7 @@ fn folders() -> Vec<String> {
 fn owner_lives(prefix: &str, directory: &Path) -> bool {
     let note = fs::read_to_string(directory.join("owner")).unwrap_or_default();
     let mut words = note.split(' ').filter_map(|word| word.parse::<u64>().ok());
-    let noted = words
-        .next()
-        .and_then(|pid| u32::try_from(pid).ok())
-        .zip(words.next());
+    let noted = words.next().and_then(|pid| u32::try_from(pid).ok()).zip(words.next());
     match noted {
         Some((pid, started)) => start_time(pid) == Some(started),
         // The folder went first: fall back on the pid in the name.

@@ -94,14 +94,7 @@ impl Iperf {
         let client = Background::start(&mut command, &output)?;
         let patience = Duration::from_secs(load.seconds + 30);
         let receiver = receiver.clone();
-        Ok(Iperf {
-            client,
-            server,
-            receiver,
-            output,
-            overruns_before,
-            patience,
-        })
+        Ok(Iperf { client, server, receiver, output, overruns_before, patience })
     }
 
     /// Waits for the end and returns what the server counted.
@@ -112,15 +105,9 @@ impl Iperf {
         let ended = self.client.wait(self.patience);
         self.server.kill();
         let text = fs::read_to_string(&self.output).map_err(BedError::file(&self.output))?;
-        let unreadable = |detail: String| BedError::Output {
-            program: "iperf3".into(),
-            detail,
-        };
+        let unreadable = |detail: String| BedError::Output { program: "iperf3".into(), detail };
         if ended.is_none() {
-            return Err(unreadable(format!(
-                "no end after {} s",
-                self.patience.as_secs()
-            )));
+            return Err(unreadable(format!("no end after {} s", self.patience.as_secs())));
         }
         let json: serde_json::Value = serde_json::from_str(&text)
             .map_err(|error| unreadable(format!("{error} in {}", process::tail(&text))))?;
@@ -194,11 +181,7 @@ pub struct Download {
 impl Download {
     /// Goodput in Mbit/s.
     pub fn mbit(&self) -> f64 {
-        if self.seconds > 0.0 {
-            self.bytes as f64 * 8e-6 / self.seconds
-        } else {
-            0.0
-        }
+        if self.seconds > 0.0 { self.bytes as f64 * 8e-6 / self.seconds } else { 0.0 }
     }
 }
 
@@ -229,20 +212,11 @@ impl Fetch {
         let _ = fs::remove_file(file);
         let mut command = host.command("curl");
         command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time"]);
-        command
-            .arg(limit.as_secs_f64().to_string())
-            .arg("--output")
-            .arg(file);
+        command.arg(limit.as_secs_f64().to_string()).arg("--output").arg(file);
         command.args(["--write-out", "\n%{size_download} %{time_total}\n"]);
         command.arg(format!("http://{}/{name}", SocketAddr::new(from, WEB_PORT)));
         let process = Background::start(&mut command, &report)?;
-        Ok(Fetch {
-            process,
-            report,
-            file: file.to_owned(),
-            started: Instant::now(),
-            limit,
-        })
+        Ok(Fetch { process, report, file: file.to_owned(), started: Instant::now(), limit })
     }
 
     /// Bytes that have arrived so far.
@@ -263,24 +237,15 @@ impl Fetch {
         let patience = (self.limit + Duration::from_secs(5)).saturating_sub(self.started.elapsed());
         let ended = self.process.wait(patience);
         let text = fs::read_to_string(&self.report).map_err(BedError::file(&self.report))?;
-        let report = text
-            .lines()
-            .rev()
-            .find(|line| !line.is_empty())
-            .unwrap_or_default();
+        let report = text.lines().rev().find(|line| !line.is_empty()).unwrap_or_default();
         let mut words = report.split(' ');
         let bytes = words.next().and_then(|word| word.parse().ok());
         let seconds = words.next().and_then(|word| word.parse().ok());
         match (ended, bytes, seconds) {
-            (Some(complete), Some(bytes), Some(seconds)) => Ok(Download {
-                bytes,
-                seconds,
-                complete,
-            }),
-            _ => Err(BedError::Output {
-                program: "curl".into(),
-                detail: process::tail(&text),
-            }),
+            (Some(complete), Some(bytes), Some(seconds)) => {
+                Ok(Download { bytes, seconds, complete })
+            }
+            _ => Err(BedError::Output { program: "curl".into(), detail: process::tail(&text) }),
         }
     }
 }
@@ -291,9 +256,7 @@ impl Fetch {
 /// When it cannot be written.
 pub fn write_random_file(path: &Path, bytes: u64) -> Result<(), BedError> {
     let source = Path::new("/dev/urandom");
-    let mut random = File::open(source)
-        .map_err(BedError::file(source))?
-        .take(bytes);
+    let mut random = File::open(source).map_err(BedError::file(source))?.take(bytes);
     let mut file = File::create(path).map_err(BedError::file(path))?;
     std::io::copy(&mut random, &mut file).map_err(BedError::file(path))?;
     Ok(())
@@ -305,12 +268,7 @@ pub fn write_random_file(path: &Path, bytes: u64) -> Result<(), BedError> {
 /// When the file cannot be read.
 pub fn sha256(path: &Path) -> Result<String, BedError> {
     let output = process::run(Command::new("sha256sum").arg("--binary").arg(path))?;
-    Ok(output
-        .split(' ')
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches('\\')
-        .to_owned())
+    Ok(output.split(' ').next().unwrap_or_default().trim_start_matches('\\').to_owned())
 }
 
 /// Sends `packets` UDP packets of `payload_bytes` at an even pace; returns how many Linux took.
@@ -324,11 +282,7 @@ pub fn send_paced(
     packets: u64,
     packets_per_second: f64,
 ) -> Result<u64, BedError> {
-    let any: IpAddr = if to.is_ipv4() {
-        [0, 0, 0, 0].into()
-    } else {
-        [0u16; 8].into()
-    };
+    let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let socket = sender.udp_socket(SocketAddr::new(any, 0))?;
     let mut payload = vec![0x5a; payload_bytes];
     let started = Instant::now();
@@ -368,10 +322,7 @@ pub fn wait_for_listener(host: &Namespace, port: u16) -> Result<(), BedError> {
 fn socket_overruns(host: &Namespace) -> Result<u64, BedError> {
     let text = read_net(host, "snmp")?;
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
-    let (names, values) = (
-        lines.next().unwrap_or_default(),
-        lines.next().unwrap_or_default(),
-    );
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     let column = names.split(' ').position(|name| name == "RcvbufErrors");
     let value = column.and_then(|column| values.split(' ').nth(column));
     Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
@@ -382,10 +333,7 @@ fn listens(table: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     table.lines().any(|line| {
         let mut words = line.split_whitespace();
-        words
-            .nth(1)
-            .is_some_and(|address| address.ends_with(&local))
-            && words.nth(1) == Some("0A")
+        words.nth(1).is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some("0A")
     })
 }
 
@@ -411,17 +359,9 @@ mod tests {
 
     #[test]
     fn goodput_of_a_megabyte_in_two_seconds_is_four_megabit() {
-        let download = Download {
-            bytes: 1_000_000,
-            seconds: 2.0,
-            complete: true,
-        };
+        let download = Download { bytes: 1_000_000, seconds: 2.0, complete: true };
         assert!((download.mbit() - 4.0).abs() < 1e-9);
-        let nothing = Download {
-            bytes: 0,
-            seconds: 0.0,
-            complete: false,
-        };
+        let nothing = Download { bytes: 0, seconds: 0.0, complete: false };
         assert_eq!(nothing.mbit(), 0.0);
     }
 }

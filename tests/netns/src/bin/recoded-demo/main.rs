@@ -71,17 +71,10 @@ fn prepare(options: &Options) -> Result<bool, BedError> {
 fn run(options: &Options) -> Result<bool, BedError> {
     let started = Instant::now();
     let mut progress = Progress::new(STEPS);
-    let loss = Loss {
-        share: options.loss_share(),
-        burst_mean: options.burst,
-    };
+    let loss = Loss { share: options.loss_share(), burst_mean: options.burst };
     let mut bed = progress.step("Build the line", |_| {
         let bed = build(options, loss)?;
-        let text = format!(
-            "{} namespaces, named {}-*",
-            2 * bed.hops() + 1,
-            bed.prefix()
-        );
+        let text = format!("{} namespaces, named {}-*", 2 * bed.hops() + 1, bed.prefix());
         Ok::<_, BedError>((bed, text))
     })?;
     let file = bed.directory().join("file");
@@ -89,10 +82,7 @@ fn run(options: &Options) -> Result<bool, BedError> {
         let bytes = file_bytes(options);
         write_random_file(&file, bytes)?;
         let server = WebServer::start(bed.source(), bed.directory())?;
-        Ok::<_, BedError>((
-            server,
-            format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6),
-        ))
+        Ok::<_, BedError>((server, format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6)))
     })?;
     let plain = measure_plain(&mut bed, options, loss, &mut progress)?;
     let plan = protected::plan(options);
@@ -186,20 +176,13 @@ fn measure_recoded(
 ) -> Result<(Recoded, Vec<Link>), BedError> {
     let (tcp, sha256_ok) = progress.step("Recoded: curl of the whole file", |note| {
         let (tcp, right) = protected::download(bed, file, options.rate, note)?;
-        let hash = if right {
-            "SHA-256 right"
-        } else {
-            "SHA-256 WRONG"
-        };
+        let hash = if right { "SHA-256 right" } else { "SHA-256 WRONG" };
         let text = format!("{:.1} Mbit/s, {hash}", tcp.mbit());
         Ok::<_, BedError>(((tcp, right), text))
     })?;
     let udp = progress.step("Recoded: iperf3 UDP", |_| {
         let udp = protected::udp(bed, daemons, options.rate, options.seconds)?;
-        let text = format!(
-            "{} of {} packets lost",
-            udp.outcome.lost, udp.outcome.packets
-        );
+        let text = format!("{} of {} packets lost", udp.outcome.lost, udp.outcome.packets);
         Ok::<_, BedError>((udp, text))
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
@@ -207,10 +190,7 @@ fn measure_recoded(
         let text = format!("{} generations", probe.generations);
         Ok::<_, BedError>((probe, text))
     })?;
-    let loss = Loss {
-        share: options.loss_share(),
-        burst_mean: options.burst,
-    };
+    let loss = Loss { share: options.loss_share(), burst_mean: options.burst };
     let links = probe.links.iter().map(|link| Link {
         packets: link.eastward.seen,
         loss: link.eastward.loss(),
@@ -300,10 +280,7 @@ fn save(options: &Options, outcome: &Outcome) -> Result<(), BedError> {
     })?;
     let plot = options.plot_path();
     for (path, text) in [(&options.json, json + "\n"), (&plot, plot::svg(outcome))] {
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(BedError::file(folder))?;
         }
         std::fs::write(path, text).map_err(BedError::file(path))?;
@@ -316,15 +293,11 @@ fn machine() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find(|line| line.starts_with("model name"));
-    let model = model
-        .and_then(|line| line.split_once(": "))
-        .map_or("unknown", |(_, name)| name);
+    let model = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
     Machine {
         processor: model.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         linux: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        unix_time: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs()),
+        unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
     }
 }

@@ -67,9 +67,7 @@ impl Options {
 
     /// Where the plot goes.
     pub fn plot_path(&self) -> PathBuf {
-        self.plot
-            .clone()
-            .unwrap_or_else(|| self.json.with_extension("svg"))
+        self.plot.clone().unwrap_or_else(|| self.json.with_extension("svg"))
     }
 }
 
@@ -101,9 +99,7 @@ mod tests {
         let parse =
             |words: &[&str]| Options::try_parse_from(["recoded-demo"].iter().chain(words)).is_ok();
         assert!(parse(&[]));
-        assert!(parse(&[
-            "--hops", "10", "--loss", "20", "--field", "2", "--burst", "8"
-        ]));
+        assert!(parse(&["--hops", "10", "--loss", "20", "--field", "2", "--burst", "8"]));
         assert!(!parse(&["--hops", "0"]));
         assert!(!parse(&["--hops", "11"]));
         assert!(!parse(&["--loss", "-1"]));

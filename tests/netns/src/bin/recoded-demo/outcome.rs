@@ -187,10 +187,8 @@ impl Outcome {
             self.gain_criterion(bursty),
             self.goodput_criterion(bursty),
         ];
-        self.ok = self
-            .criteria
-            .iter()
-            .all(|criterion| criterion.holds || criterion.waived.is_some());
+        self.ok =
+            self.criteria.iter().all(|criterion| criterion.holds || criterion.waived.is_some());
     }
 
     fn plain_criterion(&self) -> Criterion {
@@ -200,10 +198,7 @@ impl Outcome {
         let deviations = 3.0 * (variance / plain.packets.max(1) as f64).sqrt();
         let tolerance = PLAIN_TOLERANCE.max(deviations);
         Criterion {
-            rule: format!(
-                "plain UDP delivery is within {} points of theory",
-                points(tolerance)
-            ),
+            rule: format!("plain UDP delivery is within {} points of theory", points(tolerance)),
             found: format!("{:.4}, theory {:.4}", plain.delivered, plain.theory),
             holds: (plain.delivered - plain.theory).abs() <= tolerance,
             waived: None,
@@ -213,9 +208,7 @@ impl Outcome {
     fn rank_criterion(&self, bursty: Option<&'static str>) -> Criterion {
         let recoded = &self.recoded;
         let differences = recoded.rank_ratio.iter().zip(&recoded.rank_theory);
-        let worst = differences
-            .map(|(found, theory)| (found - theory).abs())
-            .fold(0.0, f64::max);
+        let worst = differences.map(|(found, theory)| (found - theory).abs()).fold(0.0, f64::max);
         Criterion {
             rule: format!(
                 "the rank after every hop is within {} point of theory",

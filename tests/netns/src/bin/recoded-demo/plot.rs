@@ -25,17 +25,13 @@ const GOODPUT_FLOOR: f64 = 0.001;
 
 /// The plot of an outcome as an SVG document.
 pub fn svg(outcome: &Outcome) -> String {
-    let mut page = Page {
-        text: String::new(),
-    };
+    let mut page = Page { text: String::new() };
     page.line(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\" \
          font-size=\"13\">"
     ));
-    page.line(&format!(
-        "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>"
-    ));
+    page.line(&format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>"));
     let burst = if outcome.burst > 1.0 {
         format!(" in bursts of {}", outcome.burst)
     } else {
@@ -59,21 +55,10 @@ pub fn svg(outcome: &Outcome) -> String {
 /// Left: share left after each hop.
 fn hops_panel(page: &mut Page, outcome: &Outcome) {
     let hops = outcome.hops as f64;
-    let scale = Scale {
-        left: 70.0,
-        right: 560.0,
-        top: 60.0,
-        bottom: 350.0,
-        last: hops,
-    };
+    let scale = Scale { left: 70.0, right: 560.0, top: 60.0, bottom: 350.0, last: hops };
     for step in 0..=5 {
         let share = f64::from(step) / 5.0;
-        page.stroke(
-            &[scale.at(0.0, share), scale.at(hops, share)],
-            FAINT,
-            1.0,
-            "",
-        );
+        page.stroke(&[scale.at(0.0, share), scale.at(hops, share)], FAINT, 1.0, "");
         let (x, y) = scale.at(0.0, share);
         page.words(x - 10.0, y + 4.0, "end", INK, &format!("{share:.1}"));
     }
@@ -84,9 +69,7 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
     page.words(315.0, 392.0, "middle", INK, "hops travelled");
     let kept = 1.0 - outcome.loss;
     let points = |value: &dyn Fn(usize) -> f64| {
-        (0..=outcome.hops)
-            .map(|hop| scale.at(hop as f64, value(hop)))
-            .collect::<Vec<_>>()
+        (0..=outcome.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
     };
     let ideal = points(&|hop| if hop == 0 { 1.0 } else { kept });
     let forwarding = points(&|hop| kept.powi(hop as i32));
@@ -138,21 +121,9 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
             bottom - y(mbit)
         ));
         page.words(x + 35.0, bottom + 20.0, "middle", INK, name);
-        page.words(
-            x + 35.0,
-            bottom - 10.0,
-            "middle",
-            "#ffffff",
-            &format!("{mbit:.2}"),
-        );
+        page.words(x + 35.0, bottom - 10.0, "middle", "#ffffff", &format!("{mbit:.2}"));
     }
-    page.words(
-        790.0,
-        392.0,
-        "middle",
-        INK,
-        "TCP download, Mbit/s (logarithmic)",
-    );
+    page.words(790.0, 392.0, "middle", INK, "TCP download, Mbit/s (logarithmic)");
 }
 
 /// Maps (hops, share) to the page.
@@ -197,9 +168,7 @@ impl Page {
     }
 
     fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
-        self.line(&format!(
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>"
-        ));
+        self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>"));
     }
 
     fn words(&mut self, x: f64, y: f64, anchor: &str, colour: &str, words: &str) {

@@ -69,9 +69,7 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
     let hops = before.iter().zip(&after).skip(1);
     let links = bed.counters()?.into_iter().zip(links_before);
     Ok(Probe {
-        rank_ratio: hops
-            .map(|(b, a)| (a.rank_sum - b.rank_sum) as f64 / sent as f64)
-            .collect(),
+        rank_ratio: hops.map(|(b, a)| (a.rank_sum - b.rank_sum) as f64 / sent as f64).collect(),
         generations: sent / size,
         links: links
             .map(|(after, before)| LinkCounters {
@@ -84,22 +82,11 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
 
 /// What the probe should find: the exact mean rank over generation size, by hop.
 pub fn theory(size: usize, field: FieldOrder, loss: Loss, hops: usize) -> Vec<f64> {
-    let hop = Hop {
-        loss: loss.share,
-        burst_mean: loss.burst_mean,
-    };
-    let ranks = rank_distributions(
-        size,
-        field,
-        &vec![size; hops],
-        &vec![hop; hops],
-        Recoding::Systematic,
-    );
+    let hop = Hop { loss: loss.share, burst_mean: loss.burst_mean };
+    let ranks =
+        rank_distributions(size, field, &vec![size; hops], &vec![hop; hops], Recoding::Systematic);
     let mean = |distribution: &Vec<f64>| {
-        let weighted = distribution
-            .iter()
-            .enumerate()
-            .map(|(rank, share)| rank as f64 * share);
+        let weighted = distribution.iter().enumerate().map(|(rank, share)| rank as f64 * share);
         weighted.sum::<f64>() / size as f64
     };
     ranks.iter().map(mean).collect()
@@ -132,9 +119,7 @@ mod tests {
     #[test]
     fn theory_of_ten_hops_matches_the_published_table() {
         let ranks = theory(16, FieldOrder::Sixteen, Loss::independent(0.1), 10);
-        let table = [
-            0.900, 0.858, 0.835, 0.819, 0.807, 0.797, 0.789, 0.782, 0.776, 0.771,
-        ];
+        let table = [0.900, 0.858, 0.835, 0.819, 0.807, 0.797, 0.789, 0.782, 0.776, 0.771];
         for (found, expected) in ranks.iter().zip(table) {
             assert!((found - expected).abs() < 6e-4, "{found} {expected}");
         }

@@ -23,28 +23,18 @@ impl Note {
     /// Replaces the note.
     pub fn say(&self, text: impl Display) {
         // A panicking writer leaves at worst an old note behind.
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = text.to_string();
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = text.to_string();
     }
 
     fn read(&self) -> String {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }
 
 impl Progress {
     /// `total` steps will come.
     pub fn new(total: usize) -> Progress {
-        Progress {
-            number: 0,
-            total,
-            is_terminal: std::io::stderr().is_terminal(),
-        }
+        Progress { number: 0, total, is_terminal: std::io::stderr().is_terminal() }
     }
 
     /// Runs a step and reports its outcome, the text beside the result.

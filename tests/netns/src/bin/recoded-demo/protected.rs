@@ -20,16 +20,10 @@ pub const REVERSE_FLOW: u32 = 2;
 pub const PROBE_FLOW: u32 = 3;
 
 /// Tunnel of the protected traffic.
-pub const TUNNEL: TunnelPlan = TunnelPlan {
-    name: "rec0",
-    network: 99,
-};
+pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99 };
 
 /// Tunnel of the rank probe.
-pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan {
-    name: "probe0",
-    network: 98,
-};
+pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98 };
 
 /// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time.
 const PROBE_SYMBOL_BYTES: usize = 400;
@@ -87,9 +81,7 @@ pub fn download(
     note: &Note,
 ) -> Result<(Download, bool), BedError> {
     let bytes = std::fs::metadata(file).map_err(BedError::file(file))?.len();
-    let name = file
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_default();
     let patience = 20.0 + bytes as f64 * 8e-6 / (rate_mbit * PATIENCE_SHARE);
     let limit = Duration::from_secs_f64(patience);
@@ -97,11 +89,7 @@ pub fn download(
     let mut fetch = Fetch::start(bed.sink(), TUNNEL.source_address(), &name, &copy, limit)?;
     while fetch.is_running() {
         let share = fetch.bytes() as f64 / bytes as f64;
-        note.say(format_args!(
-            "{:.0} % of {:.0} MB",
-            share * 100.0,
-            bytes as f64 / 1e6
-        ));
+        note.say(format_args!("{:.0} % of {:.0} MB", share * 100.0, bytes as f64 / 1e6));
         std::thread::sleep(Duration::from_millis(100));
     }
     let download = fetch.finish()?;
@@ -139,12 +127,8 @@ pub fn udp(
     let flow = flow(&before, DATA_FLOW)?;
     let payload_bytes = tunnel_payload_bytes(&before, &TUNNEL)?;
     let capacity_mbit = capacity_mbit(flow, payload_bytes, rate_mbit);
-    let load = UdpLoad {
-        to: TUNNEL.sink_address(),
-        payload_bytes,
-        mbit: LOAD * capacity_mbit,
-        seconds,
-    };
+    let load =
+        UdpLoad { to: TUNNEL.sink_address(), payload_bytes, mbit: LOAD * capacity_mbit, seconds };
     let outcome = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
     let after = daemons[0].show()?;
     let after = self::flow(&after, DATA_FLOW)?;
@@ -179,14 +163,10 @@ pub fn tunnel_payload_bytes(state: &State, tunnel: &TunnelPlan) -> Result<usize,
 /// # Errors
 /// When the daemon does not know it.
 pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
-    state
-        .flows
-        .iter()
-        .find(|flow| flow.id == u64::from(id))
-        .ok_or_else(|| BedError::Output {
-            program: "recodectl".into(),
-            detail: format!("no flow {id}"),
-        })
+    state.flows.iter().find(|flow| flow.id == u64::from(id)).ok_or_else(|| BedError::Output {
+        program: "recodectl".into(),
+        detail: format!("no flow {id}"),
+    })
 }
 
 /// UDP payload that the first link carries, with one tunnel packet per symbol.

@@ -41,28 +41,12 @@ fn heading(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
 }
 
 fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    writeln!(
-        f,
-        "  What is left after each hop, when every host sends one packet per symbol:\n"
-    )?;
-    writeln!(
-        f,
-        "  hop   link dropped   forwarding   recoding   recoding   "
-    )?;
-    writeln!(
-        f,
-        "                        (theory)    (theory)   measured   "
-    )?;
-    let rows = outcome
-        .recoded
-        .rank_theory
-        .iter()
-        .zip(&outcome.recoded.rank_ratio);
+    writeln!(f, "  What is left after each hop, when every host sends one packet per symbol:\n")?;
+    writeln!(f, "  hop   link dropped   forwarding   recoding   recoding   ")?;
+    writeln!(f, "                        (theory)    (theory)   measured   ")?;
+    let rows = outcome.recoded.rank_theory.iter().zip(&outcome.recoded.rank_ratio);
     for (index, (theory, measured)) in rows.enumerate() {
-        let dropped = outcome
-            .links
-            .get(index)
-            .map_or(0.0, |link| link.loss * 100.0);
+        let dropped = outcome.links.get(index).map_or(0.0, |link| link.loss * 100.0);
         let forwarding = (1.0 - outcome.loss).powi(index as i32 + 1);
         writeln!(
             f,
@@ -82,21 +66,13 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     let mut row = |what: &str, left: String, right: String| {
         writeln!(f, "  {what:<26} {left:>24} {right:>24}")
     };
-    row(
-        "from end to end",
-        "Linux forwarding".into(),
-        "recoded".into(),
-    )?;
+    row("from end to end", "Linux forwarding".into(), "recoded".into())?;
     row(
         "UDP packets delivered",
         format!("{:.2} %", plain.delivered * 100.0),
         format!("{:.4} %", recoded.delivered * 100.0),
     )?;
-    row(
-        "  in theory",
-        format!("{:.2} %", plain.theory * 100.0),
-        "all but 0.01 %".into(),
-    )?;
+    row("  in theory", format!("{:.2} %", plain.theory * 100.0), "all but 0.01 %".into())?;
     row(
         "  lost for good",
         format!("{:.1e}", 1.0 - plain.delivered),
@@ -110,28 +86,12 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     row(
         "  brought",
         format!("{:.2} MB", plain.tcp_bytes as f64 / 1e6),
-        format!(
-            "{:.1} MB in {:.1} s",
-            recoded.tcp_bytes as f64 / 1e6,
-            recoded.tcp_seconds
-        ),
+        format!("{:.1} MB in {:.1} s", recoded.tcp_bytes as f64 / 1e6, recoded.tcp_seconds),
     )?;
-    let hash = if recoded.sha256_ok {
-        "SHA-256 right"
-    } else {
-        "SHA-256 WRONG"
-    };
-    let end = if plain.tcp_complete {
-        "whole"
-    } else {
-        "cut off"
-    };
+    let hash = if recoded.sha256_ok { "SHA-256 right" } else { "SHA-256 WRONG" };
+    let end = if plain.tcp_complete { "whole" } else { "cut off" };
     row("  file", end.into(), hash.into())?;
-    row(
-        "packets per source symbol",
-        "1".into(),
-        format!("{:.3}", recoded.overhead),
-    )?;
+    row("packets per source symbol", "1".into(), format!("{:.3}", recoded.overhead))?;
     writeln!(f)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use recoded_netns::{Bed, BedConfig, Loss};
+use recoded_netns::{Bed, BedConfig, Loss, binary};
 
 /// Beds share the machine's cores; two at once would disturb each other's timing.
 static TURN: Mutex<()> = Mutex::new(());
@@ -10,10 +10,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
 pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     if let Some(reason) = missing() {
-        assert!(
-            std::env::var_os("RECODED_REQUIRE_ALL").is_none(),
-            "cannot run: {reason}"
-        );
+        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
         println!("skipped: {reason}");
         return None;
     }
@@ -31,9 +28,7 @@ fn missing() -> Option<String> {
             .split(':')
             .any(|folder| std::path::Path::new(folder).join(tool).exists());
         if !found {
-            return Some(format!(
-                "`{tool}` is not installed (scripts/test installs it)"
-            ));
+            return Some(format!("`{tool}` is not installed (scripts/test installs it)"));
         }
     }
     None
@@ -41,11 +36,21 @@ fn missing() -> Option<String> {
 
 /// A bed with known neighbours.
 pub fn bed(hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
-    let config = BedConfig {
-        hops,
-        loss,
-        rate_mbit,
-        neighbours_known: true,
-    };
+    let config = BedConfig { hops, loss, rate_mbit, neighbours_known: true };
     Bed::build(&config).expect("the bed builds")
+}
+
+/// Like [`namespaces`], for tests that also run daemons.
+pub fn daemons() -> Option<MutexGuard<'static, ()>> {
+    let turn = namespaces()?;
+    for name in ["recoded", "recodectl"] {
+        if !binary(name).is_file() {
+            let reason =
+                format!("`{name}` is not built (cargo build --workspace --bins builds it)");
+            assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
+            println!("skipped: {reason}");
+            return None;
+        }
+    }
+    Some(turn)
 }

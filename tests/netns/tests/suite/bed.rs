@@ -1,11 +1,10 @@
 //! The bed itself: links lose and shape as they are told to, and nothing stays behind.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common;
 use recoded_netns::traffic::{
     Fetch, IPERF_PORT, Iperf, UdpLoad, WebServer, send_paced, sha256, write_random_file,
 };
@@ -19,12 +18,7 @@ fn plain_udp_over_three_links_is_delivered_as_the_losses_multiply() {
     let mut bed = common::bed(3, Loss::independent(0.0), 100.0);
     bed.side_path(IPERF_PORT).unwrap();
     let before = bed.counters().unwrap();
-    let load = UdpLoad {
-        to: bed.sink_address(),
-        payload_bytes: 1400,
-        mbit: 60.0,
-        seconds: 4,
-    };
+    let load = UdpLoad { to: bed.sink_address(), payload_bytes: 1400, mbit: 60.0, seconds: 4 };
     let iperf = Iperf::start(bed.source(), bed.sink(), &load, bed.directory()).unwrap();
     bed.set_loss_once_flowing(Loss::independent(0.1)).unwrap();
     let outcome = iperf.finish().unwrap();
@@ -42,14 +36,7 @@ fn bursty_link_has_the_loss_and_the_mean_burst_it_was_given() {
     let Some(_turn) = common::namespaces() else {
         return;
     };
-    let bed = common::bed(
-        1,
-        Loss {
-            share: 0.1,
-            burst_mean: 8.0,
-        },
-        1000.0,
-    );
+    let bed = common::bed(1, Loss { share: 0.1, burst_mean: 8.0 }, 1000.0);
     let to = SocketAddr::new(bed.sink_address(), 9);
     let _open = bed.sink().udp_socket(to).unwrap();
     let sent = send_paced(bed.source(), to, 100, 40_000, 40_000.0).unwrap();
@@ -75,10 +62,7 @@ fn lossless_link_carries_a_download_at_the_rate_it_was_given() {
     let fetch = Fetch::start(bed.sink(), bed.source_address(), "file", &copy, limit).unwrap();
     let download = fetch.finish().unwrap();
     assert!(download.complete);
-    assert_eq!(
-        sha256(&folder.join("file")).unwrap(),
-        sha256(&copy).unwrap()
-    );
+    assert_eq!(sha256(&folder.join("file")).unwrap(), sha256(&copy).unwrap());
     // 1448 of every 1514 bytes are ours. The bucket lets the start through faster.
     assert!((80.0..100.0).contains(&download.mbit()), "{download:?}");
 }
@@ -97,13 +81,9 @@ fn neighbours_unknown_at_the_start_are_found_through_the_link() {
     let bed = Bed::build(&config).unwrap();
     let to = SocketAddr::new(bed.sink_address(), 7000);
     let receiver = bed.sink().udp_socket(to).unwrap();
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     send_paced(bed.source(), to, 100, 200, 1000.0).unwrap();
-    let arrived = (0..200)
-        .take_while(|_| receiver.recv(&mut [0; 200]).is_ok())
-        .count();
+    let arrived = (0..200).take_while(|_| receiver.recv(&mut [0; 200]).is_ok()).count();
     // 64 % of those that waited for, or came after, the answers to ARP.
     assert!(arrived > 60, "{arrived} of 200");
 }

@@ -1,0 +1,97 @@
+# What the scripts share. Sourced, not run: the caller has set -euo pipefail and stands in the root
+# of the repository.
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# Debian and Ubuntu packages, each with a test that says whether it is there.
+missing_packages() {
+    local missing=()
+    command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
+    command -v iperf3 >/dev/null || missing+=(iperf3)
+    command -v nginx >/dev/null || missing+=(nginx-light)
+    command -v curl >/dev/null || missing+=(curl)
+    command -v ethtool >/dev/null || missing+=(ethtool)
+    # The rest builds libxdp and its bindings (xsk-rs).
+    command -v cc >/dev/null && command -v make >/dev/null || missing+=(build-essential)
+    command -v clang >/dev/null || missing+=(clang)
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev)
+    command -v m4 >/dev/null || missing+=(m4)
+    command -v pkg-config >/dev/null || missing+=(pkg-config)
+    [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
+    [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+    printf '%s\n' "${missing[@]}"
+}
+
+# Installs what is missing and says what. Without root or apt it can only name it.
+install_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages | sed '/^$/d')
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if ! is_root; then
+        say "not installed: ${missing[*]} (run with sudo to install them)"
+        return 0
+    fi
+    command -v apt-get >/dev/null ||
+        die "please install: ${missing[*]} (or what your system calls them; there is no apt-get here)"
+    say "installing with apt: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    case " ${missing[*]} " in *' nginx-light '*)
+        # We run our own nginx in a namespace; nobody asked for one on this machine's port 80.
+        if [ -d /run/systemd/system ]; then
+            systemctl disable --now nginx >/dev/null 2>&1 || true
+        fi
+        say "nginx was installed for the demo; its system service is stopped and disabled"
+        ;;
+    esac
+}
+
+# The user whose Rust toolchain and build folder are used: who called sudo, if they own the place.
+build_user() {
+    local owner
+    owner=$(stat -c %U Cargo.toml)
+    if is_root && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" = "$owner" ]; then
+        printf '%s' "$SUDO_USER"
+    else
+        id -un
+    fi
+}
+
+# Sets CARGO, and CARGO_HOME and RUSTUP_HOME where they are not root's own.
+find_cargo() {
+    local user home folder
+    for user in "${SUDO_USER:-}" "$(id -un)"; do
+        [ -n "$user" ] || continue
+        home=$(getent passwd "$user" | cut -d: -f6)
+        folder=$home/.cargo
+        [ "$user" = "$(id -un)" ] && folder=${CARGO_HOME:-$folder}
+        if [ -x "$folder/bin/cargo" ]; then
+            CARGO=$folder/bin/cargo
+            if [ "$user" != "$(id -un)" ]; then
+                export CARGO_HOME=$folder RUSTUP_HOME=$home/.rustup
+            fi
+            export PATH=$folder/bin:$PATH
+            return 0
+        fi
+    done
+    CARGO=$(command -v cargo) && return 0
+    die "no Rust toolchain found. Install one, as the user who will build:
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+}
+
+# Runs a command as the build user, so that sudo leaves no files of root's in the build folder.
+as_user() {
+    local user
+    user=$(build_user)
+    if [ "$user" = "$(id -un)" ]; then
+        "$@"
+    else
+        runuser -u "$user" -- env HOME="$(getent passwd "$user" | cut -d: -f6)" PATH="$PATH" "$@"
+    fi
+}
+
+target_folder() { printf '%s' "${CARGO_TARGET_DIR:-target}"; }

@@ -1,0 +1,164 @@
+//! Packets that nobody should send, thrown at a relay's port.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use crate::common;
+use recoded_api::v1::State;
+use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+
+/// Packets per round.
+const PACKETS: u64 = 60_000;
+
+/// The port of coded packets.
+const PORT: u16 = 9426;
+
+/// Bytes of the fixed header.
+const HEADER_BYTES: usize = 20;
+
+#[test]
+fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(2, Loss::independent(0.0), 1000.0);
+    let relay = Daemon::start(&bed, 1, &LinePlan::protected(2)).unwrap();
+    let target = SocketAddr::new(Bed::east_address(1), PORT);
+    let socket = bed.source().udp_socket("0.0.0.0:0".parse().unwrap()).unwrap();
+    let seed = std::process::id().into();
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let before = Counts::of(&relay.show().unwrap());
+
+    // The first round fills every table; after it nothing may grow.
+    let mut sent = throw(&socket, target, &mut random);
+    settle();
+    let resident = relay.resident_kib().unwrap();
+    for _ in 0..2 {
+        sent += throw(&socket, target, &mut random);
+    }
+    settle();
+    let grown = relay.resident_kib().unwrap().saturating_sub(resident);
+    let state = relay.show().unwrap();
+    println!("{sent} packets, {grown} KiB more resident");
+    println!("verdicts {:?}\ndrops {:?}\nlinks {:?}", state.verdicts, state.drops, state.links);
+
+    assert!(grown < 1024, "memory grew by {grown} KiB");
+    let counts = Counts::of(&state);
+    assert_eq!(counts.refused + counts.redirected - before.refused - before.redirected, sent);
+    assert_eq!(counts.redirected, counts.received + counts.ring_full);
+    assert_eq!(counts.received, counts.fates);
+    // It still does its work.
+    assert!(relay.show().is_ok());
+}
+
+/// What the relay counted, by place.
+struct Counts {
+    /// By the XDP program, dropped.
+    refused: u64,
+    /// By the XDP program, handed to a socket.
+    redirected: u64,
+    /// By the sockets, refused because nobody took them in time.
+    ring_full: u64,
+    /// By the pipeline.
+    received: u64,
+    /// By the pipeline, at the other end.
+    fates: u64,
+}
+
+impl Counts {
+    fn of(state: &State) -> Counts {
+        let verdicts = |prefix: &str| {
+            let matching = state.verdicts.iter().filter(|(name, _)| name.starts_with(prefix));
+            matching.map(|(_, count)| count).sum()
+        };
+        let faults = state.links.iter().flat_map(|link| &link.faults);
+        let fates = state.workers.iter().map(|w| w.forwarded + w.consumed + w.dropped);
+        Counts {
+            refused: verdicts("drop"),
+            redirected: verdicts("redirect"),
+            ring_full: faults
+                .filter(|(name, _)| name.contains("rx_dropped") || name.contains("rx_ring_full"))
+                .map(|(_, count)| count)
+                .sum(),
+            received: state.workers.iter().map(|worker| worker.received).sum(),
+            fates: fates.sum(),
+        }
+    }
+}
+
+/// Sends a round; returns how many packets Linux took.
+fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
+    let mut taken = 0;
+    for number in 0..PACKETS {
+        let packet = match number % 4 {
+            0 => {
+                let length = random_length(random, 1472);
+                random.bytes(length)
+            }
+            1 => truncated(random),
+            2 => absurd(random),
+            _ => plausible(random),
+        };
+        taken += u64::from(socket.send_to(&packet, target).is_ok());
+        if number % 64 == 0 {
+            // A link queue that overflows would drop packets that nobody counts.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    taken
+}
+
+/// The right version, type and flow, cut anywhere.
+fn truncated(random: &mut Random) -> Vec<u8> {
+    let mut packet = plausible(random);
+    packet.truncate(random_length(random, HEADER_BYTES + 12));
+    packet
+}
+
+/// Everything in the header at random, except what gets it past the XDP program.
+fn absurd(random: &mut Random) -> Vec<u8> {
+    let length = HEADER_BYTES + random_length(random, 1400);
+    let mut packet = random.bytes(length);
+    packet[0] = 0x10 | [2, 4][random.below(2)];
+    packet[4..8].copy_from_slice(&(1 + random.below(2) as u32).to_be_bytes());
+    packet
+}
+
+/// A generation packet as the source would send it, of a random generation, with random content.
+fn plausible(random: &mut Random) -> Vec<u8> {
+    let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
+    packet[0] = 0x12;
+    packet[1] = 0x02;
+    packet[3] = 15;
+    packet[4..8].copy_from_slice(&1u32.to_be_bytes());
+    packet[12..14].copy_from_slice(&[0, 0]);
+    packet
+}
+
+fn random_length(random: &mut Random, most: usize) -> usize {
+    random.below(most + 1)
+}
+
+fn settle() {
+    std::thread::sleep(Duration::from_millis(700));
+}
+
+/// SplitMix64: small, and good enough to be hostile.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+}

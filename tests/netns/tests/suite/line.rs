@@ -1,0 +1,195 @@
+//! Daemons on a line of hosts, under real traffic: what must hold whatever happens to them.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_netns::traffic::{Fetch, Iperf, UdpLoad, WebServer, sha256, write_random_file};
+use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+
+/// Rate of the links: any two cores carry a line of three daemons at this.
+const RATE_MBIT: f64 = 100.0;
+
+/// The web server through the tunnel.
+const SERVER: [u8; 4] = [10, 99, 0, 1];
+
+/// The sink through the tunnel.
+const SINK: [u8; 4] = [10, 99, 0, 2];
+
+/// A line of hosts with daemons and a file to download.
+struct Line {
+    daemons: Vec<Daemon>,
+    _server: WebServer,
+    file: PathBuf,
+    bed: Bed,
+}
+
+impl Line {
+    fn start(hops: usize, loss: f64, file_bytes: u64) -> Line {
+        let bed = common::bed(hops, Loss::independent(loss), RATE_MBIT);
+        let file = bed.directory().join("file");
+        write_random_file(&file, file_bytes).unwrap();
+        let server = WebServer::start(bed.source(), bed.directory()).unwrap();
+        let plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(hops) };
+        let daemons = Daemon::start_line(&bed, &plan).unwrap();
+        Line { daemons, _server: server, file, bed }
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.bed.directory().join("copy")
+    }
+
+    fn fetch(&self) -> Fetch {
+        let limit = Duration::from_secs(60);
+        Fetch::start(self.bed.sink(), SERVER.into(), "file", &self.copy(), limit).unwrap()
+    }
+
+    fn udp(&self, mbit: f64, seconds: u64) -> Iperf {
+        let load = UdpLoad { to: SINK.into(), payload_bytes: 1200, mbit, seconds };
+        Iperf::start(self.bed.source(), self.bed.sink(), &load, self.bed.directory()).unwrap()
+    }
+
+    /// The download ended with the whole file, unharmed.
+    fn assert_whole(&self, fetch: Fetch) {
+        let download = fetch.finish().unwrap();
+        println!("{download:?}, {:.1} Mbit/s", download.mbit());
+        assert!(download.complete, "{download:?}");
+        assert_eq!(sha256(&self.file).unwrap(), sha256(&self.copy()).unwrap());
+    }
+
+    /// Packets dropped by any daemon for this reason.
+    fn dropped(&self, reason: &str) -> u64 {
+        self.daemons.iter().map(|daemon| daemon.show().unwrap().drops[reason]).sum()
+    }
+}
+
+#[test]
+fn download_over_two_lossy_hops_arrives_whole() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start(2, 0.1, 24 << 20);
+    line.assert_whole(line.fetch());
+    for daemon in &line.daemons {
+        for worker in daemon.show().unwrap().workers {
+            let frames = worker.frames;
+            let places = frames.free + frames.fill + frames.held + frames.tx;
+            assert_eq!(frames.total, places, "frames leak on {}", daemon.name());
+            let fates = worker.forwarded + worker.consumed + worker.dropped;
+            assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
+        }
+    }
+}
+
+#[test]
+fn daemon_that_is_told_to_stop_ends_and_removes_what_it_created() {
+    let Some(_turn) = common::daemons() else { return };
+    let mut line = Line::start(1, 0.1, 1 << 20);
+    line.assert_whole(line.fetch());
+    for daemon in &mut line.daemons {
+        assert!(daemon.stop(), "{} did not end by itself:\n{}", daemon.name(), daemon.log());
+        assert!(!daemon.socket().exists(), "the socket of {} stays", daemon.name());
+    }
+    for host in line.bed.hosts() {
+        let links = host.ip("-details link show").unwrap();
+        assert!(!links.contains("rec0"), "the tunnel stays: {links}");
+        assert!(!links.contains("xdp"), "the XDP program stays: {links}");
+    }
+}
+
+#[test]
+fn relay_killed_and_restarted_during_a_download_resumes_within_two_seconds() {
+    let Some(_turn) = common::daemons() else { return };
+    let mut line = Line::start(2, 0.1, 32 << 20);
+    let fetch = line.fetch();
+    wait_for_bytes(&fetch, 8 << 20, Duration::from_secs(30));
+    line.daemons[1].kill();
+    std::thread::sleep(Duration::from_millis(300));
+    let restarted = Instant::now();
+    line.daemons[1].spawn_again().unwrap();
+    line.daemons[1].wait_until_it_answers().unwrap();
+    let at_restart = fetch.bytes();
+    wait_for_bytes(&fetch, at_restart + 1, Duration::from_secs(5));
+    let pause = restarted.elapsed();
+    println!("resumed {pause:?} after the restart");
+    assert!(pause < Duration::from_secs(2), "{pause:?}");
+    line.assert_whole(fetch);
+}
+
+#[test]
+fn ends_killed_and_restarted_during_a_download_resume() {
+    let Some(_turn) = common::daemons() else { return };
+    let mut line = Line::start(1, 0.1, 24 << 20);
+    let fetch = line.fetch();
+    for end in [0, 1] {
+        wait_for_bytes(&fetch, fetch.bytes() + (4 << 20), Duration::from_secs(30));
+        line.daemons[end].kill();
+        line.daemons[end].spawn_again().unwrap();
+        line.daemons[end].wait_until_it_answers().unwrap();
+    }
+    line.assert_whole(fetch);
+}
+
+#[test]
+fn parameters_changed_under_traffic_lose_no_packet() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start(2, 0.1, 8 << 20);
+    // Lets the source learn the losses.
+    line.assert_whole(line.fetch());
+    let late = line.dropped("late");
+    let seconds = 8;
+    let iperf = line.udp(20.0, seconds);
+    let started = Instant::now();
+    let changes = [
+        ("field", "2"),
+        ("generation_size", "32"),
+        ("field", "256"),
+        ("generation_size", "8"),
+        ("redundancy", "2.5"),
+        ("field", "4"),
+        ("redundancy", "auto"),
+        ("generation_size", "16"),
+        ("field", "16"),
+    ];
+    for (number, (key, value)) in changes.iter().enumerate() {
+        let due = Duration::from_millis(1000 + 600 * number as u64);
+        std::thread::sleep(due.saturating_sub(started.elapsed()));
+        line.daemons[0].set(1, key, value).unwrap();
+    }
+    let outcome = iperf.finish().unwrap();
+    println!("{outcome:?}");
+    assert_eq!(line.dropped("mismatch"), 0);
+    let flow = line.daemons[0].show().unwrap().flows.remove(0);
+    assert!(flow.epoch >= changes.len() as u64, "epoch {}", flow.epoch);
+    assert_eq!((flow.field, flow.generation_size), (16, 16));
+    println!("late {} -> {}", late, line.dropped("late"));
+    // The plan allows 1e-4; what a change itself costs would show as whole generations.
+    assert!(
+        outcome.lost - outcome.overrun.min(outcome.lost) <= outcome.packets / 2000,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn idle_daemon_uses_little_of_a_core() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start(2, 0.1, 1 << 20);
+    line.assert_whole(line.fetch());
+    std::thread::sleep(Duration::from_secs(1));
+    let times = || line.daemons.iter().map(|daemon| daemon.processor_time().unwrap());
+    let before: Vec<_> = times().collect();
+    let window = Duration::from_secs(5);
+    std::thread::sleep(window);
+    for ((daemon, before), after) in line.daemons.iter().zip(before).zip(times()) {
+        let share = (after - before).as_secs_f64() / window.as_secs_f64();
+        let resident = daemon.resident_kib().unwrap();
+        println!("{}: {:.2} % of a core, {resident} KiB resident", daemon.name(), share * 100.0);
+        assert!(share < 0.02, "{} uses {share} of a core when idle", daemon.name());
+    }
+}
+
+fn wait_for_bytes(fetch: &Fetch, bytes: u64, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    while fetch.bytes() < bytes {
+        assert!(Instant::now() < deadline, "{} of {bytes} bytes came in time", fetch.bytes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests in network namespaces: one program, so that they take turns with the machine's cores.
+
+mod common;
+
+mod bed;
+mod hostile;
+mod line;
