@@ -47,13 +47,8 @@ impl Attachment {
     ) -> Result<Attachment, StartError> {
         let index = netlink.interface(interface)?.index;
         let refused = |error: &(dyn std::error::Error + 'static)| match errno(error) {
-            Some(EPERM) => StartError::NotPermitted {
-                missing: "CAP_BPF or CAP_SYS_ADMIN".into(),
-            },
-            _ => StartError::Program {
-                interface: interface.to_owned(),
-                reason: chain(error),
-            },
+            Some(EPERM) => StartError::NotPermitted { missing: "CAP_BPF or CAP_SYS_ADMIN".into() },
+            _ => StartError::Program { interface: interface.to_owned(), reason: chain(error) },
         };
         let mut ebpf = EbpfLoader::new()
             .override_global(GLOBAL_PORT, &port, true)
@@ -69,12 +64,7 @@ impl Attachment {
             match attach(program, index, XdpMode::Native) {
                 Ok(()) => {
                     let interface = interface.to_owned();
-                    return Ok(Attachment {
-                        interface,
-                        ebpf,
-                        mode: XdpMode::Native,
-                        reason,
-                    });
+                    return Ok(Attachment { interface, ebpf, mode: XdpMode::Native, reason });
                 }
                 Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
                 Err(error) if preference != ModePreference::Auto => {
@@ -89,12 +79,7 @@ impl Attachment {
         match attach(program, index, XdpMode::Generic) {
             Ok(()) => {
                 let interface = interface.to_owned();
-                Ok(Attachment {
-                    interface,
-                    ebpf,
-                    mode: XdpMode::Generic,
-                    reason,
-                })
+                Ok(Attachment { interface, ebpf, mode: XdpMode::Generic, reason })
             }
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(&error)),
@@ -116,8 +101,7 @@ impl Attachment {
         queue: u32,
         socket: BorrowedFd<'_>,
     ) -> Result<(), MapError> {
-        self.sockets()?
-            .set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)
+        self.sockets()?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)
     }
 
     /// Directs the packets of `queue` nowhere.
@@ -127,10 +111,7 @@ impl Attachment {
 
     /// Accepts packets of a flow, or refuses them.
     pub(crate) fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), MapError> {
-        let map = self
-            .ebpf
-            .map_mut(MAP_FLOWS)
-            .ok_or_else(|| missing(MAP_FLOWS))?;
+        let map = self.ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
         let mut flows: HashMap<_, u32, u32> = HashMap::try_from(map)?;
         if accept {
             return flows.insert(flow, 1, 0);
@@ -143,10 +124,7 @@ impl Attachment {
 
     /// Adds the verdict counters of all CPUs to `sum`.
     pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) -> Result<(), MapError> {
-        let map = self
-            .ebpf
-            .map(MAP_VERDICTS)
-            .ok_or_else(|| missing(MAP_VERDICTS))?;
+        let map = self.ebpf.map(MAP_VERDICTS).ok_or_else(|| missing(MAP_VERDICTS))?;
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
         for (index, total) in (0..).zip(sum.iter_mut()) {
             *total += counters.get(&index, 0)?.iter().sum::<u64>();
@@ -155,11 +133,7 @@ impl Attachment {
     }
 
     fn sockets(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, MapError> {
-        XskMap::try_from(
-            self.ebpf
-                .map_mut(MAP_XSKS)
-                .ok_or_else(|| missing(MAP_XSKS))?,
-        )
+        XskMap::try_from(self.ebpf.map_mut(MAP_XSKS).ok_or_else(|| missing(MAP_XSKS))?)
     }
 }
 
@@ -194,10 +168,7 @@ fn is_taken(error: &ProgramError) -> bool {
 
 /// Names the program that is in our way, as far as Linux tells.
 fn foreign(interface: &str, netlink: &Netlink) -> StartError {
-    let id = netlink
-        .interface(interface)
-        .ok()
-        .and_then(|interface| interface.program);
+    let id = netlink.interface(interface).ok().and_then(|interface| interface.program);
     let program = match id {
         Some(id) => match program_name(id) {
             Some(name) => format!("id {id}, name `{name}`"),
@@ -205,20 +176,12 @@ fn foreign(interface: &str, netlink: &Netlink) -> StartError {
         },
         None => "of unknown id".to_owned(),
     };
-    StartError::ForeignProgram {
-        interface: interface.to_owned(),
-        program,
-    }
+    StartError::ForeignProgram { interface: interface.to_owned(), program }
 }
 
 fn program_name(id: u32) -> Option<String> {
-    let program = loaded_programs()
-        .flatten()
-        .find(|program| program.id() == id)?;
-    program
-        .name_as_str()
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
+    let program = loaded_programs().flatten().find(|program| program.id() == id)?;
+    program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// The system error at the bottom of an error, if that is what it is.
@@ -248,9 +211,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn missing(name: &str) -> MapError {
-    MapError::InvalidName {
-        name: name.to_owned(),
-    }
+    MapError::InvalidName { name: name.to_owned() }
 }
 
 const EPERM: i32 = 1;

@@ -121,11 +121,7 @@ fn v4(mut template: [u8; HEADER_BYTES_MAX], source: Ipv4Addr, destination: Ipv4A
     ip[12..16].copy_from_slice(&source.octets());
     ip[16..20].copy_from_slice(&destination.octets());
     let fixed_sum = u32::from(fold(sum_words(ip)));
-    Encap {
-        template,
-        header_bytes: HEADER_BYTES_V4,
-        fixed_sum,
-    }
+    Encap { template, header_bytes: HEADER_BYTES_V4, fixed_sum }
 }
 
 fn v6(mut template: [u8; HEADER_BYTES_MAX], source: Ipv6Addr, destination: Ipv6Addr) -> Encap {
@@ -137,11 +133,7 @@ fn v6(mut template: [u8; HEADER_BYTES_MAX], source: Ipv6Addr, destination: Ipv6A
     ip[8..24].copy_from_slice(&source.octets());
     ip[24..40].copy_from_slice(&destination.octets());
     let fixed_sum = u32::from(fold(sum_words(&ip[8..40])));
-    Encap {
-        template,
-        header_bytes: HEADER_BYTES_MAX,
-        fixed_sum,
-    }
+    Encap { template, header_bytes: HEADER_BYTES_MAX, fixed_sum }
 }
 
 /// Frames are far below 64 KiB; see the panic note of [`Encap::write`].
@@ -154,15 +146,9 @@ fn length_16(bytes: usize) -> u16 {
 fn sum_words(bytes: &[u8]) -> u64 {
     // Words of 32 bits halve the additions; carries collect in the upper half and are folded later.
     let (words, rest) = bytes.as_chunks::<4>();
-    let mut sum: u64 = words
-        .iter()
-        .map(|word| u64::from(u32::from_be_bytes(*word)))
-        .sum();
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let (halves, last) = rest.as_chunks::<2>();
-    sum += halves
-        .iter()
-        .map(|half| u64::from(u16::from_be_bytes(*half)))
-        .sum::<u64>();
+    sum += halves.iter().map(|half| u64::from(u16::from_be_bytes(*half))).sum::<u64>();
     sum + last.first().map_or(0, |byte| u64::from(*byte) << 8)
 }
 

@@ -77,9 +77,8 @@ pub(crate) fn refresh(netlink: &Netlink, hops: &[HopRoute]) -> Result<NextHops, 
     let next = hops
         .iter()
         .map(|hop| {
-            let neighbour = netlink
-                .gateway(hop.interface, hop.destination)
-                .unwrap_or(hop.destination);
+            let neighbour =
+                netlink.gateway(hop.interface, hop.destination).unwrap_or(hop.destination);
             let lookup = look_up(&table, hop.interface, neighbour);
             if lookup.ask {
                 asked = asked.clone().and(netlink.resolve(hop.interface, neighbour));
@@ -95,38 +94,20 @@ pub(crate) fn refresh(netlink: &Netlink, hops: &[HopRoute]) -> Result<NextHops, 
 }
 
 fn look_up(table: &[Neighbour], interface: u32, address: IpAddr) -> Lookup {
-    let entry = table
-        .iter()
-        .find(|entry| entry.interface == interface && entry.address == address);
+    let entry = table.iter().find(|entry| entry.interface == interface && entry.address == address);
     let Some(entry) = entry else {
-        return Lookup {
-            mac: None,
-            ask: true,
-        };
+        return Lookup { mac: None, ask: true };
     };
     match entry.state {
         // A permanent entry must not be asked for: see `Netlink::resolve`.
-        NeighbourState::Permanent | NeighbourState::Noarp => Lookup {
-            mac: entry.mac,
-            ask: false,
-        },
-        NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => Lookup {
-            mac: entry.mac,
-            ask: false,
-        },
+        NeighbourState::Permanent | NeighbourState::Noarp => Lookup { mac: entry.mac, ask: false },
+        NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => {
+            Lookup { mac: entry.mac, ask: false }
+        }
         // Usable, and it stays so while Linux verifies it.
-        NeighbourState::Stale => Lookup {
-            mac: entry.mac,
-            ask: true,
-        },
-        NeighbourState::Incomplete => Lookup {
-            mac: None,
-            ask: false,
-        },
-        _ => Lookup {
-            mac: None,
-            ask: true,
-        },
+        NeighbourState::Stale => Lookup { mac: entry.mac, ask: true },
+        NeighbourState::Incomplete => Lookup { mac: None, ask: false },
+        _ => Lookup { mac: None, ask: true },
     }
 }
 
@@ -151,12 +132,7 @@ mod tests {
     fn table(state: NeighbourState) -> Vec<Neighbour> {
         let address = "10.0.0.2".parse().unwrap();
         let mac = (!matches!(state, NeighbourState::Incomplete)).then_some(MAC);
-        vec![Neighbour {
-            interface: 3,
-            address,
-            mac,
-            state,
-        }]
+        vec![Neighbour { interface: 3, address, mac, state }]
     }
 
     fn look_up_in(state: NeighbourState) -> Lookup {
@@ -165,57 +141,23 @@ mod tests {
 
     #[test]
     fn look_up_permanent_entry_is_used_and_never_asked_for() {
-        assert_eq!(
-            look_up_in(NeighbourState::Permanent),
-            Lookup {
-                mac: Some(MAC),
-                ask: false
-            }
-        );
+        assert_eq!(look_up_in(NeighbourState::Permanent), Lookup { mac: Some(MAC), ask: false });
     }
 
     #[test]
     fn look_up_stale_entry_is_used_and_verified() {
-        assert_eq!(
-            look_up_in(NeighbourState::Stale),
-            Lookup {
-                mac: Some(MAC),
-                ask: true
-            }
-        );
+        assert_eq!(look_up_in(NeighbourState::Stale), Lookup { mac: Some(MAC), ask: true });
     }
 
     #[test]
     fn look_up_failed_or_missing_entry_is_asked_for_and_not_used() {
-        assert_eq!(
-            look_up_in(NeighbourState::Failed),
-            Lookup {
-                mac: None,
-                ask: true
-            }
-        );
-        let elsewhere = look_up(
-            &table(NeighbourState::Reachable),
-            4,
-            "10.0.0.2".parse().unwrap(),
-        );
-        assert_eq!(
-            elsewhere,
-            Lookup {
-                mac: None,
-                ask: true
-            }
-        );
+        assert_eq!(look_up_in(NeighbourState::Failed), Lookup { mac: None, ask: true });
+        let elsewhere = look_up(&table(NeighbourState::Reachable), 4, "10.0.0.2".parse().unwrap());
+        assert_eq!(elsewhere, Lookup { mac: None, ask: true });
     }
 
     #[test]
     fn look_up_incomplete_entry_waits() {
-        assert_eq!(
-            look_up_in(NeighbourState::Incomplete),
-            Lookup {
-                mac: None,
-                ask: false
-            }
-        );
+        assert_eq!(look_up_in(NeighbourState::Incomplete), Lookup { mac: None, ask: false });
     }
 }

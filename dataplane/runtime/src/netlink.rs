@@ -57,13 +57,9 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     pub(crate) fn open() -> Result<Netlink, StartError> {
-        let refused = |error: std::io::Error| StartError::Netlink {
-            reason: error.to_string(),
-        };
-        let executor = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .map_err(refused)?;
+        let refused = |error: std::io::Error| StartError::Netlink { reason: error.to_string() };
+        let executor =
+            tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(refused)?;
         let (connection, handle, _) = {
             let _inside = executor.enter();
             rtnetlink::new_connection().map_err(refused)?
@@ -75,12 +71,10 @@ impl Netlink {
     /// Looks an interface up by name.
     pub(crate) fn interface(&self, name: &str) -> Result<Interface, StartError> {
         let message = self.link(name)?;
-        let message = message.ok_or_else(|| StartError::NoSuchInterface {
-            interface: name.to_owned(),
-        })?;
-        read_interface(&message).ok_or_else(|| StartError::NotEthernet {
-            interface: name.to_owned(),
-        })
+        let message =
+            message.ok_or_else(|| StartError::NoSuchInterface { interface: name.to_owned() })?;
+        read_interface(&message)
+            .ok_or_else(|| StartError::NotEthernet { interface: name.to_owned() })
     }
 
     /// Whether an interface of any kind has this name.
@@ -93,9 +87,7 @@ impl Netlink {
         match self.first(request) {
             Ok(message) => Ok(message),
             Err(Error::NetlinkError(error)) if error.raw_code() == -ENODEV => Ok(None),
-            Err(error) => Err(StartError::Netlink {
-                reason: error.to_string(),
-            }),
+            Err(error) => Err(StartError::Netlink { reason: error.to_string() }),
         }
     }
 
@@ -134,9 +126,7 @@ impl Netlink {
             .ok()?
             .output_interface(interface)
             .build();
-        let message = self
-            .first(self.handle.route().get(message).execute())
-            .ok()??;
+        let message = self.first(self.handle.route().get(message).execute()).ok()??;
         read_gateway(&message)
     }
 
@@ -152,17 +142,10 @@ impl Netlink {
 }
 
 fn read_interface(message: &LinkMessage) -> Option<Interface> {
-    let mut interface = Interface {
-        index: message.header.index,
-        mac: [0; 6],
-        mtu: 0,
-        program: None,
-    };
+    let mut interface =
+        Interface { index: message.header.index, mac: [0; 6], mtu: 0, program: None };
     // The loopback interface frames as Ethernet does, with addresses of zeros.
-    if !matches!(
-        message.header.link_layer_type,
-        LinkLayerType::Ether | LinkLayerType::Loopback
-    ) {
+    if !matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback) {
         return None;
     }
     for attribute in &message.attributes {
@@ -207,25 +190,17 @@ fn read_neighbour(message: &NeighbourMessage) -> Option<Neighbour> {
         }
     }
     let header = &message.header;
-    Some(Neighbour {
-        interface: header.ifindex,
-        address: address?,
-        mac,
-        state: header.state,
-    })
+    Some(Neighbour { interface: header.ifindex, address: address?, mac, state: header.state })
 }
 
 fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
-    message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RouteAttribute::Gateway(RouteAddress::Inet(v4))
-            | RouteAttribute::Via(RouteVia::Inet(v4)) => Some(IpAddr::V4(*v4)),
-            RouteAttribute::Gateway(RouteAddress::Inet6(v6))
-            | RouteAttribute::Via(RouteVia::Inet6(v6)) => Some(IpAddr::V6(*v6)),
-            _ => None,
-        })
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(v4))
+        | RouteAttribute::Via(RouteVia::Inet(v4)) => Some(IpAddr::V4(*v4)),
+        RouteAttribute::Gateway(RouteAddress::Inet6(v6))
+        | RouteAttribute::Via(RouteVia::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+        _ => None,
+    })
 }
 
 /// Linux's "no such device".

@@ -51,10 +51,7 @@ impl Outbox {
         tunnels: Arc<[Tunnel]>,
         next_hops: Arc<NextHops>,
     ) -> Outbox {
-        let hop = |hop: &HopConfig| Hop {
-            link: hop.link,
-            header_bytes: header_bytes(hop.address),
-        };
+        let hop = |hop: &HopConfig| Hop { link: hop.link, header_bytes: header_bytes(hop.address) };
         Outbox {
             waiting: Vec::with_capacity(topology.frames_per_worker as usize),
             hops: topology.hops.iter().map(hop).collect(),
@@ -83,11 +80,7 @@ impl Outbox {
     }
 
     fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
-        let Outgoing {
-            hop,
-            span,
-            source_port,
-        } = packet;
+        let Outgoing { hop, span, source_port } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
@@ -107,14 +100,7 @@ impl Outbox {
         // because a span lies within its frame.
         let offset = span.offset - header as u16;
         let len = bytes as u16;
-        encap.write(
-            umem.bytes_mut(Span {
-                frame: span.frame,
-                offset,
-                len,
-            }),
-            source_port,
-        );
+        encap.write(umem.bytes_mut(Span { frame: span.frame, offset, len }), source_port);
         if sockets[link].transmit(umem, span.frame, offset, len) {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes as u64;
@@ -132,11 +118,7 @@ impl Egress for Outbox {
             let Hop { link, header_bytes } = self.hops[index];
             self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
         }
-        self.waiting.push(Outgoing {
-            hop,
-            span,
-            source_port,
-        });
+        self.waiting.push(Outgoing { hop, span, source_port });
     }
 
     #[inline]

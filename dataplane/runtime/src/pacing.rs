@@ -46,9 +46,9 @@ impl Pacer {
         }
         let cost = (wire_bytes as f64 * self.nanos_per_byte).round() as Nanos;
         // The closure always returns a value, so this cannot fail.
-        let _ = self.paid_until.fetch_update(Relaxed, Relaxed, |paid| {
-            Some(paid.max(now).saturating_add(cost))
-        });
+        let _ = self
+            .paid_until
+            .fetch_update(Relaxed, Relaxed, |paid| Some(paid.max(now).saturating_add(cost)));
     }
 
     /// Whether the budget is positive at `now`.
@@ -60,9 +60,7 @@ impl Pacer {
     /// When the budget becomes positive (again).
     #[inline]
     pub fn opens_at(&self) -> Nanos {
-        self.paid_until
-            .load(Relaxed)
-            .saturating_sub(self.burst_nanos)
+        self.paid_until.load(Relaxed).saturating_sub(self.burst_nanos)
     }
 }
 

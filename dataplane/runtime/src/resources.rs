@@ -78,10 +78,7 @@ impl Resources {
             .map(|tunnel| Tunnel::open(tunnel, topology.workers > 1, &netlink))
             .collect::<Result<Arc<[_]>, _>>()?;
         if let Some(worker) = workers.first_mut() {
-            let limit = |source| StartError::Limit {
-                what: "a descriptor",
-                source,
-            };
+            let limit = |source| StartError::Limit { what: "a descriptor", source };
             worker.tunnel_fds = tunnels
                 .iter()
                 .map(Tunnel::duplicate_fd)
@@ -91,25 +88,14 @@ impl Resources {
         let wakers = (0..topology.workers)
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
-            .map_err(|source| StartError::Limit {
-                what: "an eventfd",
-                source,
-            })?;
+            .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
         let links = interfaces
             .into_iter()
             .zip(modes)
             .map(|(interface, mode)| LinkState { interface, mode })
             .collect();
         let topology = topology.clone();
-        Ok(Resources {
-            workers,
-            wakers,
-            attachments,
-            tunnels,
-            links,
-            netlink,
-            topology,
-        })
+        Ok(Resources { workers, wakers, attachments, tunnels, links, netlink, topology })
     }
 }
 
@@ -124,29 +110,18 @@ fn check_capabilities() -> Result<(), StartError> {
         ("CAP_NET_RAW", CapabilitySet::NET_RAW),
         ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
     ];
-    let missing: Vec<&str> = needed
-        .into_iter()
-        .filter(|(_, any)| !has(*any))
-        .map(|(name, _)| name)
-        .collect();
+    let missing: Vec<&str> =
+        needed.into_iter().filter(|(_, any)| !has(*any)).map(|(name, _)| name).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(StartError::NotPermitted {
-        missing: missing.join(", "),
-    })
+    Err(StartError::NotPermitted { missing: missing.join(", ") })
 }
 
 /// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
 /// UMEM says whether it was too low.
 fn raise_memlock() {
-    if let Err(error) = setrlimit(
-        Resource::Memlock,
-        Rlimit {
-            current: None,
-            maximum: None,
-        },
-    ) {
+    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
         tracing::debug!(%error, "the memlock limit stays as it is");
     }
 }
@@ -189,11 +164,7 @@ fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
 /// Receive queues in use, from sysfs, if sysfs shows the network namespace we are in.
 fn receive_queues(name: &str, interface: &Interface) -> Option<usize> {
     let folder = std::path::Path::new("/sys/class/net").join(name);
-    let index: u32 = std::fs::read_to_string(folder.join("ifindex"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
+    let index: u32 = std::fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()?;
     if index != interface.index {
         return None;
     }
@@ -217,44 +188,20 @@ fn open_worker(
     let mut modes = Vec::with_capacity(attachments.len());
     for attachment in attachments {
         let (xdp, xdp_reason) = attachment.mode();
-        let (socket, mode, socket_reason) = Socket::open(
-            &mut umem,
-            attachment.interface(),
-            queue,
-            topology.xdp_mode,
-            xdp,
-        )?;
+        let (socket, mode, socket_reason) =
+            Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)?;
         let reasons = [xdp_reason, &socket_reason];
-        let reason = reasons
-            .iter()
-            .filter(|text| !text.is_empty())
-            .copied()
-            .collect::<Vec<_>>();
-        modes.push(ActiveMode {
-            xdp,
-            socket: mode,
-            reason: reason.join("; "),
-        });
+        let reason = reasons.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>();
+        modes.push(ActiveMode { xdp, socket: mode, reason: reason.join("; ") });
         worker_sockets.push(socket);
     }
     let socket_fds = worker_sockets
         .iter()
         .map(|socket| socket.fd().try_clone_to_owned())
         .collect::<Result<_, _>>()
-        .map_err(|source| StartError::Limit {
-            what: "a descriptor",
-            source,
-        })?;
+        .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
     let tunnel_fds = Vec::new();
-    Ok((
-        WorkerResources {
-            sockets: worker_sockets,
-            umem,
-            socket_fds,
-            tunnel_fds,
-        },
-        modes,
-    ))
+    Ok((WorkerResources { sockets: worker_sockets, umem, socket_fds, tunnel_fds }, modes))
 }
 
 /// A link reports the worst mode of its queues.
@@ -278,12 +225,10 @@ fn enter_sockets(
 ) -> Result<(), StartError> {
     for (queue, worker) in (0..).zip(workers) {
         for (attachment, socket) in attachments.iter_mut().zip(&worker.sockets) {
-            attachment
-                .set_socket(queue, socket.fd())
-                .map_err(|error| StartError::Program {
-                    interface: attachment.interface().to_owned(),
-                    reason: error.to_string(),
-                })?;
+            attachment.set_socket(queue, socket.fd()).map_err(|error| StartError::Program {
+                interface: attachment.interface().to_owned(),
+                reason: error.to_string(),
+            })?;
         }
     }
     Ok(())

@@ -55,50 +55,31 @@ impl Runtime {
     /// [`StartError::Snapshot`] when the snapshot does not fit the topology, [`StartError::Limit`]
     /// when a thread cannot be had. Everything is closed again then.
     pub fn start(resources: Resources, snapshot: Snapshot) -> Result<Runtime, StartError> {
-        let Resources {
-            workers,
-            wakers,
-            attachments,
-            tunnels,
-            links,
-            netlink,
-            topology,
-        } = resources;
+        let Resources { workers, wakers, attachments, tunnels, links, netlink, topology } =
+            resources;
         let mtus: Vec<usize> = links.iter().map(|link| link.interface.mtu).collect();
         snapshot::check(&snapshot, &topology, &mtus)?;
 
         let routes = hop_routes(&topology, &links);
         let known = neighbours::refresh(&netlink, &routes);
-        let next_hops = Arc::new(Slot::new(
-            known.unwrap_or_else(|_| vec![None; topology.hops.len()]),
-        ));
+        let next_hops =
+            Arc::new(Slot::new(known.unwrap_or_else(|_| vec![None; topology.hops.len()])));
         let shared = Arc::new(Shared::new(snapshot.clone(), next_hops.clone(), wakers));
         let mut runtime = Runtime {
             shared: shared.clone(),
             workers: Vec::with_capacity(workers.len()),
             neighbours: None,
-            steering: Mutex::new(Steering {
-                attachments,
-                flows: BTreeSet::new(),
-            }),
+            steering: Mutex::new(Steering { attachments, flows: BTreeSet::new() }),
             tunnels,
             links,
             mtus,
             topology,
         };
-        let task = NeighbourTask {
-            netlink,
-            hops: routes,
-            slot: next_hops,
-        };
+        let task = NeighbourTask { netlink, hops: routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let clock = Clock::start();
-        let pacers: Arc<[Pacer]> = runtime
-            .topology
-            .links
-            .iter()
-            .map(|link| Pacer::new(link.rate_mbit))
-            .collect();
+        let pacers: Arc<[Pacer]> =
+            runtime.topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
         for (index, resources) in workers.into_iter().enumerate() {
             let thread = runtime.start_worker(index, resources, &snapshot, clock, &pacers)?;
             runtime.workers.push(thread);
@@ -126,21 +107,13 @@ impl Runtime {
 
     /// The edition each worker has adopted; 0 before the first.
     pub fn editions(&self) -> Vec<u64> {
-        self.shared
-            .editions
-            .iter()
-            .map(|edition| edition.load(Ordering::Acquire))
-            .collect()
+        self.shared.editions.iter().map(|edition| edition.load(Ordering::Acquire)).collect()
     }
 
     /// Whether all threads still run. False means a bug ended one: stop, and start anew.
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
-        !self
-            .workers
-            .iter()
-            .chain(neighbours)
-            .any(JoinHandle::is_finished)
+        !self.workers.iter().chain(neighbours).any(JoinHandle::is_finished)
     }
 
     /// What the node says about itself, at most 50 ms old.
@@ -150,13 +123,8 @@ impl Runtime {
         let links = (0..self.links.len()).map(|link| self.report_link(link, &parts, &next_hops));
         let tunnels = self.tunnels.iter().enumerate().map(|(index, tunnel)| {
             let mut counters = TunnelCounters::default();
-            parts
-                .iter()
-                .for_each(|part| counters += part.tunnels[index]);
-            TunnelReport {
-                name: tunnel.name().to_owned(),
-                counters,
-            }
+            parts.iter().for_each(|part| counters += part.tunnels[index]);
+            TunnelReport { name: tunnel.name().to_owned(), counters }
         });
         RuntimeReport {
             links: links.collect(),
@@ -202,12 +170,7 @@ impl Runtime {
         clock: Clock,
         pacers: &Arc<[Pacer]>,
     ) -> Result<JoinHandle<()>, StartError> {
-        let WorkerResources {
-            sockets,
-            umem,
-            socket_fds,
-            tunnel_fds,
-        } = resources;
+        let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
         let topology = &self.topology;
         let next_hops = self.shared.next_hops.get();
         let local = |address| SocketAddr::new(address, topology.port);
@@ -228,11 +191,7 @@ impl Runtime {
             umem,
             pipeline: Pipeline::new(snapshot, seed()),
             outbox,
-            local: topology
-                .links
-                .iter()
-                .map(|link| local(link.local))
-                .collect(),
+            local: topology.links.iter().map(|link| local(link.local)).collect(),
             pacers: pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
             tunnels: self.tunnels.clone(),
@@ -248,10 +207,7 @@ impl Runtime {
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
                 worker.run(&socket_fds, &tunnel_fds);
             })
-            .map_err(|source| StartError::Limit {
-                what: "a worker thread",
-                source,
-            })
+            .map_err(|source| StartError::Limit { what: "a worker thread", source })
     }
 
     fn report_link(&self, link: usize, parts: &[WorkerPart], next_hops: &NextHops) -> LinkReport {
@@ -264,12 +220,7 @@ impl Runtime {
             counters += of_worker;
             add_statistics(&mut statistics, of_socket);
         }
-        let hops = self
-            .topology
-            .hops
-            .iter()
-            .zip(next_hops)
-            .filter(|(hop, _)| hop.link == link);
+        let hops = self.topology.hops.iter().zip(next_hops).filter(|(hop, _)| hop.link == link);
         LinkReport {
             name: config.name.clone(),
             interface: config.interface.clone(),
@@ -280,10 +231,7 @@ impl Runtime {
             reason: mode.reason.clone(),
             queues: self.topology.workers,
             hops: hops
-                .map(|(hop, next)| HopReport {
-                    address: hop.address,
-                    is_resolved: next.is_some(),
-                })
+                .map(|(hop, next)| HopReport { address: hop.address, is_resolved: next.is_some() })
                 .collect(),
             counters,
             statistics,
@@ -302,26 +250,22 @@ impl Steering {
     fn refuse_others(&mut self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let wanted: BTreeSet<u32> = snapshot.flows.iter().map(|flow| flow.id).collect();
         let gone: Vec<u32> = self.flows.difference(&wanted).copied().collect();
-        gone.into_iter()
-            .try_for_each(|flow| self.set_flow(flow, false))
+        gone.into_iter().try_for_each(|flow| self.set_flow(flow, false))
     }
 
     /// Accepts the flows of `snapshot`.
     fn accept(&mut self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let ids = snapshot.flows.iter().map(|flow| flow.id);
         let new: Vec<u32> = ids.filter(|id| !self.flows.contains(id)).collect();
-        new.into_iter()
-            .try_for_each(|flow| self.set_flow(flow, true))
+        new.into_iter().try_for_each(|flow| self.set_flow(flow, true))
     }
 
     fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), SnapshotError> {
         for attachment in &mut self.attachments {
-            attachment
-                .set_flow(flow, accept)
-                .map_err(|error| SnapshotError::FlowTable {
-                    interface: attachment.interface().to_owned(),
-                    reason: error.to_string(),
-                })?;
+            attachment.set_flow(flow, accept).map_err(|error| SnapshotError::FlowTable {
+                interface: attachment.interface().to_owned(),
+                reason: error.to_string(),
+            })?;
         }
         if accept {
             self.flows.insert(flow);
@@ -349,11 +293,7 @@ impl Steering {
                 tracing::warn!(%error, interface = attachment.interface(), "no verdicts");
             }
         }
-        Verdict::ALL
-            .into_iter()
-            .map(Verdict::name)
-            .zip(sum)
-            .collect()
+        Verdict::ALL.into_iter().map(Verdict::name).zip(sum).collect()
     }
 }
 
@@ -376,17 +316,10 @@ fn start_neighbours(
     let thread = std::thread::Builder::new()
         .name("recoded-neigh".into())
         .spawn(move || {
-            let NeighbourTask {
-                netlink,
-                hops,
-                slot,
-            } = task;
+            let NeighbourTask { netlink, hops, slot } = task;
             neighbours::run(&netlink, &hops, &slot, || shared.wake_all(), &stopped);
         })
-        .map_err(|source| StartError::Limit {
-            what: "the neighbour thread",
-            source,
-        })?;
+        .map_err(|source| StartError::Limit { what: "the neighbour thread", source })?;
     Ok((stop, thread))
 }
 

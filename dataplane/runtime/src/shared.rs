@@ -52,9 +52,7 @@ impl Shared {
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {
-        *self.parts[worker]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(part);
+        *self.parts[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(part);
     }
 
     /// What every worker last published; a worker that has only just started is missing.
@@ -75,9 +73,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock {
-            start: Instant::now(),
-        }
+        Clock { start: Instant::now() }
     }
 
     #[inline]

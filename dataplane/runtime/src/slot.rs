@@ -20,10 +20,7 @@ pub(crate) struct Slot<T> {
 
 impl<T> Slot<T> {
     pub(crate) fn new(value: T) -> Slot<T> {
-        Slot {
-            version: AtomicU64::new(1),
-            value: Mutex::new(Arc::new(value)),
-        }
+        Slot { version: AtomicU64::new(1), value: Mutex::new(Arc::new(value)) }
     }
 
     pub(crate) fn publish(&self, value: T) {
@@ -33,10 +30,7 @@ impl<T> Slot<T> {
     }
 
     pub(crate) fn get(&self) -> Arc<T> {
-        self.value
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The value, if it was published since the version in `seen` (0 for never), which is updated.

@@ -60,11 +60,7 @@ pub(crate) fn check(
                 check_tunnel(flow.id, tunnel, topology)?;
                 if let Some(first) = sources.insert(tunnel, flow.id) {
                     let tunnel = topology.tunnels[usize::from(tunnel.0)].name.clone();
-                    return Err(SnapshotError::SharedTunnel {
-                        first,
-                        second: flow.id,
-                        tunnel,
-                    });
+                    return Err(SnapshotError::SharedTunnel { first, second: flow.id, tunnel });
                 }
                 check_fits(flow, topology, mtus)?;
             }
@@ -88,10 +84,7 @@ fn check_hop(flow: u32, hop: HopId, topology: &Topology) -> Result<(), SnapshotE
 fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), SnapshotError> {
     match topology.tunnels.get(usize::from(tunnel.0)) {
         Some(_) => Ok(()),
-        None => Err(SnapshotError::Tunnel {
-            flow,
-            tunnel: tunnel.0,
-        }),
+        None => Err(SnapshotError::Tunnel { flow, tunnel: tunnel.0 }),
     }
 }
 
@@ -99,21 +92,12 @@ fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), 
 fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<(), SnapshotError> {
     for hop in &flow.next_hops {
         let hop = &topology.hops[usize::from(hop.0)];
-        let needed = packet_bytes(
-            hop.address,
-            flow.generation_size,
-            flow.field.code(),
-            flow.symbol_bytes,
-        );
+        let needed =
+            packet_bytes(hop.address, flow.generation_size, flow.field.code(), flow.symbol_bytes);
         let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
         if needed > mtu {
             let interface = topology.links[hop.link].interface.clone();
-            return Err(SnapshotError::MtuTooSmall {
-                flow: flow.id,
-                interface,
-                needed,
-                mtu,
-            });
+            return Err(SnapshotError::MtuTooSmall { flow: flow.id, interface, needed, mtu });
         }
     }
     Ok(())
@@ -141,10 +125,7 @@ mod tests {
                 local: "10.0.2.1".parse().unwrap(),
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig {
-                link: 0,
-                address: "10.0.2.2".parse().unwrap(),
-            }],
+            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap() }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),
@@ -156,9 +137,7 @@ mod tests {
     fn source(id: u32, symbol_bytes: usize) -> FlowParams {
         FlowParams {
             id,
-            role: Role::Source {
-                tunnel: TunnelId(0),
-            },
+            role: Role::Source { tunnel: TunnelId(0) },
             next_hops: vec![HopId(0)],
             field: FieldOrder::Sixteen,
             generation_size: 16,
@@ -187,11 +166,7 @@ mod tests {
         assert_eq!(outcome(vec![source(1, max)]), Ok(()));
         assert!(matches!(
             outcome(vec![source(1, max + 1)]),
-            Err(SnapshotError::MtuTooSmall {
-                needed: 1501,
-                mtu: 1500,
-                ..
-            })
+            Err(SnapshotError::MtuTooSmall { needed: 1501, mtu: 1500, .. })
         ));
     }
 
@@ -209,19 +184,10 @@ mod tests {
     fn check_unknown_hop_or_tunnel_is_refused() {
         let mut flow = source(1, 1000);
         flow.next_hops.push(HopId(1));
-        assert_eq!(
-            outcome(vec![flow]),
-            Err(SnapshotError::Hop { flow: 1, hop: 1 })
-        );
+        assert_eq!(outcome(vec![flow]), Err(SnapshotError::Hop { flow: 1, hop: 1 }));
         let mut flow = source(1, 1000);
-        flow.role = Role::Sink {
-            tunnel: TunnelId(3),
-            upstream: HopId(0),
-        };
-        assert_eq!(
-            outcome(vec![flow]),
-            Err(SnapshotError::Tunnel { flow: 1, tunnel: 3 })
-        );
+        flow.role = Role::Sink { tunnel: TunnelId(3), upstream: HopId(0) };
+        assert_eq!(outcome(vec![flow]), Err(SnapshotError::Tunnel { flow: 1, tunnel: 3 }));
     }
 
     #[test]
@@ -232,11 +198,7 @@ mod tests {
         );
         assert!(matches!(
             outcome(vec![source(1, 1000), source(2, 1000)]),
-            Err(SnapshotError::SharedTunnel {
-                first: 1,
-                second: 2,
-                ..
-            })
+            Err(SnapshotError::SharedTunnel { first: 1, second: 2, .. })
         ));
     }
 }

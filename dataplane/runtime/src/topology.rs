@@ -183,10 +183,7 @@ impl Topology {
         if let Some(cores) = &self.cores
             && cores.len() < self.workers
         {
-            return Err(TopologyError::Cores {
-                cores: cores.len(),
-                workers: self.workers,
-            });
+            return Err(TopologyError::Cores { cores: cores.len(), workers: self.workers });
         }
         if !(FRAMES_MIN..=FRAMES_MAX).contains(&self.frames_per_worker) {
             return Err(TopologyError::Frames(self.frames_per_worker));
@@ -206,20 +203,14 @@ impl Topology {
         unique("link", self.links.iter().map(|link| &link.name))?;
         // One socket per interface and queue: several neighbours on one interface are several hops
         // of one link, not several links.
-        unique(
-            "link interface",
-            self.links.iter().map(|link| &link.interface),
-        )?;
+        unique("link interface", self.links.iter().map(|link| &link.interface))?;
         for link in &self.links {
             check_interface_name(&link.interface)?;
             check_unicast(link.local)?;
             if let Some(rate_mbit) = link.rate_mbit
                 && !(rate_mbit.is_finite() && rate_mbit > 0.0)
             {
-                return Err(TopologyError::Rate {
-                    link: link.name.clone(),
-                    rate_mbit,
-                });
+                return Err(TopologyError::Rate { link: link.name.clone(), rate_mbit });
             }
         }
         Ok(())
@@ -228,16 +219,13 @@ impl Topology {
     fn check_hops(&self) -> Result<(), TopologyError> {
         for hop in &self.hops {
             let address = hop.address;
-            let link = self.links.get(hop.link).ok_or(TopologyError::HopLink {
-                link: hop.link,
-                address,
-            })?;
+            let link = self
+                .links
+                .get(hop.link)
+                .ok_or(TopologyError::HopLink { link: hop.link, address })?;
             check_unicast(address)?;
             if address.is_ipv4() != link.local.is_ipv4() {
-                return Err(TopologyError::HopFamily {
-                    address,
-                    local: link.local,
-                });
+                return Err(TopologyError::HopFamily { address, local: link.local });
             }
             if address == link.local {
                 return Err(TopologyError::HopIsLocal(address));
@@ -248,10 +236,7 @@ impl Topology {
 
     fn check_tunnels(&self) -> Result<(), TopologyError> {
         let interfaces = self.links.iter().map(|link| &link.interface);
-        unique(
-            "interface",
-            interfaces.chain(self.tunnels.iter().map(|tunnel| &tunnel.name)),
-        )?;
+        unique("interface", interfaces.chain(self.tunnels.iter().map(|tunnel| &tunnel.name)))?;
         for tunnel in &self.tunnels {
             check_interface_name(&tunnel.name)?;
             let (address, prefix) = tunnel.address;
@@ -261,10 +246,7 @@ impl Topology {
                 IpAddr::V6(_) => (128, MTU_MIN_V6),
             };
             if prefix > prefix_max {
-                return Err(TopologyError::Prefix {
-                    tunnel: tunnel.name.clone(),
-                    prefix,
-                });
+                return Err(TopologyError::Prefix { tunnel: tunnel.name.clone(), prefix });
             }
             if tunnel.mtu < mtu_min {
                 return Err(TopologyError::TunnelMtu {
@@ -285,10 +267,7 @@ fn unique<'a>(
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(TopologyError::Duplicate {
-                kind,
-                name: name.clone(),
-            });
+            return Err(TopologyError::Duplicate { kind, name: name.clone() });
         }
     }
     Ok(())
@@ -299,11 +278,7 @@ fn check_interface_name(name: &str) -> Result<(), TopologyError> {
     let refused = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
     let is_valid =
         (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(refused);
-    if is_valid {
-        Ok(())
-    } else {
-        Err(TopologyError::InterfaceName(name.to_owned()))
-    }
+    if is_valid { Ok(()) } else { Err(TopologyError::InterfaceName(name.to_owned())) }
 }
 
 fn check_unicast(address: IpAddr) -> Result<(), TopologyError> {
@@ -341,10 +316,7 @@ mod tests {
                 local: "10.0.2.1".parse().unwrap(),
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig {
-                link: 0,
-                address: "10.0.2.2".parse().unwrap(),
-            }],
+            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap() }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),
@@ -369,17 +341,11 @@ mod tests {
     fn check_numbers_out_of_range_are_refused() {
         assert_eq!(error_after(|t| t.workers = 0), TopologyError::Workers(0));
         assert_eq!(error_after(|t| t.workers = 65), TopologyError::Workers(65));
-        assert_eq!(
-            error_after(|t| t.frames_per_worker = 8),
-            TopologyError::Frames(8)
-        );
+        assert_eq!(error_after(|t| t.frames_per_worker = 8), TopologyError::Frames(8));
         assert_eq!(error_after(|t| t.port = 0), TopologyError::Port);
         assert_eq!(
             error_after(|t| t.cores = Some(vec![])),
-            TopologyError::Cores {
-                cores: 0,
-                workers: 1
-            }
+            TopologyError::Cores { cores: 0, workers: 1 }
         );
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = error_after(|t| t.links[0].rate_mbit = Some(rate));
@@ -394,38 +360,20 @@ mod tests {
             twin.name = "west".into();
             t.links.push(twin);
         });
-        assert!(matches!(
-            error,
-            TopologyError::Duplicate {
-                kind: "link interface",
-                ..
-            }
-        ));
+        assert!(matches!(error, TopologyError::Duplicate { kind: "link interface", .. }));
     }
 
     #[test]
     fn check_tunnel_named_like_a_link_interface_is_refused() {
         let error = error_after(|t| t.tunnels[0].name = "eth1".into());
-        assert!(matches!(
-            error,
-            TopologyError::Duplicate {
-                kind: "interface",
-                ..
-            }
-        ));
+        assert!(matches!(error, TopologyError::Duplicate { kind: "interface", .. }));
     }
 
     #[test]
     fn check_hop_of_other_family_missing_link_or_self_is_refused() {
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
-        assert!(matches!(
-            error_after(|t| t.hops[0].address = v6),
-            TopologyError::HopFamily { .. }
-        ));
-        assert!(matches!(
-            error_after(|t| t.hops[0].link = 1),
-            TopologyError::HopLink { .. }
-        ));
+        assert!(matches!(error_after(|t| t.hops[0].address = v6), TopologyError::HopFamily { .. }));
+        assert!(matches!(error_after(|t| t.hops[0].link = 1), TopologyError::HopLink { .. }));
         assert!(matches!(
             error_after(|t| t.hops[0].address = t.links[0].local),
             TopologyError::HopIsLocal(_)
@@ -447,16 +395,7 @@ mod tests {
 
     #[test]
     fn check_interface_name_follows_linux() {
-        for name in [
-            "",
-            "sixteen-letters-",
-            ".",
-            "..",
-            "a/b",
-            "a b",
-            "a:b",
-            "a\0b",
-        ] {
+        for name in ["", "sixteen-letters-", ".", "..", "a/b", "a b", "a:b", "a\0b"] {
             assert!(check_interface_name(name).is_err(), "{name:?}");
         }
         for name in ["eth0", "fifteen-letters", "wlp3s0.10"] {

@@ -41,14 +41,8 @@ impl Tunnel {
         wait_until_free(&config.name, netlink)?;
         let failed = |action| {
             move |source: io::Error| match source.raw_os_error() {
-                Some(EBUSY) => StartError::TunnelExists {
-                    tunnel: config.name.clone(),
-                },
-                _ => StartError::Tunnel {
-                    tunnel: config.name.clone(),
-                    action,
-                    source,
-                },
+                Some(EBUSY) => StartError::TunnelExists { tunnel: config.name.clone() },
+                _ => StartError::Tunnel { tunnel: config.name.clone(), action, source },
             }
         };
         let (address, prefix) = config.address;
@@ -69,10 +63,7 @@ impl Tunnel {
             silence_ipv6(&config.name);
         }
         device.enabled(true).map_err(failed("bring up"))?;
-        Ok(Tunnel {
-            name: config.name.clone(),
-            device,
-        })
+        Ok(Tunnel { name: config.name.clone(), device })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -98,9 +89,7 @@ impl Tunnel {
     /// Writes one packet; false when Linux did not take it.
     #[inline]
     pub(crate) fn write(&self, packet: &[u8]) -> bool {
-        self.device
-            .send(packet)
-            .is_ok_and(|written| written == packet.len())
+        self.device.send(packet).is_ok_and(|written| written == packet.len())
     }
 }
 
@@ -109,9 +98,7 @@ fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
     let end = Instant::now() + RELEASE_TIMEOUT;
     while netlink.exists(name)? {
         if Instant::now() > end {
-            return Err(StartError::TunnelExists {
-                tunnel: name.to_owned(),
-            });
+            return Err(StartError::TunnelExists { tunnel: name.to_owned() });
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -13,9 +13,7 @@ pub(crate) struct Waker {
 
 impl Waker {
     pub(crate) fn open() -> Result<Waker, std::io::Error> {
-        Ok(Waker {
-            fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-        })
+        Ok(Waker { fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)? })
     }
 
     pub(crate) fn wake(&self) {
@@ -44,23 +42,14 @@ impl<'a> Sleeper<'a> {
         tunnels: &'a [OwnedFd],
     ) -> Sleeper<'a> {
         let polls = Vec::with_capacity(1 + sockets.len() + tunnels.len());
-        Sleeper {
-            waker,
-            sockets,
-            tunnels,
-            polls,
-        }
+        Sleeper { waker, sockets, tunnels, polls }
     }
 
     /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, somebody wakes
     /// us, or `timeout` has passed. Returns early on a signal.
     pub(crate) fn sleep(&mut self, timeout: Nanos, mut wants: impl FnMut(usize) -> bool) {
-        let wanted = self
-            .tunnels
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| wants(*index))
-            .map(|(_, fd)| fd);
+        let wanted =
+            self.tunnels.iter().enumerate().filter(|(index, _)| wants(*index)).map(|(_, fd)| fd);
         self.polls.clear();
         self.polls.push(PollFd::new(&self.waker.fd, PollFlags::IN));
         self.polls.extend(

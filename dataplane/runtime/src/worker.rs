@@ -151,13 +151,8 @@ impl Worker {
                 Ok(found) if found.destination == local => {
                     // Both lie within the packet, whose length is 16 bits.
                     let offset = offset + found.payload_offset as u16;
-                    let payload = Span {
-                        frame,
-                        offset,
-                        len: found.payload_len as u16,
-                    };
-                    self.pipeline
-                        .receive(&mut self.umem, &mut self.outbox, payload, now);
+                    let payload = Span { frame, offset, len: found.payload_len as u16 };
+                    self.pipeline.receive(&mut self.umem, &mut self.outbox, payload, now);
                 }
                 Ok(_) => {
                     counters.rx_not_ours += 1;
@@ -192,8 +187,7 @@ impl Worker {
                     counters.read_packets += 1;
                     counters.read_bytes += len as u64;
                     let packet = &self.state.buffer[..len];
-                    self.pipeline
-                        .ingress(&mut self.umem, &mut self.outbox, flow, packet, now);
+                    self.pipeline.ingress(&mut self.umem, &mut self.outbox, flow, packet, now);
                     worked = true;
                 }
             }
@@ -231,8 +225,7 @@ impl Worker {
         };
         let now = self.clock.now();
         self.outbox.now = now;
-        self.pipeline
-            .apply(&snapshot, &mut self.umem, &mut self.outbox, now);
+        self.pipeline.apply(&snapshot, &mut self.umem, &mut self.outbox, now);
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         if self.reads_tunnels {
             self.state.sources = sources(&snapshot, &self.hop_links);
@@ -254,10 +247,7 @@ impl Worker {
             std::hint::spin_loop();
             return;
         }
-        let mut until = self
-            .state
-            .housekeeping_at
-            .min(self.state.tick_at.unwrap_or(Nanos::MAX));
+        let mut until = self.state.housekeeping_at.min(self.state.tick_at.unwrap_or(Nanos::MAX));
         for source in 0..self.state.sources.len() {
             if let Gate::Until(at) = self.gate(source, now) {
                 until = until.min(at);
@@ -273,9 +263,7 @@ impl Worker {
         let sources = &self.state.sources;
         let is_open = |tunnel| {
             let reads = |source: &usize| sources[*source].tunnel == tunnel;
-            (0..sources.len())
-                .filter(reads)
-                .any(|source| self.gate(source, now) == Gate::Open)
+            (0..sources.len()).filter(reads).any(|source| self.gate(source, now) == Gate::Open)
         };
         let timeout = until.saturating_sub(self.clock.now());
         if timeout > 0 {
@@ -332,11 +320,7 @@ fn sources(snapshot: &Snapshot, hop_links: &[usize]) -> Vec<Source> {
             Role::Source { tunnel } => Some(Source {
                 flow: flow.id,
                 tunnel: usize::from(tunnel.0),
-                links: flow
-                    .next_hops
-                    .iter()
-                    .map(|hop| hop_links[usize::from(hop.0)])
-                    .collect(),
+                links: flow.next_hops.iter().map(|hop| hop_links[usize::from(hop.0)]).collect(),
             }),
             _ => None,
         })

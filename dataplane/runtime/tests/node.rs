@@ -26,33 +26,26 @@ impl Bed {
     fn new() -> Option<Bed> {
         if !rustix::process::geteuid().is_root() {
             let reason = "needs root to create network namespaces";
-            assert!(
-                std::env::var("RECODED_REQUIRE_ALL").as_deref() != Ok("1"),
-                "{reason}"
-            );
+            assert!(std::env::var("RECODED_REQUIRE_ALL").as_deref() != Ok("1"), "{reason}");
             eprintln!("skipped: {reason}");
             return None;
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = std::process::id();
-        let bed = Bed {
-            left: format!("rt{pid}l"),
-            right: format!("rt{pid}r"),
-            _turn: turn,
-        };
+        let bed = Bed { left: format!("rt{pid}l"), right: format!("rt{pid}r"), _turn: turn };
         let (left, right) = (&bed.left, &bed.right);
         for name in [left, right] {
             ip(&format!("netns add {name}"));
             ip(&format!("-n {name} link set lo up"));
         }
+        // Two queues each way, for the test that has two workers.
+        let queues = "numrxqueues 2 numtxqueues 2";
         ip(&format!(
-            "-n {left} link add eth0 type veth peer name eth0 netns {right}"
+            "-n {left} link add eth0 {queues} type veth peer name eth0 {queues} netns {right}"
         ));
         for (name, host) in [(left, 1), (right, 2)] {
             ip(&format!("-n {name} addr add 10.7.0.{host}/24 dev eth0"));
-            ip(&format!(
-                "-n {name} addr add fd07::{host}/64 dev eth0 nodad"
-            ));
+            ip(&format!("-n {name} addr add fd07::{host}/64 dev eth0 nodad"));
             ip(&format!("-n {name} link set eth0 up"));
         }
         Some(bed)
@@ -68,10 +61,7 @@ impl Drop for Bed {
 }
 
 fn ip(arguments: &str) -> String {
-    let output = Command::new("ip")
-        .args(arguments.split(' '))
-        .output()
-        .expect("iproute2");
+    let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {arguments}: {error}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -106,10 +96,7 @@ fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
             local: local.parse().unwrap(),
             rate_mbit: None,
         }],
-        hops: vec![HopConfig {
-            link: 0,
-            address: neighbour.parse().unwrap(),
-        }],
+        hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap() }],
         tunnels: vec![TunnelConfig {
             name: "rec0".into(),
             address: (tunnel.parse().unwrap(), 24),
@@ -143,22 +130,11 @@ fn flow(id: u32, role: Role) -> FlowParams {
 }
 
 fn source(id: u32) -> FlowParams {
-    flow(
-        id,
-        Role::Source {
-            tunnel: TunnelId(0),
-        },
-    )
+    flow(id, Role::Source { tunnel: TunnelId(0) })
 }
 
 fn sink(id: u32) -> FlowParams {
-    flow(
-        id,
-        Role::Sink {
-            tunnel: TunnelId(0),
-            upstream: HopId(0),
-        },
-    )
+    flow(id, Role::Sink { tunnel: TunnelId(0), upstream: HopId(0) })
 }
 
 fn snapshot(edition: u64, flows: Vec<FlowParams>) -> Snapshot {
@@ -183,8 +159,7 @@ fn worker_cpu() -> Duration {
     let nanos = tasks.filter_map(|task| {
         let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
         let times = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        name.starts_with("recoded-")
-            .then(|| times.split(' ').next()?.parse::<u64>().ok())?
+        name.starts_with("recoded-").then(|| times.split(' ').next()?.parse::<u64>().ok())?
     });
     Duration::from_nanos(nanos.sum())
 }
@@ -192,9 +167,7 @@ fn worker_cpu() -> Duration {
 /// Sends numbered datagrams from the left tunnel to the right one; returns how many arrived.
 fn exchange(bed: &Bed, from: &str, to: &str, count: u32) -> u32 {
     let receiver = inside(&bed.right, || UdpSocket::bind((to, 5000)).unwrap());
-    receiver
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let sender = inside(&bed.left, || UdpSocket::bind((from, 0)).unwrap());
     let (mut arrived, mut buffer) = (0, [0; 2048]);
     for number in 0..count {
@@ -204,11 +177,7 @@ fn exchange(bed: &Bed, from: &str, to: &str, count: u32) -> u32 {
         let Ok((len, _)) = receiver.recv_from(&mut buffer) else {
             continue;
         };
-        assert_eq!(
-            buffer[..len],
-            payload[..],
-            "delivered in order and unharmed"
-        );
+        assert_eq!(buffer[..len], payload[..], "delivered in order and unharmed");
         arrived += 1;
     }
     arrived
@@ -218,53 +187,24 @@ fn exchange(bed: &Bed, from: &str, to: &str, count: u32) -> u32 {
 fn runtime_on_veth_starts_and_stops_leaving_nothing_behind() {
     let Some(bed) = Bed::new() else { return };
     inside(&bed.left, || {
-        let runtime = start(
-            &topology("10.7.0.1", "10.7.0.2", "10.99.0.1"),
-            vec![source(1)],
-        )
-        .unwrap();
-        wait_until("the neighbour is resolved", || {
-            runtime.report().links[0].hops[0].is_resolved
-        });
+        let runtime =
+            start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]).unwrap();
+        wait_until("the neighbour is resolved", || runtime.report().links[0].hops[0].is_resolved);
         wait_until("the snapshot is adopted", || runtime.editions() == [1]);
         assert!(Interface::query("eth0").unwrap().program.is_some());
         assert!(ip(&format!("-n {} addr show rec0", bed.left)).contains("10.99.0.1/24"));
         let link = runtime.report().links[0].clone();
-        assert_eq!(
-            (&link.xdp_mode[..], &link.socket_mode[..]),
-            ("native", "copy"),
-            "{link:?}"
-        );
+        assert_eq!((&link.xdp_mode[..], &link.socket_mode[..]), ("native", "copy"), "{link:?}");
         assert!(link.reason.contains("zero copy"), "{link:?}");
 
         let report = runtime.stop();
         let frames = report.workers[0].frames;
-        assert_eq!(
-            frames.free + frames.fill + frames.held + frames.tx,
-            frames.total
-        );
-        assert_eq!(
-            (frames.held, frames.tx),
-            (0, 0),
-            "nothing is held after a drain"
-        );
-        assert_eq!(
-            Interface::query("eth0").unwrap().program,
-            None,
-            "no program left"
-        );
-        assert!(matches!(
-            Interface::query("rec0"),
-            Err(StartError::NoSuchInterface { .. })
-        ));
+        assert_eq!(frames.free + frames.fill + frames.held + frames.tx, frames.total);
+        assert_eq!((frames.held, frames.tx), (0, 0), "nothing is held after a drain");
+        assert_eq!(Interface::query("eth0").unwrap().program, None, "no program left");
+        assert!(matches!(Interface::query("rec0"), Err(StartError::NoSuchInterface { .. })));
         // And once more, at once: nothing of the first run is in the way.
-        drop(
-            start(
-                &topology("10.7.0.1", "10.7.0.2", "10.99.0.1"),
-                vec![source(1)],
-            )
-            .unwrap(),
-        );
+        drop(start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]).unwrap());
     });
 }
 
@@ -284,21 +224,12 @@ fn packets_cross_from_tunnel_to_tunnel() {
         let sender = node(&bed.left, left, right, "10.99.0.1", source(7));
         let receiver = node(&bed.right, right, left, "10.99.0.2", sink(7));
         for node in [&sender, &receiver] {
-            wait_until("the hop is resolved", || {
-                node.report().links[0].hops[0].is_resolved
-            });
+            wait_until("the hop is resolved", || node.report().links[0].hops[0].is_resolved);
         }
         let arrived = exchange(&bed, "10.99.0.1", "10.99.0.2", 200);
         let (sent, received) = (sender.stop(), receiver.stop());
         assert_eq!(arrived, 200, "{left} {mode}: {sent:#?} {received:#?}");
-        let verdict = |name| {
-            received
-                .verdicts
-                .iter()
-                .find(|(n, _)| *n == name)
-                .unwrap()
-                .1
-        };
+        let verdict = |name| received.verdicts.iter().find(|(n, _)| *n == name).unwrap().1;
         assert!(verdict("redirected") >= 200);
         assert_eq!(received.links[0].counters.rx_unparsed, [0; 8]);
         assert_eq!(received.links[0].counters.rx_not_ours, 0);
@@ -308,30 +239,66 @@ fn packets_cross_from_tunnel_to_tunnel() {
 }
 
 #[test]
+fn packets_cross_in_every_idle_mode_and_with_two_workers() {
+    let Some(bed) = Bed::new() else { return };
+    for (idle, workers) in [(Idle::Busy, 1), (Idle::Interrupt, 1), (Idle::Adaptive, 2)] {
+        let node = |name: &str, local, neighbour, tunnel, flow| {
+            let mut topology = topology(local, neighbour, tunnel);
+            (topology.idle, topology.workers) = (idle, workers);
+            inside(name, || start(&topology, vec![flow]).unwrap())
+        };
+        let sender = node(&bed.left, "10.7.0.1", "10.7.0.2", "10.99.0.1", source(7));
+        let receiver = node(&bed.right, "10.7.0.2", "10.7.0.1", "10.99.0.2", sink(7));
+        wait_until("the hop is resolved", || sender.report().links[0].hops[0].is_resolved);
+        wait_until("all report", || receiver.report().workers.len() == workers);
+        assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 50), 50, "{idle:?}, {workers}");
+    }
+}
+
+/// Not a test by itself: the process that the next one kills.
+#[test]
+fn victim_runs_until_killed() {
+    if std::env::var_os("RECODED_TEST_VICTIM").is_none() {
+        return;
+    }
+    let _runtime = start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]).unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn node_starts_at_once_after_its_predecessor_was_killed() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "victim_runs_until_killed"])
+            .env("RECODED_TEST_VICTIM", "1")
+            .spawn()
+            .unwrap();
+        wait_until("the victim runs", || {
+            Interface::query("rec0")
+                .is_err_and(|error| !matches!(error, StartError::NoSuchInterface { .. }))
+        });
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let begin = Instant::now();
+        let next = start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]);
+        assert!(next.is_ok(), "{:?}", next.err());
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
 fn snapshot_published_live_changes_the_flows_accepted() {
     let Some(bed) = Bed::new() else { return };
     let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
     let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
     let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
     let receiver = inside(&bed.right, || start(&right, vec![sink(8)]).unwrap());
-    wait_until("the hop is resolved", || {
-        sender.report().links[0].hops[0].is_resolved
-    });
-    wait_until("the hop is resolved", || {
-        receiver.report().links[0].hops[0].is_resolved
-    });
-    assert_eq!(
-        exchange(&bed, "10.99.0.1", "10.99.0.2", 1),
-        0,
-        "flow 7 is unknown"
-    );
+    wait_until("the hop is resolved", || sender.report().links[0].hops[0].is_resolved);
+    wait_until("the hop is resolved", || receiver.report().links[0].hops[0].is_resolved);
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 1), 0, "flow 7 is unknown");
     let unknown = |name: &str| {
-        receiver
-            .report()
-            .verdicts
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, count)| *count)
+        receiver.report().verdicts.iter().find(|(n, _)| *n == name).map(|(_, count)| *count)
     };
     assert!(unknown("drop_unknown_flow").unwrap() > 0);
 
@@ -339,16 +306,9 @@ fn snapshot_published_live_changes_the_flows_accepted() {
     wait_until("the snapshot is adopted", || receiver.editions() == [2]);
     assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20);
     let mut wrong = sink(7);
-    wrong.role = Role::Sink {
-        tunnel: TunnelId(9),
-        upstream: HopId(0),
-    };
+    wrong.role = Role::Sink { tunnel: TunnelId(9), upstream: HopId(0) };
     assert!(receiver.publish(snapshot(3, vec![wrong])).is_err());
-    assert_eq!(
-        exchange(&bed, "10.99.0.1", "10.99.0.2", 20),
-        20,
-        "the good one stays in force"
-    );
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20, "the good one stays in force");
     assert!(sender.is_healthy() && receiver.is_healthy());
 }
 
@@ -363,24 +323,13 @@ fn errors_of_opening_name_what_is_in_the_way() {
         second.tunnels[0].name = "rec1".into();
         let error = Resources::open(&second).err().unwrap();
         let program = Interface::query("eth0").unwrap().program.unwrap();
-        assert!(
-            matches!(error, StartError::ForeignProgram { .. }),
-            "{error}"
-        );
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("id {program}, name `recoded`")),
-            "{error}"
-        );
+        assert!(matches!(error, StartError::ForeignProgram { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("id {program}, name `recoded`")), "{error}");
 
         let mut absent = good.clone();
         absent.links[0].interface = "eth9".into();
         let error = Resources::open(&absent).err().unwrap();
-        assert!(
-            matches!(error, StartError::NoSuchInterface { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, StartError::NoSuchInterface { .. }), "{error}");
     });
     inside(&bed.right, || {
         let mut taken = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
@@ -388,14 +337,10 @@ fn errors_of_opening_name_what_is_in_the_way() {
         let error = Resources::open(&taken).err().unwrap();
         assert!(matches!(error, StartError::TunnelExists { .. }), "{error}");
         taken.tunnels.clear();
-        taken.workers = 9;
+        taken.workers = 3;
         let error = Resources::open(&taken).err().unwrap();
         assert!(error.to_string().contains("has no queue"), "{error}");
-        assert_eq!(
-            Interface::query("eth0").unwrap().program,
-            None,
-            "failed opens clean up"
-        );
+        assert_eq!(Interface::query("eth0").unwrap().program, None, "failed opens clean up");
     });
 }
 
@@ -407,9 +352,7 @@ fn rate_paces_what_a_source_sends() {
     let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
     let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
     let receiver = inside(&bed.right, || start(&right, vec![sink(7)]).unwrap());
-    wait_until("the hop is resolved", || {
-        sender.report().links[0].hops[0].is_resolved
-    });
+    wait_until("the hop is resolved", || sender.report().links[0].hops[0].is_resolved);
 
     let address: IpAddr = "10.99.0.2".parse().unwrap();
     let socket = inside(&bed.left, || UdpSocket::bind("10.99.0.1:0").unwrap());
@@ -437,9 +380,7 @@ fn idle_node_leaves_the_core_to_others() {
     inside(&bed.left, || {
         let topology = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
         let runtime = start(&topology, vec![source(1)]).unwrap();
-        wait_until("the hop is resolved", || {
-            runtime.report().links[0].hops[0].is_resolved
-        });
+        wait_until("the hop is resolved", || runtime.report().links[0].hops[0].is_resolved);
         let (before, begin) = (worker_cpu(), Instant::now());
         std::thread::sleep(Duration::from_secs(2));
         let share = (worker_cpu() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
