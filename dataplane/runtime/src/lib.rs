@@ -49,6 +49,8 @@ pub mod error;
 
 pub use error::{SnapshotError, StartError};
 pub use netlink::Interface;
+/// What the control side needs of `xsk`, which it must not depend on.
+pub use recoded_xsk::{FrameGauge, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::Runtime;

@@ -107,7 +107,6 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
 mod tests {
     use super::*;
     use crate::topology::{HopConfig, Idle, LinkConfig, TunnelConfig};
-    use recoded_gf::FieldOrder;
     use recoded_pipeline::params::{Recoding, Redundancy};
     use recoded_xsk::ModePreference;
 
@@ -139,7 +138,7 @@ mod tests {
             id,
             role: Role::Source { tunnel: TunnelId(0) },
             next_hops: vec![HopId(0)],
-            field: FieldOrder::Sixteen,
+            field: "16".parse().unwrap(),
             generation_size: 16,
             symbol_bytes,
             redundancy: Redundancy::Auto,

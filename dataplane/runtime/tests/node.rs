@@ -1,6 +1,5 @@
 //! Nodes on veth pairs in namespaces: they start, carry packets, stop, and leave nothing behind.
 
-use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowParams, HopId, Recoding, Redundancy, Role, Snapshot, TunnelId};
 use recoded_runtime::{
     HopConfig, Idle, Interface, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
@@ -114,7 +113,7 @@ fn flow(id: u32, role: Role) -> FlowParams {
         id,
         role,
         next_hops,
-        field: FieldOrder::Sixteen,
+        field: "16".parse().unwrap(),
         generation_size: 16,
         symbol_bytes: 1404,
         redundancy: Redundancy::Auto,
