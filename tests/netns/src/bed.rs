@@ -197,6 +197,24 @@ impl Bed {
         self.links.iter().map(|link| link.emulator.counters()).collect()
     }
 
+    /// Packets that found a link's queue full since it was built, both directions of all links.
+    ///
+    /// # Errors
+    /// When `tc` does not say.
+    pub fn queue_drops(&self) -> Result<u64, BedError> {
+        let mut drops = 0;
+        for link in &self.links {
+            let text = link.namespace.run("tc", "-s -j qdisc show")?;
+            let queues: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+                BedError::Output { program: "tc".into(), detail: error.to_string() }
+            })?;
+            let shapers = queues.as_array().into_iter().flatten();
+            let shapers = shapers.filter(|queue| queue["kind"] == "tbf");
+            drops += shapers.filter_map(|queue| queue["drops"].as_u64()).sum::<u64>();
+        }
+        Ok(drops)
+    }
+
     /// Leaves everything up when this value is dropped. [`crate::sweep::sweep`] with `kept` removes
     /// it later.
     ///

@@ -146,10 +146,12 @@ fn measure_plain(
     progress: &mut Progress,
 ) -> Result<Plain, BedError> {
     let theory = (1.0 - loss.share).powi(i32::from(options.hops));
-    let udp = progress.step("Linux forwarding: iperf3 UDP", |_| {
+    let (udp, overflows) = progress.step("Linux forwarding: iperf3 UDP", |_| {
+        let queued = bed.queue_drops()?;
         let udp = plain::udp(bed, loss, options.rate, options.seconds)?;
+        let overflows = bed.queue_drops()? - queued + udp.overrun;
         let text = format!("{:.4} delivered, {theory:.4} in theory", udp.delivered());
-        Ok::<_, BedError>((udp, text))
+        Ok::<_, BedError>(((udp, overflows), text))
     })?;
     let tcp = progress.step("Linux forwarding: curl, for a fixed time", |note| {
         let tcp = plain::download(bed, "file", options.seconds, note)?;
@@ -160,6 +162,7 @@ fn measure_plain(
         delivered: udp.delivered(),
         theory,
         packets: udp.packets,
+        overflows,
         tcp_mbps: tcp.mbit(),
         tcp_bytes: tcp.bytes,
         tcp_complete: tcp.complete,
@@ -180,10 +183,12 @@ fn measure_recoded(
         let text = format!("{:.1} Mbit/s, {hash}", tcp.mbit());
         Ok::<_, BedError>(((tcp, right), text))
     })?;
-    let udp = progress.step("Recoded: iperf3 UDP", |_| {
+    let (udp, overflows) = progress.step("Recoded: iperf3 UDP", |_| {
+        let queued = bed.queue_drops()?;
         let udp = protected::udp(bed, daemons, options.rate, options.seconds)?;
+        let overflows = bed.queue_drops()? - queued + udp.outcome.overrun;
         let text = format!("{} of {} packets lost", udp.outcome.lost, udp.outcome.packets);
-        Ok::<_, BedError>((udp, text))
+        Ok::<_, BedError>(((udp, overflows), text))
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
         let probe = probe::run(bed, daemons, options)?;
@@ -208,7 +213,7 @@ fn measure_recoded(
         rank_generations: probe.generations,
         residual_loss: 1.0 - udp.outcome.delivered(),
         packets: udp.outcome.packets,
-        socket_overruns: udp.outcome.overrun,
+        overflows,
         offered_mbit: udp.offered_mbit,
         capacity_mbit: udp.capacity_mbit,
         tcp_mbps: tcp.mbit(),

@@ -50,6 +50,8 @@ pub struct Plain {
     pub theory: f64,
     /// UDP packets sent.
     pub packets: u64,
+    /// Of the lost ones, how many found a queue or the receiving socket full.
+    pub overflows: u64,
     /// Goodput of a download, over a fixed time.
     pub tcp_mbps: f64,
     /// Bytes it brought.
@@ -76,8 +78,8 @@ pub struct Recoded {
     pub residual_loss: f64,
     /// UDP packets sent.
     pub packets: u64,
-    /// Of the lost ones, how many did arrive and found the receiving socket full.
-    pub socket_overruns: u64,
+    /// Coded or plain ones that found a link's queue or the receiving socket full meanwhile.
+    pub overflows: u64,
     /// UDP payload offered.
     pub offered_mbit: f64,
     /// What the links could carry of it, given the packets planned per generation.

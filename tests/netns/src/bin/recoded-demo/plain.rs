@@ -14,7 +14,7 @@ const PAYLOAD_BYTES: usize = 1400;
 const HEADER_BYTES: usize = 14 + 20 + 8;
 
 /// Offered load as a share of capacity, so that only the loss programs drop.
-const LOAD: f64 = 0.6;
+const LOAD: f64 = 0.5;
 
 /// iperf3 over the lossy links, below their rate.
 ///
