@@ -265,3 +265,123 @@ fn points(share: f64) -> String {
     let rounded = (share * 1e4).round() / 100.0;
     rounded.to_string()
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// A run as it should be.
+    pub(crate) fn example() -> Outcome {
+        let theory = vec![0.9, 0.858, 0.835, 0.819];
+        Outcome {
+            hops: 4,
+            loss: 0.1,
+            burst: 1.0,
+            rate_mbit: 300.0,
+            field: 16,
+            batch: 16,
+            plain: Plain {
+                delivered: 0.655,
+                theory: 0.6561,
+                packets: 100_000,
+                overflows: 0,
+                tcp_mbps: 0.024,
+                tcp_bytes: 30_000,
+                tcp_complete: false,
+                congestion_control: "cubic".into(),
+            },
+            recoded: Recoded {
+                delivered: 1.0,
+                rank_ratio: theory.iter().map(|rank| rank - 0.001).collect(),
+                rank_theory: theory,
+                rank_generations: 5200,
+                residual_loss: 0.0,
+                packets: 90_000,
+                overflows: 0,
+                offered_mbit: 90.0,
+                capacity_mbit: 150.0,
+                tcp_mbps: 155.0,
+                tcp_bytes: 200_000_000,
+                tcp_seconds: 10.3,
+                sha256_ok: true,
+                overhead: 1.7,
+                planned: 27,
+                kernel: "avx2".into(),
+            },
+            links: Vec::new(),
+            modes: Vec::new(),
+            drops: BTreeMap::new(),
+            criteria: Vec::new(),
+            machine: Machine {
+                processor: "some".into(),
+                cores: 2,
+                linux: "6.1".into(),
+                unix_time: 0,
+            },
+            elapsed_seconds: 60.0,
+            ok: false,
+        }
+    }
+
+    fn judged(mut outcome: Outcome, words: &[&str]) -> Outcome {
+        let words = ["recoded-demo"].iter().chain(words);
+        let options = Options::try_parse_from(words).expect("valid options");
+        outcome.judge(&options);
+        outcome
+    }
+
+    #[test]
+    fn judge_accepts_a_run_as_it_should_be() {
+        let outcome = judged(example(), &[]);
+        assert!(outcome.ok, "{:?}", outcome.criteria);
+    }
+
+    #[test]
+    fn judge_refuses_each_fault_by_itself() {
+        type Fault = fn(&mut Outcome);
+        let faults: [Fault; 6] = [
+            |run| run.plain.delivered = 0.64,
+            |run| run.recoded.rank_ratio[2] -= 0.011,
+            |run| run.recoded.residual_loss = 2e-4,
+            |run| run.recoded.sha256_ok = false,
+            |run| run.plain.tcp_mbps = 2.0,
+            |run| run.recoded.tcp_mbps = 140.0,
+        ];
+        for (number, fault) in faults.iter().enumerate() {
+            let mut outcome = example();
+            fault(&mut outcome);
+            let outcome = judged(outcome, &[]);
+            assert!(!outcome.ok, "fault {number}");
+            let broken = outcome.criteria.iter().filter(|criterion| !criterion.holds).count();
+            assert_eq!(broken, 1, "fault {number}");
+        }
+    }
+
+    #[test]
+    fn judge_waives_what_bursts_break_but_never_the_hash() {
+        let mut outcome = example();
+        outcome.recoded.rank_ratio[2] -= 0.2;
+        outcome.recoded.residual_loss = 2e-2;
+        assert!(judged(outcome.clone(), &["--burst", "8"]).ok);
+        outcome.recoded.sha256_ok = false;
+        assert!(!judged(outcome, &["--burst", "8"]).ok);
+    }
+
+    #[test]
+    fn json_has_the_promised_keys() {
+        let json = serde_json::to_value(example()).expect("serialisable");
+        let top = ["hops", "loss", "burst", "rate_mbit", "field", "batch", "plain", "recoded"];
+        for key in top.into_iter().chain(["modes", "drops", "ok"]) {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for key in ["delivered", "theory", "tcp_mbps"] {
+            assert!(json["plain"].get(key).is_some(), "{key}");
+        }
+        let recoded = ["delivered", "rank_ratio", "rank_theory", "residual_loss", "tcp_mbps"];
+        for key in recoded.into_iter().chain(["sha256_ok", "overhead"]) {
+            assert!(json["recoded"].get(key).is_some(), "{key}");
+        }
+    }
+}

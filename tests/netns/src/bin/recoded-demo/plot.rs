@@ -186,3 +186,23 @@ fn number(value: f64) -> String {
         format!("{value:.0}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn svg_closes_what_it_opens_and_stays_on_the_page() {
+        let text = svg(&crate::outcome::tests::example());
+        assert_eq!(text.matches("<text").count(), text.matches("</text>").count());
+        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+        for attribute in [" x=\"", " y=\"", " cx=\"", " cy=\""] {
+            let values = text.split(attribute).skip(1);
+            for value in values.filter_map(|rest| rest.split('"').next()) {
+                let value: f64 = value.parse().expect("a number");
+                assert!((0.0..=WIDTH).contains(&value), "{attribute}{value}");
+            }
+        }
+        assert!(!text.contains("NaN") && !text.contains("inf"));
+    }
+}
