@@ -261,7 +261,7 @@ impl Outcome {
 }
 
 /// A share in points (hundredths), without needless digits.
-fn points(share: f64) -> String {
+pub fn points(share: f64) -> String {
     let rounded = (share * 1e4).round() / 100.0;
     rounded.to_string()
 }

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, points};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
@@ -38,9 +38,9 @@ pub fn svg(outcome: &Outcome) -> String {
         String::new()
     };
     let title = format!(
-        "{} links in a line, {:.4} % loss each{burst}, {} Mbit/s, generations of {} over GF({})",
+        "{} links in a line, {} % loss each{burst}, {} Mbit/s, generations of {} over GF({})",
         outcome.hops,
-        outcome.loss * 100.0,
+        points(outcome.loss),
         outcome.rate_mbit,
         outcome.batch,
         outcome.field
@@ -68,14 +68,14 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
     }
     page.words(315.0, 392.0, "middle", INK, "hops travelled");
     let kept = 1.0 - outcome.loss;
-    let points = |value: &dyn Fn(usize) -> f64| {
+    let curve = |value: &dyn Fn(usize) -> f64| {
         (0..=outcome.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
     };
-    let ideal = points(&|hop| if hop == 0 { 1.0 } else { kept });
-    let forwarding = points(&|hop| kept.powi(hop as i32));
+    let ideal = curve(&|hop| if hop == 0 { 1.0 } else { kept });
+    let forwarding = curve(&|hop| kept.powi(hop as i32));
     let rank = |ranks: &[f64], hop: usize| if hop == 0 { 1.0 } else { ranks[hop - 1] };
-    let theory = points(&|hop| rank(&outcome.recoded.rank_theory, hop));
-    let measured = points(&|hop| rank(&outcome.recoded.rank_ratio, hop));
+    let theory = curve(&|hop| rank(&outcome.recoded.rank_theory, hop));
+    let measured = curve(&|hop| rank(&outcome.recoded.rank_ratio, hop));
     page.stroke(&ideal, IDEAL, 1.5, "4 4");
     page.stroke(&forwarding, PLAIN, 2.0, "");
     page.stroke(&theory, RECODED, 2.0, "");
@@ -88,6 +88,7 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
         (RECODED, "recoding: line theory, dots measured"),
         (PLAIN, "forwarding: line theory, dot measured"),
     ];
+    page.line("<rect x=\"76\" y=\"276\" width=\"300\" height=\"60\" fill=\"#ffffff\"/>");
     for (row, (colour, text)) in legend.into_iter().enumerate() {
         let y = 292.0 + 18.0 * row as f64;
         page.stroke(&[(84.0, y - 4.0), (108.0, y - 4.0)], colour, 2.5, "");
@@ -109,7 +110,7 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
     }
     let rate = y(outcome.rate_mbit);
     page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
-    page.words(right, rate - 6.0, "end", IDEAL, "rate of a link");
+    page.words(left + 4.0, rate - 6.0, "start", IDEAL, "rate of a link");
     let bars = [
         (690.0, outcome.plain.tcp_mbps, PLAIN, "forwarding"),
         (830.0, outcome.recoded.tcp_mbps, RECODED, "recoded"),
@@ -121,7 +122,8 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
             bottom - y(mbit)
         ));
         page.words(x + 35.0, bottom + 20.0, "middle", INK, name);
-        page.words(x + 35.0, bottom - 10.0, "middle", "#ffffff", &format!("{mbit:.2}"));
+        let label = if mbit < 1.0 { format!("{mbit:.3}") } else { format!("{mbit:.1}") };
+        page.words(x + 35.0, y(mbit) - 8.0, "middle", INK, &label);
     }
     page.words(790.0, 392.0, "middle", INK, "TCP download, Mbit/s (logarithmic)");
 }

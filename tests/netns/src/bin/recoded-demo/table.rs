@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, points};
 
 /// Prints an outcome as text.
 pub struct Table<'a>(pub &'a Outcome);
@@ -29,12 +29,12 @@ fn heading(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(f, "  {}", line.join(" ~~x~~ "))?;
     writeln!(
         f,
-        "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {:.4} %\n  \
+        "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {} %\n  \
          of the packets, {kind}. Generations of {} symbols, field of order {}.\n",
         outcome.hops,
         outcome.hops,
         outcome.rate_mbit,
-        outcome.loss * 100.0,
+        points(outcome.loss),
         outcome.batch,
         outcome.field
     )
