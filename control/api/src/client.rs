@@ -137,11 +137,7 @@ impl Client {
         let connected =
             runtime.block_on(async { timeout(ANSWER_TIMEOUT, unix::connect(path)).await });
         let connection = answered(path, connected)?;
-        Ok(Client {
-            path: path.to_owned(),
-            connection,
-            runtime,
-        })
+        Ok(Client { path: path.to_owned(), connection, runtime })
     }
 
     /// Which daemon answers.
@@ -165,11 +161,7 @@ impl Client {
         flow: i64,
         changes: &BTreeMap<String, String>,
     ) -> Result<Adopted, ClientError> {
-        call(
-            &self.runtime,
-            &self.path,
-            self.connection.set_flow(flow, changes),
-        )
+        call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
     }
 }
 
@@ -190,10 +182,7 @@ fn answered<T>(
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(transport_error(path, error)),
-        Err(_) => Err(ClientError::Timeout {
-            path,
-            seconds: ANSWER_TIMEOUT.as_secs(),
-        }),
+        Err(_) => Err(ClientError::Timeout { path, seconds: ANSWER_TIMEOUT.as_secs() }),
     }
 }
 

@@ -3,15 +3,12 @@
 //! [`Service`] also answers `org.varlink.service`, so `varlinkctl introspect` works. It serves any
 //! zlink listener; bounding connections and requests is the listener's job, hence the daemon's.
 
-#![allow(
-    missing_docs,
-    reason = "zlink's macro makes public items it does not document"
-)]
+#![allow(missing_docs, reason = "zlink's macro makes public items it does not document")]
 
 use crate::error::ControlError;
 use crate::v1::{
-    Adopted, Counters, Flow, Frames, HopLoss, Link, Neighbour, Parameters, State, Tunnel, Version,
-    Worker,
+    Adopted, Counters, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
+    Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,7 +57,7 @@ impl Service {
 /// Controls one Recoded daemon.
 #[zlink::service(
     interface = "org.recoded.Control1",
-    types = [Link, Neighbour, Worker, Frames, Flow, Parameters, HopLoss, Counters, Tunnel],
+    types = [Link, Neighbour, Worker, Frames, Flow, Parameters, HopLoss, Remote, Counters, Tunnel],
     vendor = "Recoded",
     product = "recoded",
     version = env!("CARGO_PKG_VERSION")
@@ -78,9 +75,7 @@ impl Service {
 
     /// The configuration in force.
     async fn get_config(&self) -> Config {
-        Config {
-            toml: self.backend.config(),
-        }
+        Config { toml: self.backend.config() }
     }
 
     /// Changes parameters of a flow while traffic runs: all of them or none. Values are written as

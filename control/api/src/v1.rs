@@ -44,6 +44,8 @@ pub struct Link {
     pub interface: String,
     /// Our address on it.
     pub local: String,
+    /// MTU of the interface.
+    pub mtu: u64,
     /// How the XDP program is attached: native or generic.
     pub xdp_mode: String,
     /// How the AF_XDP sockets are bound: zero-copy or copy.
@@ -73,9 +75,7 @@ pub struct Link {
 pub struct Neighbour {
     /// Its IP address.
     pub address: String,
-    /// Its link-layer address, once resolved.
-    pub mac: Option<String>,
-    /// Whether packets can be sent to it.
+    /// Whether its Ethernet address is known, so that packets can be sent to it.
     pub resolved: bool,
 }
 
@@ -146,6 +146,8 @@ pub struct Flow {
     pub held: u64,
     /// Loss by hop. Source: what the hops report. Relay and sink: the incoming link.
     pub hops: Vec<HopLoss>,
+    /// Source: what the sink said last about its generations.
+    pub remote: Option<Remote>,
     /// Counters.
     pub counters: Counters,
     /// Full-size generations by the rank they closed with; index is the rank.
@@ -192,6 +194,21 @@ pub struct HopLoss {
     pub burst_mean: f64,
 }
 
+/// What a sink told its source about the generations it ended since it started.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Remote {
+    /// Newest generation it has seen.
+    pub newest: u64,
+    /// Generations that were complete.
+    pub complete: u64,
+    /// Generations given up with symbols missing.
+    pub failed: u64,
+    /// Full-size generations by the rank they ended with; index is the rank.
+    pub rank_histogram: Vec<u64>,
+    /// Mean rank of those over their size, where there are any.
+    pub rank_ratio: Option<f64>,
+}
+
 /// Counters of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Counters {
@@ -221,6 +238,8 @@ pub struct Counters {
     pub sent_recoded: u64,
     /// Sent: outside the plan, to repair a generation.
     pub sent_repair: u64,
+    /// Not sent: no frame was free.
+    pub send_failed: u64,
     /// Generations closed.
     pub generations: u64,
     /// Of these, with full rank.

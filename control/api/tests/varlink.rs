@@ -44,18 +44,12 @@ impl Backend for Fake {
                 Some("32") => Ok(Adopted {
                     flow: 1,
                     edition: 8,
-                    parameters: Parameters {
-                        generation_size: 32,
-                        ..Parameters::default()
-                    },
+                    parameters: Parameters { generation_size: 32, ..Parameters::default() },
                 }),
-                Some("33") => Err(ControlError::NotAdopted {
-                    edition: 8,
-                    reason: "worker 0 is stuck".into(),
-                }),
-                _ => Err(ControlError::Refused {
-                    reason: "no \"such\" rule".into(),
-                }),
+                Some("33") => {
+                    Err(ControlError::NotAdopted { edition: 8, reason: "worker 0 is stuck".into() })
+                }
+                _ => Err(ControlError::Refused { reason: "no \"such\" rule".into() }),
             }
         })
     }
@@ -67,11 +61,7 @@ fn state() -> State {
         edition: 7,
         uptime_seconds: 61,
         kernel: "naive".into(),
-        links: vec![Link {
-            name: "east".into(),
-            rate_mbit: Some(300.0),
-            ..Link::default()
-        }],
+        links: vec![Link { name: "east".into(), rate_mbit: Some(300.0), ..Link::default() }],
         workers: vec![],
         flows: vec![Flow {
             id: u64::from(u32::MAX),
@@ -87,6 +77,7 @@ fn state() -> State {
             planned: 20,
             held: 2,
             hops: vec![],
+            remote: None,
             counters: Default::default(),
             rank_histogram: vec![0, 1, 2],
             rank_ratio: Some(0.9975),
@@ -104,16 +95,12 @@ fn serve(folder: &Path) -> PathBuf {
     let (ready, started) = std::sync::mpsc::channel();
     let bound = path.clone();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
         runtime.block_on(async {
             let listener = zlink::tokio::unix::bind(&bound).expect("bind");
             ready.send(()).expect("the test waits");
-            zlink::Server::new(listener, Service::new(Box::new(Fake)))
-                .run()
-                .await
+            zlink::Server::new(listener, Service::new(Box::new(Fake))).run().await
         })
     });
     started.recv().expect("the server starts");
@@ -135,10 +122,7 @@ fn raw(path: &Path, request: &str) -> serde_json::Value {
 
 /// The words of a description, comments included, without its layout.
 fn words(text: &str) -> Vec<String> {
-    let spaced = text
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('#', " # ");
+    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('#', " # ");
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -146,17 +130,11 @@ fn words(text: &str) -> Vec<String> {
 fn interface_description_served_equals_the_contract_file() {
     let folder = tempfile::tempdir().expect("folder");
     let path = serve(folder.path());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("rt");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt");
     let served = runtime.block_on(async {
         let mut connection = zlink::tokio::unix::connect(&path).await.expect("connect");
         let name = INTERFACE.try_into().expect("a valid name");
-        let description = connection
-            .get_interface_description(name)
-            .await
-            .expect("answer");
+        let description = connection.get_interface_description(name).await.expect("answer");
         let description = description.expect("our interface is known");
         description.as_raw().expect("text").to_owned()
     });
@@ -207,22 +185,13 @@ fn client_gets_back_exactly_what_the_backend_said() {
 fn client_without_a_daemon_says_what_to_start() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("nothing.sock");
-    let error = Client::connect(&path)
-        .map(|_| ())
-        .expect_err("nothing listens");
+    let error = Client::connect(&path).map(|_| ()).expect_err("nothing listens");
     assert!(matches!(error, ClientError::NotRunning { .. }), "{error:?}");
     assert_eq!(error.exit_code(), 3);
-    assert!(
-        error
-            .to_string()
-            .contains("is `recoded` running? Start it with"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("is `recoded` running? Start it with"), "{error}");
 
     // A socket that a killed daemon left behind refuses connections.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
-    let error = Client::connect(&path)
-        .map(|_| ())
-        .expect_err("nobody accepts");
+    let error = Client::connect(&path).map(|_| ()).expect_err("nobody accepts");
     assert_eq!(error.exit_code(), 3);
 }

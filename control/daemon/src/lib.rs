@@ -7,3 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+
+pub mod live;
+
+pub mod state;
+
+pub mod dataplane;
+
+pub mod node;
+
+pub mod control;

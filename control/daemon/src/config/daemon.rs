@@ -96,7 +96,7 @@ fn cores(reader: &mut Reader<'_>, workers: usize) -> Option<Vec<usize>> {
         }
     }
     if cores.len() != workers {
-        reader.refuse("cores", &"is too long or too short", rule);
+        reader.refuse("cores", "is too long or too short", rule);
         return None;
     }
     Some(cores)

@@ -4,14 +4,13 @@ use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, float, shown, unicast};
-use super::symbol::{
-    Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default, symbol_bytes_max,
-};
+use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
 use super::{Flow, Hop, Link, Tunnel, refuse_duplicates};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
     FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
+use recoded_runtime::symbol_bytes_max;
 use recoded_wire::steer::FLOWS_MAX;
 use std::net::IpAddr;
 use toml::Value;
@@ -358,7 +357,7 @@ fn source_symbol_bytes(
         let Hop { link, address } = context.hops[usize::from(hop.0)];
         let interface = &context.links[link].interface;
         let mtu = context.mtus.of(interface);
-        let most = symbol_bytes_max(mtu, address, size, code);
+        let most = symbol_bytes_max(mtu, address, size, code).unwrap_or(0);
         if most < fit {
             fit = most;
             tightest = (address, interface.clone(), mtu);

@@ -17,11 +17,11 @@ mod reader;
 
 mod daemon;
 
-mod flow;
+pub mod flow;
 
 pub mod symbol;
 
-mod render;
+pub mod render;
 
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};

@@ -155,7 +155,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (SOURCE, "generation_size = \"16\"", whole, size),
         (SOURCE, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
         (SOURCE, "field = true", whole, "it is 2, 4, 16 or 256"),
-        (SOURCE, "symbol_bytes = 1699", range, "a symbol has 16 to 1698 bytes"),
+        (SOURCE, "symbol_bytes = 1707", range, "a symbol has 16 to 1706 bytes"),
         (SOURCE, "symbol_bytes = 1445", "is too large", room),
         (SOURCE, "redundancy = 0.9", range, factor),
         (SOURCE, "redundancy = 5", range, factor),

@@ -1,0 +1,119 @@
+//! Claims the path of the control socket, and gives it back.
+
+use rustix::fs::Mode;
+use rustix::process::umask;
+use std::fs::{DirBuilder, Metadata, remove_file, symlink_metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Permissions withheld from the socket: owner and group read and write, nobody else.
+const SOCKET_UMASK: Mode = Mode::from_raw_mode(0o117);
+
+/// Why the socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// A daemon answers there.
+    #[error(
+        "the control socket {path} is in use by a running daemon: stop it, or configure another \
+         path with `socket` in [daemon]"
+    )]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else lies there.
+    #[error(
+        "{path} exists and is not a socket: remove it, or configure another path with `socket` in \
+         [daemon]"
+    )]
+    NotSocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Linux does not let us.
+    #[error(
+        "cannot {action} the control socket {path} ({source}): run as root, or configure a path in \
+         a folder you own with `socket` in [daemon]"
+    )]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was attempted.
+        action: &'static str,
+        /// What Linux answered.
+        source: io::Error,
+    },
+}
+
+/// A claimed path. Dropping it removes the socket, unless another daemon has replaced it.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if symlink_metadata(&self.path).is_ok_and(|meta| identity(&meta) == self.identity)
+            && let Err(error) = remove_file(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the control socket stays behind");
+        }
+    }
+}
+
+/// Binds the control socket. What a dead daemon left there is replaced.
+///
+/// # Errors
+///
+/// [`SocketError`], each with its cure.
+pub fn claim(path: &Path) -> Result<(UnixListener, Claim), SocketError> {
+    let failed = |action| move |source| SocketError::Io { path: path.to_owned(), action, source };
+    if let Some(folder) = path.parent() {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+        made.map_err(failed("create the folder of"))?;
+    }
+    match symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => remove_stale(path)?,
+        Ok(_) => return Err(SocketError::NotSocket { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("look at")(error)),
+    }
+    // The permissions must hold from the first moment, so they cannot be set afterwards.
+    let before = umask(SOCKET_UMASK);
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let listener = bound.map_err(|source| match source.kind() {
+        // Another daemon was faster.
+        io::ErrorKind::AddrInUse => SocketError::InUse { path: path.to_owned() },
+        _ => failed("bind")(source),
+    })?;
+    let meta = symlink_metadata(path).map_err(failed("look at"))?;
+    listener.set_nonblocking(true).map_err(failed("set up"))?;
+    Ok((listener, Claim { path: path.to_owned(), identity: identity(&meta) }))
+}
+
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            tracing::info!(path = %path.display(), "replacing the socket of a daemon that died");
+            remove_file(path).map_err(|source| SocketError::Io {
+                path: path.to_owned(),
+                action: "replace",
+                source,
+            })
+        }
+        // Accepted, or its backlog is full: somebody is there.
+        Ok(_) => Err(SocketError::InUse { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(SocketError::InUse { path: path.to_owned() })
+        }
+        Err(source) => Err(SocketError::Io { path: path.to_owned(), action: "connect to", source }),
+    }
+}
+
+fn identity(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}

@@ -1,0 +1,47 @@
+//! The door to the dataplane: what this crate asks of it, and nothing else.
+//!
+//! [`Dataplane`] is what live changes and the control socket need; tests stand a fake behind it.
+//! `node` puts the real one there.
+
+use recoded_api::v1::{Link, Tunnel, Worker};
+use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::report::FlowReport;
+use std::collections::BTreeMap;
+
+/// A running dataplane.
+pub trait Dataplane {
+    /// Hands a snapshot to the workers; they adopt it at their next burst.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] when it does not fit; the one in use stays.
+    fn publish(&self, snapshot: Snapshot) -> Result<(), Refused>;
+
+    /// The edition that each worker has adopted.
+    fn editions(&self) -> Vec<u64>;
+
+    /// Counters and states of everything.
+    fn observe(&self) -> Observation;
+}
+
+/// The dataplane does not take a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
+/// What a dataplane says about itself.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Observation {
+    /// Links, in configuration order.
+    pub links: Vec<Link>,
+    /// Workers.
+    pub workers: Vec<Worker>,
+    /// Tunnels, in configuration order. Addresses and MTUs are filled in by the caller.
+    pub tunnels: Vec<Tunnel>,
+    /// Packets by verdict of the XDP program.
+    pub verdicts: BTreeMap<String, u64>,
+    /// Packets dropped by the pipeline by reason, over all workers.
+    pub drops: BTreeMap<String, u64>,
+    /// Flows, one entry per worker.
+    pub flows: Vec<Vec<FlowReport>>,
+}

@@ -1,0 +1,195 @@
+//! The real dataplane behind the door: `recoded_runtime`, in this crate's words.
+
+use crate::config::{Config, Idle, XdpMode};
+use crate::dataplane::{Dataplane, Observation, Refused};
+use recoded_api::v1::{Frames, Link, Neighbour, Tunnel, Worker};
+use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::report::DropReason;
+use recoded_runtime::report::{LinkReport, TunnelReport, UNPARSED_NAMES, WorkerReport};
+use recoded_runtime::{
+    HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, Resources, Runtime, RuntimeReport,
+    StartError, Topology, TunnelConfig,
+};
+use recoded_xsk::ModePreference;
+use std::collections::BTreeMap;
+
+/// A running node.
+pub struct Node(Runtime);
+
+impl Node {
+    /// Opens everything that `config` names and starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]: one sentence and its cure.
+    pub fn start(config: &Config, snapshot: Snapshot) -> Result<Node, StartError> {
+        Runtime::start(Resources::open(&topology(config))?, snapshot).map(Node)
+    }
+
+    /// Whether every thread still runs.
+    pub fn is_healthy(&self) -> bool {
+        self.0.is_healthy()
+    }
+
+    /// Drains, detaches, removes what was created, and says how it ended.
+    pub fn stop(self) -> Observation {
+        observation(self.0.stop())
+    }
+}
+
+impl Dataplane for Node {
+    fn publish(&self, snapshot: Snapshot) -> Result<(), Refused> {
+        self.0.publish(snapshot).map_err(|error| Refused(error.to_string()))
+    }
+
+    fn editions(&self) -> Vec<u64> {
+        self.0.editions()
+    }
+
+    fn observe(&self) -> Observation {
+        observation(self.0.report())
+    }
+}
+
+/// MTU of an interface of this network namespace.
+pub fn mtu(interface: &str) -> Option<u32> {
+    let found = Interface::query(interface).ok()?;
+    u32::try_from(found.mtu).ok()
+}
+
+fn topology(config: &Config) -> Topology {
+    let daemon = &config.daemon;
+    let links = config.links.iter().map(|link| LinkConfig {
+        name: link.name.clone(),
+        interface: link.interface.clone(),
+        local: link.local,
+        rate_mbit: link.rate_mbit,
+    });
+    let tunnels = config.tunnels.iter().map(|tunnel| TunnelConfig {
+        name: tunnel.name.clone(),
+        address: (tunnel.address, tunnel.prefix),
+        mtu: tunnel.mtu,
+    });
+    let hops = config.hops.iter().map(|hop| HopConfig { link: hop.link, address: hop.address });
+    Topology {
+        workers: daemon.workers,
+        cores: daemon.cores.clone(),
+        idle: match daemon.idle {
+            Idle::Busy => RuntimeIdle::Busy,
+            Idle::Adaptive => RuntimeIdle::Adaptive,
+            Idle::Interrupt => RuntimeIdle::Interrupt,
+        },
+        frames_per_worker: daemon.frames,
+        port: daemon.port,
+        xdp_mode: match daemon.xdp_mode {
+            XdpMode::Auto => ModePreference::Auto,
+            XdpMode::ZeroCopy => ModePreference::ZeroCopy,
+            XdpMode::Native => ModePreference::Native,
+            XdpMode::Generic => ModePreference::Generic,
+        },
+        links: links.collect(),
+        hops: hops.collect(),
+        tunnels: tunnels.collect(),
+    }
+}
+
+fn observation(report: RuntimeReport) -> Observation {
+    let mut drops: BTreeMap<String, u64> =
+        DropReason::ALL.iter().map(|reason| (reason.name().to_owned(), 0)).collect();
+    for worker in &report.workers {
+        for (reason, count) in DropReason::ALL.iter().zip(worker.pipeline.packets.dropped) {
+            *drops.entry(reason.name().to_owned()).or_default() += count;
+        }
+    }
+    let verdicts = report.verdicts.iter().map(|(name, count)| ((*name).to_owned(), *count));
+    Observation {
+        links: report.links.iter().map(link).collect(),
+        workers: report.workers.iter().map(worker).collect(),
+        tunnels: report.tunnels.iter().map(tunnel).collect(),
+        verdicts: verdicts.collect(),
+        drops,
+        flows: report.workers.into_iter().map(|worker| worker.pipeline.flows).collect(),
+    }
+}
+
+fn link(report: &LinkReport) -> Link {
+    let LinkReport { counters, statistics, .. } = report;
+    let mut faults = BTreeMap::from(
+        [
+            ("rx_not_ours", counters.rx_not_ours),
+            ("rx_dropped", statistics.rx_dropped),
+            ("rx_ring_full", statistics.rx_ring_full),
+            ("rx_fill_ring_empty", statistics.rx_fill_ring_empty),
+            ("rx_invalid_descriptors", statistics.rx_invalid_descriptors),
+            ("tx_full", counters.tx_full),
+            ("tx_no_neighbour", counters.tx_no_neighbour),
+            ("tx_oversize", counters.tx_oversize),
+            ("tx_invalid_descriptors", statistics.tx_invalid_descriptors),
+        ]
+        .map(|(name, count)| (name.to_owned(), count)),
+    );
+    for (name, count) in UNPARSED_NAMES.iter().zip(counters.rx_unparsed) {
+        faults.insert(format!("rx_unparsed_{name}"), count);
+    }
+    Link {
+        name: report.name.clone(),
+        interface: report.interface.clone(),
+        local: String::new(),
+        mtu: count(report.mtu),
+        xdp_mode: report.xdp_mode.clone(),
+        socket_mode: report.socket_mode.clone(),
+        reason: report.reason.clone(),
+        queues: count(report.queues),
+        rate_mbit: report.rate_mbit,
+        neighbours: report
+            .hops
+            .iter()
+            .map(|hop| Neighbour { address: hop.address.to_string(), resolved: hop.is_resolved })
+            .collect(),
+        received_packets: counters.rx_packets,
+        received_bytes: counters.rx_bytes,
+        sent_packets: counters.tx_packets,
+        sent_bytes: counters.tx_bytes,
+        faults,
+    }
+}
+
+fn worker(report: &WorkerReport) -> Worker {
+    let packets = &report.pipeline.packets;
+    let frames = &report.frames;
+    Worker {
+        index: count(report.index),
+        core: report.core.map(count),
+        idle: report.idle.to_owned(),
+        edition: report.pipeline.edition,
+        frames: Frames {
+            total: frames.total.into(),
+            free: frames.free.into(),
+            fill: frames.fill.into(),
+            held: frames.held.into(),
+            tx: frames.tx.into(),
+        },
+        received: packets.received,
+        forwarded: packets.forwarded,
+        consumed: packets.consumed,
+        dropped: packets.dropped.iter().sum(),
+    }
+}
+
+fn tunnel(report: &TunnelReport) -> Tunnel {
+    let counters = &report.counters;
+    let faults = [("read_failed", counters.read_failed), ("write_failed", counters.write_failed)];
+    Tunnel {
+        name: report.name.clone(),
+        read_packets: counters.read_packets,
+        read_bytes: counters.read_bytes,
+        written_packets: counters.written_packets,
+        written_bytes: counters.written_bytes,
+        faults: faults.map(|(name, count)| (name.to_owned(), count)).into(),
+        ..Tunnel::default()
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

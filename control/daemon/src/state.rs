@@ -1,0 +1,194 @@
+//! From configuration and observation to what the control socket shows.
+
+use crate::config::render::recoding;
+use crate::config::{Config, Flow as FlowConfig, Hop};
+use crate::dataplane::Observation;
+use recoded_api::v1::{Counters, Flow, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_pipeline::params::{FlowParams, HopId, Redundancy, Role};
+use recoded_pipeline::report::{FlowCounters, FlowReport};
+use std::time::Duration;
+
+/// Everything the daemon knows.
+pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observation) -> State {
+    for (link, config) in seen.links.iter_mut().zip(&config.links) {
+        link.local = config.local.to_string();
+    }
+    let flows = config.flows.iter().map(|flow| {
+        let id = flow.params.id;
+        let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
+        show_flow(config, flow, &reports.collect::<Vec<_>>())
+    });
+    let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| Tunnel {
+        name: tunnel.name.clone(),
+        address: format!("{}/{}", tunnel.address, tunnel.prefix),
+        mtu: tunnel.mtu.into(),
+        ..seen.tunnels.get(index).cloned().unwrap_or_default()
+    });
+    State {
+        version: env!("CARGO_PKG_VERSION").into(),
+        edition,
+        uptime_seconds: uptime.as_secs(),
+        kernel: recoded_gf::Kernel::best().name().into(),
+        flows: flows.collect(),
+        tunnels: tunnels.collect(),
+        links: seen.links,
+        workers: seen.workers,
+        verdicts: seen.verdicts,
+        drops: seen.drops,
+        config: config.to_toml(),
+    }
+}
+
+/// Parameters as configured, those that apply to the role.
+pub fn parameters(params: &FlowParams) -> Parameters {
+    let source = matches!(params.role, Role::Source { .. });
+    let relay = matches!(params.role, Role::Relay { .. });
+    let sink = matches!(params.role, Role::Sink { .. });
+    let micros = |nanos: u64| nanos / 1_000;
+    Parameters {
+        field: source.then(|| params.field.order().into()),
+        generation_size: count(params.generation_size),
+        symbol_bytes: count(params.symbol_bytes),
+        redundancy: source.then(|| match params.redundancy {
+            Redundancy::Auto => "auto".into(),
+            Redundancy::Fixed(factor) => factor.to_string(),
+        }),
+        target_loss: source.then_some(params.target_loss),
+        redundancy_max: (!sink).then_some(params.redundancy_max),
+        flush_timeout_us: source.then(|| micros(params.flush_timeout_nanos)),
+        batch_timeout_us: (!source).then(|| micros(params.batch_timeout_nanos)),
+        hold_timeout_us: sink.then(|| micros(params.hold_timeout_nanos)),
+        recoding: relay.then(|| recoding(params.recoding).into()),
+        repair: (!relay).then_some(params.repair),
+    }
+}
+
+fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flow {
+    let params = &flow.params;
+    let (role, tunnel, upstream) = match params.role {
+        Role::Source { tunnel } => ("source", Some(tunnel), None),
+        Role::Relay { upstream } => ("relay", None, Some(upstream)),
+        Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
+    };
+    let hop = |id: HopId| {
+        let Hop { link, address } = config.hops[usize::from(id.0)];
+        format!("{}:{address}", config.links[link].name)
+    };
+    // Workers agree but for the newest generation; the first that has a report speaks for all.
+    let newest = reports.iter().max_by_key(|report| report.counters.received);
+    let rank_histogram = rank_histogram(reports, newest.copied());
+    Flow {
+        id: params.id.into(),
+        role: role.into(),
+        tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
+        next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
+        upstream: upstream.map(hop),
+        parameters: parameters(params),
+        epoch: newest.map_or(0, |report| report.epoch.into()),
+        field: newest.map_or(params.field, |report| report.field).order().into(),
+        generation_size: count(
+            newest.map_or(params.generation_size, |report| report.generation_size),
+        ),
+        symbol_bytes: count(newest.map_or(params.symbol_bytes, |report| report.symbol_bytes)),
+        planned: newest.map_or(0, |report| count(report.planned)),
+        held: reports.iter().map(|report| count(report.held)).sum(),
+        hops: hop_losses(reports),
+        remote: remote(reports),
+        counters: counters(reports),
+        rank_ratio: rank_ratio(&rank_histogram),
+        rank_histogram,
+    }
+}
+
+/// What the sink said last, by the worker that heard the newest.
+fn remote(reports: &[&FlowReport]) -> Option<Remote> {
+    let heard = reports.iter().filter_map(|report| report.remote.as_ref());
+    let remote = heard.max_by_key(|remote| remote.newest)?;
+    let rank_histogram: Vec<u64> = remote.rank_histogram.iter().map(|n| u64::from(*n)).collect();
+    Some(Remote {
+        newest: remote.newest.into(),
+        complete: remote.complete.into(),
+        failed: remote.failed.into(),
+        rank_ratio: rank_ratio(&rank_histogram),
+        rank_histogram,
+    })
+}
+
+/// Sums histograms. One entry per rank, 0 and full rank included, so lengths differ only while some
+/// workers have not yet seen the source's newest parameters; those are left out.
+fn rank_histogram(reports: &[&FlowReport], newest: Option<&FlowReport>) -> Vec<u64> {
+    let ranks = newest.map_or(0, |report| report.counters.rank_histogram.len());
+    let mut sum = vec![0; ranks];
+    let histograms = reports.iter().map(|report| &report.counters.rank_histogram);
+    for histogram in histograms.filter(|histogram| histogram.len() == ranks) {
+        for (total, count) in sum.iter_mut().zip(histogram) {
+            *total += count;
+        }
+    }
+    sum
+}
+
+/// Mean rank of full-size generations over their size, which is the last index.
+fn rank_ratio(histogram: &[u64]) -> Option<f64> {
+    let size = histogram.len().checked_sub(1).filter(|size| *size > 0)?;
+    let generations: u64 = histogram.iter().sum();
+    let ranks = histogram.iter().zip(0_u64..).map(|(count, rank)| count * rank).sum::<u64>();
+    (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
+}
+
+/// Losses by hop, averaged over the workers that know them.
+fn hop_losses(reports: &[&FlowReport]) -> Vec<HopLoss> {
+    let mut hops: Vec<(HopLoss, f64)> = Vec::new();
+    for loss in reports.iter().flat_map(|report| &report.hops) {
+        if !loss.loss.is_finite() || !loss.burst_mean.is_finite() {
+            continue;
+        }
+        let hop = u64::from(loss.hop);
+        let index = hops.iter().position(|(known, _)| known.hop == hop).unwrap_or_else(|| {
+            hops.push((HopLoss { hop, ..HopLoss::default() }, 0.0));
+            hops.len() - 1
+        });
+        let (sum, workers) = &mut hops[index];
+        sum.loss += loss.loss;
+        sum.burst_mean += loss.burst_mean;
+        *workers += 1.0;
+    }
+    hops.sort_by_key(|(loss, _)| loss.hop);
+    let mean = |(loss, workers): (HopLoss, f64)| HopLoss {
+        hop: loss.hop,
+        loss: loss.loss / workers,
+        burst_mean: loss.burst_mean / workers,
+    };
+    hops.into_iter().map(mean).collect()
+}
+
+fn counters(reports: &[&FlowReport]) -> Counters {
+    let sum =
+        |pick: fn(&FlowCounters) -> u64| reports.iter().map(|report| pick(&report.counters)).sum();
+    Counters {
+        ingress_packets: sum(|counters| counters.ingress_packets),
+        ingress_bytes: sum(|counters| counters.ingress_bytes),
+        ingress_dropped: sum(|counters| counters.ingress_dropped),
+        delivered_packets: sum(|counters| counters.delivered_packets),
+        delivered_bytes: sum(|counters| counters.delivered_bytes),
+        received: sum(|counters| counters.received),
+        innovative: sum(|counters| counters.innovative),
+        redundant: sum(|counters| counters.redundant),
+        sent_systematic: sum(|counters| counters.sent_systematic),
+        sent_coded: sum(|counters| counters.sent_coded),
+        sent_forwarded: sum(|counters| counters.sent_forwarded),
+        sent_recoded: sum(|counters| counters.sent_recoded),
+        sent_repair: sum(|counters| counters.sent_repair),
+        send_failed: sum(|counters| counters.send_failed),
+        generations: sum(|counters| counters.generations),
+        generations_complete: sum(|counters| counters.generations_complete),
+        generations_failed: sum(|counters| counters.generations_failed),
+        generations_evicted: sum(|counters| counters.generations_evicted),
+        repairs: sum(|counters| counters.repairs),
+        framing_errors: sum(|counters| counters.framing_errors),
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
