@@ -10,10 +10,10 @@
 use crate::encap::{Encap, Mac};
 use crate::netlink::{Neighbour, Netlink};
 use crate::slot::Slot;
+use crossbeam::channel::{Receiver, RecvTimeoutError};
 use rtnetlink::packet_route::neighbour::NeighbourState;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// Headers of each hop, by `HopId`; `None` while it is unresolved.

@@ -16,17 +16,18 @@ use crate::snapshot;
 use crate::topology::Topology;
 use crate::tunnel::Tunnel;
 use crate::worker::{State, Worker};
+use core_affinity::CoreId;
+use crossbeam::channel::{Sender, bounded};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::Snapshot;
 use recoded_wire::steer::Verdict;
 use recoded_xsk::SocketStatistics;
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -312,7 +313,7 @@ fn start_neighbours(
     task: NeighbourTask,
     shared: Arc<Shared>,
 ) -> Result<(Sender<()>, JoinHandle<()>), StartError> {
-    let (stop, stopped) = channel();
+    let (stop, stopped) = bounded(1);
     let thread = std::thread::Builder::new()
         .name("recoded-neigh".into())
         .spawn(move || {
@@ -325,19 +326,11 @@ fn start_neighbours(
 
 /// Pins the current thread; a machine without that core still works, only slower.
 fn pin(core: usize) -> bool {
-    let mut set = CpuSet::new();
-    if core >= CpuSet::MAX_CPU {
-        tracing::warn!(core, "no such core, the worker is not pinned");
-        return false;
+    let pinned = core_affinity::set_for_current(CoreId { id: core });
+    if !pinned {
+        tracing::warn!(core, "the worker is not pinned: no such core, or not ours to use");
     }
-    set.set(core);
-    match sched_setaffinity(None, &set) {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::warn!(core, %error, "the worker is not pinned");
-            false
-        }
-    }
+    pinned
 }
 
 /// A different start of the coefficient generator for every worker of every run. It need not be

@@ -4,6 +4,7 @@ use crate::neighbours::NextHops;
 use crate::report::WorkerPart;
 use crate::slot::Slot;
 use crate::wake::Waker;
+use crossbeam::utils::CachePadded;
 use recoded_pipeline::params::{Nanos, Snapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +17,9 @@ pub(crate) struct Shared {
     /// Stored with Release by the control side after the sockets left their maps, loaded with
     /// Acquire by workers: what they then receive is the last.
     pub(crate) stop: AtomicBool,
-    /// Edition each worker has adopted: Release there, Acquire where it is read.
-    pub(crate) editions: Vec<AtomicU64>,
+    /// Edition each worker has adopted: Release there, Acquire where it is read. Padded, so that
+    /// workers do not write to each other's cache lines.
+    pub(crate) editions: Vec<CachePadded<AtomicU64>>,
     wakers: Arc<[Waker]>,
     parts: Vec<Mutex<Option<WorkerPart>>>,
 }
@@ -32,7 +34,7 @@ impl Shared {
             snapshot: Slot::new(snapshot),
             next_hops,
             stop: AtomicBool::new(false),
-            editions: wakers.iter().map(|_| AtomicU64::new(0)).collect(),
+            editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
             wakers,
         }
