@@ -1,2 +1,152 @@
-//! Placeholder.
-fn main() {}
+//! `recodectl`: shows what a daemon does and changes its flows while traffic runs.
+//!
+//! ```text
+//!  arguments -> Client (Varlink) -> table or JSON -> stdout
+//!                    `-> error: a sentence on stderr (with --json: an object on stdout), exit code
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+
+mod json;
+
+mod show;
+
+mod table;
+
+use arguments::{Arguments, Command, Show};
+use clap::{CommandFactory, Parser};
+use recoded_api::client::{Client, ClientError};
+use recoded_api::exit;
+use recoded_api::v1::Adopted;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command did not succeed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    #[error("cannot write this as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("there is no command {0}: see recodectl --help")]
+    UnknownCommand(String),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Client(error) => error.exit_code(),
+            Failure::UnknownCommand(_) => exit::USAGE,
+            Failure::Output(_) | Failure::Json(_) => exit::FAILED,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Failure::Client(error) => error.kind(),
+            Failure::UnknownCommand(_) => "usage",
+            Failure::Output(_) => "output",
+            Failure::Json(_) => "json",
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let failure = match run(&arguments).and_then(|text| print(&text)) {
+        Ok(()) => return ExitCode::from(exit::OK),
+        Err(failure) => failure,
+    };
+    let code = failure.exit_code();
+    if arguments.json {
+        // Nothing better can be done when this fails as well.
+        let _ = print(&json::error(code, failure.kind(), &failure.to_string()));
+    } else {
+        eprintln!("recodectl: {failure}");
+    }
+    ExitCode::from(code)
+}
+
+/// Runs the command and returns what it prints.
+fn run(arguments: &Arguments) -> Result<String, Failure> {
+    let connect = || Client::connect(&arguments.socket);
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Show { what: Some(Show::Config) } => {
+            let config = connect()?.config()?;
+            if json { Ok(json::object("config", &config)?) } else { Ok(config) }
+        }
+        Command::Show { what } => {
+            let state = connect()?.state()?;
+            if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
+        }
+        Command::Set { flow, changes } => {
+            let changes: BTreeMap<String, String> = changes.iter().cloned().collect();
+            let adopted = connect()?.set(i64::from(*flow), &changes)?;
+            if json { Ok(json::pretty(&adopted)?) } else { Ok(show_adopted(&adopted, &changes)) }
+        }
+        Command::Version => {
+            let client = env!("CARGO_PKG_VERSION");
+            let daemon = connect()?.version()?;
+            if json {
+                return Ok(json::version(client, &daemon)?);
+            }
+            Ok(format!(
+                "recodectl {client}\nrecoded   {} ({}, field arithmetic by {}, edition {})\n",
+                daemon.version, daemon.interface, daemon.kernel, daemon.edition
+            ))
+        }
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
+            text(json, "completion", script)
+        }
+        Command::Man { command } => text(json, "man", man(command.as_deref())?),
+    }
+}
+
+fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>) -> String {
+    let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!(
+        "flow {}: {}: in force on every worker since edition {}\n",
+        adopted.flow,
+        made.join(" "),
+        adopted.edition
+    )
+}
+
+/// The manual page of recodectl, or of one of its commands.
+fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let mut root = Arguments::command();
+    root.build();
+    let page = match command {
+        None => root,
+        Some(name) => {
+            let found = root.find_subcommand(name).cloned();
+            found.ok_or_else(|| Failure::UnknownCommand(name.to_owned()))?
+        }
+    };
+    let mut page_text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut page_text)?;
+    Ok(page_text)
+}
+
+fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if json { Ok(json::object(key, &text)?) } else { Ok(text) }
+}
+
+/// Writes to stdout. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

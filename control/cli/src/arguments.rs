@@ -1,0 +1,106 @@
+//! The command line.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
+use std::path::PathBuf;
+
+/// Shows what a recoded daemon does, and changes its flows while traffic runs.
+#[derive(Parser)]
+#[command(name = "recodectl", version, after_help = AFTER_HELP)]
+pub struct Arguments {
+    /// Control socket of the daemon
+    #[arg(long, global = true, value_name = "PATH", env = SOCKET_ENV, default_value = SOCKET_DEFAULT)]
+    pub socket: PathBuf,
+
+    /// Print JSON with stable keys, errors included
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  recodectl show                                   everything in brief
+  recodectl show flows                             losses, ranks and parameters of every flow
+  recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
+  recodectl --json show | jq '.flows[].rank_ratio'
+  recodectl completion bash > /etc/bash_completion.d/recodectl
+
+Exit codes: 0 done; 1 failed; 2 wrong command line; 3 no daemon answers; 4 refused, nothing changed.";
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show everything in brief, or one part in full
+    Show {
+        /// The part
+        what: Option<Show>,
+    },
+    /// Change parameters of a flow while traffic runs, without losing a packet
+    ///
+    /// All changes take effect together or not at all; the command returns once every worker has
+    /// adopted them. Values are written as in the configuration file, which is not changed.
+    #[command(after_help = KEYS)]
+    Set {
+        /// Id of the flow
+        flow: u32,
+        /// Changes, such as generation_size=32
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
+        changes: Vec<(String, String)>,
+    },
+    /// Show the versions of recodectl and of the daemon
+    Version,
+    /// Print a completion script for a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, to be read with `man -l -`
+    Man {
+        /// Page of one command instead
+        command: Option<String>,
+    },
+}
+
+const KEYS: &str = "\
+Keys, by the roles they apply to:
+  field              source        2, 4, 16 or 256
+  generation_size    source        1 to 256 symbols
+  redundancy         source        auto, or packets per symbol
+  target_loss        source        1e-9 to 0.5
+  redundancy_max     source relay  1 to 32 packets per symbol
+  flush_timeout_us   source        microseconds
+  batch_timeout_us   relay sink    microseconds
+  hold_timeout_us    sink          microseconds
+  recoding           relay         systematic or random
+  repair             source sink   true or false
+
+Exit code 4 means that a rule forbids it; the message names key, value and rule.";
+
+/// A part of what a daemon knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Show {
+    /// Flows: parameters, losses, ranks, counters
+    Flows,
+    /// Links: modes and why, neighbours, packets
+    Links,
+    /// Workers: cores, frames, packets
+    Workers,
+    /// The configuration in force, as TOML
+    Config,
+    /// Everything that was dropped, by place and reason
+    Drops,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write KEY=VALUE, such as generation_size=32".to_owned()),
+    }
+}

@@ -1,0 +1,80 @@
+//! JSON output: the types of the control contract, under stable keys.
+
+use crate::arguments::Show;
+use recoded_api::v1::{Flow, Link, State, Version, Worker};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A value over several lines, which people read as well.
+pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// An object of one text.
+pub fn object(key: &str, text: &str) -> serde_json::Result<String> {
+    pretty(&BTreeMap::from([(key, text)]))
+}
+
+/// An error.
+pub fn error(exit_code: u8, kind: &str, message: &str) -> String {
+    #[derive(Serialize)]
+    struct Outer<'a> {
+        error: Inner<'a>,
+    }
+    #[derive(Serialize)]
+    struct Inner<'a> {
+        exit_code: u8,
+        kind: &'a str,
+        message: &'a str,
+    }
+    pretty(&Outer { error: Inner { exit_code, kind, message } }).unwrap_or_default()
+}
+
+/// Versions of both sides.
+pub fn version(client: &str, daemon: &Version) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Versions<'a> {
+        client: &'a str,
+        daemon: &'a Version,
+    }
+    pretty(&Versions { client, daemon })
+}
+
+/// The state, or a part of it under its own key.
+pub fn show(state: &State, what: Option<Show>) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Part<'a> {
+        Flows(&'a [Flow]),
+        Links(&'a [Link]),
+        Workers(&'a [Worker]),
+        Config(&'a str),
+    }
+    match what {
+        None => pretty(state),
+        Some(Show::Flows) => pretty(&Part::Flows(&state.flows)),
+        Some(Show::Links) => pretty(&Part::Links(&state.links)),
+        Some(Show::Workers) => pretty(&Part::Workers(&state.workers)),
+        Some(Show::Config) => pretty(&Part::Config(&state.config)),
+        Some(Show::Drops) => drops(state),
+    }
+}
+
+fn drops(state: &State) -> serde_json::Result<String> {
+    type Reasons<'a> = &'a BTreeMap<String, u64>;
+    #[derive(Serialize)]
+    struct Drops<'a> {
+        drops: Reasons<'a>,
+        verdicts: Reasons<'a>,
+        links: BTreeMap<&'a str, Reasons<'a>>,
+        tunnels: BTreeMap<&'a str, Reasons<'a>>,
+    }
+    let links = state.links.iter().map(|link| (link.name.as_str(), &link.faults));
+    let tunnels = state.tunnels.iter().map(|tunnel| (tunnel.name.as_str(), &tunnel.faults));
+    pretty(&Drops {
+        drops: &state.drops,
+        verdicts: &state.verdicts,
+        links: links.collect(),
+        tunnels: tunnels.collect(),
+    })
+}

@@ -1,0 +1,348 @@
+//! What people read: tables of the state that fit 100 columns.
+
+use crate::arguments::Show;
+use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
+use recoded_api::v1::{Counters, Flow, Link, Parameters, State, Worker};
+use std::collections::BTreeMap;
+
+use Align::{Left, Right};
+
+/// Shows the state, or a part of it.
+pub fn show(state: &State, what: Option<Show>) -> String {
+    match what {
+        None => overview(state),
+        Some(Show::Flows) => flow_table(&state.flows) + &flow_details(&state.flows),
+        Some(Show::Links) => link_table(&state.links) + &link_details(&state.links),
+        Some(Show::Workers) => worker_table(&state.workers),
+        Some(Show::Config) => state.config.clone(),
+        Some(Show::Drops) => drop_table(state),
+    }
+}
+
+fn overview(state: &State) -> String {
+    let mut text = format!(
+        "recoded {}, edition {}, up {}, field arithmetic by {}\n",
+        state.version,
+        state.edition,
+        duration(state.uptime_seconds),
+        state.kernel
+    );
+    let parts = [
+        ("links", link_table(&state.links) + &link_reasons(&state.links)),
+        ("tunnels", tunnel_table(state)),
+        ("flows", flow_table(&state.flows)),
+        ("workers", worker_table(&state.workers)),
+        ("drops", drop_table(state)),
+    ];
+    for (name, part) in parts {
+        text.push_str(&format!("\n{}\n{part}", name.to_uppercase()));
+    }
+    text
+}
+
+fn link_table(links: &[Link]) -> String {
+    let head = [
+        ("name", Left),
+        ("interface", Left),
+        ("address", Left),
+        ("XDP", Left),
+        ("sockets", Left),
+        ("received", Right),
+        ("sent", Right),
+        ("neighbours", Right),
+    ];
+    let rows = links.iter().map(|link| {
+        let resolved = link.neighbours.iter().filter(|neighbour| neighbour.resolved).count();
+        [
+            link.name.clone(),
+            link.interface.clone(),
+            link.local.clone(),
+            link.xdp_mode.clone(),
+            link.socket_mode.clone(),
+            count(link.received_packets),
+            count(link.sent_packets),
+            format!("{resolved} of {}", link.neighbours.len()),
+        ]
+    });
+    table(head, &rows.collect::<Vec<_>>())
+}
+
+/// Why a link is not in the best mode, and which neighbours are not there.
+fn link_reasons(links: &[Link]) -> String {
+    let mut text = String::new();
+    for link in links {
+        let mut notes = Vec::new();
+        if !link.reason.is_empty() {
+            notes.push(link.reason.clone());
+        }
+        let silent = link.neighbours.iter().filter(|neighbour| !neighbour.resolved);
+        notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
+        if !notes.is_empty() {
+            text.push_str(&sentence(&link.name, &notes.join("; ")));
+        }
+    }
+    text
+}
+
+fn link_details(links: &[Link]) -> String {
+    let mut text = String::new();
+    for link in links {
+        let name = format!("{} on {}", link.name, link.interface);
+        let mut facts = vec![format!("MTU {}", link.mtu), format!("queues {}", link.queues)];
+        facts.push(match link.rate_mbit {
+            Some(rate) => format!("paced to {rate} Mbit/s"),
+            None => "not paced".to_owned(),
+        });
+        let neighbours = link.neighbours.iter().map(|neighbour| {
+            let state = if neighbour.resolved { "resolved" } else { "does not answer" };
+            format!("{} {state}", neighbour.address)
+        });
+        text.push_str(&format!("\n{name}\n"));
+        text.push_str(&wrapped("link", &facts));
+        let reason = if link.reason.is_empty() { "the best mode there is" } else { &link.reason };
+        text.push_str(&sentence("mode", reason));
+        text.push_str(&wrapped("neighbours", &or_none(neighbours.collect())));
+        let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
+        text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));
+        text.push_str(&wrapped("faults", &or_none(nonzero(&link.faults))));
+    }
+    text
+}
+
+fn tunnel_table(state: &State) -> String {
+    let head =
+        [("name", Left), ("address", Left), ("MTU", Right), ("read", Right), ("written", Right)];
+    let rows = state.tunnels.iter().map(|tunnel| {
+        [
+            tunnel.name.clone(),
+            tunnel.address.clone(),
+            tunnel.mtu.to_string(),
+            count(tunnel.read_packets),
+            count(tunnel.written_packets),
+        ]
+    });
+    table(head, &rows.collect::<Vec<_>>())
+}
+
+fn flow_table(flows: &[Flow]) -> String {
+    let head = [
+        ("flow", Right),
+        ("role", Left),
+        ("field", Right),
+        ("size", Right),
+        ("symbol", Right),
+        ("plan", Right),
+        ("epoch", Right),
+        ("max loss", Right),
+        ("rank", Right),
+        ("in", Right),
+        ("out", Right),
+        ("failed", Right),
+    ];
+    let rows = flows.iter().map(|flow| {
+        let (packets_in, packets_out) = in_and_out(flow);
+        let losses = flow.hops.iter().map(|hop| hop.loss);
+        let worst = losses.fold(None, |worst: Option<f64>, loss| {
+            Some(worst.map_or(loss, |worst| worst.max(loss)))
+        });
+        let remote = flow.remote.as_ref();
+        let rank = flow.rank_ratio.or_else(|| remote?.rank_ratio);
+        let failed = remote.map_or(flow.counters.generations_failed, |remote| remote.failed);
+        [
+            flow.id.to_string(),
+            flow.role.clone(),
+            flow.field.to_string(),
+            flow.generation_size.to_string(),
+            flow.symbol_bytes.to_string(),
+            flow.planned.to_string(),
+            flow.epoch.to_string(),
+            worst.map_or("-".into(), percent),
+            rank.map_or("-".into(), |rank| format!("{rank:.4}")),
+            count(packets_in),
+            count(packets_out),
+            count(failed),
+        ]
+    });
+    table(head, &rows.collect::<Vec<_>>())
+}
+
+/// Packets that a flow takes and gives on this host, whatever its role.
+fn in_and_out(flow: &Flow) -> (u64, u64) {
+    let counters = &flow.counters;
+    let sent = counters.sent_systematic
+        + counters.sent_coded
+        + counters.sent_forwarded
+        + counters.sent_recoded
+        + counters.sent_repair;
+    match flow.role.as_str() {
+        "source" => (counters.ingress_packets, sent),
+        "sink" => (counters.received, counters.delivered_packets),
+        _ => (counters.received, sent),
+    }
+}
+
+fn flow_details(flows: &[Flow]) -> String {
+    let mut text = String::new();
+    for flow in flows {
+        text.push_str(&format!("\nflow {}: {}\n", flow.id, path(flow)));
+        text.push_str(&wrapped("parameters", &parameters(&flow.parameters)));
+        let losses = flow.hops.iter().map(|hop| {
+            format!("hop {} {} in runs of {:.1}", hop.hop, percent(hop.loss), hop.burst_mean)
+        });
+        text.push_str(&wrapped("loss", &or_none(losses.collect())));
+        let counters = &flow.counters;
+        text.push_str(&wrapped("generations", &generations(flow)));
+        if let Some(remote) = &flow.remote {
+            let heard = [
+                format!("newest {}", remote.newest),
+                named("complete", remote.complete),
+                named("failed", remote.failed),
+            ];
+            text.push_str(&wrapped("at the sink", &heard));
+        }
+        text.push_str(&wrapped("packets", &or_none(packets(counters))));
+        let ranks = flow.rank_histogram.iter().enumerate().filter(|(_, count)| **count > 0);
+        let ranks = ranks.map(|(rank, number)| format!("{rank}: {}", count(*number)));
+        text.push_str(&wrapped("ranks", &or_none(ranks.collect())));
+    }
+    text
+}
+
+fn path(flow: &Flow) -> String {
+    let next = flow.next_hops.join(" and ");
+    let (tunnel, upstream) = (flow.tunnel.as_deref(), flow.upstream.as_deref());
+    let (tunnel, upstream) = (tunnel.unwrap_or("-"), upstream.unwrap_or("-"));
+    match flow.role.as_str() {
+        "source" => format!("source, from {tunnel} to {next}"),
+        "sink" => format!("sink, from {upstream} to {tunnel}"),
+        role => format!("{role}, from {upstream} to {next}"),
+    }
+}
+
+fn parameters(parameters: &Parameters) -> Vec<String> {
+    let Parameters {
+        field,
+        generation_size,
+        symbol_bytes,
+        redundancy,
+        target_loss,
+        redundancy_max,
+        flush_timeout_us,
+        batch_timeout_us,
+        hold_timeout_us,
+        recoding,
+        repair,
+    } = parameters;
+    // A relay or sink has ceilings, and its keys are called so.
+    let size = if field.is_some() { "generation_size" } else { "generation_size_max" };
+    let mut items = Vec::new();
+    items.extend(field.map(|field| format!("field {field}")));
+    items.push(format!("{size} {generation_size}"));
+    items.push(format!("symbol_bytes {symbol_bytes}"));
+    items.extend(redundancy.as_ref().map(|redundancy| format!("redundancy {redundancy}")));
+    items.extend(target_loss.map(|loss| format!("target_loss {loss}")));
+    items.extend(redundancy_max.map(|factor| format!("redundancy_max {factor}")));
+    items.extend(flush_timeout_us.map(|micros| format!("flush_timeout_us {micros}")));
+    items.extend(batch_timeout_us.map(|micros| format!("batch_timeout_us {micros}")));
+    items.extend(hold_timeout_us.map(|micros| format!("hold_timeout_us {micros}")));
+    items.extend(recoding.as_ref().map(|recoding| format!("recoding {recoding}")));
+    items.extend(repair.map(|repair| format!("repair {repair}")));
+    items
+}
+
+fn generations(flow: &Flow) -> Vec<String> {
+    let counters = &flow.counters;
+    vec![
+        named("held", flow.held),
+        named("closed", counters.generations),
+        named("complete", counters.generations_complete),
+        named("failed", counters.generations_failed),
+        named("evicted", counters.generations_evicted),
+        named("repairs", counters.repairs),
+    ]
+}
+
+fn packets(counters: &Counters) -> Vec<String> {
+    let all = [
+        ("ingress", counters.ingress_packets),
+        ("ingress dropped", counters.ingress_dropped),
+        ("received", counters.received),
+        ("innovative", counters.innovative),
+        ("redundant", counters.redundant),
+        ("systematic sent", counters.sent_systematic),
+        ("coded sent", counters.sent_coded),
+        ("forwarded", counters.sent_forwarded),
+        ("recoded", counters.sent_recoded),
+        ("repairs sent", counters.sent_repair),
+        ("not sent", counters.send_failed),
+        ("delivered", counters.delivered_packets),
+        ("framing errors", counters.framing_errors),
+    ];
+    all.into_iter().filter(|(_, number)| *number > 0).map(|(name, n)| named(name, n)).collect()
+}
+
+fn worker_table(workers: &[Worker]) -> String {
+    let head = [
+        ("worker", Right),
+        ("core", Right),
+        ("idle", Left),
+        ("edition", Right),
+        ("received", Right),
+        ("forwarded", Right),
+        ("consumed", Right),
+        ("dropped", Right),
+        ("frames free", Right),
+        ("fill", Right),
+        ("held", Right),
+        ("tx", Right),
+    ];
+    let rows = workers.iter().map(|worker| {
+        [
+            worker.index.to_string(),
+            worker.core.map_or("-".into(), |core| core.to_string()),
+            worker.idle.clone(),
+            worker.edition.to_string(),
+            count(worker.received),
+            count(worker.forwarded),
+            count(worker.consumed),
+            count(worker.dropped),
+            count(worker.frames.free),
+            count(worker.frames.fill),
+            count(worker.frames.held),
+            count(worker.frames.tx),
+        ]
+    });
+    table(head, &rows.collect::<Vec<_>>())
+}
+
+/// Everything that was dropped or went wrong, by place and reason.
+fn drop_table(state: &State) -> String {
+    let mut rows = Vec::new();
+    let mut add = |place: String, reasons: &BTreeMap<String, u64>| {
+        let counted = reasons.iter().filter(|(_, number)| **number > 0);
+        rows.extend(
+            counted.map(|(reason, number)| [place.clone(), reason.clone(), count(*number)]),
+        );
+    };
+    let dropped = state.verdicts.iter().filter(|(verdict, _)| verdict.starts_with("drop"));
+    add("XDP program".into(), &dropped.map(|(name, n)| (name.clone(), *n)).collect());
+    add("pipeline".into(), &state.drops);
+    state.links.iter().for_each(|link| add(format!("link {}", link.name), &link.faults));
+    state.tunnels.iter().for_each(|tunnel| add(format!("tunnel {}", tunnel.name), &tunnel.faults));
+    if rows.is_empty() {
+        return "nothing was dropped\n".to_owned();
+    }
+    table([("place", Left), ("reason", Left), ("packets", Right)], &rows)
+}
+
+fn named(name: &str, number: u64) -> String {
+    format!("{name} {}", count(number))
+}
+
+fn nonzero(reasons: &BTreeMap<String, u64>) -> Vec<String> {
+    reasons.iter().filter(|(_, n)| **n > 0).map(|(name, n)| named(name, *n)).collect()
+}
+
+fn or_none(items: Vec<String>) -> Vec<String> {
+    if items.is_empty() { vec!["none".to_owned()] } else { items }
+}

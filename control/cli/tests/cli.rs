@@ -1,0 +1,383 @@
+//! `recodectl` as scripts see it: what it prints for a fixed state, and how it exits.
+//!
+//! Golden files lie in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` writes them anew.
+
+#![forbid(unsafe_code)]
+
+use recoded_api::INTERFACE;
+use recoded_api::error::ControlError;
+use recoded_api::service::{Backend, Service, SetFuture};
+use recoded_api::v1::{
+    Adopted, Counters, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
+    Version, Worker,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+struct Fake;
+
+impl Backend for Fake {
+    fn version(&self) -> Version {
+        Version {
+            version: "0.1.0".into(),
+            interface: INTERFACE.into(),
+            kernel: "avx2".into(),
+            edition: 4,
+        }
+    }
+
+    fn state(&self) -> State {
+        state()
+    }
+
+    fn config(&self) -> String {
+        state().config
+    }
+
+    fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
+        Box::pin(async move {
+            if flow != 1 {
+                let reason = format!("no flow {flow} here: there is 1, 2");
+                return Err(ControlError::UnknownFlow { flow, reason });
+            }
+            if changes.get("generation_size").is_some_and(|size| size == "300") {
+                let reason = "flow 1: generation_size = 300 is out of range: a generation has 1 \
+                              to 256 symbols"
+                    .to_owned();
+                return Err(ControlError::Refused { reason });
+            }
+            if changes.contains_key("field") {
+                let reason = "edition 5 was not adopted".to_owned();
+                return Err(ControlError::NotAdopted { edition: 5, reason });
+            }
+            Ok(Adopted { flow: 1, edition: 5, parameters: source_parameters() })
+        })
+    }
+}
+
+fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.map(|(name, number)| (name.to_owned(), number)).into()
+}
+
+fn source_parameters() -> Parameters {
+    Parameters {
+        field: Some(16),
+        generation_size: 16,
+        symbol_bytes: 1428,
+        redundancy: Some("auto".into()),
+        target_loss: Some(1e-4),
+        redundancy_max: Some(4.0),
+        flush_timeout_us: Some(1000),
+        repair: Some(true),
+        ..Parameters::default()
+    }
+}
+
+fn source() -> Flow {
+    let hops = (0..10).map(|hop| HopLoss { hop, loss: 0.125 + hop as f64 / 512.0, burst_mean: 1.5 });
+    Flow {
+        id: 1,
+        role: "source".into(),
+        tunnel: Some("rec0".into()),
+        next_hops: vec!["east:10.0.2.2".into()],
+        upstream: None,
+        parameters: source_parameters(),
+        epoch: 3,
+        field: 16,
+        generation_size: 16,
+        symbol_bytes: 1428,
+        planned: 22,
+        held: 64,
+        hops: hops.collect(),
+        remote: Some(Remote {
+            newest: 70_123,
+            complete: 70_100,
+            failed: 7,
+            rank_histogram: vec![0; 17],
+            rank_ratio: Some(0.99871),
+        }),
+        counters: Counters {
+            ingress_packets: 1_234_567_890,
+            ingress_bytes: 1_700_000_000_000,
+            sent_systematic: 1_122_000,
+            sent_coded: 420_000,
+            sent_repair: 12,
+            generations: 70_125,
+            repairs: 9,
+            ..Counters::default()
+        },
+        rank_histogram: vec![],
+        rank_ratio: None,
+    }
+}
+
+fn relay() -> Flow {
+    let mut rank_histogram = vec![0; 17];
+    rank_histogram[14] = 120;
+    rank_histogram[15] = 900;
+    rank_histogram[16] = 68_000;
+    Flow {
+        id: 4_294_967_295,
+        role: "relay".into(),
+        tunnel: None,
+        next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
+        upstream: Some("west:10.0.1.1".into()),
+        parameters: Parameters {
+            generation_size: 64,
+            symbol_bytes: 1472,
+            redundancy_max: Some(4.0),
+            batch_timeout_us: Some(20_000),
+            recoding: Some("systematic".into()),
+            ..Parameters::default()
+        },
+        hops: vec![HopLoss { hop: 0, loss: 0.0987, burst_mean: 1.12 }],
+        remote: None,
+        counters: Counters {
+            received: 1_390_000,
+            innovative: 1_100_000,
+            redundant: 290_000,
+            sent_forwarded: 1_100_000,
+            sent_recoded: 300_000,
+            generations: 69_020,
+            generations_complete: 68_000,
+            ..Counters::default()
+        },
+        rank_ratio: Some(0.9989),
+        rank_histogram,
+        ..source()
+    }
+}
+
+fn state() -> State {
+    let link = |name: &str, interface: &str, local: &str| Link {
+        name: name.into(),
+        interface: interface.into(),
+        local: local.into(),
+        mtu: 1500,
+        xdp_mode: "native".into(),
+        socket_mode: "copy".into(),
+        reason: "zero-copy: the driver of veth does not offer it".into(),
+        queues: 1,
+        rate_mbit: None,
+        neighbours: vec![Neighbour { address: "10.0.1.1".into(), resolved: true }],
+        received_packets: 1_390_100,
+        received_bytes: 2_100_000_000,
+        sent_packets: 12,
+        sent_bytes: 1_200,
+        faults: counted([("rx_ring_full", 0), ("tx_no_neighbour", 0)]),
+    };
+    let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
+    State {
+        version: "0.1.0".into(),
+        edition: 4,
+        uptime_seconds: 3_725,
+        kernel: "avx2".into(),
+        links: vec![
+            link("west", "eth0", "10.0.1.2"),
+            Link {
+                xdp_mode: "native".into(),
+                socket_mode: "zero-copy".into(),
+                reason: String::new(),
+                rate_mbit: Some(300.0),
+                neighbours: vec![silent],
+                faults: counted([("rx_ring_full", 3), ("tx_no_neighbour", 17)]),
+                ..link("east", "enp129s0f1np1", "fd00:1234:5678:9abc::1")
+            },
+        ],
+        workers: vec![
+            Worker {
+                index: 0,
+                core: Some(1),
+                idle: "adaptive".into(),
+                edition: 4,
+                frames: Frames { total: 8192, free: 4000, fill: 4096, held: 90, tx: 6 },
+                received: 1_390_100,
+                forwarded: 1_100_000,
+                consumed: 290_000,
+                dropped: 100,
+            },
+            Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
+        ],
+        flows: vec![source(), relay()],
+        tunnels: vec![Tunnel {
+            name: "rec0".into(),
+            address: "10.99.0.1/24".into(),
+            mtu: 1426,
+            read_packets: 1_234_567,
+            read_bytes: 1_700_000_000,
+            written_packets: 3,
+            written_bytes: 252,
+            faults: counted([("read_failed", 0), ("write_failed", 2)]),
+        }],
+        verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
+        drops: counted([("late", 100), ("mismatch", 0)]),
+        config: "[daemon]\nworkers = 2\n".into(),
+    }
+}
+
+/// Serves a [`Fake`] until the test process ends.
+fn serve(folder: &Path) -> PathBuf {
+    let path = folder.join("control.sock");
+    let (ready, started) = std::sync::mpsc::channel();
+    let bound = path.clone();
+    std::thread::spawn(move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        runtime.block_on(async {
+            let listener = zlink::tokio::unix::bind(&bound).expect("bind");
+            ready.send(()).expect("the test waits");
+            zlink::Server::new(listener, Service::new(Box::new(Fake))).run().await
+        })
+    });
+    started.recv().expect("the server starts");
+    path
+}
+
+fn recodectl(socket: &Path, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    command.env_remove("RECODED_SOCKET").arg("--socket").arg(socket);
+    command.args(arguments.split_whitespace()).output().expect("recodectl runs")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("no signal")
+}
+
+#[test]
+fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let cases = [
+        ("show.txt", "show"),
+        ("show-flows.txt", "show flows"),
+        ("show-links.txt", "show links"),
+        ("show-workers.txt", "show workers"),
+        ("show-drops.txt", "show drops"),
+        ("show-config.txt", "show config"),
+        ("set.txt", "set 1 generation_size=32 repair=false"),
+        ("version.txt", "version"),
+        ("show.json", "--json show"),
+        ("show-drops.json", "show drops --json"),
+        ("show-config.json", "show config --json"),
+        ("set.json", "set 1 generation_size=32 --json"),
+        ("version.json", "version --json"),
+        ("refused.json", "--json set 1 generation_size=300"),
+    ];
+    for (file, arguments) in cases {
+        let output = recodectl(&socket, arguments);
+        let printed = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments}");
+        let too_long = printed.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(too_long.filter(|_| file.ends_with(".txt")), None, "{arguments}");
+        let path = golden.join(file);
+        if std::env::var_os("RECODED_BLESS").is_some() {
+            std::fs::write(&path, &printed).expect("write");
+        }
+        let expected = std::fs::read_to_string(&path).expect("the golden file");
+        assert_eq!(printed, expected, "recodectl {arguments} prints otherwise than {file}");
+    }
+}
+
+#[test]
+fn parts_as_json_equal_the_parts_of_the_whole() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let parse = |arguments: &str| -> serde_json::Value {
+        serde_json::from_slice(&recodectl(&socket, arguments).stdout).expect("JSON")
+    };
+    let whole = parse("show --json");
+    for part in ["flows", "links", "workers", "config"] {
+        assert_eq!(parse(&format!("show {part} --json"))[part], whole[part]);
+    }
+    let back: State = serde_json::from_value(whole).expect("the state");
+    assert_eq!(back, state());
+}
+
+#[test]
+fn exit_codes_are_what_scripts_rely_on() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let cases = [
+        (0, "show"),
+        (0, "set 1 generation_size=32"),
+        (1, "set 1 field=4"),
+        (2, ""),
+        (2, "explode"),
+        (2, "show everything"),
+        (2, "set 1"),
+        (2, "set 1 generation_size"),
+        (2, "set one generation_size=1"),
+        (2, "man explode"),
+        (4, "set 1 generation_size=300"),
+        (4, "set 7 generation_size=16"),
+    ];
+    for (expected, arguments) in cases {
+        let output = recodectl(&socket, arguments);
+        assert_eq!(code(&output), expected, "recodectl {arguments}: {output:?}");
+        assert_eq!(output.stderr.is_empty(), expected == 0, "recodectl {arguments}");
+    }
+    let refused = recodectl(&socket, "set 1 generation_size=300");
+    assert_eq!(
+        String::from_utf8_lossy(&refused.stderr),
+        "recodectl: flow 1: generation_size = 300 is out of range: a generation has 1 to 256 \
+         symbols\n"
+    );
+}
+
+#[test]
+fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = folder.path().join("none.sock");
+    for arguments in ["show", "show config", "set 1 field=4", "version"] {
+        let output = recodectl(&socket, arguments);
+        assert_eq!(code(&output), 3);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let start = format!("recodectl: no daemon answers at {}: is `recoded` ", socket.display());
+        assert!(said.starts_with(&start), "{said}");
+    }
+    let output = recodectl(&socket, "show --json");
+    assert_eq!((code(&output), output.stderr.len()), (3, 0));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(said["error"]["kind"], "not_running");
+    assert_eq!(said["error"]["exit_code"], 3);
+}
+
+#[test]
+fn socket_comes_from_the_environment_unless_given() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    let output = command.env("RECODED_SOCKET", &socket).arg("version").output().expect("runs");
+    assert_eq!(code(&output), 0, "{output:?}");
+}
+
+#[test]
+fn completion_and_man_pages_need_no_daemon() {
+    let socket = Path::new("/nonexistent");
+    for shell in ["bash", "zsh", "fish"] {
+        let output = recodectl(socket, &format!("completion {shell}"));
+        assert_eq!(code(&output), 0);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("recodectl"));
+    }
+    for arguments in ["man", "man set", "man show"] {
+        let output = recodectl(socket, arguments);
+        assert_eq!(code(&output), 0);
+        assert!(String::from_utf8_lossy(&output.stdout).contains(".TH recodectl"), "{arguments}");
+    }
+    let output = recodectl(socket, "man --json");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(said["man"].as_str().is_some_and(|page| page.contains(".TH")));
+}
+
+#[test]
+fn reader_that_has_seen_enough_is_no_error() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    command.arg("--socket").arg(&socket).arg("show");
+    let (reader, writer) = std::io::pipe().expect("pipe");
+    drop(reader);
+    assert_eq!(code(&command.stdout(writer).output().expect("runs")), 0);
+}
