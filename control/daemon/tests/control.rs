@@ -156,7 +156,10 @@ impl Drop for Served {
     }
 }
 
-fn changes(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+/// Keys and values.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+fn changes(pairs: Pairs<'_>) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -211,7 +214,7 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
     let live = "field, generation_size, redundancy, target_loss, redundancy_max, \
                 flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, repair";
     let long = "1".repeat(65);
-    let cases: [(i64, &[(&str, &str)], String); 9] = [
+    let cases: [(i64, Pairs, String); 9] = [
         (
             1,
             &[("generation_size", "300"), ("field", "4")],

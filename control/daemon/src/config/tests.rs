@@ -213,135 +213,135 @@ fn unknown_keys_are_refused_with_what_was_meant() {
 }
 
 /// Whole files whose mistake is elsewhere: an edit of a good file, and what is said.
+const BAD_STRUCTURES: [(&str, &str, &str); 23] = [
+    (
+        "\"source\"\n",
+        "\"spring\"\n",
+        "14: flow 1: role = \"spring\" is not a choice: it is \"source\", \"relay\" or \"sink\"",
+    ),
+    (
+        "role = \"source\"\n",
+        "",
+        "12: flow 1: role is missing: it is \"source\", \"relay\" or \"sink\"",
+    ),
+    (
+        "id = 1\n",
+        "",
+        "12: flow number 1: id is missing: it is the number of the flow in every packet, 0 to \
+             4294967295, the same on every host of the path",
+    ),
+    (
+        "tunnel = \"rec0\"",
+        "tunnel = \"rec1\"",
+        "15: flow 1: tunnel = \"rec1\" is unknown: the tunnels are \"rec0\"",
+    ),
+    (
+        "link = \"east\",",
+        "link = \"eats\",",
+        "16: flow 1: next_hops[0].link = \"eats\" is unknown: the links are \"west\", \"east\"",
+    ),
+    (
+        "link = \"east\",",
+        "",
+        "16: flow 1: next_hops[0].link = (nothing) is unknown: the links are \"west\", \"east\"",
+    ),
+    (
+        "link = \"east\",",
+        "link = \"east\", via = 1,",
+        "16: flow 1: next_hops[0].via = 1 is unknown: a hop has link and address",
+    ),
+    (
+        "\"10.0.2.2\"",
+        "\"10.0.2.256\"",
+        "16: flow 1: next_hops[0].address = \"10.0.2.256\" is not an address: it is the \
+             neighbour's IP address on the link",
+    ),
+    (
+        "\"10.0.2.2\"",
+        "\"10.0.2.1\"",
+        "16: flow 1: next_hops[0].address = \"10.0.2.1\" is our own: it is the neighbour's IP \
+             address",
+    ),
+    (
+        "\"10.0.2.2\"",
+        "\"fe80::1\"",
+        "16: flow 1: next_hops[0].address = \"fe80::1\" does not fit the link: the link's own \
+             address is 10.0.2.1: both are IPv4 or both IPv6",
+    ),
+    (
+        "[{ link = \"east\", address = \"10.0.2.2\" }]",
+        "[]",
+        "16: flow 1: next_hops = [] is too short or too long: a flow has 1 to 8 next hops",
+    ),
+    (
+        "local = \"10.0.2.1\"",
+        "local = \"0.0.0.0\"",
+        "8: link east: local = \"0.0.0.0\" is not allowed: it is this host's IP address on the \
+             link",
+    ),
+    (
+        "\"eth1\"",
+        "\"eth0\"",
+        "7: link east: interface = \"eth0\" is taken: an interface belongs to one link; \
+             several neighbours can share that link",
+    ),
+    (
+        "\"eth1\"",
+        "\"an/interface\"",
+        "7: link east: interface = \"an/interface\" is not allowed: it is the interface's name \
+             as `ip link` shows it",
+    ),
+    (
+        "10.99.0.1/24",
+        "10.99.0.1",
+        "11: tunnel rec0: address = \"10.99.0.1\" is not allowed: it is an IP address with a \
+             prefix length, such as 10.99.0.1/24",
+    ),
+    (
+        "\"10.99.0.1/24\"",
+        "\"fd00::1/64\"\nmtu = 1000",
+        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9000",
+    ),
+    (
+        "[[tunnel]]\n",
+        "[tunnel]\n",
+        "9: tunnel = (table) is not a section: write [[tunnel]] with two brackets, once for \
+             each tunnel",
+    ),
+    (
+        "[[flow]]\n",
+        "[daemon]\nworkers = 0\n[[flow]]\n",
+        "13: daemon: workers = 0 is out of range: there are 1 to 64, one per queue",
+    ),
+    (
+        "[[flow]]\n",
+        "[daemon]\ncores = [1, 2]\n[[flow]]\n",
+        "13: daemon: cores = [1, 2] is too long or too short: it lists the core of each \
+             worker, as many as `workers`, each once",
+    ),
+    (
+        "[[flow]]\n",
+        "[daemon]\nsocket = \"run\"\n[[flow]]\n",
+        "13: daemon: socket = \"run\" is not allowed: an absolute path of at most 107 bytes",
+    ),
+    (
+        "[[flow]]\n",
+        "[daemon]\nidle = \"lazy\"\n[[flow]]\n",
+        "13: daemon: idle = \"lazy\" is not a choice: it is \"busy\", \"adaptive\" or \
+             \"interrupt\"",
+    ),
+    ("id = 1\n", "id = 1\nid = 2\n", "14: this is not valid TOML: duplicate key"),
+    (
+        "id = 1\n",
+        "id = 99999999999999999999\n",
+        "13: flow: id = 99999999999999999999 is out of range: numbers have 64 bits",
+    ),
+];
+
 #[test]
 fn bad_structure_is_refused_by_line_key_value_and_rule() {
     let good = format!("{HEAD}{SOURCE}");
-    let flow = "[[flow]]\n";
-    let cases = [
-        (
-            "\"source\"\n",
-            "\"spring\"\n",
-            "14: flow 1: role = \"spring\" is not a choice: it is \"source\", \"relay\" or \"sink\"",
-        ),
-        (
-            "role = \"source\"\n",
-            "",
-            "12: flow 1: role is missing: it is \"source\", \"relay\" or \"sink\"",
-        ),
-        (
-            "id = 1\n",
-            "",
-            "12: flow number 1: id is missing: it is the number of the flow in every packet, 0 to \
-             4294967295, the same on every host of the path",
-        ),
-        (
-            "tunnel = \"rec0\"",
-            "tunnel = \"rec1\"",
-            "15: flow 1: tunnel = \"rec1\" is unknown: the tunnels are \"rec0\"",
-        ),
-        (
-            "link = \"east\",",
-            "link = \"eats\",",
-            "16: flow 1: next_hops[0].link = \"eats\" is unknown: the links are \"west\", \"east\"",
-        ),
-        (
-            "link = \"east\",",
-            "",
-            "16: flow 1: next_hops[0].link = (nothing) is unknown: the links are \"west\", \"east\"",
-        ),
-        (
-            "link = \"east\",",
-            "link = \"east\", via = 1,",
-            "16: flow 1: next_hops[0].via = 1 is unknown: a hop has link and address",
-        ),
-        (
-            "\"10.0.2.2\"",
-            "\"10.0.2.256\"",
-            "16: flow 1: next_hops[0].address = \"10.0.2.256\" is not an address: it is the \
-             neighbour's IP address on the link",
-        ),
-        (
-            "\"10.0.2.2\"",
-            "\"10.0.2.1\"",
-            "16: flow 1: next_hops[0].address = \"10.0.2.1\" is our own: it is the neighbour's IP \
-             address",
-        ),
-        (
-            "\"10.0.2.2\"",
-            "\"fe80::1\"",
-            "16: flow 1: next_hops[0].address = \"fe80::1\" does not fit the link: the link's own \
-             address is 10.0.2.1: both are IPv4 or both IPv6",
-        ),
-        (
-            "[{ link = \"east\", address = \"10.0.2.2\" }]",
-            "[]",
-            "16: flow 1: next_hops = [] is too short or too long: a flow has 1 to 8 next hops",
-        ),
-        (
-            "local = \"10.0.2.1\"",
-            "local = \"0.0.0.0\"",
-            "8: link east: local = \"0.0.0.0\" is not allowed: it is this host's IP address on the \
-             link",
-        ),
-        (
-            "\"eth1\"",
-            "\"eth0\"",
-            "7: link east: interface = \"eth0\" is taken: an interface belongs to one link; \
-             several neighbours can share that link",
-        ),
-        (
-            "\"eth1\"",
-            "\"an/interface\"",
-            "7: link east: interface = \"an/interface\" is not allowed: it is the interface's name \
-             as `ip link` shows it",
-        ),
-        (
-            "10.99.0.1/24",
-            "10.99.0.1",
-            "11: tunnel rec0: address = \"10.99.0.1\" is not allowed: it is an IP address with a \
-             prefix length, such as 10.99.0.1/24",
-        ),
-        (
-            "\"10.99.0.1/24\"",
-            "\"fd00::1/64\"\nmtu = 1000",
-            "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9000",
-        ),
-        (
-            "[[tunnel]]\n",
-            "[tunnel]\n",
-            "9: tunnel = (table) is not a section: write [[tunnel]] with two brackets, once for \
-             each tunnel",
-        ),
-        (
-            flow,
-            "[daemon]\nworkers = 0\n[[flow]]\n",
-            "13: daemon: workers = 0 is out of range: there are 1 to 64, one per queue",
-        ),
-        (
-            flow,
-            "[daemon]\ncores = [1, 2]\n[[flow]]\n",
-            "13: daemon: cores = [1, 2] is too long or too short: it lists the core of each \
-             worker, as many as `workers`, each once",
-        ),
-        (
-            flow,
-            "[daemon]\nsocket = \"run\"\n[[flow]]\n",
-            "13: daemon: socket = \"run\" is not allowed: an absolute path of at most 107 bytes",
-        ),
-        (
-            flow,
-            "[daemon]\nidle = \"lazy\"\n[[flow]]\n",
-            "13: daemon: idle = \"lazy\" is not a choice: it is \"busy\", \"adaptive\" or \
-             \"interrupt\"",
-        ),
-        ("id = 1\n", "id = 1\nid = 2\n", "14: this is not valid TOML: duplicate key"),
-        (
-            "id = 1\n",
-            "id = 99999999999999999999\n",
-            "13: flow: id = 99999999999999999999 is out of range: numbers have 64 bits",
-        ),
-    ];
-    for (from, to, said) in cases {
+    for (from, to, said) in BAD_STRUCTURES {
         assert!(good.contains(from), "{from}");
         let said = format!("relay.toml:{said}");
         let heard = errors(&good.replacen(from, to, 1));
