@@ -1,10 +1,12 @@
 //! A `recoded` daemon on one host of a bed: start, ask, change, kill, restart, stop.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use recoded_api::client::Client;
 use recoded_api::v1::State;
 
 use crate::process::{self, Background};
@@ -86,30 +88,33 @@ impl Daemon {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its state, by `recodectl --json show`.
+    /// Its state.
     ///
     /// # Errors
-    /// When it does not answer or the answer cannot be read.
+    /// When it does not answer.
     pub fn show(&self) -> Result<State, BedError> {
-        let text = process::run(&mut self.control(&["--json", "show"]))?;
-        serde_json::from_str(&text).map_err(|error| BedError::Output {
-            program: "recodectl".into(),
-            detail: format!("{error} in {}", process::tail(&text)),
-        })
+        self.client()?.state().map_err(BedError::Control)
     }
 
-    /// Changes one parameter of a flow while traffic runs, by `recodectl set`.
+    /// Changes one parameter of a flow while traffic runs.
     ///
     /// # Errors
     /// When the daemon refuses.
     pub fn set(&self, flow: u32, key: &str, value: &str) -> Result<(), BedError> {
-        process::run(&mut self.control(&[
-            "--json",
-            "set",
-            &flow.to_string(),
-            &format!("{key}={value}"),
-        ]))?;
+        let changes = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        self.client()?.set(flow.into(), &changes).map_err(BedError::Control)?;
         Ok(())
+    }
+
+    fn client(&self) -> Result<Client, BedError> {
+        Client::connect(&self.socket).map_err(BedError::Control)
+    }
+
+    /// A `recodectl` command line for this daemon.
+    pub fn control(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary("recodectl"));
+        command.arg("--socket").arg(&self.socket).args(arguments);
+        command
     }
 
     /// SIGKILL.
@@ -184,12 +189,6 @@ impl Daemon {
             detail: "no VmRSS".into(),
         })
     }
-
-    fn control(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary("recodectl"));
-        command.arg("--socket").arg(&self.socket).args(arguments);
-        command
-    }
 }
 
 /// Where `recoded` and `recodectl` are: in the folder that [`BIN_DIR_ENV`] names, or where cargo put
@@ -207,5 +206,7 @@ pub fn binary(name: &str) -> PathBuf {
 fn spawn(host: &Namespace, config: &Path, log: &Path) -> Result<Background, BedError> {
     let mut command = host.command(binary("recoded"));
     command.arg("--config").arg(config);
+    // A backtrace would push the reason out of the end of the log, which is what errors quote.
+    command.env_remove("RUST_BACKTRACE");
     Background::start(&mut command, log)
 }

@@ -56,6 +56,9 @@ pub enum BedError {
         /// What was wrong with it.
         detail: String,
     },
+    /// A daemon's control socket gave no answer, or a refusal.
+    #[error(transparent)]
+    Control(recoded_api::client::ClientError),
     /// A daemon did not come up.
     #[error("daemon on {host} did not answer within {seconds} s; its log ends:\n{log}")]
     DaemonSilent {

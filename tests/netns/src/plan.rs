@@ -25,6 +25,8 @@ pub struct LinePlan {
     pub flows: Vec<FlowPlan>,
     /// Frames per worker.
     pub frames: u32,
+    /// Generations that each flow holds at once.
+    pub batches: u32,
     /// Worker idle behaviour.
     pub idle: &'static str,
 }
@@ -117,6 +119,7 @@ impl LinePlan {
                 FlowPlan::new(2, Towards::West, "rec0"),
             ],
             frames: 8192,
+            batches: 64,
             idle: "adaptive",
         }
     }
@@ -129,7 +132,13 @@ impl LinePlan {
             TunnelFile { name: tunnel.name, address: format!("{address}/24") }
         });
         let file = File {
-            daemon: DaemonFile { socket, workers: 1, idle: self.idle, frames: self.frames },
+            daemon: DaemonFile {
+                socket,
+                workers: 1,
+                idle: self.idle,
+                frames: self.frames,
+                batches: self.batches,
+            },
             link: self.links(index),
             tunnel: if is_end { tunnels.collect() } else { Vec::new() },
             flow: self.flows.iter().map(|flow| self.flow(flow, index)).collect(),
@@ -197,6 +206,7 @@ impl LinePlan {
 struct File<'a> {
     daemon: DaemonFile<'a>,
     link: Vec<LinkFile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     tunnel: Vec<TunnelFile>,
     flow: Vec<FlowFile>,
 }
@@ -207,6 +217,7 @@ struct DaemonFile<'a> {
     workers: u32,
     idle: &'static str,
     frames: u32,
+    batches: u32,
 }
 
 #[derive(Serialize)]
@@ -292,7 +303,7 @@ mod tests {
     fn config_of_a_relay_has_two_links_and_no_tunnel() {
         let table = parsed(1);
         assert_eq!(table["link"].as_array().map(Vec::len), Some(2));
-        assert!(table.get("tunnel").is_none_or(|tunnels| tunnels.as_array().unwrap().is_empty()));
+        assert!(table.get("tunnel").is_none());
         assert_eq!(table["flow"][0]["role"].as_str(), Some("relay"));
         assert_eq!(table["flow"][0]["next_hops"][0]["address"].as_str(), Some("10.77.2.2"));
         assert_eq!(table["flow"][0]["upstream"]["address"].as_str(), Some("10.77.1.1"));

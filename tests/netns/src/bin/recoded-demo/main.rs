@@ -77,23 +77,53 @@ fn run(options: &Options) -> Result<bool, BedError> {
         let text = format!("{} namespaces, named {}-*", 2 * bed.hops() + 1, bed.prefix());
         Ok::<_, BedError>((bed, text))
     })?;
+    let mut guests = Guests { daemons: Vec::new(), server: None };
+    let measured = measure(&mut bed, &mut guests, options, loss, &mut progress);
+    if options.keep {
+        leave_up(bed, guests)?;
+    } else {
+        stop(guests.daemons);
+        drop(guests.server);
+        drop(bed);
+    }
+    let mut outcome = measured?;
+    outcome.elapsed_seconds = started.elapsed().as_secs_f64();
+    outcome.judge(options);
+    print!("{}", table::Table(&outcome));
+    save(options, &outcome)?;
+    Ok(outcome.ok)
+}
+
+/// Programs that stay up after the measurements with `--keep`.
+struct Guests {
+    daemons: Vec<Daemon>,
+    server: Option<WebServer>,
+}
+
+fn measure(
+    bed: &mut Bed,
+    guests: &mut Guests,
+    options: &Options,
+    loss: Loss,
+    progress: &mut Progress,
+) -> Result<Outcome, BedError> {
     let file = bed.directory().join("file");
-    let server = progress.step("Serve a file of random bytes", |_| {
+    guests.server = progress.step("Serve a file of random bytes", |_| {
         let bytes = file_bytes(options);
         write_random_file(&file, bytes)?;
         let server = WebServer::start(bed.source(), bed.directory())?;
-        Ok::<_, BedError>((server, format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6)))
+        Ok::<_, BedError>((Some(server), format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6)))
     })?;
-    let plain = measure_plain(&mut bed, options, loss, &mut progress)?;
+    let plain = measure_plain(bed, options, loss, progress)?;
     let plan = protected::plan(options);
-    let daemons = progress.step("Start a daemon on every host", |_| {
-        let daemons = Daemon::start_line(&bed, &plan)?;
+    guests.daemons = progress.step("Start a daemon on every host", |_| {
+        let daemons = Daemon::start_line(bed, &plan)?;
         let text = format!("{} answer", daemons.len());
         Ok::<_, BedError>((daemons, text))
     })?;
-    let (recoded, links) = measure_recoded(&bed, &daemons, &file, options, &mut progress)?;
-    let (modes, drops) = states(&daemons)?;
-    let mut outcome = Outcome {
+    let (recoded, links) = measure_recoded(bed, &guests.daemons, &file, options, progress)?;
+    let (modes, drops) = states(&guests.daemons)?;
+    Ok(Outcome {
         hops: options.hop_count(),
         loss: options.loss_share(),
         burst: options.burst,
@@ -109,19 +139,7 @@ fn run(options: &Options) -> Result<bool, BedError> {
         machine: machine(),
         elapsed_seconds: 0.0,
         ok: false,
-    };
-    if options.keep {
-        leave_up(bed, daemons, server)?;
-    } else {
-        drop(server);
-        stop(daemons);
-        drop(bed);
-    }
-    outcome.elapsed_seconds = started.elapsed().as_secs_f64();
-    outcome.judge(options);
-    print!("{}", table::Table(&outcome));
-    save(options, &outcome)?;
-    Ok(outcome.ok)
+    })
 }
 
 fn build(options: &Options, loss: Loss) -> Result<Bed, BedError> {
@@ -261,7 +279,7 @@ fn stop(daemons: Vec<Daemon>) {
     });
 }
 
-fn leave_up(mut bed: Bed, daemons: Vec<Daemon>, server: WebServer) -> Result<(), BedError> {
+fn leave_up(mut bed: Bed, guests: Guests) -> Result<(), BedError> {
     bed.keep()?;
     let (prefix, folder) = (bed.prefix(), bed.directory().display());
     println!("\n  Left up. Configurations, sockets and logs are in {folder}. For example:");
@@ -273,8 +291,8 @@ fn leave_up(mut bed: Bed, daemons: Vec<Daemon>, server: WebServer) -> Result<(),
     println!("    sudo target/release/recodectl --socket {folder}/h1.sock show");
     println!("    sudo ip netns exec {prefix}-x1 tc -s qdisc show");
     println!("  To remove everything: sudo scripts/demo --clean");
-    server.leave();
-    daemons.into_iter().for_each(Daemon::leave);
+    guests.server.into_iter().for_each(WebServer::leave);
+    guests.daemons.into_iter().for_each(Daemon::leave);
     Ok(())
 }
 

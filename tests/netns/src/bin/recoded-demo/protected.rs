@@ -57,6 +57,7 @@ pub fn plan(options: &Options) -> LinePlan {
         hold_timeout_us: Some(20_000),
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
+    let large = options.generation_size() > 32;
     LinePlan {
         hops: options.hop_count(),
         pace_mbit: Some(PACE * options.rate),
@@ -66,6 +67,9 @@ pub fn plan(options: &Options) -> LinePlan {
             flow(REVERSE_FLOW, Towards::West, &TUNNEL),
             probe,
         ],
+        // A flow may hold this many generations; large ones are fewer, so that memory stays bounded.
+        batches: if large { 16 } else { 64 },
+        frames: if large { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }
 }
