@@ -115,7 +115,9 @@ impl Iperf {
         if ended.is_none() {
             return Err(unreadable(format!("no end after {} s", self.patience.as_secs())));
         }
-        let json: serde_json::Value = serde_json::from_str(&text)
+        // Warnings, about the size of packets for instance, come before the JSON.
+        let start = text.find('{').unwrap_or(0);
+        let json: serde_json::Value = serde_json::from_str(&text[start..])
             .map_err(|error| unreadable(format!("{error} in {}", process::tail(&text))))?;
         if let Some(error) = json["error"].as_str() {
             return Err(unreadable(error.to_owned()));

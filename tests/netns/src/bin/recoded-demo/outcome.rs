@@ -200,7 +200,7 @@ impl Outcome {
         let deviations = 3.0 * (variance / plain.packets.max(1) as f64).sqrt();
         let tolerance = PLAIN_TOLERANCE.max(deviations);
         Criterion {
-            rule: format!("plain UDP delivery is within {} points of theory", points(tolerance)),
+            rule: format!("plain UDP delivery is at most {} points off theory", points(tolerance)),
             found: format!("{:.4}, theory {:.4}", plain.delivered, plain.theory),
             holds: (plain.delivered - plain.theory).abs() <= tolerance,
             waived: None,
@@ -213,11 +213,11 @@ impl Outcome {
         let worst = differences.map(|(found, theory)| (found - theory).abs()).fold(0.0, f64::max);
         Criterion {
             rule: format!(
-                "the rank after every hop is within {} point of theory",
+                "the rank after every hop is at most {} points off theory",
                 points(RANK_TOLERANCE)
             ),
             found: format!(
-                "at most {} points off over {} generations",
+                "{} points off, over {} generations",
                 points(worst),
                 recoded.rank_generations
             ),

@@ -11,7 +11,7 @@ use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, BedError, Daemon, LinkCounters, Loss};
 
 use crate::options::Options;
-use crate::protected::{PROBE_FLOW, PROBE_TUNNEL, flow, tunnel_payload_bytes};
+use crate::protected::{PROBE_FLOW, PROBE_SYMBOL_BYTES, PROBE_TUNNEL, flow, tunnel_payload_bytes};
 
 /// Generations that make the mean rank certain to a tenth of a point.
 const GENERATIONS: u64 = 5_200;
@@ -28,8 +28,8 @@ const PACKETS_PER_SECOND_MAX: f64 = 12_000.0;
 /// Share of the link rate that the probe takes.
 const LOAD: f64 = 0.5;
 
-/// Bytes of a probe packet on a link, about.
-const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + 400.0;
+/// Bytes of a probe packet on a link, about: headers, coding vector, symbol.
+const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + PROBE_SYMBOL_BYTES as f64;
 
 /// Time for the last generation to travel and to be closed everywhere.
 const SETTLE: Duration = Duration::from_millis(1500);

@@ -25,8 +25,9 @@ pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99 };
 /// Tunnel of the rank probe.
 pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98 };
 
-/// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time.
-const PROBE_SYMBOL_BYTES: usize = 400;
+/// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time. Its
+/// tunnel's MTU, two less, must still be one that IPv4 guarantees (576).
+pub const PROBE_SYMBOL_BYTES: usize = 600;
 
 /// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
 /// where TCP sees them, and not in the links, where a generation would be cut.

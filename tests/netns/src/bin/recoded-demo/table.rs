@@ -78,6 +78,7 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
         format!("{:.1e}", 1.0 - plain.delivered),
         format!("{:.1e}", recoded.residual_loss),
     )?;
+    row("  found a full queue", plain.overflows.to_string(), recoded.overflows.to_string())?;
     row(
         "TCP download",
         format!("{:.3} Mbit/s", plain.tcp_mbps),
