@@ -195,15 +195,15 @@ fn measure_recoded(
     options: &Options,
     progress: &mut Progress,
 ) -> Result<(Recoded, Vec<Link>), BedError> {
-    let (tcp, sha256_ok) = progress.step("Recoded: curl of the whole file", |note| {
-        let (tcp, right) = protected::download(bed, file, options.rate, note)?;
-        let hash = if right { "SHA-256 right" } else { "SHA-256 WRONG" };
-        let text = format!("{:.1} Mbit/s, {hash}", tcp.mbit());
-        Ok::<_, BedError>(((tcp, right), text))
+    let tcp = progress.step("Recoded: curl of the whole file", |note| {
+        let tcp = protected::download(bed, daemons, file, options.rate, note)?;
+        let hash = if tcp.sha256_ok { "SHA-256 right" } else { "SHA-256 WRONG" };
+        let text = format!("{:.1} Mbit/s, {hash}", tcp.download.mbit());
+        Ok::<_, BedError>((tcp, text))
     })?;
     let (udp, overflows) = progress.step("Recoded: iperf3 UDP", |_| {
         let queued = bed.queue_drops()?;
-        let udp = protected::udp(bed, daemons, options.rate, options.seconds)?;
+        let udp = protected::udp(bed, daemons, options.rate, options.seconds, tcp.overhead)?;
         let overflows = bed.queue_drops()? - queued + udp.outcome.overrun;
         let text = format!("{} of {} packets lost", udp.outcome.lost, udp.outcome.packets);
         Ok::<_, BedError>(((udp, overflows), text))
@@ -234,12 +234,11 @@ fn measure_recoded(
         overflows,
         offered_mbit: udp.offered_mbit,
         capacity_mbit: udp.capacity_mbit,
-        tcp_mbps: tcp.mbit(),
-        tcp_bytes: tcp.bytes,
-        tcp_seconds: tcp.seconds,
-        sha256_ok,
+        tcp_mbps: tcp.download.mbit(),
+        tcp_bytes: tcp.download.bytes,
+        tcp_seconds: tcp.download.seconds,
+        sha256_ok: tcp.sha256_ok,
         overhead: udp.overhead,
-        planned: udp.planned,
         kernel: daemons[0].show()?.kernel,
     };
     Ok((recoded, links.collect()))

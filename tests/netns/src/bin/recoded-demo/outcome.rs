@@ -94,8 +94,6 @@ pub struct Recoded {
     pub sha256_ok: bool,
     /// Packets that the source sent per source symbol.
     pub overhead: f64,
-    /// Packets planned for a full generation.
-    pub planned: u64,
     /// Arithmetic in use.
     pub kernel: String,
 }
@@ -307,7 +305,6 @@ pub(crate) mod tests {
                 tcp_seconds: 10.3,
                 sha256_ok: true,
                 overhead: 1.7,
-                planned: 27,
                 kernel: "avx2".into(),
             },
             links: Vec::new(),

@@ -75,16 +75,28 @@ pub fn plan(options: &Options) -> LinePlan {
     }
 }
 
+/// A download through the tunnel.
+pub struct Downloaded {
+    /// What curl reported.
+    pub download: Download,
+    /// Whether the file that arrived is the file that was sent.
+    pub sha256_ok: bool,
+    /// Packets sent by the source per source symbol.
+    pub overhead: f64,
+}
+
 /// A download through the tunnel, whole, with its hash compared.
 ///
 /// # Errors
 /// When curl fails to report, or a file cannot be read.
 pub fn download(
     bed: &Bed,
+    daemons: &[Daemon],
     file: &Path,
     rate_mbit: f64,
     note: &Note,
-) -> Result<(Download, bool), BedError> {
+) -> Result<Downloaded, BedError> {
+    let sent = Sent::by(&daemons[0].show()?)?;
     let bytes = std::fs::metadata(file).map_err(BedError::file(file))?.len();
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_default();
@@ -98,10 +110,11 @@ pub fn download(
         std::thread::sleep(Duration::from_millis(100));
     }
     let download = fetch.finish()?;
-    let right = download.complete && sha256(file)? == sha256(&copy)?;
+    let overhead = Sent::by(&daemons[0].show()?)?.overhead_since(&sent);
+    let sha256_ok = download.complete && sha256(file)? == sha256(&copy)?;
     // The copy is of no use any more, and takes room.
     let _ = std::fs::remove_file(&copy);
-    Ok((download, right))
+    Ok(Downloaded { download, sha256_ok, overhead })
 }
 
 /// A UDP measurement through the tunnel.
@@ -114,11 +127,10 @@ pub struct Measured {
     pub capacity_mbit: f64,
     /// Packets sent by the source per source symbol.
     pub overhead: f64,
-    /// Packets planned for a full generation.
-    pub planned: u64,
 }
 
-/// iperf3 through the tunnel, its control connection too, below capacity.
+/// iperf3 through the tunnel, its control connection too, below capacity. `overhead` is the number
+/// of packets per symbol that the losses were found to need.
 ///
 /// # Errors
 /// When iperf3 or a daemon fails.
@@ -127,26 +139,39 @@ pub fn udp(
     daemons: &[Daemon],
     rate_mbit: f64,
     seconds: u64,
+    overhead: f64,
 ) -> Result<Measured, BedError> {
     let before = daemons[0].show()?;
-    let flow = flow(&before, DATA_FLOW)?;
     let payload_bytes = tunnel_payload_bytes(&before, &TUNNEL)?;
-    let capacity_mbit = capacity_mbit(flow, payload_bytes, rate_mbit);
+    let symbol_rate = PACE * rate_mbit / overhead;
+    let packet_bytes = packet_bytes(flow(&before, DATA_FLOW)?);
+    let capacity_mbit = symbol_rate * payload_bytes as f64 / packet_bytes;
     let load =
         UdpLoad { to: TUNNEL.sink_address(), payload_bytes, mbit: LOAD * capacity_mbit, seconds };
+    let sent = Sent::by(&before)?;
     let outcome = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
-    let after = daemons[0].show()?;
-    let after = self::flow(&after, DATA_FLOW)?;
-    let symbols = after.counters.sent_systematic - flow.counters.sent_systematic;
-    let extra = |flow: &Flow| flow.counters.sent_coded + flow.counters.sent_repair;
-    let coded = extra(after) - extra(flow);
-    Ok(Measured {
-        outcome,
-        offered_mbit: load.mbit,
-        capacity_mbit,
-        overhead: 1.0 + coded as f64 / symbols.max(1) as f64,
-        planned: after.planned,
-    })
+    let overhead = Sent::by(&daemons[0].show()?)?.overhead_since(&sent);
+    Ok(Measured { outcome, offered_mbit: load.mbit, capacity_mbit, overhead })
+}
+
+/// What the source of the protected flow has sent.
+struct Sent {
+    symbols: u64,
+    packets: u64,
+}
+
+impl Sent {
+    fn by(source: &State) -> Result<Sent, BedError> {
+        let counters = &flow(source, DATA_FLOW)?.counters;
+        let symbols = counters.sent_systematic;
+        Ok(Sent { symbols, packets: symbols + counters.sent_coded + counters.sent_repair })
+    }
+
+    /// Packets per source symbol since an earlier reading.
+    fn overhead_since(&self, earlier: &Sent) -> f64 {
+        let symbols = self.symbols - earlier.symbols;
+        if symbols == 0 { 1.0 } else { (self.packets - earlier.packets) as f64 / symbols as f64 }
+    }
 }
 
 /// UDP payload that fills one symbol through a tunnel: what its MTU leaves.
@@ -174,11 +199,8 @@ pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
     })
 }
 
-/// UDP payload that the first link carries, with one tunnel packet per symbol.
-fn capacity_mbit(flow: &Flow, payload_bytes: usize, rate_mbit: f64) -> f64 {
-    let size = flow.generation_size.max(1) as f64;
-    let vector_bits = size * (flow.field.max(2) as f64).log2();
-    let packet_bytes = HEADER_BYTES as f64 + vector_bits / 8.0 + flow.symbol_bytes as f64;
-    let packets = flow.planned.max(flow.generation_size) as f64;
-    PACE * rate_mbit * payload_bytes as f64 / packet_bytes * size / packets
+/// Bytes of a coded packet of this flow on a link.
+fn packet_bytes(flow: &Flow) -> f64 {
+    let vector_bits = flow.generation_size.max(1) as f64 * (flow.field.max(2) as f64).log2();
+    HEADER_BYTES as f64 + vector_bits / 8.0 + flow.symbol_bytes as f64
 }
