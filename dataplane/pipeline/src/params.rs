@@ -77,7 +77,8 @@ pub struct FlowParams {
     pub symbol_bytes: usize,
     /// Source: packets per generation.
     pub redundancy: Redundancy,
-    /// Source: share of packets that may stay lost when redundancy is automatic.
+    /// Source: share of generations that may stay incomplete, after repair if that is on, when
+    /// redundancy is automatic.
     pub target_loss: f64,
     /// Cap of packets sent per symbol of a generation, at least 1, plan and relays alike.
     pub redundancy_max: f64,

@@ -19,6 +19,14 @@ const LOSS_STEP: f64 = 0.003;
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
 
+/// Chance that a repair round fails, the way back included: requests are said several times, but
+/// they cross the same lossy links.
+const REPAIR_ROUND_FAILURE: f64 = 4e-3;
+
+/// Where a repair round may follow, at most this share of generations closes short: each of them
+/// delays what is behind it by a round trip.
+const FIRST_PASS_FAILURE_MAX: f64 = 1e-2;
+
 /// Generations after which a correction is looked at again.
 const CORRECTION_GENERATIONS: u32 = 2000;
 
@@ -55,13 +63,13 @@ impl Correction {
         }
         self.generations += new;
         self.short += short;
-        let allowed = 3.0 * target * f64::from(CORRECTION_GENERATIONS);
+        let allowed = 2.0 * target * f64::from(CORRECTION_GENERATIONS);
         let before = self.extra;
         if f64::from(self.short) > allowed.max(2.0) {
             self.extra = (self.extra + 1).min(size.div_ceil(4) as u16);
         } else if self.generations < CORRECTION_GENERATIONS {
             return false;
-        } else if self.short == 0 {
+        } else if f64::from(self.short) <= target * f64::from(CORRECTION_GENERATIONS) {
             self.extra = self.extra.saturating_sub(1);
         }
         (self.generations, self.short) = (0, 0);
@@ -120,7 +128,7 @@ impl Planner {
 
     /// Notes the rank histogram of the sink.
     pub(crate) fn observe(&mut self, params: &FlowParams, report: &RankReport<'_>) {
-        if self.correction.observe(report, params.target_loss) {
+        if self.correction.observe(report, first_pass_target(params)) {
             self.reset();
         }
     }
@@ -143,22 +151,23 @@ impl Planner {
         let packets = match params.redundancy {
             // The small slack keeps 1.1 * 10 from becoming 12.
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
-            Redundancy::Auto if self.planned_with.is_empty() => {
-                let hop = Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 };
-                theory::plan(size, params.field, &[hop], params.target_loss, most)
-            }
-            Redundancy::Auto => {
-                let mut hops = [Hop { loss: 0.0, burst_mean: 1.0 }; 255];
-                for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
-                    let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
-                    *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
-                }
-                let hops = &hops[..self.planned_with.len()];
-                let extra = usize::from(self.correction.extra);
-                theory::plan(size, params.field, hops, params.target_loss, most) + extra
-            }
+            Redundancy::Auto => self.plan_auto(params, size, most),
         };
         packets.clamp(size, most) as u16
+    }
+
+    fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> usize {
+        let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; 255];
+        for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
+            let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
+            *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
+        }
+        let hops = &hops[..self.planned_with.len().max(1)];
+        let target = first_pass_target(params);
+        let whole = theory::plan(size, params.field, hops, target, most);
+        // A sink that hears nothing of a generation may never ask: one packet must arrive.
+        let heard_of = theory::plan(1, params.field, hops, params.target_loss, most);
+        (whole + usize::from(self.correction.extra)).max(heard_of)
     }
 
     /// Packets to send so that `missing` of them cross all hops, at most `most`.
@@ -180,6 +189,16 @@ impl Planner {
         }
         most
     }
+}
+
+/// Share of generations that may close short at the sink: all that may be lost where nothing repairs
+/// them, more where a repair round follows.
+fn first_pass_target(params: &FlowParams) -> f64 {
+    if !params.repair {
+        return params.target_loss;
+    }
+    let target = params.target_loss / REPAIR_ROUND_FAILURE;
+    target.min(FIRST_PASS_FAILURE_MAX).max(params.target_loss)
 }
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
 
 /// A request is said this often, since the way back is lossy too; the source answers once.
-const ASKS_MAX: u8 = 3;
+const ASKS_MAX: u8 = 6;
 
 /// Time between two sayings.
-const ASK_INTERVAL_NANOS: Nanos = 5_000_000;
+const ASK_INTERVAL_NANOS: Nanos = 4_000_000;
 
 /// A generation at the sink.
 struct Entry {

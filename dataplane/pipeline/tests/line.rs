@@ -82,6 +82,21 @@ fn automatic_redundancy_meets_its_target_without_repair() {
 }
 
 #[test]
+fn automatic_redundancy_with_repair_meets_its_target_with_fewer_packets() {
+    let packets = |repair: bool| {
+        let mut line = Line::new(4, 0.1, 7, |params| params.repair = repair);
+        transfer(&mut line, 40_000, 40);
+        let source = line.nodes[0].flow().counters;
+        let failed = line.nodes[4].flow().counters.generations_failed;
+        assert!(failed <= 4, "{failed} of {} generations failed", source.generations);
+        line.check();
+        source.sent_systematic + source.sent_coded + source.sent_repair
+    };
+    let (with, without) = (packets(true), packets(false));
+    assert!(with * 100 < without * 92, "{with} packets with repair, {without} without");
+}
+
+#[test]
 fn repair_fills_in_what_thin_redundancy_misses() {
     let mut line = Line::new(2, 0.1, 8, |params| params.redundancy = Redundancy::Fixed(1.3));
     transfer(&mut line, 10_000, 100);
