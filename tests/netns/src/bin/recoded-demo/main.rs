@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use recoded_api::v1::State;
 use recoded_netns::traffic::{WebServer, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
@@ -122,7 +123,7 @@ fn measure(
         Ok::<_, BedError>((daemons, text))
     })?;
     let (recoded, links) = measure_recoded(bed, &guests.daemons, &file, options, progress)?;
-    let (modes, drops) = states(&guests.daemons)?;
+    let hosts = states(&guests.daemons)?;
     Ok(Outcome {
         hops: options.hop_count(),
         loss: options.loss_share(),
@@ -133,8 +134,9 @@ fn measure(
         plain,
         recoded,
         links,
-        modes,
-        drops,
+        modes: hosts.iter().flat_map(|(host, state)| modes(host, state)).collect(),
+        drops: hosts.iter().map(|(host, state)| (host.clone(), state.drops.clone())).collect(),
+        hosts,
         criteria: Vec::new(),
         machine: machine(),
         elapsed_seconds: 0.0,
@@ -244,24 +246,24 @@ fn measure_recoded(
     Ok((recoded, links.collect()))
 }
 
-type Drops = BTreeMap<String, BTreeMap<String, u64>>;
+/// Everything the daemons say about themselves, their configurations left out.
+fn states(daemons: &[Daemon]) -> Result<BTreeMap<String, State>, BedError> {
+    let states = daemons.iter().map(|daemon| {
+        let state = State { config: String::new(), ..daemon.show()? };
+        Ok((daemon.name().to_owned(), state))
+    });
+    states.collect()
+}
 
-/// How the daemons use their interfaces, and what they dropped.
-fn states(daemons: &[Daemon]) -> Result<(Vec<Mode>, Drops), BedError> {
-    let mut modes = Vec::new();
-    let mut drops = Drops::new();
-    for daemon in daemons {
-        let state = daemon.show()?;
-        modes.extend(state.links.into_iter().map(|link| Mode {
-            host: daemon.name().to_owned(),
-            interface: link.interface,
-            xdp: link.xdp_mode,
-            socket: link.socket_mode,
-            reason: link.reason,
-        }));
-        drops.insert(daemon.name().to_owned(), state.drops);
-    }
-    Ok((modes, drops))
+/// How a host's daemon uses its interfaces.
+fn modes<'a>(host: &'a str, state: &'a State) -> impl Iterator<Item = Mode> + 'a {
+    state.links.iter().map(|link| Mode {
+        host: host.to_owned(),
+        interface: link.interface.clone(),
+        xdp: link.xdp_mode.clone(),
+        socket: link.socket_mode.clone(),
+        reason: link.reason.clone(),
+    })
 }
 
 /// Ends the daemons in their own way, all at once.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use recoded_api::v1::State;
 use serde::Serialize;
 
 use crate::options::Options;
@@ -31,6 +32,8 @@ pub struct Outcome {
     pub modes: Vec<Mode>,
     /// Packets that each daemon dropped, by reason.
     pub drops: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Everything each daemon said about itself at the end, its configuration left out.
+    pub hosts: BTreeMap<String, State>,
     /// What had to hold, and whether it did.
     pub criteria: Vec<Criterion>,
     /// Where this ran.
@@ -310,6 +313,7 @@ pub(crate) mod tests {
             links: Vec::new(),
             modes: Vec::new(),
             drops: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             criteria: Vec::new(),
             machine: Machine {
                 processor: "some".into(),
