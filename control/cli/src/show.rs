@@ -35,6 +35,9 @@ fn overview(state: &State) -> String {
         ("drops", drop_table(state)),
     ];
     for (name, part) in parts {
+        if name == "tunnels" && state.tunnels.is_empty() {
+            continue;
+        }
         text.push_str(&format!("\n{}\n{part}", name.to_uppercase()));
     }
     text

@@ -75,7 +75,8 @@ fn source_parameters() -> Parameters {
 }
 
 fn source() -> Flow {
-    let hops = (0..10).map(|hop| HopLoss { hop, loss: 0.125 + hop as f64 / 512.0, burst_mean: 1.5 });
+    let hops =
+        (0..10).map(|hop| HopLoss { hop, loss: 0.125 + hop as f64 / 512.0, burst_mean: 1.5 });
     Flow {
         id: 1,
         role: "source".into(),

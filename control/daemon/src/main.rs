@@ -14,7 +14,7 @@ use recoded::node::{self, Node};
 use recoded_api::service::Service;
 use recoded_runtime::StartError;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -55,8 +55,8 @@ Examples:
   sudo recodectl show                        what is it doing?
   sudo recodectl set 1 generation_size=32    change a flow while traffic runs
 
-Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. On SIGTERM packets in flight are sent, the
-XDP programs detached, tunnels and the control socket removed.
+Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. On SIGTERM packets in flight are
+sent, the XDP programs detached, tunnels and the control socket removed.
 
 Exit codes: 0 stopped as asked, or the file is right; 1 something on this host is in the way;
 2 the command line or the configuration is wrong. Messages say what to do about it.";
@@ -100,7 +100,11 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_CONFIG);
         }
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -122,29 +126,29 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
-    control.block_on(async {
-        // From here on a signal waits for us instead of killing us halfway through the start.
-        let stop = stop_signal().map_err(Failure::Control)?;
-        let (listener, _claim) = claim(&config.daemon.socket)?;
-        let socket = config.daemon.socket.clone();
-        let node = Rc::new(Node::start(&config, config.snapshot(EDITION_FIRST))?);
-        announce(&config, &node.observe(), &socket);
-        let live = Live::new(document, mtus, config, node.clone());
+    // From here on a signal waits for us instead of killing us halfway through the start.
+    let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
+    let (listener, _claim) = claim(&config.daemon.socket)?;
+    let socket = config.daemon.socket.clone();
+    let node = Rc::new(Node::start(&config, config.snapshot(EDITION_FIRST))?);
+    announce(&config, &node.observe(), &socket);
+    let live = Live::new(document, mtus, config, node.clone());
+    let ended = control.block_on(async {
         let service = Service::new(Box::new(live));
-        let ended = tokio::select! {
+        tokio::select! {
             () = stop => Ok(()),
             () = until_unhealthy(&node) => Err(Failure::Unhealthy),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
             })),
-        };
-        // The service has gone with its future, so this is the last owner.
-        if let Some(node) = Rc::into_inner(node) {
-            farewell(&node.stop());
         }
-        ended
-    })
+    });
+    // The service has gone with its future, so this is the last owner.
+    if let Some(node) = Rc::into_inner(node) {
+        farewell(&node.stop());
+    }
+    ended
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -187,7 +191,7 @@ async fn until_unhealthy(node: &Node) {
 
 fn announce(config: &Config, seen: &Observation, socket: &Path) {
     tracing::info!(
-        "recoded {} runs: {} workers, field arithmetic by {}, control socket {}",
+        "recoded {} runs: workers {}, field arithmetic by {}, control socket {}",
         env!("CARGO_PKG_VERSION"),
         config.daemon.workers,
         recoded_gf::Kernel::best().name(),

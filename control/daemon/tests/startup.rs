@@ -1,0 +1,102 @@
+//! `recoded` as an operator meets it before it runs: messages and exit codes.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const RELAY: &str = r#"[daemon]
+socket = "SOCKET"
+[[link]]
+name = "west"
+interface = "recnone0"
+local = "10.0.1.2"
+[[flow]]
+id = 1
+role = "relay"
+next_hops = [{ link = "west", address = "10.0.1.3" }]
+upstream = { link = "west", address = "10.0.1.1" }
+"#;
+
+fn recoded(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recoded"));
+    command.env_remove("RECODED_LOG").args(arguments).output().expect("recoded runs")
+}
+
+fn said(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = output.status.code().expect("no signal");
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+fn write(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("relay.toml");
+    let socket = folder.join("run/control.sock");
+    std::fs::write(&path, text.replace("SOCKET", &socket.to_string_lossy())).expect("write");
+    path
+}
+
+#[test]
+fn check_of_a_valid_file_says_what_is_in_it_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = write(folder.path(), RELAY);
+    let file = path.to_string_lossy();
+    let (code, stdout, stderr) = said(&recoded(&["--config", &file, "--check"]));
+    let expected = format!("{file}: valid: links 1, tunnels 0, flows 1\n");
+    assert_eq!((code, stdout, stderr), (0, expected, String::new()));
+    assert!(!folder.path().join("run").exists(), "no socket was made");
+}
+
+#[test]
+fn every_mistake_in_a_file_is_printed_and_the_exit_code_is_2() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = write(folder.path(), &RELAY.replace("\"relay\"", "\"relay\"\nfeild = 4\nid2 = 1"));
+    let file = path.to_string_lossy();
+    for arguments in [vec!["--config", &*file], vec!["--config", &*file, "--check"]] {
+        let (code, stdout, stderr) = said(&recoded(&arguments));
+        let expected = format!(
+            "{file}:10: flow 1: unknown key feild: did you mean field?\n\
+             {file}:11: flow 1: unknown key id2: did you mean id?\n"
+        );
+        assert_eq!((code, stdout, stderr), (2, String::new(), expected));
+    }
+}
+
+#[test]
+fn unreadable_file_and_wrong_command_line_end_with_exit_code_2() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("none.toml").to_string_lossy().into_owned();
+    let (code, _, stderr) = said(&recoded(&["--config", &file]));
+    let expected = format!(
+        "cannot read {file} (No such file or directory (os error 2)): name a readable TOML file \
+         with --config\n"
+    );
+    assert_eq!((code, stderr), (2, expected));
+    assert_eq!(said(&recoded(&[])).0, 2);
+    assert_eq!(said(&recoded(&["--config", &file, "--log", "a=b=c"])).0, 2);
+    let (code, stdout, _) = said(&recoded(&["--help"]));
+    assert!(code == 0 && stdout.contains("Exit codes:"), "{stdout}");
+}
+
+#[test]
+fn file_without_end_is_refused_by_size() {
+    let (code, _, stderr) = said(&recoded(&["--config", "/dev/zero"]));
+    assert_eq!(code, 2);
+    assert!(stderr.contains("is larger than 1048576 bytes"), "{stderr}");
+}
+
+#[test]
+fn missing_interface_is_named_with_a_cure_and_nothing_stays_behind() {
+    if !rustix::process::geteuid().is_root() {
+        let reason = "opening a dataplane needs root";
+        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
+        println!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let path = write(folder.path(), RELAY);
+    let (code, stdout, stderr) = said(&recoded(&["--config", &path.to_string_lossy()]));
+    let expected = "no interface named `recnone0` here: check the name and the network namespace\n";
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (1, "", expected));
+    assert!(!folder.path().join("run/control.sock").exists());
+}
