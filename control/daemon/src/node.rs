@@ -7,10 +7,9 @@ use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::DropReason;
 use recoded_runtime::report::{LinkReport, TunnelReport, UNPARSED_NAMES, WorkerReport};
 use recoded_runtime::{
-    HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, Resources, Runtime, RuntimeReport,
-    StartError, Topology, TunnelConfig,
+    HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources, Runtime,
+    RuntimeReport, StartError, Topology, TunnelConfig,
 };
-use recoded_xsk::ModePreference;
 use std::collections::BTreeMap;
 
 /// A running node.
