@@ -1,2 +1,44 @@
-//! Placeholder.
-fn main() {}
+//! Benchmarks: ours beside its rivals, on the same machine, in the same run.
+//!
+//! Stands outside the path of a packet. One module per benchmark; each prints a table for people and
+//! writes JSON with every sample, the machine and the date.
+
+#![forbid(unsafe_code)]
+
+mod error;
+
+mod machine;
+
+mod cores;
+
+mod relay;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Benchmarks of Recoded, each beside its rivals in the same run
+#[derive(Parser)]
+#[command(name = "bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    Relay(relay::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().bench {
+        Bench::Relay(options) => relay::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The load of the benchmark and its counter: `load` makes coded packets, several million a second on
+//! one core; `count` drops and counts them at the end of the row.
+//!
+//! `load` is run by BPF_PROG_TEST_RUN on live frames: Linux runs it on one page after the other and
+//! sends what it redirects. It writes the systematic packets of consecutive generations of 16, leaves
+//! out those that chance loses, and is never more than a window ahead of what `count` has seen: a
+//! closed loop, so that what is measured runs at the highest rate at which it loses nothing.
+//!
+//! Memory ordering: `load` runs on one CPU at a time and owns `STATE`. `count` may run on several and
+//! adds to the slot of its CPU. `load` and user space read slots and state without order: a count
+//! that is late only makes the window look fuller than it is.
+
+#![no_std]
+#![no_main]
+
+use aya_ebpf::{
+    bindings::xdp_action,
+    helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_redirect},
+    macros::{map, xdp},
+    maps::Array,
+    programs::XdpContext,
+};
+
+/// What to send. User space sees `[u32; 7]`, in this order.
+#[repr(C)]
+struct Plan {
+    /// Interface to send by, as the namespace of whoever runs the program numbers it.
+    ifindex: u32,
+    /// Share of packets lost, scaled by 2^32.
+    loss: u32,
+    /// Packets that may be under way.
+    window: u32,
+    /// Packets that come out per generation; 0 means as many as were sent.
+    planned: u32,
+    /// UDP source port of the first entropy bucket.
+    port: u32,
+    /// CPUs, at most [`CPUS_MAX`].
+    cpus: u32,
+    /// Not 0: send nothing more.
+    stop: u32,
+}
+
+/// What has been sent. User space sees `[u64; 8]`, in this order.
+#[repr(C)]
+struct State {
+    /// Number of the next packet, lost ones counted: generation * 16 + symbol index.
+    next: u64,
+    /// Packets sent.
+    sent: u64,
+    /// Time spent waiting for room in the window.
+    waited_nanos: u64,
+    /// State of the xorshift generator that draws the losses; never 0.
+    random: u64,
+    /// Packets that should have come out by now.
+    expected: u64,
+    /// Packets that had come out when last looked.
+    arrived: u64,
+    /// Packets given up, because nothing came out for [`PATIENCE_NANOS`].
+    given_up: u64,
+    /// Since when the window is full and nothing comes out; 0 when it is not so.
+    stuck_since: u64,
+}
+
+/// What one CPU has seen arrive. User space sees `[u64; 8]`. A cache line of its own, for the CPU that
+/// counts shares nothing with the one that sends but this.
+#[repr(C, align(64))]
+struct Arrived {
+    coded: u64,
+    /// Of these, recoded by a relay.
+    recoded: u64,
+    _unused: [u64; 6],
+}
+
+#[map]
+static PLAN: Array<Plan> = Array::with_max_entries(1, 0);
+
+/// All headers of symbol 0 of generation 0, from Ethernet to the symbol index.
+#[map]
+static HEADERS: Array<[u8; HEADERS_BYTES]> = Array::with_max_entries(1, 0);
+
+#[map]
+static STATE: Array<State> = Array::with_max_entries(1, 0);
+
+/// By CPU.
+#[map]
+static ARRIVED: Array<Arrived> = Array::with_max_entries(CPUS_MAX, 0);
+
+/// Makes one packet and sends it, unless the window is full.
+#[xdp]
+pub fn load(ctx: XdpContext) -> u32 {
+    let (Some(plan), Some(headers), Some(state)) =
+        (PLAN.get(0), HEADERS.get(0), STATE.get_ptr_mut(0))
+    else {
+        return xdp_action::XDP_ABORTED;
+    };
+    // SAFETY: a live map value that only this program writes while it runs, on one CPU at a time.
+    let state = unsafe { &mut *state };
+    if plan.stop != 0 || !has_room(plan, state) {
+        return xdp_action::XDP_DROP;
+    }
+    let (start, end) = (ctx.data(), ctx.data_end());
+    if start + HEADERS_BYTES > end {
+        return xdp_action::XDP_ABORTED;
+    }
+    // SAFETY: these bytes lie within the packet, checked above, and only this program touches the
+    // packet while it runs.
+    let packet = unsafe { &mut *(start as *mut [u8; HEADERS_BYTES]) };
+    let number = next_survivor(plan, state);
+    let generation = (number / GENERATION_SIZE) as u32;
+    let index = (number % GENERATION_SIZE) as u8;
+    // All of them: the page may come back as others have changed it.
+    *packet = *headers;
+    write(packet, plan, generation, index);
+    state.next = number + 1;
+    state.sent += 1;
+    state.expected = match plan.planned {
+        0 => state.sent,
+        planned => u64::from(generation) * u64::from(planned),
+    };
+    // SAFETY: a helper without pointers; it only records the target.
+    unsafe { bpf_redirect(plan.ifindex, 0) as u32 }
+}
+
+/// Number of the next packet that is not lost. Losses are independent.
+#[inline(always)]
+fn next_survivor(plan: &Plan, state: &mut State) -> u64 {
+    let mut number = state.next;
+    let mut random = state.random;
+    for _ in 0..RUN_MAX {
+        // Xorshift64* (Vigna 2016), of which the high bits are the good ones.
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        if random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32 >= u64::from(plan.loss) {
+            break;
+        }
+        number += 1;
+    }
+    state.random = random;
+    number
+}
+
+/// Writes what differs between packets.
+#[inline(always)]
+fn write(packet: &mut [u8; HEADERS_BYTES], plan: &Plan, generation: u32, index: u8) {
+    let bucket = generation % BUCKETS;
+    let port = (plan.port + bucket) as u16;
+    packet[UDP..UDP + 2].copy_from_slice(&port.to_be_bytes());
+    if u64::from(index) == GENERATION_SIZE - 1 {
+        packet[CODED + 1] |= FLAG_END;
+    }
+    packet[CODED + 8..CODED + 12].copy_from_slice(&generation.to_be_bytes());
+    // Numbers run per bucket, lost packets counted. Generations take turns with the buckets and all
+    // have as many packets as there are buckets, so the number follows from the position.
+    let sequence = generation - bucket + u32::from(index);
+    packet[CODED + 16..CODED + 20].copy_from_slice(&sequence.to_be_bytes());
+    packet[CODED + 23] = index;
+}
+
+/// Whether another packet fits the window. If not, waits a little.
+#[inline(always)]
+fn has_room(plan: &Plan, state: &mut State) -> bool {
+    let bound = u64::from(plan.window) + state.given_up;
+    if state.expected <= state.arrived + bound {
+        return true;
+    }
+    let before = state.arrived;
+    state.arrived = arrived(plan);
+    if state.expected <= state.arrived + bound {
+        state.stuck_since = 0;
+        return true;
+    }
+    let now = now();
+    if state.stuck_since == 0 || state.arrived != before {
+        state.stuck_since = now;
+    } else if now - state.stuck_since > PATIENCE_NANOS {
+        state.given_up = state.expected.saturating_sub(state.arrived);
+    }
+    for _ in 0..PAUSE_STEPS_MAX {
+        if self::now() - now >= PAUSE_NANOS {
+            break;
+        }
+    }
+    state.waited_nanos += self::now() - now;
+    false
+}
+
+/// Packets that all CPUs have counted.
+#[inline(always)]
+fn arrived(plan: &Plan) -> u64 {
+    let mut sum = 0;
+    for cpu in 0..CPUS_MAX {
+        if cpu >= plan.cpus {
+            break;
+        }
+        if let Some(slot) = ARRIVED.get_ptr(cpu) {
+            // SAFETY: a live, aligned map value; another CPU may be adding to it.
+            sum += unsafe { core::ptr::read_volatile(&raw const (*slot).coded) };
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// Counts and drops coded packets, passes all others.
+#[xdp]
+pub fn count(ctx: XdpContext) -> u32 {
+    let (start, end) = (ctx.data(), ctx.data_end());
+    if start + HEADERS_BYTES > end {
+        return xdp_action::XDP_PASS;
+    }
+    // SAFETY: these bytes lie within the packet, checked above.
+    let packet = unsafe { &*(start as *const [u8; HEADERS_BYTES]) };
+    let is_udp = packet[12..14] == ETHER_TYPE_IPV4 && packet[23] == PROTOCOL_UDP;
+    if !is_udp || packet[CODED] != VERSION_AND_TYPE {
+        return xdp_action::XDP_PASS;
+    }
+    // SAFETY: a helper without arguments.
+    let Some(slot) = ARRIVED.get_ptr_mut(unsafe { bpf_get_smp_processor_id() }) else {
+        return xdp_action::XDP_ABORTED;
+    };
+    // SAFETY: the slot of this CPU, on which no other XDP program runs meanwhile.
+    let slot = unsafe { &mut *slot };
+    slot.coded += 1;
+    slot.recoded += u64::from(packet[CODED + 1] & FLAG_RECODED != 0);
+    xdp_action::XDP_DROP
+}
+
+/// Symbols per generation.
+const GENERATION_SIZE: u64 = 16;
+/// Entropy buckets, and so source ports, of a flow; `write` relies on there being as many as symbols.
+const BUCKETS: u32 = 16;
+const UDP: usize = 14 + 20;
+const CODED: usize = UDP + 8;
+/// To the end of the symbol index.
+const HEADERS_BYTES: usize = CODED + 20 + 4;
+const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const PROTOCOL_UDP: u8 = 17;
+/// Version 1, a packet of a generation.
+const VERSION_AND_TYPE: u8 = 0x12;
+const FLAG_END: u8 = 0x20;
+const FLAG_RECODED: u8 = 0x10;
+/// Slots for counting. On a machine with more CPUs packets that arrive on the others end as aborted.
+const CPUS_MAX: u32 = 256;
+/// Longest run of losses: one in a hundred million, with one packet in ten lost. The verifier wants a
+/// bound.
+const RUN_MAX: u32 = 8;
+/// How long a full window is left alone: a few packets' time. Looking more often would take the
+/// counter's cache line from the CPU that counts.
+const PAUSE_NANOS: u64 = 2_000;
+/// More than a pause needs; the verifier wants a bound.
+const PAUSE_STEPS_MAX: u32 = 1_000;
+/// After this without any arrival the packets under way are taken for lost. Longer than others may
+/// keep a core from what is measured.
+const PATIENCE_NANOS: u64 = 100_000_000;
+
+/// Unreachable: no path here panics, and the verifier would refuse this loop.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// The helpers used here need no GPL licence.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

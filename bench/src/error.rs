@@ -1,0 +1,118 @@
+//! What can go wrong before there is a number: one sentence each, with the cure where there is one.
+
+use std::io;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::maps::xdp::XdpMapError;
+use aya::programs::ProgramError;
+use recoded_runtime::StartError;
+use recoded_xsk::XskError;
+
+/// Why a benchmark ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The process lacks privilege.
+    #[error("needs root for network namespaces, XDP and AF_XDP: run it with sudo")]
+    NotRoot,
+
+    /// Too few cores to keep the load and the subject apart.
+    #[error("only {found} core(s) may be used: the load and what is measured need one each")]
+    Cores {
+        /// Cores this process may run on.
+        found: usize,
+    },
+
+    /// A core that does not exist or is not allowed.
+    #[error("core {core} cannot be used: choose two different ones of {allowed:?}")]
+    Core {
+        /// The core asked for.
+        core: usize,
+        /// Cores this process may run on.
+        allowed: Vec<usize>,
+    },
+
+    /// A command that prepares the test bed failed.
+    #[error("`{command}` failed: {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it said.
+        output: String,
+    },
+
+    /// Linux refused something.
+    #[error("{action}: {source}")]
+    Os {
+        /// What was attempted.
+        action: String,
+        /// What Linux answered.
+        source: io::Error,
+    },
+
+    /// An eBPF object lacks a program or map of this name.
+    #[error("the eBPF object has no `{0}`: rebuild it from its source")]
+    NoSuchItem(&'static str),
+
+    /// An eBPF object does not load.
+    #[error(transparent)]
+    Ebpf(#[from] EbpfError),
+
+    /// An XDP program is refused.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+
+    /// The load does not run.
+    #[error("XDP programs do not run on live frames, which Linux 5.18 can for the first time: {0}")]
+    LiveFrames(ProgramError),
+
+    /// An eBPF map is refused.
+    #[error(transparent)]
+    Map(#[from] MapError),
+
+    /// A map of devices is refused.
+    #[error(transparent)]
+    Devices(#[from] XdpMapError),
+
+    /// A socket or its frames are refused.
+    #[error(transparent)]
+    Xsk(#[from] XskError),
+
+    /// The relay does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+
+    /// Packets too short for anything.
+    #[error("IP packets of {0} bytes have no room for a symbol: choose longer ones")]
+    PacketBytes(usize),
+
+    /// The measured program did not do its work, so that its speed means nothing.
+    #[error(
+        "{case} at {packet_bytes} bytes did not do its work, so there is no number: \
+         {claim}, expected {expected}, measured {measured}"
+    )]
+    Unproven {
+        /// What was measured.
+        case: &'static str,
+        /// Size of its packets.
+        packet_bytes: usize,
+        /// What should hold.
+        claim: &'static str,
+        /// The value it should have.
+        expected: f64,
+        /// The value it had.
+        measured: f64,
+    },
+
+    /// A thread of the benchmark failed.
+    #[error("the {0} thread failed")]
+    Thread(&'static str),
+}
+
+impl BenchError {
+    /// Wraps an answer of Linux.
+    pub fn os<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> BenchError {
+        let action = action.into();
+        move |error| BenchError::Os { action, source: error.into() }
+    }
+}

@@ -1,0 +1,140 @@
+//! The four ways by which packets get through the host in the middle.
+
+use std::net::IpAddr;
+
+use clap::ValueEnum;
+
+use crate::error::BenchError;
+use crate::relay::bed::{Bed, IN, SINK};
+use crate::relay::bounce::Bounce;
+use crate::relay::load::{Output, Progress};
+use crate::relay::packets::symbol_bytes;
+use crate::relay::recoder::{Account, Recoder};
+use crate::relay::xdp::Attached;
+
+/// What is measured.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Case {
+    /// The recoding relay.
+    Relay,
+    /// AF_XDP in, AF_XDP out, nothing between: what the relay would cost without recoding.
+    Bounce,
+    /// Linux's own IPv4 forwarding.
+    IpForward,
+    /// Redirection inside XDP, without user space.
+    XdpRedirect,
+}
+
+impl Case {
+    /// All, in the order of the table.
+    pub const ALL: [Case; 4] = [Case::Relay, Case::Bounce, Case::IpForward, Case::XdpRedirect];
+
+    /// Name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Case::Relay => "recoding relay",
+            Case::Bounce => "AF_XDP bounce",
+            Case::IpForward => "Linux ip_forward",
+            Case::XdpRedirect => "XDP redirect",
+        }
+    }
+
+    /// Key in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Case::Relay => "relay",
+            Case::Bounce => "bounce",
+            Case::IpForward => "ip_forward",
+            Case::XdpRedirect => "xdp_redirect",
+        }
+    }
+
+    /// How many packets come out.
+    pub fn output(self) -> Output {
+        match self {
+            Case::Relay => Output::PerGeneration,
+            Case::Bounce | Case::IpForward | Case::XdpRedirect => Output::PerPacket,
+        }
+    }
+
+    /// Where packets are addressed to: a relay is spoken to, the others are passed through.
+    pub fn destination(self) -> IpAddr {
+        match self {
+            Case::Relay => IN.address,
+            Case::Bounce | Case::IpForward | Case::XdpRedirect => SINK.address,
+        }
+    }
+
+    /// Whether it has a core of its own. What runs inside Linux runs on the core that sends, since
+    /// a virtual cable has no interrupts.
+    pub fn has_core(self) -> bool {
+        matches!(self, Case::Relay | Case::Bounce)
+    }
+
+    /// Starts it in the middle of the row.
+    ///
+    /// # Errors
+    /// [`BenchError`] when Linux refuses what it needs.
+    pub fn start(self, bed: &Bed, core: usize, packet_bytes: usize) -> Result<Running, BenchError> {
+        let in_linux = |program| Running::InLinux { _program: program };
+        Ok(match self {
+            Case::Relay => {
+                let symbol_bytes =
+                    symbol_bytes(packet_bytes).ok_or(BenchError::PacketBytes(packet_bytes))?;
+                Running::Relay(Recoder::start(bed, core, symbol_bytes)?)
+            }
+            Case::Bounce => Running::Bounce(Bounce::start(bed, core)?),
+            Case::IpForward => in_linux(bed.r.inside(|| Attached::pass(&IN))?),
+            Case::XdpRedirect => in_linux(bed.r.inside(|| Attached::redirect(&IN))?),
+        })
+    }
+}
+
+/// One of them, running.
+pub enum Running {
+    /// See [`Case::Relay`].
+    Relay(Recoder),
+    /// See [`Case::Bounce`].
+    Bounce(Bounce),
+    /// See [`Case::IpForward`] and [`Case::XdpRedirect`].
+    InLinux {
+        /// What makes it forward.
+        _program: Attached,
+    },
+}
+
+/// What it says about itself when it has ended.
+pub enum Ended {
+    /// The relay's account, if it has one.
+    Relay(Option<Box<Account>>),
+    /// Packets that the bounce received.
+    Bounce(u64),
+    /// Linux does not say.
+    Silent,
+}
+
+impl Running {
+    /// Stops it.
+    ///
+    /// # Errors
+    /// [`BenchError::Thread`].
+    pub fn stop(self) -> Result<Ended, BenchError> {
+        Ok(match self {
+            Running::Relay(relay) => Ended::Relay(relay.stop().map(Box::new)),
+            Running::Bounce(bounce) => Ended::Bounce(bounce.stop()?),
+            Running::InLinux { .. } => Ended::Silent,
+        })
+    }
+}
+
+impl Ended {
+    /// Packets it received, of those in `total`.
+    pub fn received(&self, total: &Progress) -> u64 {
+        match self {
+            Ended::Relay(account) => account.as_ref().map_or(0, |account| account.received),
+            Ended::Bounce(received) => *received,
+            // Nothing between receiving and sending can lose one without a trace at the end.
+            Ended::Silent => total.arrived,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The load and the counter at the end of the row: two XDP programs of one object in a closed loop.
+//!
+//! ```text
+//!   A: `load` ---> vA ====== vRi  R  vRo ====== vB ---> `count` :B
+//!        ^                                                |
+//!        +-------------- packets that arrived <-----------+
+//! ```
+//!
+//! `load` is run by BPF_PROG_TEST_RUN on live frames and makes several million packets a second on
+//! one core. An AF_XDP socket makes 0.6 million here, fewer than most of what is measured takes: it
+//! would measure itself.
+//!
+//! It is a closed loop: never more than [`WINDOW_PACKETS`] are under way, so that every case runs at
+//! the highest rate at which it loses nothing. Without that bound receive rings would overflow, and
+//! the relay would see losses that are not those of the link.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use aya::maps::{Array, MapData};
+use aya::programs::{Program, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+use recoded_wire::entropy::source_port;
+
+use crate::cores::pin;
+use crate::error::BenchError;
+use crate::relay::bed::{Bed, LOAD, SINK};
+use crate::relay::packets::{FLOW, GENERATION_SIZE, HEADERS_BYTES, LOSS, Packet};
+use crate::relay::xdp::interface_index;
+
+/// What comes out of the measured host.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// One packet for each that went in.
+    PerPacket,
+    /// As many packets per generation as planned, however many went in.
+    PerGeneration,
+}
+
+/// What was sent and what has arrived since the load was started.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Packets sent.
+    pub sent: u64,
+    /// Generations sent, at least in part.
+    pub generations: u64,
+    /// Time that the load held back, because the window was full.
+    pub waited_nanos: u64,
+    /// Packets that arrived at the end of the row.
+    pub arrived: u64,
+    /// Of these, recoded by a relay.
+    pub arrived_recoded: u64,
+}
+
+/// Both programs, loaded; `count` is attached, `load` ready to be run.
+pub struct Instrument {
+    ebpf: Arc<Ebpf>,
+    headers: Array<MapData, [u8; HEADERS_BYTES]>,
+    plan: Array<MapData, [u32; PLAN_WORDS]>,
+    state: Array<MapData, [u64; STATE_WORDS]>,
+    arrived: Array<MapData, [u64; ARRIVED_WORDS]>,
+    /// Interface that `load` sends by.
+    ifindex: u32,
+    cpus: u32,
+}
+
+/// What to send, and from where.
+pub struct Order<'a> {
+    /// The first packet.
+    pub packet: &'a Packet,
+    /// What will come out.
+    pub output: Output,
+    /// Seed of the losses, not 0.
+    pub seed: u64,
+    /// Core to send from.
+    pub core: usize,
+    /// About how long the load will run.
+    pub time: Duration,
+}
+
+/// A running load.
+pub struct Load {
+    output: Output,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), BenchError>>,
+}
+
+impl Instrument {
+    /// Loads the object and attaches `count` at the end of the row.
+    ///
+    /// # Errors
+    /// [`BenchError`] when Linux refuses it.
+    pub fn attach(bed: &Bed) -> Result<Instrument, BenchError> {
+        let mut ebpf = EbpfLoader::new().load(OBJECT)?;
+        bed.b.inside(|| {
+            let count = program(&mut ebpf, "count")?;
+            count.load()?;
+            count.attach(SINK.name, XdpMode::Driver)?;
+            Ok(())
+        })?;
+        program(&mut ebpf, "load")?.load()?;
+        let mut take = |name| ebpf.take_map(name).ok_or(BenchError::NoSuchItem(name));
+        let cpus =
+            aya::util::nr_cpus().map_err(|(file, error)| BenchError::os(file.to_owned())(error))?;
+        Ok(Instrument {
+            headers: Array::try_from(take("HEADERS")?)?,
+            plan: Array::try_from(take("PLAN")?)?,
+            state: Array::try_from(take("STATE")?)?,
+            arrived: Array::try_from(take("ARRIVED")?)?,
+            ebpf: Arc::new(ebpf),
+            ifindex: bed.a.inside(|| interface_index(LOAD.name))?,
+            cpus: cpus.min(CPUS_MAX) as u32,
+        })
+    }
+
+    /// Starts sending, all counters at zero.
+    ///
+    /// # Errors
+    /// [`BenchError`] when Linux refuses it.
+    pub fn start(&mut self, bed: &Bed, order: &Order<'_>) -> Result<Load, BenchError> {
+        for cpu in 0..self.cpus {
+            self.arrived.set(cpu, [0; ARRIVED_WORDS], 0)?;
+        }
+        let mut state = [0; STATE_WORDS];
+        state[STATE_RANDOM] = order.seed;
+        self.state.set(0, state, 0)?;
+        self.headers.set(0, order.packet.headers(), 0)?;
+        self.set_plan(order.output, false)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, ebpf) = (stop.clone(), self.ebpf.clone());
+        let (core, packet) = (order.core, order.packet.bytes().to_vec());
+        let repeat = ((order.time.as_secs_f64() + 1.0) * RUNS_PER_SECOND) as u32;
+        // A thread lives where the one that starts it lives.
+        let thread = bed.a.inside(move || {
+            let work = move || {
+                pin(core)?;
+                // Relaxed: `Plan::stop`, which the program reads, ends the sending itself.
+                while !stopped.load(Ordering::Relaxed) {
+                    run(&ebpf, &packet, repeat)?;
+                }
+                Ok(())
+            };
+            let started = thread::Builder::new().name("load".into()).spawn(work);
+            started.map_err(BenchError::os("starting the load's thread"))
+        })?;
+        Ok(Load { output: order.output, stop, thread })
+    }
+
+    /// Stops a load. What it has sent may still be under way.
+    ///
+    /// # Errors
+    /// What its thread met.
+    pub fn stop(&mut self, load: Load) -> Result<(), BenchError> {
+        load.stop.store(true, Ordering::Relaxed);
+        self.set_plan(load.output, true)?;
+        load.thread.join().map_err(|_| BenchError::Thread("load"))?
+    }
+
+    /// How far the load is.
+    ///
+    /// # Errors
+    /// [`BenchError::Map`].
+    pub fn progress(&self) -> Result<Progress, BenchError> {
+        let mut progress = Progress::default();
+        for cpu in 0..self.cpus {
+            let [coded, recoded, ..] = self.arrived.get(&cpu, 0)?;
+            progress.arrived += coded;
+            progress.arrived_recoded += recoded;
+        }
+        let [next, sent, waited_nanos, ..] = self.state.get(&0, 0)?;
+        progress.generations = next.div_ceil(GENERATION_SIZE as u64);
+        (progress.sent, progress.waited_nanos) = (sent, waited_nanos);
+        Ok(progress)
+    }
+
+    fn set_plan(&mut self, output: Output, stop: bool) -> Result<(), BenchError> {
+        let loss = (LOSS * 4_294_967_296.0) as u32;
+        let planned = match output {
+            Output::PerPacket => 0,
+            Output::PerGeneration => GENERATION_SIZE as u32,
+        };
+        let port = u32::from(source_port(FLOW, 0));
+        let (ifindex, cpus) = (self.ifindex, self.cpus);
+        let plan = [ifindex, loss, WINDOW_PACKETS, planned, port, cpus, u32::from(stop)];
+        Ok(self.plan.set(0, plan, 0)?)
+    }
+}
+
+/// Runs `load` on `repeat` frames that begin as copies of `packet`.
+fn run(ebpf: &Ebpf, packet: &[u8], repeat: u32) -> Result<(), BenchError> {
+    let Some(Program::Xdp(program)) = ebpf.program("load") else {
+        return Err(BenchError::NoSuchItem("load"));
+    };
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(packet);
+    options.repeat = repeat;
+    options.attrs = TestRunAttrs::new().xdp_live_frames(BATCH_PACKETS);
+    program.test_run(options).map_err(BenchError::LiveFrames)?;
+    Ok(())
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, BenchError> {
+    let program = ebpf.program_mut(name).ok_or(BenchError::NoSuchItem(name))?;
+    Ok(program.try_into()?)
+}
+
+/// Built from `bench/ebpf`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../load.bpf.o");
+
+/// Packets sent and not come out: so many that what is measured never waits for the load, and fewer
+/// than its receive ring of 2048 holds.
+const WINDOW_PACKETS: u32 = 1024;
+/// Packets that are made before they are sent, which a cable's ring of 256 must hold.
+const BATCH_PACKETS: u32 = 64;
+/// Times the program can run in a second, more or less. One call of Linux should outlast a sample, for
+/// the next one needs 20 ms to begin; but what is left of it when the load stops takes time too.
+const RUNS_PER_SECOND: f64 = 5e6;
+/// Words of the maps, and CPUs, as `bench/ebpf/src/main.rs` has them.
+const PLAN_WORDS: usize = 7;
+const STATE_WORDS: usize = 8;
+const STATE_RANDOM: usize = 3;
+const ARRIVED_WORDS: usize = 8;
+const CPUS_MAX: usize = 256;

@@ -1,0 +1,103 @@
+//! The coded packets of the load: systematic packets of consecutive generations, as a source sends
+//! them, less those that the link in front of the relay has lost.
+
+use std::net::IpAddr;
+
+use recoded_gf::FieldOrder;
+use recoded_runtime::encap::Encap;
+use recoded_runtime::symbol_bytes_max;
+use recoded_wire::DEFAULT_PORT;
+use recoded_wire::entropy::source_port;
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, INDEX_BYTES, PacketType, write_index};
+
+use crate::relay::bed::{IN, LOAD};
+
+/// Flow id of all packets.
+pub const FLOW: u32 = 7;
+/// Symbols per generation, and packets planned per generation on every hop.
+pub const GENERATION_SIZE: usize = 16;
+/// Field of the coding coefficients.
+pub const FIELD: FieldOrder = FieldOrder::Sixteen;
+/// Share of packets lost in front of the relay.
+pub const LOSS: f64 = 0.1;
+
+/// Bytes of all headers of a systematic packet, from Ethernet to the symbol index.
+pub const HEADERS_BYTES: usize = 14 + 20 + 8 + HEADER_BYTES + INDEX_BYTES;
+
+/// The first packet of the load, symbol 0 of generation 0, from which the load makes all others.
+pub struct Packet(Vec<u8>);
+
+impl Packet {
+    /// A packet to `destination` whose recoded form is `packet_bytes` of IP packet. It is 4 bytes
+    /// shorter itself: its symbol index takes 4 bytes, the coding vector of a recoded packet 8.
+    ///
+    /// `None` when not even one byte of symbol fits.
+    pub fn new(packet_bytes: usize, destination: IpAddr) -> Option<Packet> {
+        let encap = Encap::new(LOAD.mac, IN.mac, LOAD.address, destination, DEFAULT_PORT)?;
+        // Bytes without a pattern that arithmetic could profit from.
+        let symbol = (0..symbol_bytes(packet_bytes)? as u32)
+            .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8);
+        let mut packet: Vec<u8> = [0; HEADERS_BYTES].into_iter().chain(symbol).collect();
+        let header = Header {
+            packet_type: PacketType::Generation,
+            flags: Flags(Flags::SYSTEMATIC | FIELD.code()),
+            epoch: 0,
+            size: GENERATION_SIZE as u16,
+            flow: FLOW,
+            generation: 0,
+            hop_index: 0,
+            key_id: 0,
+            planned: GENERATION_SIZE as u16,
+            link_sequence: 0,
+        };
+        let payload = &mut packet[encap.header_bytes()..];
+        header.write(payload);
+        write_index(payload, 0);
+        encap.write(&mut packet, source_port(FLOW, 0));
+        Some(Packet(packet))
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Its headers.
+    pub fn headers(&self) -> [u8; HEADERS_BYTES] {
+        std::array::from_fn(|index| self.0[index])
+    }
+}
+
+/// Bytes of symbol in an IP packet of `packet_bytes` when it carries a coding vector.
+pub fn symbol_bytes(packet_bytes: usize) -> Option<usize> {
+    symbol_bytes_max(packet_bytes, IN.address, GENERATION_SIZE, FIELD.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_wire::header::{Coding, parse_coded};
+    use recoded_wire::packet::locate;
+
+    #[test]
+    fn packet_of_each_size_is_the_coded_packet_it_should_be() {
+        for packet_bytes in [256, 1500] {
+            let packet = Packet::new(packet_bytes, IN.address).unwrap();
+            let found = locate(packet.bytes()).unwrap();
+            let payload = &packet.bytes()[found.payload_offset..][..found.payload_len];
+            let coded = parse_coded(payload).unwrap();
+            assert_eq!(coded.coding, Coding::Systematic(0));
+            assert_eq!((coded.header.generation, coded.header.planned), (0, 16));
+            assert_eq!(Some(coded.symbol_bytes), symbol_bytes(packet_bytes));
+            assert_eq!(found.payload_offset + coded.symbol_offset, HEADERS_BYTES);
+            let recoded_bytes = packet.bytes().len() - INDEX_BYTES + 8;
+            assert_eq!(recoded_bytes, 14 + packet_bytes, "with a vector of 16 elements of 4 bits");
+        }
+    }
+
+    #[test]
+    fn packet_without_room_for_a_symbol_is_none() {
+        assert!(Packet::new(HEADERS_BYTES, IN.address).is_some());
+        assert!(Packet::new(56, IN.address).is_none());
+    }
+}

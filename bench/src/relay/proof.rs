@@ -1,0 +1,212 @@
+//! No number without proof that the work was done: by the relay's own account, and by the counter at
+//! the end of the row, which knows nothing of the relay.
+
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::relay::case::{Case, Ended};
+use crate::relay::load::{Output, Progress};
+use crate::relay::packets::{GENERATION_SIZE, LOSS};
+use crate::relay::recoder::Account;
+
+/// What a sample's counters say, from its first packet to its last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Proof {
+    /// Packets sent to what is measured.
+    pub sent: u64,
+    /// Generations sent.
+    pub generations: u64,
+    /// Packets that arrived at the end of the row.
+    pub arrived: u64,
+    /// Of these, recoded.
+    pub arrived_recoded: u64,
+    /// What the relay says, for the relay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayProof>,
+}
+
+/// The relay's account of its work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RelayProof {
+    /// Packets received.
+    pub received: u64,
+    /// Packets passed on as they came.
+    pub sent_forwarded: u64,
+    /// Packets recoded.
+    pub sent_recoded: u64,
+    /// Generations closed.
+    pub generations: u64,
+    /// Mean rank of a generation, divided by its size.
+    pub rank_ratio: f64,
+    /// Loss of the link in front of it, as it measured it from link sequence numbers.
+    pub loss: f64,
+    /// How the XDP program runs: `native` or `generic`.
+    pub xdp_mode: String,
+    /// How the socket works: `zero-copy` or `copy`.
+    pub socket_mode: String,
+}
+
+/// Checks that `case` did its work.
+///
+/// # Errors
+/// [`BenchError::Unproven`] naming the first claim that does not hold.
+pub fn check(
+    case: Case,
+    packet_bytes: usize,
+    ended: &Ended,
+    total: &Progress,
+) -> Result<Proof, BenchError> {
+    let claims = Claims { case, packet_bytes };
+    let planned = (total.generations * GENERATION_SIZE as u64) as f64;
+    let sent = total.sent as f64;
+    claims.near("the load sends what one loss in ten leaves", (1.0 - LOSS) * planned, sent)?;
+    claims.near("what is sent is received", sent, ended.received(total) as f64)?;
+    let expected = match case.output() {
+        Output::PerPacket => sent,
+        Output::PerGeneration => planned,
+    };
+    claims.near("what should come out arrives", expected, total.arrived as f64)?;
+    let relay = match ended {
+        Ended::Relay(account) => Some(account.as_deref().map(relay_proof).unwrap_or_default()),
+        Ended::Bounce(_) | Ended::Silent => None,
+    };
+    if let Some(relay) = &relay {
+        claims.relay(relay, total)?;
+    }
+    let Progress { sent, generations, arrived, arrived_recoded, .. } = *total;
+    Ok(Proof { sent, generations, arrived, arrived_recoded, relay })
+}
+
+struct Claims {
+    case: Case,
+    packet_bytes: usize,
+}
+
+impl Claims {
+    fn relay(&self, relay: &RelayProof, total: &Progress) -> Result<(), BenchError> {
+        let generations = total.generations as f64;
+        let planned = generations * GENERATION_SIZE as f64;
+        self.near("every generation closes", generations, relay.generations as f64)?;
+        let sent = relay.sent_forwarded + relay.sent_recoded;
+        self.near("16 packets leave per generation", planned, sent as f64)?;
+        // Tolerance is a part of what is expected, here of a tenth of the packets: ten times as wide.
+        let lost = planned - total.sent as f64;
+        let recoded = relay.sent_recoded as f64;
+        self.within("what was lost is recoded", lost, recoded, TOLERANCE * planned)?;
+        let arrived = total.arrived_recoded as f64;
+        self.within("what is recoded arrives", recoded, arrived, TOLERANCE * planned)?;
+        self.near("ranks are what the loss leaves", 1.0 - LOSS, relay.rank_ratio)?;
+        self.within("the relay measures the loss", LOSS, relay.loss, LOSS_TOLERANCE)
+    }
+
+    fn near(&self, claim: &'static str, expected: f64, measured: f64) -> Result<(), BenchError> {
+        self.within(claim, expected, measured, TOLERANCE * expected)
+    }
+
+    fn within(
+        &self,
+        claim: &'static str,
+        expected: f64,
+        measured: f64,
+        tolerance: f64,
+    ) -> Result<(), BenchError> {
+        let (case, packet_bytes) = (self.case.name(), self.packet_bytes);
+        // Nothing sent would satisfy most claims.
+        if expected > 0.0 && (measured - expected).abs() <= tolerance {
+            return Ok(());
+        }
+        Err(BenchError::Unproven { case, packet_bytes, claim, expected, measured })
+    }
+}
+
+fn relay_proof(account: &Account) -> RelayProof {
+    let flow = &account.flow;
+    let closed: u64 = flow.rank_histogram.iter().sum();
+    let ranks: u64 = flow.rank_histogram.iter().zip(0..).map(|(count, rank)| count * rank).sum();
+    RelayProof {
+        received: account.received,
+        sent_forwarded: flow.sent_forwarded,
+        sent_recoded: flow.sent_recoded,
+        generations: flow.generations,
+        rank_ratio: ranks as f64 / (closed * GENERATION_SIZE as u64).max(1) as f64,
+        loss: account.loss.unwrap_or_default(),
+        xdp_mode: account.xdp_mode.clone(),
+        socket_mode: account.socket_mode.clone(),
+    }
+}
+
+/// Chance leaves a thousandth after 100,000 packets; the rest is for a machine shared with others,
+/// where a core that is taken away for long costs packets.
+const TOLERANCE: f64 = 0.01;
+/// The relay's estimate remembers some 2,000 packets: six standard deviations.
+const LOSS_TOLERANCE: f64 = 0.04;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_pipeline::report::FlowCounters;
+
+    fn total() -> Progress {
+        let (sent, generations) = (144_000, 10_000);
+        Progress { sent, generations, waited_nanos: 0, arrived: 160_000, arrived_recoded: 16_000 }
+    }
+
+    fn account() -> Account {
+        let mut rank_histogram = vec![0; 17];
+        (rank_histogram[14], rank_histogram[15]) = (6_000, 4_000);
+        let flow = FlowCounters {
+            sent_forwarded: 144_000,
+            sent_recoded: 16_000,
+            generations: 10_000,
+            rank_histogram,
+            ..FlowCounters::default()
+        };
+        let (xdp_mode, socket_mode) = ("native".into(), "copy".into());
+        Account { received: 144_000, flow, loss: Some(0.11), xdp_mode, socket_mode }
+    }
+
+    fn refused(change: impl FnOnce(&mut Account, &mut Progress)) -> &'static str {
+        let (mut account, mut total) = (account(), total());
+        change(&mut account, &mut total);
+        match check(Case::Relay, 256, &Ended::Relay(Some(account.into())), &total) {
+            Err(BenchError::Unproven { claim, .. }) => claim,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn relay_that_did_its_work_is_believed() {
+        let proof =
+            check(Case::Relay, 256, &Ended::Relay(Some(account().into())), &total()).unwrap();
+        assert_eq!(proof.relay.unwrap().rank_ratio, 0.9);
+    }
+
+    #[test]
+    fn relay_that_only_forwards_is_not_believed() {
+        let claim = refused(|account, _| {
+            account.flow.sent_recoded = 0;
+            account.flow.sent_forwarded = 160_000;
+        });
+        assert_eq!(claim, "what was lost is recoded");
+        assert_eq!(refused(|_, total| total.arrived_recoded = 0), "what is recoded arrives");
+    }
+
+    #[test]
+    fn relay_that_loses_packets_is_not_believed() {
+        assert_eq!(refused(|account, _| account.received = 140_000), "what is sent is received");
+        assert_eq!(refused(|_, total| total.arrived = 157_000), "what should come out arrives");
+        let claim = refused(|account, _| account.flow.sent_forwarded = 140_000);
+        assert_eq!(claim, "16 packets leave per generation");
+        let claim = refused(|account, _| account.flow.rank_histogram[3] = 500);
+        assert_eq!(claim, "ranks are what the loss leaves");
+        assert_eq!(refused(|account, _| account.loss = None), "the relay measures the loss");
+    }
+
+    #[test]
+    fn nothing_sent_is_no_proof() {
+        let refused = check(Case::Bounce, 256, &Ended::Bounce(0), &Progress::default());
+        assert!(matches!(refused, Err(BenchError::Unproven { .. })));
+        let refused = check(Case::Relay, 256, &Ended::Relay(None), &total());
+        assert!(matches!(refused, Err(BenchError::Unproven { .. })));
+    }
+}

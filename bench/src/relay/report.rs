@@ -1,0 +1,224 @@
+//! The result: a table for people, JSON for everything else.
+
+use serde_json::{Value, json};
+
+use crate::machine::Machine;
+use crate::relay::case::Case;
+use crate::relay::packets::{FIELD, GENERATION_SIZE, LOSS};
+use crate::relay::sample::Sample;
+
+/// All samples of one case at one packet size.
+pub struct Series {
+    /// The case.
+    pub case: Case,
+    /// Bytes of its largest IP packets.
+    pub packet_bytes: usize,
+    /// Its samples, one per round.
+    pub samples: Vec<Sample>,
+}
+
+/// A whole run.
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    /// Core of the load.
+    pub load_core: usize,
+    /// Core of the relay and of the bounce.
+    pub relay_core: usize,
+    /// Whether Linux preferred this process to others.
+    pub priority: bool,
+    /// Seconds per sample.
+    pub seconds: f64,
+    /// Samples per series.
+    pub rounds: usize,
+    /// Seed of the losses.
+    pub seed: u64,
+    /// What was measured.
+    pub series: Vec<Series>,
+}
+
+impl Series {
+    /// Median over the samples of one of their values.
+    fn median(&self, value: impl Fn(&Sample) -> f64) -> f64 {
+        let values = self.sorted(value);
+        let middle = values.len() / 2;
+        match values.len() {
+            0 => f64::NAN,
+            count if count % 2 == 1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        }
+    }
+
+    fn best(&self, value: impl Fn(&Sample) -> f64) -> f64 {
+        self.sorted(value).last().copied().unwrap_or(f64::NAN)
+    }
+
+    fn worst(&self, value: impl Fn(&Sample) -> f64) -> f64 {
+        self.sorted(value).first().copied().unwrap_or(f64::NAN)
+    }
+
+    fn sorted(&self, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
+        let mut values: Vec<f64> = self.samples.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+}
+
+impl Report {
+    /// The ratio of a value of `series` to the same value of `to` in the same round: what disturbs
+    /// a shared machine disturbs neighbours in time alike.
+    fn ratio(&self, series: &Series, to: Case, value: fn(&Sample) -> f64) -> Option<f64> {
+        let other = self
+            .series
+            .iter()
+            .find(|other| other.case == to && other.packet_bytes == series.packet_bytes)?;
+        let mut ratios: Vec<f64> = series
+            .samples
+            .iter()
+            .zip(&other.samples)
+            .map(|(sample, other)| value(sample) / value(other))
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied()
+    }
+
+    /// The table, in Markdown.
+    pub fn table(&self) -> String {
+        let mut lines = vec![
+            self.heading(),
+            String::new(),
+            "| IP bytes | case | offered | received | output | worst - best | output / bounce \
+             | received / bounce | load waited | relay core: user, Linux, idle |"
+                .into(),
+            "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|".into(),
+        ];
+        lines.extend(self.series.iter().map(|series| self.row(series)));
+        lines.push(String::new());
+        lines.extend(self.series.iter().filter_map(|series| self.evidence(series)));
+        lines.push(NOTE.into());
+        lines.join("\n")
+    }
+
+    fn heading(&self) -> String {
+        let Machine { processor, cores, is_virtual, linux, rustc, date, load_average, .. } =
+            &self.machine;
+        let kind = if *is_virtual { "virtual" } else { "physical" };
+        let build = if self.machine.is_optimised { "" } else { ", NOT OPTIMISED" };
+        format!(
+            "{processor}, {cores} {kind} cores, Linux {linux}, {rustc}{build}, {date}, load \
+             average {load_average}\nmedian of {} samples of {} s each, in turns; load on core {}, \
+             relay and bounce on core {}; seed {:#x}",
+            self.rounds, self.seconds, self.load_core, self.relay_core, self.seed
+        )
+    }
+
+    fn row(&self, series: &Series) -> String {
+        let mega = |value: f64| format!("{:.3}", value / 1e6);
+        let percent = |value: f64| format!("{:.0} %", value * 100.0);
+        let ratio = |value| match self.ratio(series, Case::Bounce, value) {
+            Some(ratio) => format!("{ratio:.2}"),
+            None => "-".into(),
+        };
+        let output = |sample: &Sample| sample.output_pps;
+        let core = match series.case.has_core() {
+            true => [
+                percent(series.median(|sample| sample.relay_core.user)),
+                percent(series.median(|sample| sample.relay_core.linux())),
+                percent(series.median(|sample| sample.relay_core.idle)),
+            ]
+            .join(", "),
+            false => "on the load's core".into(),
+        };
+        format!(
+            "| {} | {} | {} | {} | {} | {} - {} | {} | {} | {} | {core} |",
+            series.packet_bytes,
+            series.case.name(),
+            mega(series.median(|sample| sample.offered_pps)),
+            mega(series.median(|sample| sample.received_pps)),
+            mega(series.median(output)),
+            mega(series.worst(output)),
+            mega(series.best(output)),
+            ratio(|sample| sample.output_pps),
+            ratio(|sample| sample.received_pps),
+            percent(series.median(|sample| sample.load_waited)),
+        )
+    }
+
+    /// What the relay did, over all samples of a series; `None` when it is not the relay's.
+    fn evidence(&self, series: &Series) -> Option<String> {
+        let proofs = series
+            .samples
+            .iter()
+            .filter_map(|sample| Some((&sample.proof, sample.proof.relay.as_ref()?)));
+        let (mut generations, mut arrived, mut recoded, mut ranks) = (0, 0, 0, 0.0);
+        let mut modes = None;
+        for (proof, relay) in proofs {
+            generations += proof.generations;
+            arrived += proof.arrived;
+            recoded += proof.arrived_recoded;
+            ranks += relay.rank_ratio * proof.generations as f64;
+            modes = Some((&relay.xdp_mode, &relay.socket_mode));
+        }
+        let (xdp, socket) = modes?;
+        let per_generation = |count: u64| count as f64 / generations as f64;
+        Some(format!(
+            "Done at {} bytes: {generations} generations, of each {:.3} packets arrived, {:.3} of \
+             them recoded; mean rank {:.4} of the size; XDP {xdp}, socket {socket}.",
+            series.packet_bytes,
+            per_generation(arrived),
+            per_generation(recoded),
+            ranks / generations as f64,
+        ))
+    }
+
+    /// Everything.
+    pub fn json(&self) -> Value {
+        json!({
+            "benchmark": "relay",
+            "machine": self.machine,
+            "cores": { "load": self.load_core, "relay": self.relay_core },
+            "priority": self.priority,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "seed": self.seed,
+            "generation_size": GENERATION_SIZE,
+            "field": FIELD.order(),
+            "loss": LOSS,
+            "series": self.series.iter().map(|series| self.series_json(series)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn series_json(&self, series: &Series) -> Value {
+        let ratios: serde_json::Map<String, Value> =
+            [Case::Bounce, Case::IpForward, Case::XdpRedirect]
+                .into_iter()
+                .filter(|to| *to != series.case)
+                .filter_map(|to| {
+                    let output = self.ratio(series, to, |sample| sample.output_pps)?;
+                    let received = self.ratio(series, to, |sample| sample.received_pps)?;
+                    let ratio = json!({ "output": output, "received": received });
+                    Some((to.key().to_owned(), ratio))
+                })
+                .collect();
+        json!({
+            "case": series.case.key(),
+            "packet_bytes": series.packet_bytes,
+            "offered_pps": series.median(|sample| sample.offered_pps),
+            "received_pps": series.median(|sample| sample.received_pps),
+            "output_pps": series.median(|sample| sample.output_pps),
+            "output_pps_best": series.best(|sample| sample.output_pps),
+            "output_pps_worst": series.worst(|sample| sample.output_pps),
+            "ratio_to": ratios,
+            "samples": series.samples,
+        })
+    }
+}
+
+/// What the columns mean.
+const NOTE: &str = "
+Million packets per second. A relay sends 16 packets for the 14.4 that it receives, the others one
+for one: hence two ratios to the bounce, each the median of the ratios within a round. `load waited`
+is the share of time in which the load held back because the case could not take more; near 0 % the
+load was the limit. ip_forward and XDP redirect run on the core that makes the load and share it;
+relay and bounce have a core of their own, which also carries Linux's share of sending and the
+counter at the end of the row.";
