@@ -204,8 +204,9 @@ pub fn binary(name: &str) -> PathBuf {
 }
 
 fn spawn(host: &Namespace, config: &Path, log: &Path) -> Result<Background, BedError> {
-    let mut command = host.command(binary("recoded"));
-    command.arg("--config").arg(config);
+    // A box that forwards does little else; here it shares cores with whatever runs on the machine.
+    let mut command = host.command("nice");
+    command.args(["-n", "-15"]).arg(binary("recoded")).arg("--config").arg(config);
     // A backtrace would push the reason out of the end of the log, which is what errors quote.
     command.env_remove("RUST_BACKTRACE");
     Background::start(&mut command, log)

@@ -137,6 +137,17 @@ impl Iperf {
     }
 }
 
+/// Packets that found the queue of an interface full, because whoever empties it was too slow.
+///
+/// # Errors
+/// When there is no such interface.
+pub fn interface_drops(host: &Namespace, interface: &str) -> Result<u64, BedError> {
+    let text = host.run("ip", &format!("-json -statistics link show {interface}"))?;
+    let json: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| BedError::Output { program: "ip".into(), detail: error.to_string() })?;
+    Ok(json[0]["stats64"]["tx"]["dropped"].as_u64().unwrap_or(0))
+}
+
 /// nginx serving the files of one folder on [`WEB_PORT`].
 #[derive(Debug)]
 pub struct WebServer {

@@ -21,12 +21,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use recoded_api::v1::State;
-use recoded_netns::traffic::{WebServer, write_random_file};
+use recoded_netns::traffic::{WebServer, interface_drops, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
 use options::Options;
 use outcome::{Link, Machine, Mode, Outcome, Plain, Recoded};
 use progress::Progress;
+use protected::TUNNEL;
 
 /// Smallest file that is downloaded.
 const FILE_BYTES_MIN: u64 = 64 << 20;
@@ -204,9 +205,10 @@ fn measure_recoded(
         Ok::<_, BedError>((tcp, text))
     })?;
     let (udp, overflows) = progress.step("Recoded: iperf3 UDP", |_| {
-        let queued = bed.queue_drops()?;
+        let drops = || Ok(bed.queue_drops()? + interface_drops(bed.source(), TUNNEL.name)?);
+        let before = drops()?;
         let udp = protected::udp(bed, daemons, options.rate, options.seconds, tcp.overhead)?;
-        let overflows = bed.queue_drops()? - queued + udp.outcome.overrun;
+        let overflows = drops()? - before + udp.outcome.overrun;
         let text = format!("{} of {} packets lost", udp.outcome.lost, udp.outcome.packets);
         Ok::<_, BedError>(((udp, overflows), text))
     })?;
@@ -287,7 +289,7 @@ fn leave_up(mut bed: Bed, guests: Guests) -> Result<(), BedError> {
     println!(
         "    sudo ip netns exec {} curl -o /dev/null http://{}/file",
         bed.sink().name(),
-        protected::TUNNEL.source_address()
+        TUNNEL.source_address()
     );
     println!("    sudo target/release/recodectl --socket {folder}/h1.sock show");
     println!("    sudo ip netns exec {prefix}-x1 tc -s qdisc show");

@@ -81,7 +81,7 @@ pub struct Recoded {
     pub residual_loss: f64,
     /// UDP packets sent.
     pub packets: u64,
-    /// Coded or plain ones that found a link's queue or the receiving socket full meanwhile.
+    /// Packets that found a full queue meanwhile: the tunnel's, a link's, the receiving socket's.
     pub overflows: u64,
     /// UDP payload offered.
     pub offered_mbit: f64,
@@ -229,9 +229,13 @@ impl Outcome {
 
     fn residual_criterion(&self, bursty: Option<&'static str>) -> Criterion {
         let recoded = &self.recoded;
+        let busy = match recoded.overflows {
+            0 => String::new(),
+            packets => format!(" (this machine was too busy: {packets} found a full queue)"),
+        };
         Criterion {
             rule: format!("recoded UDP loses at most {RESIDUAL_MAX:.0e} of its packets"),
-            found: format!("{:.1e} of {}", recoded.residual_loss, recoded.packets),
+            found: format!("{:.1e} of {}{busy}", recoded.residual_loss, recoded.packets),
             holds: recoded.residual_loss <= RESIDUAL_MAX,
             waived: bursty,
         }
