@@ -19,13 +19,11 @@ const LOSS_STEP: f64 = 0.003;
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
 
-/// Chance that a repair round fails, the way back included: requests are said several times, but
-/// they cross the same lossy links.
-const REPAIR_ROUND_FAILURE: f64 = 4e-3;
-
-/// Where a repair round may follow, at most this share of generations closes short: each of them
-/// delays what is behind it by a round trip.
-const FIRST_PASS_FAILURE_MAX: f64 = 1e-2;
+/// What a generation that must be repaired is worth in packets: the repair itself, in proportion to its
+/// size, and the round trip by which it delays everything behind it. At four hops of 10 % this leaves
+/// about one generation of 16 in a hundred to repair, and four single packets in a thousand.
+const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
+const REPAIR_COST_PACKETS: f64 = 48.0;
 
 /// Generations after which a correction is looked at again.
 const CORRECTION_GENERATIONS: u32 = 2000;
@@ -47,8 +45,8 @@ struct Correction {
 }
 
 impl Correction {
-    /// Takes a histogram in; whether `extra` changed.
-    fn observe(&mut self, report: &RankReport<'_>, target: f64) -> bool {
+    /// Takes a histogram in, beside the share expected to close short; whether `extra` changed.
+    fn observe(&mut self, report: &RankReport<'_>, expected: f64) -> bool {
         let size = report.size();
         let total = report.counts().fold(0u32, u32::wrapping_add);
         let full = report.counts().nth(size).unwrap_or(0);
@@ -63,13 +61,13 @@ impl Correction {
         }
         self.generations += new;
         self.short += short;
-        let allowed = 2.0 * target * f64::from(CORRECTION_GENERATIONS);
+        let expected = expected * f64::from(CORRECTION_GENERATIONS);
         let before = self.extra;
-        if f64::from(self.short) > allowed.max(2.0) {
+        if f64::from(self.short) > (2.0 * expected).max(2.0) {
             self.extra = (self.extra + 1).min(size.div_ceil(4) as u16);
         } else if self.generations < CORRECTION_GENERATIONS {
             return false;
-        } else if f64::from(self.short) <= target * f64::from(CORRECTION_GENERATIONS) {
+        } else if f64::from(self.short) <= expected {
             self.extra = self.extra.saturating_sub(1);
         }
         (self.generations, self.short) = (0, 0);
@@ -84,6 +82,8 @@ pub(crate) struct Planner {
     hops: Vec<HopLoss>,
     planned_with: Vec<HopLoss>,
     correction: Correction,
+    /// Share of full generations that the plan expects to close short.
+    expected_short: f64,
 }
 
 impl Planner {
@@ -94,6 +94,7 @@ impl Planner {
             hops: hops(),
             planned_with: hops(),
             correction: Correction::default(),
+            expected_short: 0.0,
         }
     }
 
@@ -127,8 +128,8 @@ impl Planner {
     }
 
     /// Notes the rank histogram of the sink.
-    pub(crate) fn observe(&mut self, params: &FlowParams, report: &RankReport<'_>) {
-        if self.correction.observe(report, first_pass_target(params)) {
+    pub(crate) fn observe(&mut self, report: &RankReport<'_>) {
+        if self.correction.observe(report, self.expected_short) {
             self.reset();
         }
     }
@@ -146,28 +147,36 @@ impl Planner {
         self.plans[size]
     }
 
-    fn plan(&self, params: &FlowParams, size: usize) -> u16 {
+    fn plan(&mut self, params: &FlowParams, size: usize) -> u16 {
         let most = ((params.redundancy_max * size as f64) as usize).clamp(size, 0xFFFF);
         let packets = match params.redundancy {
             // The small slack keeps 1.1 * 10 from becoming 12.
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
-            Redundancy::Auto => self.plan_auto(params, size, most),
+            Redundancy::Auto => {
+                let (packets, short) = self.plan_auto(params, size, most);
+                if size == params.generation_size {
+                    self.expected_short = short;
+                }
+                packets + usize::from(self.correction.extra)
+            }
         };
         packets.clamp(size, most) as u16
     }
 
-    fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> usize {
+    /// Automatic plan, and the share of generations it expects to close short.
+    fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> (usize, f64) {
         let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; 255];
         for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
             let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
             *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
         }
         let hops = &hops[..self.planned_with.len().max(1)];
-        let target = first_pass_target(params);
-        let whole = theory::plan(size, params.field, hops, target, most);
-        // A sink that hears nothing of a generation may never ask: one packet must arrive.
-        let heard_of = theory::plan(1, params.field, hops, params.target_loss, most);
-        (whole + usize::from(self.correction.extra)).max(heard_of)
+        let (field, target) = (params.field, params.target_loss);
+        if !params.repair {
+            return (theory::plan(size, field, hops, target, most), target);
+        }
+        let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS;
+        theory::plan_with_repair(size, field, hops, cost, most)
     }
 
     /// Packets to send so that `missing` of them cross all hops, at most `most`.
@@ -189,16 +198,6 @@ impl Planner {
         }
         most
     }
-}
-
-/// Share of generations that may close short at the sink: all that may be lost where nothing repairs
-/// them, more where a repair round follows.
-fn first_pass_target(params: &FlowParams) -> f64 {
-    if !params.repair {
-        return params.target_loss;
-    }
-    let target = params.target_loss / REPAIR_ROUND_FAILURE;
-    target.min(FIRST_PASS_FAILURE_MAX).max(params.target_loss)
 }
 
 #[cfg(test)]

@@ -19,11 +19,14 @@ use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
 
-/// A request is said this often, since the way back is lossy too; the source answers once.
-const ASKS_MAX: u8 = 6;
+/// A request is said this often per round, since the way back is lossy too; the source answers once.
+const SAYINGS: u8 = 3;
 
-/// Time between two sayings.
-const ASK_INTERVAL_NANOS: Nanos = 4_000_000;
+/// Rounds of repair: each one only carries what the last one lost.
+const ROUNDS: u8 = 4;
+
+/// Shortest time between two sayings, and the first guess at it.
+const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
 
 /// A generation at the sink.
 struct Entry {
@@ -33,6 +36,7 @@ struct Entry {
     decoded: bool,
     closed_at: Nanos,
     asks: u8,
+    first_asked_at: Nanos,
     asked_at: Nanos,
 }
 
@@ -46,6 +50,9 @@ pub(crate) struct Sink {
     cursor: usize,
     /// A generation closed short: the next tick must see it.
     urgent: bool,
+    /// Time between two sayings: a third of a round trip to the source, so that a round ends when its
+    /// answer should be here.
+    saying_interval: Nanos,
     unpacker: Unpacker,
     solutions: Vec<u8>,
     loss: LossTracker,
@@ -62,6 +69,7 @@ impl Sink {
             decoded: false,
             closed_at: 0,
             asks: 0,
+            first_asked_at: 0,
             asked_at: 0,
         };
         Sink {
@@ -69,6 +77,7 @@ impl Sink {
             range: None,
             cursor: 0,
             urgent: false,
+            saying_interval: SAYING_INTERVAL_NANOS,
             unpacker: Unpacker::new(),
             solutions: vec![0; GROUP_MAX * SIZE_MAX],
             loss: LossTracker::default(),
@@ -97,6 +106,12 @@ impl Sink {
         let index = self.index(header.generation);
         let entry = &mut self.entries[index];
         entry.batch.touched = io.now;
+        if header.planned == 0 && entry.asks > 0 && !entry.batch.is_complete() {
+            let trip = io.now - entry.first_asked_at;
+            let smoothed = (7 * self.saying_interval + trip / u64::from(SAYINGS)) / 8;
+            let most = params.hold_timeout_nanos / u64::from(SAYINGS * ROUNDS);
+            self.saying_interval = smoothed.min(most).max(SAYING_INTERVAL_NANOS);
+        }
         match entry.batch.accept(io.frames, payload, view) {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
             Accepted::Innovative => {
@@ -108,7 +123,8 @@ impl Sink {
         if entry.batch.is_complete() && !entry.decoded {
             entry.decoded = decode(entry, &mut self.solutions, io);
         }
-        let ends = header.planned > 0 && header.flags.has(Flags::END);
+        // A repair packet comes from a generation that its source has closed.
+        let ends = header.planned == 0 || header.flags.has(Flags::END);
         if !entry.batch.closed && (ends || entry.batch.is_complete()) {
             self.close(index, counters, io.now);
         }
@@ -302,7 +318,7 @@ impl Sink {
     ) -> Option<Nanos> {
         let mut deadline = None;
         self.urgent = false;
-        let mut asks = [RepairRequest { generation: 0, missing: 0 }; 32];
+        let mut asks = [RepairRequest { generation: 0, missing: 0, round: 0 }; 32];
         let mut count = 0;
         let (next, newest) = self.range?;
         let held = newest.wrapping_sub(next).wrapping_add(1);
@@ -320,11 +336,11 @@ impl Sink {
             if entry.batch.is_complete() && !entry.decoded {
                 entry.decoded = decode(entry, &mut self.solutions, io);
             }
-            if params.repair && count < asks.len() && entry.may_ask(io.now) {
+            if params.repair && count < asks.len() && entry.may_ask(io.now, self.saying_interval) {
                 asks[count] = entry.ask(io.now);
                 count += 1;
             }
-            deadline = earlier(deadline, entry.deadline(params));
+            deadline = earlier(deadline, entry.deadline(params, self.saying_interval));
         }
         counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
         self.expire(params, counters, io);
@@ -448,31 +464,35 @@ impl Entry {
         }
     }
 
-    fn may_ask(&self, now: Nanos) -> bool {
+    fn may_ask(&self, now: Nanos, interval: Nanos) -> bool {
         self.batch.closed
             && !self.batch.is_complete()
-            && self.asks < ASKS_MAX
-            && (self.asks == 0 || now >= self.asked_at + ASK_INTERVAL_NANOS)
+            && self.asks < SAYINGS * ROUNDS
+            && (self.asks == 0 || now >= self.asked_at + interval)
     }
 
     fn ask(&mut self, now: Nanos) -> RepairRequest {
+        let round = self.asks / SAYINGS;
         self.asks += 1;
+        if self.asks == 1 {
+            self.first_asked_at = now;
+        }
         self.asked_at = now;
         let missing = match self.batch.size() {
             0 => RepairRequest::ALL,
             size => (size - self.batch.rank()) as u16,
         };
-        RepairRequest { generation: self.batch.generation, missing }
+        RepairRequest { generation: self.batch.generation, missing, round }
     }
 
     /// When this closed generation wants to be looked at again.
-    fn deadline(&self, params: &FlowParams) -> Option<Nanos> {
+    fn deadline(&self, params: &FlowParams, interval: Nanos) -> Option<Nanos> {
         if self.decoded {
             return None;
         }
         let hold = self.closed_at + params.hold_timeout_nanos;
         let ask =
-            (params.repair && self.asks < ASKS_MAX).then_some(self.asked_at + ASK_INTERVAL_NANOS);
+            (params.repair && self.asks < SAYINGS * ROUNDS).then_some(self.asked_at + interval);
         earlier(Some(hold), ask)
     }
 }

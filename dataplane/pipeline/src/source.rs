@@ -8,7 +8,7 @@
 use crate::combine::{Combiner, GROUP_MAX, Sources};
 use crate::egress::Egress;
 use crate::emit::{NextHops, payload_of, symbol_offset};
-use crate::flow::Io;
+use crate::flow::{Io, earlier};
 use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::params::{FlowParams, Nanos};
 use crate::redundancy::Planner;
@@ -20,12 +20,20 @@ use recoded_wire::header::{
     Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, vector_bytes, write_index,
 };
 
+/// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it is
+/// sent after this time, and again after twice as long, ...
+const TAIL_PROBE_NANOS: Nanos = 5_000_000;
+
+/// ... so often. The last leaves 155 ms after the generation, past most bursts and blackouts of a link.
+const TAIL_PROBES: u8 = 5;
+
 /// One generation with its source symbols.
 #[derive(Debug)]
 struct Generation {
     number: u32,
     live: bool,
-    repaired: bool,
+    /// Repair rounds answered.
+    repaired: u8,
     epoch: u8,
     field: FieldOrder,
     symbols: Vec<Span>,
@@ -52,6 +60,8 @@ pub(crate) struct Source {
     /// Symbols of the open generation already sent.
     sent: usize,
     epoch: u8,
+    /// Tail probes sent for the newest generation, and when the next one is due.
+    tail: Option<(u8, Nanos)>,
     hops: NextHops,
     planner: Planner,
     remote: Remote,
@@ -62,7 +72,7 @@ impl Source {
         let generation = |_| Generation {
             number: 0,
             live: false,
-            repaired: false,
+            repaired: 0,
             epoch: 0,
             field: params.field,
             symbols: Vec::with_capacity(SIZE_MAX),
@@ -77,6 +87,7 @@ impl Source {
             written: 0,
             sent: 0,
             epoch: combiner.next_u32() as u8,
+            tail: None,
             hops: NextHops::new(&params.next_hops),
             planner: Planner::new(),
             remote: Remote { report: None, rank_histogram: Vec::with_capacity(SIZE_MAX + 1) },
@@ -165,9 +176,10 @@ impl Source {
         generation.epoch = epoch;
         generation.field = params.field;
         generation.live = true;
-        generation.repaired = false;
+        generation.repaired = 0;
         self.open = true;
         self.opened = io.now;
+        self.tail = None;
         (self.written, self.sent) = (0, 0);
         counters.generations += 1;
     }
@@ -246,6 +258,7 @@ impl Source {
         }
         let coded = planned - size;
         counters.sent_coded += self.send_coded(index, counters, io, coded, planned as u16);
+        self.tail = params.repair.then_some((0, io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
     }
 
@@ -313,7 +326,7 @@ impl Source {
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
     ) {
-        let mut requests = [RepairRequest { generation: 0, missing: 0 }; 64];
+        let mut requests = [RepairRequest { generation: 0, missing: 0, round: 0 }; 64];
         let mut count = 0;
         for item in items(io.frames.bytes(payload)) {
             match item {
@@ -331,7 +344,7 @@ impl Source {
                 Item::Ranks(report) if report.epoch == self.epoch => {
                     self.remote.rank_histogram.clear();
                     self.remote.rank_histogram.extend(report.counts());
-                    self.planner.observe(params, &report);
+                    self.planner.observe(&report);
                 }
                 Item::Ranks(_) => {}
             }
@@ -343,7 +356,7 @@ impl Source {
         }
     }
 
-    /// Answers a repair request with fresh combinations, once per generation.
+    /// Answers a repair request with fresh combinations, once per round.
     fn answer(
         &mut self,
         params: &FlowParams,
@@ -356,13 +369,13 @@ impl Source {
         let generation = &mut self.generations[index];
         if is_open
             || !generation.live
-            || generation.repaired
+            || request.round < generation.repaired
             || generation.number != request.generation
             || request.missing == 0
         {
             return;
         }
-        generation.repaired = true;
+        generation.repaired = request.round.saturating_add(1);
         let size = generation.symbols.len();
         let missing = usize::from(request.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
@@ -377,20 +390,24 @@ impl Source {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Nanos> {
-        if !self.open {
-            return None;
+        if self.open && self.opened + params.flush_timeout_nanos <= io.now {
+            self.close(params, counters, io);
         }
-        let end = self.opened + params.flush_timeout_nanos;
-        if end > io.now {
-            return Some(end);
+        if let Some((probes, _)) = self.tail.filter(|(_, due)| *due <= io.now) {
+            let newest = self.number.wrapping_sub(1) as usize % self.generations.len();
+            if self.generations[newest].live {
+                counters.sent_repair += self.send_coded(newest, counters, io, 1, 0);
+            }
+            let pause = TAIL_PROBE_NANOS << (probes + 1);
+            self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, io.now + pause));
         }
-        self.close(params, counters, io);
-        None
+        self.wake(params)
     }
 
     /// When to call [`Source::tick`] again, after a packet was taken.
     pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
-        self.open.then_some(self.opened + params.flush_timeout_nanos)
+        let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
+        earlier(flush, self.tail.map(|(_, due)| due))
     }
 
     /// Forgets the oldest closed generation that still holds frames.

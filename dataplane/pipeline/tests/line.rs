@@ -97,6 +97,31 @@ fn automatic_redundancy_with_repair_meets_its_target_with_fewer_packets() {
 }
 
 #[test]
+fn bursts_are_repaired_rather_than_outsent() {
+    let mut line = Line::new(4, 0.1, 21, |_| ());
+    line.burst_mean = 8.0;
+    transfer(&mut line, 40_000, 400);
+    let source = line.nodes[0].flow().counters;
+    let symbols = source.sent_systematic;
+    let packets = symbols + source.sent_coded + source.sent_repair;
+    assert!(packets < 3 * symbols, "{packets} packets for {symbols} symbols");
+    line.check();
+}
+
+#[test]
+fn a_lone_generation_of_which_nothing_arrived_is_recovered() {
+    let mut line = Line::new(2, 0.0, 22, |_| ());
+    transfer(&mut line, 100, 0);
+    line.loss = 1.0;
+    line.send(&ip_packet(100, 100));
+    line.pass(3);
+    line.loss = 0.0;
+    line.pass(200);
+    assert_eq!(line.delivered().len(), 101);
+    line.check();
+}
+
+#[test]
 fn repair_fills_in_what_thin_redundancy_misses() {
     let mut line = Line::new(2, 0.1, 8, |params| params.redundancy = Redundancy::Fixed(1.3));
     transfer(&mut line, 10_000, 100);

@@ -46,6 +46,8 @@ pub struct RepairRequest {
     pub generation: u32,
     /// Degrees of freedom missing; [`RepairRequest::ALL`] when nothing of it arrived.
     pub missing: u16,
+    /// Round of this request, from 0: a source answers each round once, however often it is said.
+    pub round: u8,
 }
 
 impl RepairRequest {
@@ -124,6 +126,7 @@ impl<'a> Writer<'a> {
             Item::Repair(request) => {
                 value[..4].copy_from_slice(&request.generation.to_be_bytes());
                 value[4..6].copy_from_slice(&request.missing.to_be_bytes());
+                value[6] = request.round;
                 (3, REPAIR_BYTES)
             }
             Item::Ranks(report) => {
@@ -194,7 +197,11 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
             burst_mean: (f32::from(half(4)?) / 256.0).max(1.0),
         }),
         2 => Item::Flow(FlowReport { newest: word(0)?, complete: word(4)?, failed: word(8)? }),
-        3 => Item::Repair(RepairRequest { generation: word(0)?, missing: half(4)? }),
+        3 => Item::Repair(RepairRequest {
+            generation: word(0)?,
+            missing: half(4)?,
+            round: *value.get(6)?,
+        }),
         4 => {
             let (head, counts) = value.split_at_checked(RANKS_HEADER_BYTES)?;
             let whole = counts.len() % 4 == 0 && (2..=SIZE_MAX + 1).contains(&(counts.len() / 4));
@@ -216,7 +223,7 @@ mod tests {
         let sent = [
             Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
             Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
-            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL }),
+            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL, round: 2 }),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {

@@ -99,10 +99,7 @@ impl Elimination {
     /// When `size_max` is not in 1..=256.
     #[must_use]
     pub fn new(size_max: usize, track: bool) -> Self {
-        assert!(
-            (1..=SIZE_LIMIT).contains(&size_max),
-            "generation size {size_max} not in 1..=256"
-        );
+        assert!((1..=SIZE_LIMIT).contains(&size_max), "generation size {size_max} not in 1..=256");
         let stride = if track { 2 * size_max } else { size_max };
         Self {
             kernel: Kernel::best(),
@@ -128,10 +125,7 @@ impl Elimination {
     /// When `size` is zero or above the capacity given to [`Elimination::new`].
     pub fn reset(&mut self, size: usize) {
         let size_max = self.size_max;
-        assert!(
-            (1..=size_max).contains(&size),
-            "generation size {size} not in 1..={size_max}"
-        );
+        assert!((1..=size_max).contains(&size), "generation size {size} not in 1..={size_max}");
         self.width = size;
         self.size = size;
         self.rank = 0;
@@ -146,11 +140,7 @@ impl Elimination {
     /// When `vector` is not [`Elimination::size`] long.
     pub fn insert(&mut self, vector: &[u8]) -> Outcome {
         assert_eq!(vector.len(), self.size, "coding vector of the wrong size");
-        let fresh = &mut self.fresh[..if self.track {
-            2 * self.width
-        } else {
-            self.width
-        }];
+        let fresh = &mut self.fresh[..if self.track { 2 * self.width } else { self.width }];
         fresh[..vector.len()].copy_from_slice(vector);
         fresh[vector.len()..].fill(0);
         self.reduce_fresh();
@@ -162,11 +152,7 @@ impl Elimination {
     /// # Panics
     /// When `index` is not below [`Elimination::size`].
     pub fn insert_unit(&mut self, index: usize) -> Outcome {
-        assert!(
-            index < self.size,
-            "symbol {index} of a generation of {}",
-            self.size
-        );
+        assert!(index < self.size, "symbol {index} of a generation of {}", self.size);
         let row = self.pivot_row[index].map(usize::from);
         if row.is_some_and(|row| self.is_unit[row]) {
             return Outcome::Redundant;
@@ -230,23 +216,14 @@ impl Elimination {
     /// nothing changes then.
     pub fn shrink(&mut self, size: usize) -> Result<(), ShrinkError> {
         if !(1..=self.size).contains(&size) {
-            return Err(ShrinkError::OutOfRange {
-                requested: size,
-                size: self.size,
-            });
+            return Err(ShrinkError::OutOfRange { requested: size, size: self.size });
         }
         // The span has support beyond `size` exactly when its reduced rows have.
         let last_used = (size..self.size).rev().find(|&symbol| {
-            self.rows
-                .chunks_exact(self.stride)
-                .take(self.rank)
-                .any(|row| row[symbol] != 0)
+            self.rows.chunks_exact(self.stride).take(self.rank).any(|row| row[symbol] != 0)
         });
         if let Some(symbol) = last_used {
-            return Err(ShrinkError::InUse {
-                requested: size,
-                symbol,
-            });
+            return Err(ShrinkError::InUse { requested: size, symbol });
         }
         self.size = size;
         Ok(())
@@ -274,27 +251,17 @@ impl Elimination {
         if symbol >= self.size {
             return None;
         }
-        self.pivot_row[symbol]
-            .map(usize::from)
-            .filter(|&row| self.is_unit[row])
+        self.pivot_row[symbol].map(usize::from).filter(|&row| self.is_unit[row])
     }
 
     /// Bytes of a row in use.
     const fn used(&self) -> usize {
-        if self.track {
-            2 * self.width
-        } else {
-            self.width
-        }
+        if self.track { 2 * self.width } else { self.width }
     }
 
     /// Bytes of a row that can be other than zero so far.
     const fn live(&self) -> usize {
-        if self.track {
-            self.width + self.rank
-        } else {
-            self.width
-        }
+        if self.track { self.width + self.rank } else { self.width }
     }
 
     /// Subtracts stored rows from `fresh` until its pivot columns are zero. Pivot columns are zero
@@ -320,14 +287,12 @@ impl Elimination {
                 (factor, &self.rows[start + live.start..start + live.end]);
             count += 1;
             if count == FUSED_ROWS {
-                self.kernel
-                    .matmul_accumulate(&factors, &sources, &mut [&mut *rest]);
+                self.kernel.matmul_accumulate(&factors, &sources, &mut [&mut *rest]);
                 count = 0;
             }
         }
         if count > 0 {
-            self.kernel
-                .matmul_accumulate(&factors[..count], &sources[..count], &mut [rest]);
+            self.kernel.matmul_accumulate(&factors[..count], &sources[..count], &mut [rest]);
         }
     }
 
@@ -355,26 +320,19 @@ impl Elimination {
         self.decoded += usize::from(self.is_unit[slot]);
         if all_units {
             // No stored row has a coefficient outside its own column.
-            return Outcome::Innovative {
-                rank: self.rank,
-                slot,
-            };
+            return Outcome::Innovative { rank: self.rank, slot };
         }
         for (number, row) in stored.chunks_exact_mut(self.stride).enumerate() {
             if self.is_unit[number] || row[pivot] == 0 {
                 continue;
             }
             let factor = row[pivot];
-            self.kernel
-                .madd(&mut row[live.clone()], factor, &fresh[live.clone()]);
+            self.kernel.madd(&mut row[live.clone()], factor, &fresh[live.clone()]);
             let next_free = self.first_free.max(usize::from(self.pivot[number]) + 1);
             self.is_unit[number] = is_zero(&row[next_free..self.size]);
             self.decoded += usize::from(self.is_unit[number]);
         }
-        Outcome::Innovative {
-            rank: self.rank,
-            slot,
-        }
+        Outcome::Innovative { rank: self.rank, slot }
     }
 
     /// Records that the row of `slot` leads symbol `pivot`.

@@ -13,9 +13,7 @@ use recoded_gf::FieldOrder;
 #[inline]
 #[must_use]
 pub const fn packed_bytes(size: usize, field: FieldOrder) -> usize {
-    (size * field.bits() as usize)
-        .div_ceil(8)
-        .next_multiple_of(4)
+    (size * field.bits() as usize).div_ceil(8).next_multiple_of(4)
 }
 
 /// Packs `elements`, which lie in the subfield `field` of GF(256), and zeroes the padding.
@@ -24,11 +22,7 @@ pub const fn packed_bytes(size: usize, field: FieldOrder) -> usize {
 /// When `out` is not exactly [`packed_bytes`] long. An element outside the subfield is a broken
 /// invariant: debug builds panic, release builds send zero in its place.
 pub fn pack(field: FieldOrder, elements: &[u8], out: &mut [u8]) {
-    assert_eq!(
-        out.len(),
-        packed_bytes(elements.len(), field),
-        "pack: wrong output length"
-    );
+    assert_eq!(out.len(), packed_bytes(elements.len(), field), "pack: wrong output length");
     if field == FieldOrder::TwoFiftySix {
         let (packed, padding) = out.split_at_mut(elements.len());
         packed.copy_from_slice(elements);
@@ -56,11 +50,7 @@ pub fn unpack(field: FieldOrder, packed: &[u8], out: &mut [u8]) {
     let bits = field.bits();
     let per_byte = 8 / bits as usize;
     let needed = out.len().div_ceil(per_byte);
-    assert!(
-        packed.len() >= needed,
-        "unpack: {} bytes, {needed} needed",
-        packed.len()
-    );
+    assert!(packed.len() >= needed, "unpack: {} bytes, {needed} needed", packed.len());
     for (&byte, group) in packed.iter().zip(out.chunks_mut(per_byte)) {
         let mut rest = byte;
         for element in group {
@@ -92,11 +82,7 @@ mod tests {
             (16, TwoFiftySix, 16),
             (256, TwoFiftySix, 256),
         ] {
-            assert_eq!(
-                packed_bytes(size, field),
-                bytes,
-                "{size} elements of GF({field})"
-            );
+            assert_eq!(packed_bytes(size, field), bytes, "{size} elements of GF({field})");
         }
     }
 
@@ -106,11 +92,7 @@ mod tests {
         pack(FieldOrder::Two, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 1], &mut out);
         assert_eq!(out, [0b1000_0000, 0b0100_0000, 0, 0]);
         let field = FieldOrder::Sixteen;
-        pack(
-            field,
-            &[field.embed(0xA), field.embed(0x5), field.embed(0xC)],
-            &mut out,
-        );
+        pack(field, &[field.embed(0xA), field.embed(0x5), field.embed(0xC)], &mut out);
         assert_eq!(out, [0xA5, 0xC0, 0, 0]);
         let field = FieldOrder::Four;
         pack(field, &[1, field.embed(2), field.embed(3), 0, 1], &mut out);

@@ -19,9 +19,7 @@ fn seeded() -> ChaCha8Rng {
 fn random_vector(rng: &mut ChaCha8Rng, field: FieldOrder, size: usize) -> Vec<u8> {
     let mut vector = vec![0; size];
     rng.fill_bytes(&mut vector);
-    vector
-        .iter_mut()
-        .for_each(|element| *element = field.embed(*element));
+    vector.iter_mut().for_each(|element| *element = field.embed(*element));
     vector
 }
 
@@ -68,25 +66,15 @@ fn assert_same(elimination: &Elimination, reference: &Reference, innovative: &[V
         let in_span = reference.contains(&unit);
         decoded += usize::from(in_span);
         assert_eq!(elimination.is_decoded(symbol), in_span, "symbol {symbol}");
-        assert_eq!(
-            elimination.is_seen(symbol),
-            reference.is_seen(symbol),
-            "symbol {symbol}"
-        );
+        assert_eq!(elimination.is_seen(symbol), reference.is_seen(symbol), "symbol {symbol}");
         let mut solution = vec![0; elimination.rank()];
-        assert_eq!(
-            elimination.solution(symbol, &mut solution).is_some(),
-            in_span
-        );
+        assert_eq!(elimination.solution(symbol, &mut solution).is_some(), in_span);
         if in_span {
             let mut sum = vec![0; size];
             for (&c, vector) in solution.iter().zip(innovative) {
                 Kernel::best().madd(&mut sum, c, vector);
             }
-            assert_eq!(
-                sum, unit,
-                "the solution of symbol {symbol} combines arrivals into it"
-            );
+            assert_eq!(sum, unit, "the solution of symbol {symbol} combines arrivals into it");
         }
     }
     assert_eq!(elimination.decoded(), decoded);
@@ -122,11 +110,7 @@ fn insert_of_any_vectors_matches_reference() {
             assert!((0..size).all(|s| untracked.is_decoded(s) == elimination.is_decoded(s)));
         }
     }
-    assert_eq!(
-        untracked.solution(0, &mut [0; 256]),
-        None,
-        "nothing was tracked"
-    );
+    assert_eq!(untracked.solution(0, &mut [0; 256]), None, "nothing was tracked");
 }
 
 #[test]
@@ -171,20 +155,14 @@ fn random_coding_overhead_matches_theory_within_three_sigma() {
     for (field, expected) in FieldOrder::ALL.into_iter().zip(table) {
         let powers = || (1..=64).map(|i| f64::from(field.order()).powi(i));
         let exact: f64 = powers().map(|power| 1.0 / (power - 1.0)).sum();
-        assert!(
-            (exact - expected).abs() < 1e-6,
-            "GF({field}): the table is the closed form"
-        );
+        assert!((exact - expected).abs() < 1e-6, "GF({field}): the table is the closed form");
         // Each missing degree of freedom waits geometrically: variance p / (1 - p)^2.
         let variance: f64 = powers().map(|p| (1.0 / p) / (1.0 - 1.0 / p).powi(2)).sum();
         let trials = 10_000;
         let sigma = (variance / f64::from(trials)).sqrt();
         let measured = mean_extra(field, 64, trials);
         println!("GF({field}): {measured} extra, theory {exact}, sigma {sigma}");
-        assert!(
-            (measured - exact).abs() <= 3.0 * sigma,
-            "GF({field}): {measured} != {exact}"
-        );
+        assert!((measured - exact).abs() <= 3.0 * sigma, "GF({field}): {measured} != {exact}");
     }
 }
 
@@ -200,9 +178,8 @@ fn decode_by_solution_and_one_product_restores_every_symbol() {
         (FieldOrder::TwoFiftySix, 8, 1500),
         (FieldOrder::TwoFiftySix, 256, 64),
     ] {
-        let symbols: Vec<Vec<u8>> = (0..size)
-            .map(|_| random_vector(&mut rng, FieldOrder::TwoFiftySix, bytes))
-            .collect();
+        let symbols: Vec<Vec<u8>> =
+            (0..size).map(|_| random_vector(&mut rng, FieldOrder::TwoFiftySix, bytes)).collect();
         let sources: Vec<&[u8]> = symbols.iter().map(Vec::as_slice).collect();
         elimination.reset(size);
         let mut payloads: Vec<Vec<u8>> = Vec::new();
@@ -221,11 +198,7 @@ fn decode_by_solution_and_one_product_restores_every_symbol() {
         }
         let mut coefficients = vec![0; size * size];
         for (symbol, row) in coefficients.chunks_exact_mut(size).enumerate() {
-            assert_eq!(
-                elimination.solution(symbol, row),
-                Some(()),
-                "symbol {symbol}"
-            );
+            assert_eq!(elimination.solution(symbol, row), Some(()), "symbol {symbol}");
         }
         let arrivals: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
         let mut decoded = vec![vec![0; bytes]; size];
@@ -238,19 +211,9 @@ fn decode_by_solution_and_one_product_restores_every_symbol() {
 #[test]
 fn shrink_below_a_used_symbol_is_refused_and_changes_nothing() {
     let mut elimination = Elimination::new(8, true);
-    assert_eq!(
-        elimination.insert_unit(1),
-        Outcome::Innovative { rank: 1, slot: 0 }
-    );
-    assert!(
-        elimination
-            .insert(&[1, 0, 0, 3, 0, 0, 0, 0])
-            .is_innovative()
-    );
-    let refused = ShrinkError::InUse {
-        requested: 3,
-        symbol: 3,
-    };
+    assert_eq!(elimination.insert_unit(1), Outcome::Innovative { rank: 1, slot: 0 });
+    assert!(elimination.insert(&[1, 0, 0, 3, 0, 0, 0, 0]).is_innovative());
+    let refused = ShrinkError::InUse { requested: 3, symbol: 3 };
     assert_eq!(elimination.shrink(3), Err(refused));
     let out_of_range = |requested| Err(ShrinkError::OutOfRange { requested, size: 8 });
     assert_eq!(elimination.shrink(0), out_of_range(0));
@@ -276,18 +239,12 @@ fn shrink_to_what_is_held_completes_the_generation() {
         }
     }
     assert!(!elimination.is_complete());
-    assert_eq!(
-        elimination.decoded(),
-        5,
-        "the five symbols are determined already"
-    );
+    assert_eq!(elimination.decoded(), 5, "the five symbols are determined already");
     assert_eq!(elimination.shrink(5), Ok(()));
     assert!(elimination.is_complete());
     let mut reference = Reference::new(5);
     vectors.iter_mut().for_each(|vector| vector.truncate(5));
-    vectors
-        .iter()
-        .for_each(|vector| assert!(reference.insert(vector)));
+    vectors.iter().for_each(|vector| assert!(reference.insert(vector)));
     assert_same(&elimination, &reference, &vectors);
 }
 
@@ -330,10 +287,7 @@ fn reset_forgets_the_previous_generation() {
         let mut innovative = Vec::new();
         while !elimination.is_complete() {
             let vector = random_vector(&mut rng, FieldOrder::Two, size);
-            assert_eq!(
-                elimination.insert(&vector).is_innovative(),
-                reference.insert(&vector)
-            );
+            assert_eq!(elimination.insert(&vector).is_innovative(), reference.insert(&vector));
             if elimination.rank() > innovative.len() {
                 innovative.push(vector);
             }

@@ -27,16 +27,8 @@ fn fails(
 ) -> bool {
     elimination.reset(size);
     let bursty = hop.burst_mean * (1.0 - hop.loss) > 1.0;
-    let stays_bad = if bursty {
-        1.0 - 1.0 / hop.burst_mean
-    } else {
-        hop.loss
-    };
-    let turns_bad = if bursty {
-        hop.loss / (1.0 - hop.loss) / hop.burst_mean
-    } else {
-        hop.loss
-    };
+    let stays_bad = if bursty { 1.0 - 1.0 / hop.burst_mean } else { hop.loss };
+    let turns_bad = if bursty { hop.loss / (1.0 - hop.loss) / hop.burst_mean } else { hop.loss };
     let mut bad = uniform(rng) < hop.loss;
     let mut vector = vec![0; size];
     for packet in 0..packets {
@@ -44,9 +36,7 @@ fn fails(
             elimination.insert_unit(packet);
         } else if !bad {
             rng.fill_bytes(&mut vector);
-            vector
-                .iter_mut()
-                .for_each(|element| *element = field.embed(*element));
+            vector.iter_mut().for_each(|element| *element = field.embed(*element));
             elimination.insert(&vector);
         }
         bad = uniform(rng) < if bad { stays_bad } else { turns_bad };
@@ -60,10 +50,7 @@ fn check(size: usize, field: FieldOrder, hops: &[Hop], target: f64) {
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut elimination = Elimination::new(size, false);
     let planned = plan(size, field, hops, target, 4 * size);
-    assert!(
-        planned > size && planned < 4 * size,
-        "the case tests something: {planned}"
-    );
+    assert!(planned > size && planned < 4 * size, "the case tests something: {planned}");
     let mut failures_per_generation = |packets| {
         let mut failures = 0;
         for _ in 0..TRIALS {
@@ -78,50 +65,20 @@ fn check(size: usize, field: FieldOrder, hops: &[Hop], target: f64) {
     let enough = failures_per_generation(planned);
     let fewer = failures_per_generation(planned - 1);
     println!("size {size}, GF({field}): {planned} packets fail {enough}, one less {fewer}");
-    assert!(
-        enough <= target + 3.0 * sigma,
-        "{planned} packets fail {enough}, target {target}"
-    );
-    assert!(
-        fewer > target - 3.0 * sigma,
-        "{planned} packets are more than {target} needs"
-    );
+    assert!(enough <= target + 3.0 * sigma, "{planned} packets fail {enough}, target {target}");
+    assert!(fewer > target - 3.0 * sigma, "{planned} packets are more than {target} needs");
 }
 
 #[test]
 fn plan_for_independent_losses_meets_its_target_and_no_more() {
     check(16, FieldOrder::Sixteen, &[Hop::independent(0.1)], 0.02);
-    check(
-        16,
-        FieldOrder::Two,
-        &[Hop::independent(0.1), Hop::independent(0.2)],
-        0.03,
-    );
-    check(
-        32,
-        FieldOrder::TwoFiftySix,
-        &[Hop::independent(0.05); 3],
-        0.01,
-    );
+    check(16, FieldOrder::Two, &[Hop::independent(0.1), Hop::independent(0.2)], 0.03);
+    check(32, FieldOrder::TwoFiftySix, &[Hop::independent(0.05); 3], 0.01);
 }
 
 #[test]
 fn plan_for_bursts_meets_its_target_and_no_more() {
-    check(
-        16,
-        FieldOrder::Four,
-        &[Hop {
-            loss: 0.1,
-            burst_mean: 4.0,
-        }],
-        0.05,
-    );
-    let hops = [
-        Hop {
-            loss: 0.05,
-            burst_mean: 8.0,
-        },
-        Hop::independent(0.1),
-    ];
+    check(16, FieldOrder::Four, &[Hop { loss: 0.1, burst_mean: 4.0 }], 0.05);
+    let hops = [Hop { loss: 0.05, burst_mean: 8.0 }, Hop::independent(0.1)];
     check(24, FieldOrder::Sixteen, &hops, 0.05);
 }

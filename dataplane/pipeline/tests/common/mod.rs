@@ -130,6 +130,10 @@ pub struct Line {
     pub loss: f64,
     /// Losses on the way back.
     pub loss_up: f64,
+    /// Mean run of losses; up to 1, losses are independent.
+    pub burst_mean: f64,
+    /// Links (by sender and direction) that are in a bad spell.
+    bad: std::collections::BTreeSet<(usize, bool)>,
     random: ChaCha8Rng,
 }
 
@@ -149,11 +153,33 @@ impl Line {
                 Node::new(params, seed + index as u64)
             })
             .collect();
-        Line { nodes, now: 0, loss, loss_up: loss, random: ChaCha8Rng::seed_from_u64(seed) }
+        Line {
+            nodes,
+            now: 0,
+            loss,
+            loss_up: loss,
+            burst_mean: 1.0,
+            bad: Default::default(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+        }
     }
 
-    fn is_lost(&mut self, loss: f64) -> bool {
-        f64::from(self.random.next_u32()) < loss * 4_294_967_296.0
+    fn chance(&mut self, probability: f64) -> bool {
+        f64::from(self.random.next_u32()) < probability * 4_294_967_296.0
+    }
+
+    fn is_lost(&mut self, link: (usize, bool), loss: f64) -> bool {
+        if self.burst_mean <= 1.0 {
+            return self.chance(loss);
+        }
+        let is_bad = self.bad.contains(&link);
+        let end = 1.0 / self.burst_mean;
+        if is_bad && self.chance(end) {
+            self.bad.remove(&link);
+        } else if !is_bad && self.chance(loss * end / (1.0 - loss)) {
+            self.bad.insert(link);
+        }
+        is_bad
     }
 
     /// Carries packets that left node `from` until none is under way, in order.
@@ -163,7 +189,7 @@ impl Line {
         while let Some((from, hop, bytes)) = queue.pop_front() {
             let (to, loss) =
                 if hop == DOWN { (from + 1, self.loss) } else { (from - 1, self.loss_up) };
-            if self.is_lost(loss) {
+            if self.is_lost((from, hop == DOWN), loss) {
                 continue;
             }
             let next = self.nodes[to].receive(&bytes, self.now);

@@ -18,25 +18,13 @@ pub(super) struct Channel {
 
 impl Channel {
     pub fn new(hop: Hop) -> Self {
-        let loss = if hop.loss.is_nan() {
-            0.0
-        } else {
-            hop.loss.clamp(0.0, 1.0)
-        };
+        let loss = if hop.loss.is_nan() { 0.0 } else { hop.loss.clamp(0.0, 1.0) };
         // `max` also turns a NaN burst into independent losses; a channel that loses everything
         // never leaves the bad state.
         let burst = hop.burst_mean.max(1.0 / (1.0 - loss));
         let bad_to_good = 1.0 / burst;
-        let good_to_bad = if loss < 1.0 {
-            loss * bad_to_good / (1.0 - loss)
-        } else {
-            1.0
-        };
-        Self {
-            loss,
-            good_to_bad,
-            bad_to_good,
-        }
+        let good_to_bad = if loss < 1.0 { loss * bad_to_good / (1.0 - loss) } else { 1.0 };
+        Self { loss, good_to_bad, bad_to_good }
     }
 }
 
@@ -110,16 +98,10 @@ impl Chain {
 
     /// One uncoded packet: its loss makes one more degree of freedom missing.
     fn send_uncoded(&mut self) {
-        let Channel {
-            good_to_bad,
-            bad_to_good,
-            ..
-        } = self.channel;
+        let Channel { good_to_bad, bad_to_good, .. } = self.channel;
         self.high += 1;
         let mut lost = 0.0;
-        let entries = self.good[..=self.high]
-            .iter_mut()
-            .zip(&mut self.bad[..=self.high]);
+        let entries = self.good[..=self.high].iter_mut().zip(&mut self.bad[..=self.high]);
         for (good, bad) in entries {
             let (in_good, in_bad) = (*good, lost);
             lost = *bad;
@@ -132,11 +114,7 @@ impl Chain {
     /// One random combination: if it arrives, innovative with a probability that depends on how
     /// much is missing.
     pub fn send_coded(&mut self) {
-        let Channel {
-            good_to_bad,
-            bad_to_good,
-            ..
-        } = self.channel;
+        let Channel { good_to_bad, bad_to_good, .. } = self.channel;
         let entries = self.high + 1;
         // Slices of one length each, so that the loop needs no bounds checks and vectorises.
         let innovative = &self.innovative[..=entries];
@@ -159,9 +137,7 @@ impl Chain {
         if rough > 2.0 * target + 1e-9 {
             return rough;
         }
-        let missing = self.good[1..=self.high]
-            .iter()
-            .zip(&self.bad[1..=self.high]);
+        let missing = self.good[1..=self.high].iter().zip(&self.bad[1..=self.high]);
         self.spilled + missing.map(|(good, bad)| good + bad).sum::<f64>()
     }
 

@@ -21,125 +21,30 @@ fn assert_row(size: usize, field: FieldOrder, loss: f64, recoding: Recoding, row
 #[test]
 fn expected_rank_at_ten_percent_loss_matches_tables() {
     let row = |size, field, recoding, row| assert_row(size, field, 0.1, recoding, row);
-    row(
-        4,
-        TwoFiftySix,
-        Systematic,
-        [900, 830, 780, 744, 716, 695, 677, 663, 650, 639, 566, 472],
-    );
-    row(
-        4,
-        TwoFiftySix,
-        Random,
-        [899, 829, 780, 743, 716, 694, 677, 662, 650, 639, 565, 471],
-    );
-    row(
-        8,
-        TwoFiftySix,
-        Systematic,
-        [900, 845, 811, 788, 771, 757, 745, 735, 726, 718, 671, 611],
-    );
-    row(
-        16,
-        Two,
-        Random,
-        [875, 819, 783, 757, 737, 720, 706, 694, 683, 674, 611, 528],
-    );
-    row(
-        16,
-        Two,
-        Systematic,
-        [900, 847, 812, 787, 767, 751, 738, 726, 716, 706, 646, 568],
-    );
-    row(
-        16,
-        Four,
-        Random,
-        [894, 850, 824, 806, 792, 781, 772, 764, 757, 751, 712, 664],
-    );
-    row(
-        16,
-        Sixteen,
-        Systematic,
-        [900, 858, 835, 819, 807, 797, 789, 782, 776, 771, 739, 699],
-    );
-    row(
-        16,
-        Sixteen,
-        Random,
-        [899, 858, 835, 819, 807, 797, 789, 782, 776, 771, 739, 699],
-    );
-    row(
-        16,
-        TwoFiftySix,
-        Systematic,
-        [900, 859, 836, 821, 809, 799, 792, 785, 779, 774, 743, 704],
-    );
-    row(
-        32,
-        TwoFiftySix,
-        Systematic,
-        [900, 871, 855, 844, 836, 830, 824, 820, 816, 813, 792, 766],
-    );
-    row(
-        64,
-        TwoFiftySix,
-        Systematic,
-        [900, 879, 868, 861, 855, 851, 847, 844, 842, 839, 825, 808],
-    );
+    row(4, TwoFiftySix, Systematic, [900, 830, 780, 744, 716, 695, 677, 663, 650, 639, 566, 472]);
+    row(4, TwoFiftySix, Random, [899, 829, 780, 743, 716, 694, 677, 662, 650, 639, 565, 471]);
+    row(8, TwoFiftySix, Systematic, [900, 845, 811, 788, 771, 757, 745, 735, 726, 718, 671, 611]);
+    row(16, Two, Random, [875, 819, 783, 757, 737, 720, 706, 694, 683, 674, 611, 528]);
+    row(16, Two, Systematic, [900, 847, 812, 787, 767, 751, 738, 726, 716, 706, 646, 568]);
+    row(16, Four, Random, [894, 850, 824, 806, 792, 781, 772, 764, 757, 751, 712, 664]);
+    row(16, Sixteen, Systematic, [900, 858, 835, 819, 807, 797, 789, 782, 776, 771, 739, 699]);
+    row(16, Sixteen, Random, [899, 858, 835, 819, 807, 797, 789, 782, 776, 771, 739, 699]);
+    row(16, TwoFiftySix, Systematic, [900, 859, 836, 821, 809, 799, 792, 785, 779, 774, 743, 704]);
+    row(32, TwoFiftySix, Systematic, [900, 871, 855, 844, 836, 830, 824, 820, 816, 813, 792, 766]);
+    row(64, TwoFiftySix, Systematic, [900, 879, 868, 861, 855, 851, 847, 844, 842, 839, 825, 808]);
 }
 
 #[test]
 fn expected_rank_at_twenty_percent_loss_matches_tables() {
     let row = |size, field, recoding, row| assert_row(size, field, 0.2, recoding, row);
-    row(
-        4,
-        TwoFiftySix,
-        Systematic,
-        [800, 695, 633, 591, 560, 536, 515, 497, 482, 469, 390, 292],
-    );
-    row(
-        8,
-        TwoFiftySix,
-        Systematic,
-        [800, 723, 680, 652, 630, 613, 600, 588, 578, 569, 513, 447],
-    );
-    row(
-        16,
-        Two,
-        Random,
-        [789, 717, 675, 645, 623, 605, 589, 576, 565, 555, 489, 404],
-    );
-    row(
-        16,
-        Two,
-        Systematic,
-        [800, 728, 686, 657, 635, 617, 603, 590, 579, 569, 506, 426],
-    );
-    row(
-        16,
-        Sixteen,
-        Systematic,
-        [800, 744, 714, 694, 679, 667, 657, 649, 642, 636, 597, 552],
-    );
-    row(
-        16,
-        TwoFiftySix,
-        Systematic,
-        [800, 744, 715, 695, 680, 669, 659, 651, 644, 638, 600, 556],
-    );
-    row(
-        32,
-        TwoFiftySix,
-        Systematic,
-        [800, 760, 740, 726, 716, 708, 701, 696, 691, 687, 661, 630],
-    );
-    row(
-        64,
-        TwoFiftySix,
-        Systematic,
-        [800, 772, 757, 748, 741, 735, 731, 727, 724, 721, 703, 682],
-    );
+    row(4, TwoFiftySix, Systematic, [800, 695, 633, 591, 560, 536, 515, 497, 482, 469, 390, 292]);
+    row(8, TwoFiftySix, Systematic, [800, 723, 680, 652, 630, 613, 600, 588, 578, 569, 513, 447]);
+    row(16, Two, Random, [789, 717, 675, 645, 623, 605, 589, 576, 565, 555, 489, 404]);
+    row(16, Two, Systematic, [800, 728, 686, 657, 635, 617, 603, 590, 579, 569, 506, 426]);
+    row(16, Sixteen, Systematic, [800, 744, 714, 694, 679, 667, 657, 649, 642, 636, 597, 552]);
+    row(16, TwoFiftySix, Systematic, [800, 744, 715, 695, 680, 669, 659, 651, 644, 638, 600, 556]);
+    row(32, TwoFiftySix, Systematic, [800, 760, 740, 726, 716, 708, 701, 696, 691, 687, 661, 630]);
+    row(64, TwoFiftySix, Systematic, [800, 772, 757, 748, 741, 735, 731, 727, 724, 721, 703, 682]);
 }
 
 #[test]
@@ -158,11 +63,7 @@ fn expected_rank_at_hop_ten_matches_field_and_size_table() {
         for (field, listed) in FieldOrder::ALL.into_iter().zip(row) {
             let ranks = expected_rank(size, field, &[size; 10], &[loss; 10], Systematic);
             let difference = ranks[9] - f64::from(listed) / 10_000.0;
-            assert!(
-                difference.abs() <= 0.000_051,
-                "{size}, GF({field}), {loss}: {}",
-                ranks[9]
-            );
+            assert!(difference.abs() <= 0.000_051, "{size}, GF({field}), {loss}: {}", ranks[9]);
         }
     }
 }
@@ -170,18 +71,12 @@ fn expected_rank_at_hop_ten_matches_field_and_size_table() {
 #[test]
 fn expected_rank_of_bursts_matches_simulation() {
     // Simulated with 6,000 generations: loss 10 %, mean burst 8, hops 1, 3, 6, 10.
-    let hop = Hop {
-        loss: 0.1,
-        burst_mean: 8.0,
-    };
+    let hop = Hop { loss: 0.1, burst_mean: 8.0 };
     let distributions = rank_distributions(16, TwoFiftySix, &[16; 10], &[hop; 10], Systematic);
     for (hop, simulated) in [(1, 0.905), (3, 0.755), (6, 0.597), (10, 0.464)] {
         let ranks = distributions[hop - 1].iter().zip(0_u32..);
         let mean = ranks.map(|(p, rank)| p * f64::from(rank)).sum::<f64>() / 16.0;
-        assert!(
-            (mean - simulated).abs() < 0.015,
-            "hop {hop}: {mean} != {simulated}"
-        );
+        assert!((mean - simulated).abs() < 0.015, "hop {hop}: {mean} != {simulated}");
     }
 }
 
@@ -189,10 +84,7 @@ fn expected_rank_of_bursts_matches_simulation() {
 fn rank_distributions_of_unequal_hops_sum_to_one() {
     let hops = [
         Hop::independent(0.0),
-        Hop {
-            loss: 0.3,
-            burst_mean: 5.0,
-        },
+        Hop { loss: 0.3, burst_mean: 5.0 },
         Hop::independent(0.05),
         Hop::independent(1.0),
     ];
@@ -201,14 +93,8 @@ fn rank_distributions_of_unequal_hops_sum_to_one() {
         for distribution in &distributions {
             assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         }
-        assert!(
-            distributions[2][11..].iter().all(|&p| p == 0.0),
-            "ten packets, rank ten"
-        );
-        assert!(
-            (distributions[3][0] - 1.0).abs() < 1e-12,
-            "nothing passes the last hop"
-        );
+        assert!(distributions[2][11..].iter().all(|&p| p == 0.0), "ten packets, rank ten");
+        assert!((distributions[3][0] - 1.0).abs() < 1e-12, "nothing passes the last hop");
     }
 }
 
@@ -249,10 +135,7 @@ fn plan_that_cannot_meet_its_target_is_the_maximum() {
 fn plan_beyond_one_window_agrees_with_the_chain() {
     let hops = independent(0.8, 2);
     let packets = plan(256, Four, &hops, 1e-3, 100_000);
-    assert!(
-        packets > 256 + WINDOW,
-        "{packets} packets need a second window"
-    );
+    assert!(packets > 256 + WINDOW, "{packets} packets need a second window");
     let failure = |packets| {
         let distributions = rank_distributions(256, Four, &[packets], &hops[..1], Systematic);
         2.0 * (1.0 - distributions[0][256])
@@ -265,68 +148,35 @@ fn plan_of_measured_nonsense_stays_in_range() {
     for loss in [f64::NAN, -1.0, 2.0, f64::INFINITY] {
         for burst_mean in [f64::NAN, -3.0, 0.0, f64::INFINITY, 1e300] {
             let packets = plan(32, Sixteen, &[Hop { loss, burst_mean }], 1e-4, 200);
-            assert!(
-                (32..=200).contains(&packets),
-                "{loss}, {burst_mean}: {packets}"
-            );
+            assert!((32..=200).contains(&packets), "{loss}, {burst_mean}: {packets}");
         }
     }
     for target in [f64::NAN, -1.0, 0.0] {
         assert_eq!(plan(32, Sixteen, &independent(0.1, 2), target, 200), 200);
     }
-    assert_eq!(
-        plan(32, Sixteen, &independent(0.1, 2), f64::INFINITY, 200),
-        32
-    );
+    assert_eq!(plan(32, Sixteen, &independent(0.1, 2), f64::INFINITY, 200), 32);
 }
 
 #[test]
 fn plan_grows_with_loss_burst_hops_and_shrinks_with_target_and_field() {
     let base = |loss, burst_mean, hops, target, field| {
-        plan(
-            32,
-            field,
-            &vec![Hop { loss, burst_mean }; hops],
-            target,
-            4096,
-        )
+        plan(32, field, &vec![Hop { loss, burst_mean }; hops], target, 4096)
     };
     let rising = |label: &str, plans: &[usize]| {
         assert!(plans.is_sorted(), "{label}: {plans:?}");
-        assert!(
-            plans[0] < plans[plans.len() - 1],
-            "{label} has no effect: {plans:?}"
-        );
+        assert!(plans[0] < plans[plans.len() - 1], "{label} has no effect: {plans:?}");
     };
-    rising(
-        "loss",
-        &[0.0, 0.01, 0.05, 0.1, 0.2, 0.4].map(|x| base(x, 1.0, 4, 1e-4, Sixteen)),
-    );
-    rising(
-        "burst",
-        &[1.0, 1.5, 2.0, 4.0, 8.0, 16.0].map(|x| base(0.1, x, 4, 1e-4, Sixteen)),
-    );
-    rising(
-        "hops",
-        &[1, 2, 5, 10, 20].map(|x| base(0.1, 1.0, x, 1e-4, Sixteen)),
-    );
-    rising(
-        "target",
-        &[0.1, 1e-2, 1e-3, 1e-4, 1e-6].map(|x| base(0.1, 1.0, 4, x, Sixteen)),
-    );
-    rising(
-        "field",
-        &[TwoFiftySix, Sixteen, Four, Two].map(|x| base(0.1, 1.0, 4, 1e-4, x)),
-    );
+    rising("loss", &[0.0, 0.01, 0.05, 0.1, 0.2, 0.4].map(|x| base(x, 1.0, 4, 1e-4, Sixteen)));
+    rising("burst", &[1.0, 1.5, 2.0, 4.0, 8.0, 16.0].map(|x| base(0.1, x, 4, 1e-4, Sixteen)));
+    rising("hops", &[1, 2, 5, 10, 20].map(|x| base(0.1, 1.0, x, 1e-4, Sixteen)));
+    rising("target", &[0.1, 1e-2, 1e-3, 1e-4, 1e-6].map(|x| base(0.1, 1.0, 4, x, Sixteen)));
+    rising("field", &[TwoFiftySix, Sixteen, Four, Two].map(|x| base(0.1, 1.0, 4, 1e-4, x)));
 }
 
 #[test]
 fn plan_for_the_largest_generation_is_fast() {
     let hops: Vec<_> = (0..10)
-        .map(|hop| Hop {
-            loss: 0.1 + 0.01 * f64::from(hop),
-            burst_mean: 1.0 + f64::from(hop),
-        })
+        .map(|hop| Hop { loss: 0.1 + 0.01 * f64::from(hop), burst_mean: 1.0 + f64::from(hop) })
         .collect();
     let once = || {
         let start = std::time::Instant::now();
@@ -338,4 +188,38 @@ fn plan_for_the_largest_generation_is_fast() {
     println!("plan for 256 symbols over 10 hops: {best:?}");
     let limit_millis = if cfg!(debug_assertions) { 20 } else { 2 };
     assert!(best.as_millis() < limit_millis, "{best:?}");
+}
+
+#[test]
+fn plan_with_repair_is_the_cheapest_by_exhaustion() {
+    let lines = [
+        vec![Hop::independent(0.1); 4],
+        vec![Hop { loss: 0.1, burst_mean: 8.0 }; 4],
+        vec![Hop::independent(0.0)],
+        vec![Hop::independent(0.3), Hop { loss: 0.02, burst_mean: 3.0 }],
+    ];
+    for hops in lines {
+        for size in [1, 16, 64] {
+            let cost = 3.0 * size as f64;
+            let most = 4 * size;
+            let (packets, failure) = plan_with_repair(size, FieldOrder::Sixteen, &hops, cost, most);
+            let failure_at = |sent: usize| -> f64 {
+                let one_hop = |hop: &Hop| {
+                    let ranks = rank_distributions(
+                        size,
+                        FieldOrder::Sixteen,
+                        &[sent],
+                        &[*hop],
+                        Recoding::Systematic,
+                    );
+                    1.0 - ranks[0][size]
+                };
+                hops.iter().map(one_hop).sum::<f64>().min(1.0)
+            };
+            assert!((failure - failure_at(packets)).abs() < 1e-4, "{failure}");
+            let price = |sent: usize| sent as f64 + cost * failure_at(sent);
+            let cheapest = (size..=most).map(price).fold(f64::INFINITY, f64::min);
+            assert!(price(packets) < cheapest + 0.01, "{packets} of {size} over {hops:?}");
+        }
+    }
 }

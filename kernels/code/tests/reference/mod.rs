@@ -9,10 +9,7 @@ pub struct Reference {
 
 impl Reference {
     pub fn new(size: usize) -> Self {
-        Self {
-            size,
-            vectors: Vec::new(),
-        }
+        Self { size, vectors: Vec::new() }
     }
 
     /// Keeps the vector if it is innovative, and says whether it is.
