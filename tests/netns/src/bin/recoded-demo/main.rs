@@ -243,6 +243,7 @@ fn measure_recoded(
         tcp_seconds: tcp.download.seconds,
         sha256_ok: tcp.sha256_ok,
         overhead: udp.overhead,
+        core_shares: udp.core_shares,
         kernel: daemons[0].show()?.kernel,
     };
     Ok((recoded, links.collect()))

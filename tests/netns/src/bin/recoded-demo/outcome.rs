@@ -97,6 +97,8 @@ pub struct Recoded {
     pub sha256_ok: bool,
     /// Packets that the source sent per source symbol.
     pub overhead: f64,
+    /// Share of a core that each daemon used during the UDP measurement, in path order.
+    pub core_shares: Vec<f64>,
     /// Arithmetic in use.
     pub kernel: String,
 }
@@ -312,6 +314,7 @@ pub(crate) mod tests {
                 tcp_seconds: 10.3,
                 sha256_ok: true,
                 overhead: 1.7,
+                core_shares: vec![0.1; 5],
                 kernel: "avx2".into(),
             },
             links: Vec::new(),

@@ -1,7 +1,7 @@
 //! What the same traffic gets through the tunnel `rec0`, recoded at every relay.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use recoded_api::v1::{Flow, State};
 use recoded_netns::traffic::{Download, Fetch, Iperf, UdpLoad, UdpOutcome, sha256};
@@ -127,6 +127,8 @@ pub struct Measured {
     pub capacity_mbit: f64,
     /// Packets sent by the source per source symbol.
     pub overhead: f64,
+    /// Share of a core that each daemon used, in path order.
+    pub core_shares: Vec<f64>,
 }
 
 /// iperf3 through the tunnel, its control connection too, below capacity. `overhead` is the number
@@ -149,9 +151,18 @@ pub fn udp(
     let load =
         UdpLoad { to: TUNNEL.sink_address(), payload_bytes, mbit: LOAD * capacity_mbit, seconds };
     let sent = Sent::by(&before)?;
+    let (started, times) = (Instant::now(), processor_times(daemons)?);
     let outcome = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
+    let (elapsed, after) = (started.elapsed().as_secs_f64(), processor_times(daemons)?);
     let overhead = Sent::by(&daemons[0].show()?)?.overhead_since(&sent);
-    Ok(Measured { outcome, offered_mbit: load.mbit, capacity_mbit, overhead })
+    let core_shares = times.iter().zip(&after).map(|(before, after)| (after - before) / elapsed);
+    let core_shares = core_shares.collect();
+    Ok(Measured { outcome, offered_mbit: load.mbit, capacity_mbit, overhead, core_shares })
+}
+
+/// Seconds of processor time of each daemon.
+fn processor_times(daemons: &[Daemon]) -> Result<Vec<f64>, BedError> {
+    daemons.iter().map(|daemon| Ok(daemon.processor_time()?.as_secs_f64())).collect()
 }
 
 /// What the source of the protected flow has sent.

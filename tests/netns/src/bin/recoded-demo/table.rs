@@ -14,6 +14,7 @@ impl Display for Table<'_> {
         heading(f, outcome)?;
         hops(f, outcome)?;
         ends(f, outcome)?;
+        cores(f, outcome)?;
         modes(f, outcome)?;
         criteria(f, outcome)
     }
@@ -94,6 +95,20 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     row("  file", end.into(), hash.into())?;
     row("packets per source symbol", "1".into(), format!("{:.3}", recoded.overhead))?;
     writeln!(f)
+}
+
+fn cores(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    let recoded = &outcome.recoded;
+    let shares = recoded.core_shares.iter().enumerate();
+    let listed: Vec<String> =
+        shares.map(|(host, share)| format!("h{host} {:.0} %", share * 100.0)).collect();
+    writeln!(
+        f,
+        "  of a core, with {:.0} Mbit/s of UDP: {} (field arithmetic by {})",
+        recoded.offered_mbit,
+        listed.join(", "),
+        recoded.kernel
+    )
 }
 
 fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
