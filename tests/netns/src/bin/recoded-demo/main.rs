@@ -155,6 +155,9 @@ fn build(options: &Options, loss: Loss) -> Result<Bed, BedError> {
 }
 
 fn file_bytes(options: &Options) -> u64 {
+    if options.burst > 1.0 {
+        return FILE_BYTES_MIN;
+    }
     let seconds = options.seconds as f64;
     let bytes = GOODPUT_SHARE * options.rate * 1e6 / 8.0 * seconds;
     (bytes as u64).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
@@ -241,6 +244,7 @@ fn measure_recoded(
         tcp_mbps: tcp.download.mbit(),
         tcp_bytes: tcp.download.bytes,
         tcp_seconds: tcp.download.seconds,
+        tcp_complete: tcp.download.complete,
         sha256_ok: tcp.sha256_ok,
         overhead: udp.overhead,
         core_shares: udp.core_shares,

@@ -40,7 +40,7 @@ const LOAD: f64 = 0.6;
 const HEADER_BYTES: usize = 14 + 20 + 8 + 20;
 
 /// Slowest goodput that a download is waited for, as a share of the link rate.
-const PATIENCE_SHARE: f64 = 0.02;
+const PATIENCE_SHARE: f64 = 0.01;
 
 /// The daemons' configuration.
 pub fn plan(options: &Options) -> LinePlan {

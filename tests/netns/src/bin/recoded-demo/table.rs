@@ -90,7 +90,11 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
         format!("{:.2} MB", plain.tcp_bytes as f64 / 1e6),
         format!("{:.1} MB in {:.1} s", recoded.tcp_bytes as f64 / 1e6, recoded.tcp_seconds),
     )?;
-    let hash = if recoded.sha256_ok { "SHA-256 right" } else { "SHA-256 WRONG" };
+    let hash = match (recoded.tcp_complete, recoded.sha256_ok) {
+        (false, _) => "cut off",
+        (true, true) => "SHA-256 right",
+        (true, false) => "SHA-256 WRONG",
+    };
     let end = if plain.tcp_complete { "whole" } else { "cut off" };
     row("  file", end.into(), hash.into())?;
     row("packets per source symbol", "1".into(), format!("{:.3}", recoded.overhead))?;
