@@ -76,7 +76,8 @@ fn next(sequence: &mut u32) -> u32 {
     current
 }
 
-fn copy(frames: &mut impl Frames, payload: Span) -> Option<Span> {
+/// A copy of `payload` in a frame of its own, with headroom; `None` when frames ran out.
+pub(crate) fn copy(frames: &mut impl Frames, payload: Span) -> Option<Span> {
     let frame: FrameId = frames.take()?;
     let offset = HEADROOM_BYTES.max(usize::from(payload.offset).min(256)) as u16;
     let target = Span { frame, offset, len: payload.len };

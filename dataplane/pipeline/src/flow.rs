@@ -2,29 +2,19 @@
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::params::{FlowParams, HopId, Nanos, Role};
+use crate::params::{FlowParams, Nanos, Role};
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
 use crate::source::Source;
 use recoded_gf::FieldOrder;
-use recoded_wire::entropy::source_port;
-use recoded_wire::feedback::Writer;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::header::Header;
 
 use crate::batch::PacketView;
-use crate::emit::symbol_offset;
 
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
 pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
-
-/// Shortest time between two reports of one flow: protocol note of `recoded_wire::feedback`.
-const FEEDBACK_INTERVAL_NANOS: Nanos = 10_000_000;
-
-/// Room for a hop report, a flow report, 32 repair requests and the longest rank histogram, within
-/// the smallest MTU of IPv6.
-const FEEDBACK_BYTES_MAX: usize = 1232;
 
 /// The outside world during one call: memory, outputs, randomness and the time.
 pub(crate) struct Io<'a, F, E> {
@@ -62,8 +52,8 @@ impl Flow {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
         let state = match params.role {
             Role::Source { .. } => State::Source(Source::new(params, combiner)),
-            Role::Relay { .. } => State::Relay(Relay::new(params)),
-            Role::Sink { .. } => State::Sink(Sink::new(params)),
+            Role::Relay { .. } => State::Relay(Relay::new(params, combiner)),
+            Role::Sink { .. } => State::Sink(Sink::new(params, combiner)),
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
@@ -151,12 +141,9 @@ impl Flow {
                 source.receive_feedback(&self.params, &mut self.counters, io, payload);
                 Fate::Consumed
             }
-            (State::Relay(_), Role::Relay { upstream }) if header.hop_index < u8::MAX => {
+            (State::Relay(relay), Role::Relay { upstream }) if header.hop_index < u8::MAX => {
                 header.hop_index += 1;
-                header.write(io.frames.bytes_mut(payload));
-                io.frames.retain(payload.frame);
-                io.egress.transmit(*upstream, payload, source_port(self.params.id, 0));
-                Fate::Forwarded
+                relay.hand_up(io, *upstream, payload, header)
             }
             _ => Fate::Dropped(DropReason::WrongRole),
         }
@@ -270,60 +257,6 @@ impl RankHistogram {
     /// Size of full generations, 0 before the first.
     pub(crate) fn nominal(&self) -> usize {
         self.nominal
-    }
-}
-
-/// When a node reports upstream, and with which number.
-#[derive(Debug, Default)]
-pub(crate) struct Reporter {
-    due: Option<Nanos>,
-    number: u32,
-}
-
-impl Reporter {
-    /// There is something to say; it will be said within the interval.
-    pub(crate) fn note(&mut self, now: Nanos) {
-        self.due.get_or_insert(now + FEEDBACK_INTERVAL_NANOS);
-    }
-
-    /// When the next report is due.
-    pub(crate) fn due(&self) -> Option<Nanos> {
-        self.due
-    }
-
-    /// Sends a report now.
-    pub(crate) fn send(
-        &mut self,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        flow: u32,
-        upstream: HopId,
-        fill: impl FnOnce(&mut Writer<'_>),
-    ) {
-        self.due = None;
-        let Some(frame) = io.frames.take() else {
-            return;
-        };
-        let offset = symbol_offset(0) as u16;
-        let buffer = Span { frame, offset, len: FEEDBACK_BYTES_MAX as u16 };
-        let header = Header {
-            packet_type: PacketType::Feedback,
-            flags: Flags::default(),
-            epoch: 0,
-            size: 1,
-            flow,
-            generation: self.number,
-            hop_index: 0,
-            key_id: 0,
-            planned: 0,
-            link_sequence: self.number,
-        };
-        self.number = self.number.wrapping_add(1);
-        let bytes = io.frames.bytes_mut(buffer);
-        header.write(bytes);
-        let mut writer = Writer::new(bytes);
-        fill(&mut writer);
-        let payload = Span { len: writer.finish() as u16, ..buffer };
-        io.egress.transmit(upstream, payload, source_port(flow, 0));
     }
 }
 

@@ -31,6 +31,8 @@ mod sink;
 
 mod redundancy;
 
+mod reporter;
+
 mod loss;
 
 mod framing;

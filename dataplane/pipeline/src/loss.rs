@@ -22,6 +22,9 @@ const WEIGHT_JUMP: f64 = 0.5;
 /// A gap wider than this is a sender that restarted, not a loss.
 const GAP_MAX: u32 = 1 << 14;
 
+/// Assumed of a link that has not been measured yet.
+const LOSS_UNKNOWN: f64 = 0.1;
+
 /// Loss estimator of one incoming link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossTracker {
@@ -65,6 +68,11 @@ impl LossTracker {
         let burst_mean = if self.runs == 0 { old.burst_mean } else { blend(old.burst_mean, burst) };
         self.estimate = Some(HopLoss { hop: self.hop, loss: blend(old.loss, loss), burst_mean });
         (self.received, self.lost, self.runs) = (0, 0, 0);
+    }
+
+    /// Share of packets lost; a guess while there is no estimate.
+    pub(crate) fn loss(&self) -> f64 {
+        self.estimate.map_or(LOSS_UNKNOWN, |estimate| estimate.loss)
     }
 
     /// The estimate, once there is one.

@@ -8,13 +8,14 @@
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 
 use crate::batch::{Accepted, Batch, PacketView};
-use crate::combine::GROUP_MAX;
+use crate::combine::{Combiner, GROUP_MAX};
 use crate::egress::Egress;
 use crate::emit::{NextHops, payload_of};
-use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, Reporter, earlier};
+use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
 use crate::loss::{LossTracker, hop_report};
-use crate::params::{FlowParams, Nanos, Recoding, Role};
+use crate::params::{FlowParams, HopId, Nanos, Recoding, Role};
 use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::reporter::Reporter;
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, serial_before, vector_bytes};
@@ -38,7 +39,7 @@ enum Place {
 }
 
 impl Relay {
-    pub(crate) fn new(params: &FlowParams) -> Relay {
+    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Relay {
         Relay {
             batches: (0..params.batches.max(1))
                 .map(|_| Batch::new(params.generation_size, false))
@@ -47,7 +48,7 @@ impl Relay {
             hops: NextHops::new(&params.next_hops),
             loss: LossTracker::default(),
             ranks: RankHistogram::default(),
-            reporter: Reporter::default(),
+            reporter: Reporter::new(combiner),
             last: None,
         }
     }
@@ -332,12 +333,23 @@ impl Relay {
         earlier(Some(now + params.batch_timeout_nanos), self.reporter.due())
     }
 
+    /// Hands a report of a node further down upstream.
+    pub(crate) fn hand_up(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        upstream: HopId,
+        payload: Span,
+        header: Header,
+    ) -> Fate {
+        self.reporter.relay(io, upstream, payload, header, self.loss.loss())
+    }
+
     fn report_loss(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         let Role::Relay { upstream } = params.role else {
             return;
         };
         let item = hop_report(&self.loss);
-        self.reporter.send(io, params.id, upstream, |writer| {
+        self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
             if let Some(item) = item {
                 writer.push(item);
             }

@@ -6,14 +6,15 @@
 //! source once for its missing degrees of freedom, and is given up after the hold timeout.
 
 use crate::batch::{Accepted, Batch, PacketCoding, PacketView};
-use crate::combine::GROUP_MAX;
+use crate::combine::{Combiner, GROUP_MAX};
 use crate::egress::Egress;
 use crate::emit::symbol_offset;
-use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, Reporter, earlier};
+use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::loss::{LossTracker, hop_report};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::reporter::Reporter;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{FrameId, Frames, Span};
@@ -62,7 +63,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn new(params: &FlowParams) -> Sink {
+    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Sink {
         let entry = |_| Entry {
             batch: Batch::new(params.generation_size, true),
             symbols: vec![None; params.generation_size],
@@ -82,7 +83,7 @@ impl Sink {
             solutions: vec![0; GROUP_MAX * SIZE_MAX],
             loss: LossTracker::default(),
             ranks: RankHistogram::default(),
-            reporter: Reporter::default(),
+            reporter: Reporter::new(combiner),
             last: None,
         }
     }
@@ -385,7 +386,8 @@ impl Sink {
             failed: counters.generations_failed as u32,
         });
         let ranks = self.ranks.epoch().map(|epoch| (epoch, &counters.rank_histogram));
-        self.reporter.send(io, params.id, *upstream, |writer| {
+        let urgency = (!asks.is_empty(), self.loss.loss());
+        self.reporter.send(io, (params.id, *upstream), urgency, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Repair(*ask));
