@@ -34,6 +34,8 @@ pub(crate) struct Batch {
     pub planned: u16,
     /// Packets this hop has sent.
     pub sent: u16,
+    /// Repair rounds this hop has answered.
+    pub repaired: u8,
     /// Parameters, once a packet told them: epoch, field, symbol bytes.
     shape: Option<(u8, FieldOrder, u16)>,
     /// Innovative symbols in order of arrival.
@@ -55,6 +57,7 @@ impl Batch {
             touched: 0,
             planned: 0,
             sent: 0,
+            repaired: 0,
             shape: None,
             symbols: Vec::with_capacity(size_max),
             vectors: vec![0; if sink { 0 } else { size_max * size_max }],
@@ -70,7 +73,7 @@ impl Batch {
         self.live = true;
         self.closed = false;
         self.touched = now;
-        (self.planned, self.sent) = (0, 0);
+        (self.planned, self.sent, self.repaired) = (0, 0, 0);
         self.shape = None;
     }
 

@@ -134,16 +134,15 @@ impl Flow {
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
-        mut header: Header,
+        header: Header,
     ) -> Fate {
-        match (&mut self.state, &self.params.role) {
-            (State::Source(source), _) => {
+        match &mut self.state {
+            State::Source(source) => {
                 source.receive_feedback(&self.params, &mut self.counters, io, payload);
                 Fate::Consumed
             }
-            (State::Relay(relay), Role::Relay { upstream }) if header.hop_index < u8::MAX => {
-                header.hop_index += 1;
-                relay.hand_up(io, *upstream, payload, header)
+            State::Relay(relay) if header.hop_index < u8::MAX => {
+                relay.hand_up(&self.params, &mut self.counters, io, payload, header)
             }
             _ => Fate::Dropped(DropReason::WrongRole),
         }

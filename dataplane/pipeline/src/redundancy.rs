@@ -19,6 +19,10 @@ const LOSS_STEP: f64 = 0.003;
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
 
+/// Rounds of repair per generation: each one only carries what the last one lost. A request for a later
+/// round is nobody's honest wish.
+pub(crate) const ROUNDS: u8 = 4;
+
 /// What a generation that must be repaired is worth in packets: the repair itself, in proportion to its
 /// size, and the round trip by which it delays everything behind it. At four hops of 10 % this leaves
 /// about one generation of 16 in a hundred to repair, and four single packets in a thousand.
@@ -179,25 +183,30 @@ impl Planner {
         theory::plan_with_repair(size, field, hops, cost, most)
     }
 
-    /// Packets to send so that `missing` of them cross all hops, at most `most`.
-    pub(crate) fn repair_packets(&self, missing: usize, most: usize) -> usize {
-        let through: f64 = self.hops.iter().map(|hop| 1.0 - hop.loss).product();
-        let through = through.clamp(0.05, 0.999);
-        // arrived[k] = chance that exactly k < missing have arrived; their sum is the failure.
-        let mut arrived = [0.0f64; SIZE_MAX];
-        let missing = missing.clamp(1, SIZE_MAX);
-        arrived[0] = 1.0;
-        for sent in 1..most {
-            for k in (0..missing).rev() {
-                let came = if k > 0 { arrived[k - 1] * through } else { 0.0 };
-                arrived[k] = arrived[k] * (1.0 - through) + came;
-            }
-            if arrived[..missing].iter().sum::<f64>() <= REPAIR_FAILURE_MAX {
-                return sent;
-            }
-        }
-        most
+    /// Chance that a packet crosses all hops.
+    pub(crate) fn through(&self) -> f64 {
+        self.hops.iter().map(|hop| 1.0 - hop.loss).product()
     }
+}
+
+/// Packets to send so that `missing` of them arrive where each does with chance `through`; at most
+/// `most`.
+pub(crate) fn repair_packets(through: f64, missing: usize, most: usize) -> usize {
+    let through = through.clamp(0.05, 0.999);
+    // arrived[k] = chance that exactly k < missing have arrived; their sum is the failure.
+    let mut arrived = [0.0f64; SIZE_MAX];
+    let missing = missing.clamp(1, SIZE_MAX);
+    arrived[0] = 1.0;
+    for sent in 1..most {
+        for k in (0..missing).rev() {
+            let came = if k > 0 { arrived[k - 1] * through } else { 0.0 };
+            arrived[k] = arrived[k] * (1.0 - through) + came;
+        }
+        if arrived[..missing].iter().sum::<f64>() <= REPAIR_FAILURE_MAX {
+            return sent;
+        }
+    }
+    most
 }
 
 #[cfg(test)]
@@ -206,15 +215,12 @@ mod tests {
 
     #[test]
     fn repair_over_a_clean_path_is_barely_more_than_what_is_missing() {
-        let planner = Planner::new();
-        assert!((1..=2).contains(&planner.repair_packets(1, 64)));
-        assert!((16..=18).contains(&planner.repair_packets(16, 64)));
+        assert!((1..=2).contains(&repair_packets(1.0, 1, 64)));
+        assert!((16..=18).contains(&repair_packets(1.0, 16, 64)));
     }
 
     #[test]
     fn repair_never_exceeds_its_cap() {
-        let mut planner = Planner::new();
-        planner.hear(HopLoss { hop: 0, loss: 0.99, burst_mean: 1.0 });
-        assert_eq!(planner.repair_packets(16, 64), 64);
+        assert_eq!(repair_packets(0.01, 16, 64), 64);
     }
 }

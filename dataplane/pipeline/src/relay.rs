@@ -13,10 +13,12 @@ use crate::egress::Egress;
 use crate::emit::{NextHops, payload_of};
 use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
 use crate::loss::{LossTracker, hop_report};
-use crate::params::{FlowParams, HopId, Nanos, Recoding, Role};
+use crate::params::{FlowParams, Nanos, Recoding, Role};
+use crate::redundancy::{ROUNDS, repair_packets};
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_gf::FieldOrder;
+use recoded_wire::feedback::{REPAIRS_MAX, RepairRequest, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, serial_before, vector_bytes};
 
@@ -333,15 +335,63 @@ impl Relay {
         earlier(Some(now + params.batch_timeout_nanos), self.reporter.due())
     }
 
-    /// Hands a report of a node further down upstream.
+    /// Hands a report of a node further down upstream, having answered the repair requests it can.
     pub(crate) fn hand_up(
         &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        upstream: HopId,
         payload: Span,
-        header: Header,
+        mut header: Header,
     ) -> Fate {
+        let Role::Relay { upstream } = params.role else {
+            return Fate::Dropped(DropReason::WrongRole);
+        };
+        header.hop_index = header.hop_index.saturating_add(1);
+        if self.reporter.is_repeated(&header) {
+            return Fate::Consumed;
+        }
+        let mut answers = [None; REPAIRS_MAX];
+        let mut answered = answers.iter_mut();
+        withdraw_repairs(io.frames.bytes_mut(payload), |request| {
+            let can = self.can_answer(request);
+            let place = if can { answered.next() } else { None };
+            place.map(|answer| *answer = Some(request)).is_some()
+        });
+        for request in answers.into_iter().flatten() {
+            self.answer(params, counters, io, request, header.hop_index);
+        }
         self.reporter.relay(io, upstream, payload, header, self.loss.loss())
+    }
+
+    /// Whether all of a generation is here, so that the source need not be asked for it.
+    fn can_answer(&self, request: RepairRequest) -> bool {
+        let batch = &self.batches[request.generation as usize % self.batches.len()];
+        batch.live && batch.generation == request.generation && batch.is_complete()
+    }
+
+    /// Answers a repair request from `hops` links further down, once per round. What is missing there
+    /// was mostly lost on the last few links, so this saves the way to the source and back.
+    fn answer(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        request: RepairRequest,
+        hops: u8,
+    ) {
+        let index = request.generation as usize % self.batches.len();
+        let batch = &mut self.batches[index];
+        if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
+            return;
+        }
+        batch.repaired = request.round.saturating_add(1);
+        let missing = usize::from(request.missing).min(batch.size());
+        let most = usize::from(plan_within(params, batch.size(), u16::MAX));
+        let through = (1.0 - self.loss.loss()).powi(i32::from(hops));
+        let count = repair_packets(through, missing, most.max(missing)) as u16;
+        counters.repairs += 1;
+        counters.sent_repair += self.send_recoded(index, counters, io, count, 0);
     }
 
     fn report_loss(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {

@@ -116,7 +116,7 @@ pub struct FlowCounters {
     pub generations_failed: u64,
     /// Closed early because the table was full.
     pub generations_evicted: u64,
-    /// Sink: repair requests sent. Source: answered.
+    /// Sink: repair requests sent. Source and relay: answered.
     pub repairs: u64,
     /// Sink: framing found broken in decoded symbols.
     pub framing_errors: u64,

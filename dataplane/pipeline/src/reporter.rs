@@ -11,7 +11,7 @@ use crate::emit::{copy, symbol_offset};
 use crate::flow::{Fate, Io};
 use crate::params::{HopId, Nanos};
 use recoded_wire::entropy::source_port;
-use recoded_wire::feedback::Writer;
+use recoded_wire::feedback::{Item, Writer, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 
@@ -90,23 +90,25 @@ impl Reporter {
         emit(io, (flow, upstream), payload, if requests { copies(loss) } else { 1 });
     }
 
+    /// Whether this request was already handed on; notes it.
+    pub(crate) fn is_repeated(&mut self, header: &Header) -> bool {
+        let name = (header.link_sequence, header.generation);
+        let heard = &mut self.heard[(name.0 ^ name.1) as usize % HEARD];
+        header.flags.has(Flags::END) && heard.replace(name) == Some(name)
+    }
+
     /// Hands a report of a node further down upstream; `header` is already as it shall leave.
     pub(crate) fn relay(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         upstream: HopId,
         payload: Span,
-        header: Header,
+        mut header: Header,
         loss: f64,
     ) -> Fate {
-        let requests = header.flags.has(Flags::END);
-        if requests {
-            let name = (header.link_sequence, header.generation);
-            let heard = &mut self.heard[(name.0 ^ name.1) as usize % HEARD];
-            if heard.replace(name) == Some(name) {
-                return Fate::Consumed;
-            }
-        }
+        let asks = |item| matches!(item, Item::Repair(_));
+        let requests = items(io.frames.bytes(payload)).any(asks);
+        header.flags = header.flags.with(Flags::END, requests);
         header.write(io.frames.bytes_mut(payload));
         io.frames.retain(payload.frame);
         emit(io, (header.flow, upstream), payload, if requests { copies(loss) } else { 1 });

@@ -13,6 +13,7 @@ use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::loss::{LossTracker, hop_report};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
+use crate::redundancy::ROUNDS;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_gf::FieldOrder;
@@ -22,9 +23,6 @@ use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
 
 /// A request is said this often per round, since the way back is lossy too; the source answers once.
 const SAYINGS: u8 = 3;
-
-/// Rounds of repair: each one only carries what the last one lost.
-const ROUNDS: u8 = 4;
 
 /// Shortest time between two sayings, and the first guess at it.
 const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;

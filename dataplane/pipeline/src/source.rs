@@ -11,7 +11,7 @@ use crate::emit::{NextHops, payload_of, symbol_offset};
 use crate::flow::{Io, earlier};
 use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::params::{FlowParams, Nanos};
-use crate::redundancy::Planner;
+use crate::redundancy::{Planner, ROUNDS, repair_packets};
 use crate::report::{FlowCounters, FlowReport, HopLoss, RemoteReport};
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest, items};
@@ -369,7 +369,7 @@ impl Source {
         let generation = &mut self.generations[index];
         if is_open
             || !generation.live
-            || request.round < generation.repaired
+            || !(generation.repaired..ROUNDS).contains(&request.round)
             || generation.number != request.generation
             || request.missing == 0
         {
@@ -379,7 +379,7 @@ impl Source {
         let size = generation.symbols.len();
         let missing = usize::from(request.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
-        let packets = self.planner.repair_packets(missing, most.max(missing));
+        let packets = repair_packets(self.planner.through(), missing, most.max(missing));
         counters.repairs += 1;
         counters.sent_repair += self.send_coded(index, counters, io, packets, 0);
     }

@@ -14,6 +14,9 @@ const FLOW_BYTES: usize = 12;
 const REPAIR_BYTES: usize = 8;
 const RANKS_HEADER_BYTES: usize = 4;
 
+/// Kind of an item that a node on the way has dealt with.
+const KIND_WITHDRAWN: u8 = 0;
+
 /// Most repair requests one packet carries, so that it fits any link.
 pub const REPAIRS_MAX: usize = 32;
 
@@ -187,6 +190,21 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     })
 }
 
+/// Withdraws the repair requests for which `answered` says yes: nodes further up will not see them.
+pub fn withdraw_repairs(payload: &mut [u8], mut answered: impl FnMut(RepairRequest) -> bool) {
+    let mut rest = payload.get_mut(HEADER_BYTES..).unwrap_or(&mut []);
+    while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {
+        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let Some((value, tail)) = body.split_at_mut_checked(length) else { return };
+        if let Some(Item::Repair(request)) = read(head[0], value)
+            && answered(request)
+        {
+            head[0] = KIND_WITHDRAWN;
+        }
+        rest = tail;
+    }
+}
+
 fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
     let word = |at: usize| Some(u32::from_be_bytes(value.get(at..at + 4)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_be_bytes(value.get(at..at + 2)?.try_into().ok()?));
@@ -247,6 +265,19 @@ mod tests {
     }
 
     #[test]
+    fn withdrawn_requests_are_not_read_any_more() {
+        let mut buffer = [0u8; 128];
+        let mut writer = Writer::new(&mut buffer);
+        for generation in 0..3 {
+            writer.push(Item::Repair(RepairRequest { generation, missing: 1, round: 0 }));
+        }
+        let length = writer.finish();
+        withdraw_repairs(&mut buffer[..length], |request| request.generation != 1);
+        let left = Item::Repair(RepairRequest { generation: 1, missing: 1, round: 0 });
+        assert_eq!(items(&buffer[..length]).collect::<Vec<_>>(), [left]);
+    }
+
+    #[test]
     fn push_into_a_full_buffer_is_refused() {
         let mut buffer = [0u8; HEADER_BYTES + 11];
         let mut writer = Writer::new(&mut buffer);
@@ -258,6 +289,9 @@ mod tests {
         #[test]
         fn random_bytes_end_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(items(&bytes).count() <= bytes.len());
+            let mut bytes = bytes;
+            withdraw_repairs(&mut bytes, |_| true);
+            prop_assert!(!items(&bytes).any(|item| matches!(item, Item::Repair(_))));
         }
 
         #[test]

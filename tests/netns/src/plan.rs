@@ -119,7 +119,7 @@ impl LinePlan {
                 FlowPlan::new(2, Towards::West, "rec0"),
             ],
             frames: 8192,
-            batches: 64,
+            batches: 256,
             idle: "adaptive",
         }
     }

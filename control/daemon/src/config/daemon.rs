@@ -73,7 +73,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         batches: reader
             .integer("batches", 2..=4096, "a flow holds 2 to 4096 generations")
             .and_then(|batches| usize::try_from(batches).ok())
-            .unwrap_or(64),
+            .unwrap_or(256),
     }
 }
 

@@ -66,7 +66,7 @@ fn shortest_source_gets_the_documented_defaults() {
         hold_timeout_nanos: 200_000_000,
         recoding: recoded_pipeline::params::Recoding::Systematic,
         repair: true,
-        batches: 64,
+        batches: 256,
     };
     assert_eq!(flow.params, expected);
     assert_eq!(config.tunnels[0].mtu, 1426, "a full packet and its length fill one symbol");

@@ -69,7 +69,7 @@ pub fn plan(options: &Options) -> LinePlan {
             probe,
         ],
         // A flow may hold this many generations; large ones are fewer, so that memory stays bounded.
-        batches: if large { 16 } else { 64 },
+        batches: if large { 16 } else { 256 },
         frames: if large { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }
