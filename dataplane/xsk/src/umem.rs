@@ -178,11 +178,12 @@ impl Frames for Umem {
         self.ledger.take().map(FrameId)
     }
 
-    /// Under an eighth is free although this side holds at least an eighth. Frames that wait in a
-    /// transmit ring do not count: letting others go would not bring them back.
+    /// Too few are free for [`Umem::lendable`] to go on lending, although this side holds at least an
+    /// eighth. Frames that wait in a transmit ring do not count: letting others go would not bring
+    /// them back.
     fn scarce(&self) -> bool {
         let FrameGauge { total, free, held, .. } = self.gauge();
-        free < total / 8 && held >= total / 8
+        free < total / 4 + total / 16 && held >= total / 8
     }
 
     fn retain(&mut self, frame: FrameId) {

@@ -118,7 +118,7 @@ impl LinePlan {
                 FlowPlan::new(1, Towards::East, "rec0"),
                 FlowPlan::new(2, Towards::West, "rec0"),
             ],
-            frames: 8192,
+            frames: 16384,
             batches: 256,
             idle: "adaptive",
         }

@@ -61,7 +61,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         idle: reader
             .choice("idle", &IDLE, "it is \"busy\", \"adaptive\" or \"interrupt\"")
             .unwrap_or(Idle::Adaptive),
-        frames: frames.and_then(|frames| u32::try_from(frames).ok()).unwrap_or(8192),
+        frames: frames.and_then(|frames| u32::try_from(frames).ok()).unwrap_or(16384),
         port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
         xdp_mode: reader
             .choice(

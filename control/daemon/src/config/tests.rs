@@ -47,7 +47,7 @@ fn errors(text: &str) -> String {
 #[test]
 fn shortest_source_gets_the_documented_defaults() {
     let config = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
-    assert_eq!(config.daemon.frames, 8192);
+    assert_eq!(config.daemon.frames, 16384);
     assert_eq!(config.daemon.port, 9426);
     let flow = &config.flows[0];
     assert!(!flow.symbol_bytes_given);
