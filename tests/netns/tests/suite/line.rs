@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::common;
+use recoded_api::v1::State;
+use recoded_netns::process;
 use recoded_netns::traffic::{Fetch, Iperf, UdpLoad, WebServer, sha256, write_random_file};
 use recoded_netns::{Bed, Daemon, LinePlan, Loss};
 
@@ -173,17 +175,42 @@ fn idle_daemon_uses_little_of_a_core() {
     let Some(_turn) = common::daemons() else { return };
     let line = Line::start(2, 0.1, 1 << 20);
     line.assert_whole(line.fetch());
+    // Anything else on this machine can only make a window worse.
+    let quiet = (0..3).any(|_| busiest_share(&line) < 0.02);
+    assert!(quiet, "a daemon uses more than 2 % of a core when idle");
+}
+
+/// What the busiest daemon uses of a core over five seconds without traffic.
+fn busiest_share(line: &Line) -> f64 {
     std::thread::sleep(Duration::from_secs(1));
     let times = || line.daemons.iter().map(|daemon| daemon.processor_time().unwrap());
     let before: Vec<_> = times().collect();
     let window = Duration::from_secs(5);
     std::thread::sleep(window);
+    let mut busiest = 0.0_f64;
     for ((daemon, before), after) in line.daemons.iter().zip(before).zip(times()) {
         let share = (after - before).as_secs_f64() / window.as_secs_f64();
         let resident = daemon.resident_kib().unwrap();
         println!("{}: {:.2} % of a core, {resident} KiB resident", daemon.name(), share * 100.0);
-        assert!(share < 0.02, "{} uses {share} of a core when idle", daemon.name());
+        busiest = busiest.max(share);
     }
+    busiest
+}
+
+#[test]
+fn control_tool_shows_and_changes_a_running_daemon() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start(1, 0.0, 1 << 20);
+    let daemon = &line.daemons[0];
+    let shown = process::run(&mut daemon.control(&["--json", "show"])).unwrap();
+    let state: State = serde_json::from_str(&shown).unwrap();
+    assert_eq!(state.links[0].xdp_mode, "native");
+    process::run(&mut daemon.control(&["set", "1", "generation_size=32", "field=4"])).unwrap();
+    let parameters = daemon.show().unwrap().flows.remove(0).parameters;
+    assert_eq!((parameters.generation_size, parameters.field), (32, Some(4)));
+    let refused = process::output(&mut daemon.control(&["set", "1", "field=3"])).unwrap();
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    line.assert_whole(line.fetch());
 }
 
 fn wait_for_bytes(fetch: &Fetch, bytes: u64, patience: Duration) {
