@@ -63,8 +63,8 @@ pub enum BenchError {
     Program(#[from] ProgramError),
 
     /// The load does not run.
-    #[error("XDP programs do not run on live frames, which Linux 5.18 can for the first time: {0}")]
-    LiveFrames(ProgramError),
+    #[error("the load does not run on live frames, which Linux can do since 5.18")]
+    LiveFrames(#[source] ProgramError),
 
     /// An eBPF map is refused.
     #[error(transparent)]

@@ -13,6 +13,7 @@ mod cores;
 
 mod relay;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,8 +38,22 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bench: {error}");
+            eprintln!("bench: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut current = error.source();
+    while let Some(cause) = current {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        current = cause.source();
+    }
+    text
 }
