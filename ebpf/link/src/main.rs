@@ -100,19 +100,11 @@ pub fn link(ctx: TcContext) -> i32 {
 /// Steps the chain and draws the fate of one packet.
 #[inline(always)]
 fn lose(link: &Link, state: &mut State) -> bool {
-    let leave = if state.bad == 0 {
-        link.p_good_to_bad
-    } else {
-        link.p_bad_to_good
-    };
+    let leave = if state.bad == 0 { link.p_good_to_bad } else { link.p_bad_to_good };
     if chance(leave) {
         state.bad ^= 1;
     }
-    let lost = chance(if state.bad == 0 {
-        link.loss_good
-    } else {
-        link.loss_bad
-    });
+    let lost = chance(if state.bad == 0 { link.loss_good } else { link.loss_bad });
     if lost {
         count(COUNTER_DROPPED);
         if state.dropped != 0 {
@@ -194,9 +186,7 @@ pub fn forward(ctx: XdpContext) -> u32 {
         return xdp_action::XDP_PASS;
     }
     header[..MACS_BYTES].copy_from_slice(macs);
-    DEVICES
-        .redirect(0, xdp_action::XDP_DROP.into())
-        .unwrap_or(xdp_action::XDP_DROP)
+    DEVICES.redirect(0, xdp_action::XDP_DROP.into()).unwrap_or(xdp_action::XDP_DROP)
 }
 
 /// Two MAC addresses, the part of the Ethernet header in front of the EtherType.

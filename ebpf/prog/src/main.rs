@@ -66,8 +66,7 @@ fn is_known(flow_id: u32) -> bool {
 /// Names the socket of this queue as the target; false when the queue has none.
 #[inline(always)]
 fn redirect(ctx: &XdpContext) -> bool {
-    XSKS.redirect(ctx.rx_queue_index(), xdp_action::XDP_DROP.into())
-        .is_ok()
+    XSKS.redirect(ctx.rx_queue_index(), xdp_action::XDP_DROP.into()).is_ok()
 }
 
 #[inline(always)]

@@ -15,10 +15,7 @@ pub struct Packet {
 impl Packet {
     #[inline(always)]
     pub fn new(ctx: &XdpContext) -> Self {
-        Self {
-            start: ctx.data(),
-            end: ctx.data_end(),
-        }
+        Self { start: ctx.data(), end: ctx.data_end() }
     }
 
     /// `N` bytes from `offset`.

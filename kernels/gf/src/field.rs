@@ -117,9 +117,7 @@ impl FromStr for FieldOrder {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let order = text.parse().ok().and_then(Self::from_order);
-        order.ok_or_else(|| ParseFieldOrderError {
-            text: text.to_owned(),
-        })
+        order.ok_or_else(|| ParseFieldOrderError { text: text.to_owned() })
     }
 }
 

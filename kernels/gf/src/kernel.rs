@@ -79,11 +79,7 @@ impl Kernel {
     /// When the lengths differ.
     #[inline]
     pub fn add(&self, dst: &mut [u8], src: &[u8]) {
-        assert_eq!(
-            dst.len(),
-            src.len(),
-            "add: destination and source differ in length"
-        );
+        assert_eq!(dst.len(), src.len(), "add: destination and source differ in length");
         self.level.add(dst, src);
     }
 
@@ -99,11 +95,7 @@ impl Kernel {
     /// When the lengths differ.
     #[inline]
     pub fn madd(&self, dst: &mut [u8], c: u8, src: &[u8]) {
-        assert_eq!(
-            dst.len(),
-            src.len(),
-            "madd: destination and source differ in length"
-        );
+        assert_eq!(dst.len(), src.len(), "madd: destination and source differ in length");
         self.level.madd(dst, c, src);
     }
 
@@ -118,8 +110,7 @@ impl Kernel {
     #[inline]
     pub fn matmul(&self, coefficients: &[u8], sources: &[&[u8]], destinations: &mut [&mut [u8]]) {
         check_shape(coefficients, sources, destinations);
-        self.level
-            .matmul(coefficients, sources, destinations, false);
+        self.level.matmul(coefficients, sources, destinations, false);
     }
 
     /// `destinations += coefficients * sources`; otherwise like [`Kernel::matmul`].
@@ -167,31 +158,20 @@ pub enum ForceError {
 }
 
 fn names() -> String {
-    LEVELS
-        .iter()
-        .map(|level| level.name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    LEVELS.iter().map(|level| level.name).collect::<Vec<_>>().join(", ")
 }
 
 fn available() -> &'static [Kernel] {
     static AVAILABLE: OnceLock<Box<[Kernel]>> = OnceLock::new();
     AVAILABLE.get_or_init(|| {
-        LEVELS
-            .iter()
-            .filter_map(|level| level.detect())
-            .map(|level| Kernel { level })
-            .collect()
+        LEVELS.iter().filter_map(|level| level.detect()).map(|level| Kernel { level }).collect()
     })
 }
 
 #[inline]
 fn check_shape(coefficients: &[u8], sources: &[&[u8]], destinations: &[&mut [u8]]) {
     let Some(bytes) = destinations.first().map(|destination| destination.len()) else {
-        return assert!(
-            coefficients.is_empty(),
-            "matmul: coefficients without destinations"
-        );
+        return assert!(coefficients.is_empty(), "matmul: coefficients without destinations");
     };
     assert_eq!(
         Some(coefficients.len()),
@@ -199,8 +179,6 @@ fn check_shape(coefficients: &[u8], sources: &[&[u8]], destinations: &[&mut [u8]
         "matmul: one coefficient per destination and source"
     );
     let equal = sources.iter().all(|source| source.len() == bytes)
-        && destinations
-            .iter()
-            .all(|destination| destination.len() == bytes);
+        && destinations.iter().all(|destination| destination.len() == bytes);
     assert!(equal, "matmul: sources and destinations differ in length");
 }

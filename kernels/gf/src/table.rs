@@ -8,10 +8,7 @@
 //! | `NIBBLES` | 8,192 | products with the 16 low and the 16 high nibbles, for byte shuffles |
 //! | `AFFINE` | 2,048 | the 8x8 bit matrix of a coefficient, for `vgf2p8affineqb` |
 
-#![cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "tables of vector levels")
-)]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "tables of vector levels"))]
 
 /// The reduction polynomial, with its x^8 term.
 pub(crate) const POLYNOMIAL: u16 = 0x11D;
@@ -54,12 +51,7 @@ pub fn inverse(a: u8) -> Option<u8> {
 
 /// Multiplication by x.
 const fn double(a: u8) -> u8 {
-    (a << 1)
-        ^ if a & 0x80 == 0 {
-            0
-        } else {
-            (POLYNOMIAL & 0xFF) as u8
-        }
+    (a << 1) ^ if a & 0x80 == 0 { 0 } else { (POLYNOMIAL & 0xFF) as u8 }
 }
 
 /// Multiplication without tables, for the other tables and for `field`.
@@ -109,12 +101,7 @@ const fn inverses() -> [u8; 256] {
 }
 
 const fn nibbles() -> [NibblePair; 256] {
-    let mut table = [const {
-        NibblePair {
-            low: [0; 16],
-            high: [0; 16],
-        }
-    }; 256];
+    let mut table = [const { NibblePair { low: [0; 16], high: [0; 16] } }; 256];
     let mut c = 0;
     while c < 256 {
         let mut x = 0;
@@ -179,11 +166,7 @@ mod tests {
                 let pair = &NIBBLES[usize::from(a)];
                 let shuffled = pair.low[usize::from(b & 15)] ^ pair.high[usize::from(b >> 4)];
                 assert_eq!(shuffled, expected, "nibbles of {a} * {b}");
-                assert_eq!(
-                    affine_product(AFFINE[usize::from(a)], b),
-                    expected,
-                    "affine {a} * {b}"
-                );
+                assert_eq!(affine_product(AFFINE[usize::from(a)], b), expected, "affine {a} * {b}");
             }
         }
     }
@@ -191,9 +174,7 @@ mod tests {
     /// What `vgf2p8affineqb` computes on one byte.
     fn affine_product(matrix: u64, byte: u8) -> u8 {
         let rows = matrix.to_le_bytes();
-        (0..8).fold(0, |sum, i| {
-            sum | ((rows[7 - i] & byte).count_ones() as u8 & 1) << i
-        })
+        (0..8).fold(0, |sum, i| sum | ((rows[7 - i] & byte).count_ones() as u8 & 1) << i)
     }
 
     #[test]
@@ -207,17 +188,8 @@ mod tests {
     //= RFC 6330 section 5.7.3, table OCT_EXP
     #[test]
     fn powers_of_two_match_oct_exp() {
-        let listed = [
-            (0, 1),
-            (1, 2),
-            (7, 128),
-            (8, 29),
-            (9, 58),
-            (12, 205),
-            (25, 3),
-            (50, 5),
-            (254, 142),
-        ];
+        let listed =
+            [(0, 1), (1, 2), (7, 128), (8, 29), (9, 58), (12, 205), (25, 3), (50, 5), (254, 142)];
         let power = |exponent: u32| (0..exponent).fold(1, |product, _| mul(product, 2));
         for (exponent, value) in listed {
             assert_eq!(power(exponent), value, "OCT_EXP[{exponent}]");

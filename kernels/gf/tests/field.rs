@@ -3,9 +3,7 @@
 use recoded_gf::{FieldOrder, inverse, mul};
 
 fn elements(field: FieldOrder) -> Vec<u8> {
-    (0..field.order())
-        .map(|index| field.embed(index as u8))
-        .collect()
+    (0..field.order()).map(|index| field.embed(index as u8)).collect()
 }
 
 #[test]
@@ -26,15 +24,9 @@ fn every_subfield_is_closed_and_obeys_the_field_axioms() {
         let elements = elements(field);
         let contains = |element| elements.contains(&element);
         for &a in &elements {
-            assert!(
-                a == 0 || inverse(a).is_some_and(contains),
-                "GF({field}): inverse of {a}"
-            );
+            assert!(a == 0 || inverse(a).is_some_and(contains), "GF({field}): inverse of {a}");
             for &b in &elements {
-                assert!(
-                    contains(a ^ b) && contains(mul(a, b)),
-                    "GF({field}): {a}, {b}"
-                );
+                assert!(contains(a ^ b) && contains(mul(a, b)), "GF({field}): {a}, {b}");
             }
         }
     }
@@ -73,11 +65,7 @@ fn indices_of_gf4_and_gf16_multiply_like_polynomials() {
         for a in 0..top {
             for b in 0..top {
                 let (x, y) = (field.embed(a), field.embed(b));
-                assert_eq!(
-                    field.index_of(mul(x, y)),
-                    Some(multiply(a, b)),
-                    "GF({field}) {a} {b}"
-                );
+                assert_eq!(field.index_of(mul(x, y)), Some(multiply(a, b)), "GF({field}) {a} {b}");
                 assert_eq!(field.index_of(x ^ y), Some(a ^ b), "GF({field}) {a} {b}");
             }
         }
@@ -116,9 +104,7 @@ fn wire_elements_never_change() {
     assert_eq!(elements(FieldOrder::Four), [0, 1, 214, 215]);
     assert_eq!(
         elements(FieldOrder::Sixteen),
-        [
-            0, 1, 78, 79, 153, 152, 215, 214, 68, 69, 10, 11, 221, 220, 147, 146
-        ]
+        [0, 1, 78, 79, 153, 152, 215, 214, 68, 69, 10, 11, 221, 220, 147, 146]
     );
 }
 
@@ -133,11 +119,6 @@ fn codes_orders_and_texts_round_trip() {
     }
     assert_eq!(FieldOrder::from_code(4), None);
     assert_eq!(FieldOrder::from_order(8), None);
-    let error = "8"
-        .parse::<FieldOrder>()
-        .expect_err("no field of order 8 on the wire");
-    assert_eq!(
-        error.to_string(),
-        "`8` is not a field order: 2, 4, 16 or 256"
-    );
+    let error = "8".parse::<FieldOrder>().expect_err("no field of order 8 on the wire");
+    assert_eq!(error.to_string(), "`8` is not a field order: 2, 4, 16 or 256");
 }

@@ -21,14 +21,8 @@ const BYTES_MAX: usize = 9216;
 const RANDOM_LENGTHS: usize = 60;
 
 fn seeded() -> ChaCha8Rng {
-    let from_clock = || {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(1, |d| d.as_nanos())
-    };
-    let given = std::env::var("RECODED_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let from_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos());
+    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| from_clock() as u64);
     println!("RECODED_SEED={seed}");
     ChaCha8Rng::seed_from_u64(seed)
@@ -36,10 +30,7 @@ fn seeded() -> ChaCha8Rng {
 
 fn lengths(rng: &mut ChaCha8Rng) -> Vec<usize> {
     let random = (0..RANDOM_LENGTHS).map(|_| rng.next_u32() as usize % (BYTES_MAX + 1));
-    (0..=300)
-        .chain(random)
-        .chain([1400, 1428, 1500, 9000, BYTES_MAX])
-        .collect()
+    (0..=300).chain(random).chain([1400, 1428, 1500, 9000, BYTES_MAX]).collect()
 }
 
 /// The kernel under test, or `None` (said aloud) where this CPU lacks its instructions.
@@ -112,10 +103,7 @@ fn check_matmul(kernel: &Kernel, accumulate: bool) {
         let mut expected = destinations.clone();
         multiply(naive(), &coefficients, &sources, &mut expected);
         multiply(kernel, &coefficients, &sources, &mut destinations);
-        assert!(
-            destinations == expected,
-            "{rows} x {columns} product of {bytes} bytes"
-        );
+        assert!(destinations == expected, "{rows} x {columns} product of {bytes} bytes");
     }
 }
 
@@ -136,10 +124,7 @@ fn check_every_product(kernel: &Kernel) {
 
 fn check_large_generation(kernel: &Kernel) {
     let mut rng = seeded();
-    let (sources, mut dst) = (
-        Arena::random(&mut rng, 256, 333),
-        Arena::random(&mut rng, 256, 333),
-    );
+    let (sources, mut dst) = (Arena::random(&mut rng, 256, 333), Arena::random(&mut rng, 256, 333));
     let coefficients = coefficients(&mut rng, 256 * 256);
     let mut expected = dst.clone();
     naive().matmul(&coefficients, &sources.slices(), &mut expected.slices_mut());
@@ -205,20 +190,12 @@ macro_rules! suite {
     };
 }
 
-suite!(
-    naive_level = "naive",
-    avx2 = "avx2",
-    avx512_gfni = "avx512-gfni"
-);
+suite!(naive_level = "naive", avx2 = "avx2", avx512_gfni = "avx512-gfni");
 
 #[test]
 fn every_available_kernel_has_a_suite() {
     for kernel in Kernel::all_available() {
-        assert!(
-            SUITES.contains(&kernel.name()),
-            "{} is not tested",
-            kernel.name()
-        );
+        assert!(SUITES.contains(&kernel.name()), "{} is not tested", kernel.name());
     }
 }
 

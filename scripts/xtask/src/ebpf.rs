@@ -18,10 +18,8 @@ pub fn install(root: &Path) -> Result<String, TaskError> {
     for (binary, name) in OBJECTS {
         let bytes = read(&built.join(binary))?;
         let path = root.join("ebpf").join(name);
-        std::fs::write(&path, &bytes).map_err(|source| TaskError::File {
-            path: path.clone(),
-            source,
-        })?;
+        std::fs::write(&path, &bytes)
+            .map_err(|source| TaskError::File { path: path.clone(), source })?;
         lines.push(format!("ebpf/{name}: {} bytes", bytes.len()));
     }
     Ok(lines.join("\n"))
@@ -34,10 +32,7 @@ pub fn check(root: &Path) -> Result<String, TaskError> {
         let fresh = read(&built.join(binary))?;
         let committed = read(&root.join("ebpf").join(name))?;
         if let Some(difference) = difference(&committed, &fresh) {
-            return Err(TaskError::Stale {
-                object: format!("ebpf/{name}"),
-                difference,
-            });
+            return Err(TaskError::Stale { object: format!("ebpf/{name}"), difference });
         }
     }
     Ok("ebpf: the committed objects are what their sources give".into())
@@ -63,14 +58,7 @@ fn build(root: &Path) -> Result<PathBuf, TaskError> {
         }
     }
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--locked",
-            "-Z",
-            "build-std=core",
-        ])
+        .args(["build", "--quiet", "--release", "--locked", "-Z", "build-std=core"])
         .args(["--target", TARGET, "--target-dir"])
         .arg(&target)
         .current_dir(&ebpf)
@@ -81,35 +69,20 @@ fn build(root: &Path) -> Result<PathBuf, TaskError> {
 }
 
 fn check_tools(ebpf: &Path, path: &OsString) -> Result<(), TaskError> {
-    let missing = |what: String| TaskError::Missing {
-        what,
-        install: INSTALL_LINKER,
-    };
-    let version = Command::new("bpf-linker")
-        .arg("--version")
-        .env("PATH", path)
-        .output();
+    let missing = |what: String| TaskError::Missing { what, install: INSTALL_LINKER };
+    let version = Command::new("bpf-linker").arg("--version").env("PATH", path).output();
     let found = match version {
         Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_string(),
         Err(_) => return Err(missing(format!("bpf-linker {LINKER_VERSION}"))),
     };
     if found.split_whitespace().last() != Some(LINKER_VERSION) {
-        return Err(missing(format!(
-            "bpf-linker {LINKER_VERSION}, not `{found}`"
-        )));
+        return Err(missing(format!("bpf-linker {LINKER_VERSION}, not `{found}`")));
     }
-    let sysroot = output(
-        Command::new("rustc")
-            .args(["--print", "sysroot"])
-            .current_dir(ebpf),
-    )?;
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(ebpf))?;
     let core = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core/Cargo.toml");
     if !core.is_file() {
         let what = "the sources of `core` for the pinned compiler".into();
-        return Err(TaskError::Missing {
-            what,
-            install: INSTALL_SOURCES,
-        });
+        return Err(TaskError::Missing { what, install: INSTALL_SOURCES });
     }
     Ok(())
 }
@@ -131,11 +104,7 @@ fn difference(committed: &[u8], fresh: &[u8]) -> Option<String> {
     if committed == fresh {
         return None;
     }
-    let equal = committed
-        .iter()
-        .zip(fresh)
-        .take_while(|(old, new)| old == new)
-        .count();
+    let equal = committed.iter().zip(fresh).take_while(|(old, new)| old == new).count();
     Some(format!(
         "{} bytes committed, {} bytes built, first difference at byte {equal}",
         committed.len(),
@@ -163,10 +132,7 @@ mod tests {
     #[test]
     fn difference_changed_byte_and_length_named() {
         let text = difference(b"abcd", b"abXde").expect("a difference");
-        assert_eq!(
-            text,
-            "4 bytes committed, 5 bytes built, first difference at byte 2"
-        );
+        assert_eq!(text, "4 bytes committed, 5 bytes built, first difference at byte 2");
     }
 
     #[test]

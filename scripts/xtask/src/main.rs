@@ -45,28 +45,16 @@ fn main() -> ExitCode {
 enum TaskError {
     /// A program could not be started.
     #[error("cannot run {program}: {source}")]
-    Start {
-        program: String,
-        source: std::io::Error,
-    },
+    Start { program: String, source: std::io::Error },
     /// A program ran and failed.
     #[error("{program} failed ({status})")]
-    Failed {
-        program: String,
-        status: std::process::ExitStatus,
-    },
+    Failed { program: String, status: std::process::ExitStatus },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
-    File {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// Output of a tool that we do not understand.
     #[error("{program} printed something unexpected: {reason}")]
-    Output {
-        program: &'static str,
-        reason: String,
-    },
+    Output { program: &'static str, reason: String },
     /// A tool the eBPF build needs is absent or of another version.
     #[error("building the eBPF objects needs {what}; install it with\n    {install}")]
     Missing { what: String, install: &'static str },
@@ -88,10 +76,7 @@ fn root() -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
-    std::fs::read(path).map_err(|source| TaskError::File {
-        path: path.to_path_buf(),
-        source,
-    })
+    std::fs::read(path).map_err(|source| TaskError::File { path: path.to_path_buf(), source })
 }
 
 /// Runs a command and returns what it prints on standard output.
@@ -100,15 +85,9 @@ fn output(command: &mut std::process::Command) -> Result<String, TaskError> {
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
-        .map_err(|source| TaskError::Start {
-            program: program.clone(),
-            source,
-        })?;
+        .map_err(|source| TaskError::Start { program: program.clone(), source })?;
     if !output.status.success() {
-        return Err(TaskError::Failed {
-            program,
-            status: output.status,
-        });
+        return Err(TaskError::Failed { program, status: output.status });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

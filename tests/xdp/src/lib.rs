@@ -29,15 +29,9 @@ pub fn or_skip<T>(result: Result<T, Box<dyn Error>>) -> Option<T> {
         Ok(value) => return Some(value),
         Err(error) => error,
     };
-    assert!(
-        is_permission(error.as_ref()),
-        "the object does not load: {error:?}"
-    );
+    assert!(is_permission(error.as_ref()), "the object does not load: {error:?}");
     let reason = "skipped: loading eBPF programs needs root, or CAP_BPF and CAP_NET_ADMIN";
-    assert!(
-        std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|value| value != "1"),
-        "{reason}"
-    );
+    assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|value| value != "1"), "{reason}");
     eprintln!("{reason}: {error:?}");
     None
 }

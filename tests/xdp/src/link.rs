@@ -77,11 +77,7 @@ impl Link {
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<u32, Box<dyn Error>> {
         let program: &SchedClassifier =
             self.ebpf.program("link").ok_or("no program")?.try_into()?;
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            repeat,
-            ..TestRunOptions::default()
-        };
+        let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::default() };
         Ok(program.test_run(options)?.return_value)
     }
 

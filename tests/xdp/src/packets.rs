@@ -53,10 +53,7 @@ impl Default for Recipe {
     fn default() -> Self {
         Self {
             tags: Vec::new(),
-            ip: Ip::V4 {
-                option_words: 0,
-                fragment: 0,
-            },
+            ip: Ip::V4 { option_words: 0, fragment: 0 },
             protocol: 17,
             port: PORT,
             first: 0x12,
@@ -88,10 +85,9 @@ impl Recipe {
             frame.extend([0, index as u8 + 1]);
         }
         match self.ip {
-            Ip::V4 {
-                option_words,
-                fragment,
-            } => self.push_v4(&mut frame, option_words, fragment, udp_bytes),
+            Ip::V4 { option_words, fragment } => {
+                self.push_v4(&mut frame, option_words, fragment, udp_bytes)
+            }
             Ip::V6 { extension } => self.push_v6(&mut frame, extension, udp_bytes),
         }
         frame.extend(udp);
@@ -133,11 +129,7 @@ pub fn arp() -> Vec<u8> {
 
 /// An ICMPv6 message of this type: 135 is a neighbour solicitation.
 pub fn icmpv6(message: u8) -> Vec<u8> {
-    let recipe = Recipe {
-        ip: Ip::V6 { extension: None },
-        protocol: 58,
-        ..Recipe::default()
-    };
+    let recipe = Recipe { ip: Ip::V6 { extension: None }, protocol: 58, ..Recipe::default() };
     let mut frame = recipe.build();
     frame[54] = message;
     frame
@@ -164,36 +156,22 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     let fragment = prop_oneof![6 => Just(0u16), 2 => Just(0x4000), 1 => any::<u16>()];
     let extension = prop_oneof![3 => Just(None), 1 => any::<u8>().prop_map(Some)];
     let ip = prop_oneof![
-        (0u8..=10, fragment).prop_map(|(option_words, fragment)| Ip::V4 {
-            option_words,
-            fragment
-        }),
+        (0u8..=10, fragment).prop_map(|(option_words, fragment)| Ip::V4 { option_words, fragment }),
         extension.prop_map(|extension| Ip::V6 { extension }),
     ];
     let protocol = prop_oneof![6 => Just(17u8), 1 => any::<u8>()];
     let port = prop_oneof![6 => Just(PORT), 1 => any::<u16>()];
     let first = prop_oneof![3 => (1u8..=6).prop_map(|kind| 0x10 | kind), 1 => any::<u8>()];
     let flow = prop_oneof![4 => Just(FLOW), 1 => any::<u32>()];
-    (
-        prop::collection::vec(tag, 0..4),
-        ip,
-        protocol,
-        port,
-        first,
-        flow,
-        0usize..64,
-        0usize..20,
-    )
-        .prop_map(
-            |(tags, ip, protocol, port, first, flow, payload_bytes, padding_bytes)| Recipe {
-                tags,
-                ip,
-                protocol,
-                port,
-                first,
-                flow,
-                payload_bytes,
-                padding_bytes,
-            },
-        )
+    (prop::collection::vec(tag, 0..4), ip, protocol, port, first, flow, 0usize..64, 0usize..20)
+        .prop_map(|(tags, ip, protocol, port, first, flow, payload_bytes, padding_bytes)| Recipe {
+            tags,
+            ip,
+            protocol,
+            port,
+            first,
+            flow,
+            payload_bytes,
+            padding_bytes,
+        })
 }

@@ -48,12 +48,7 @@ fn ipv4(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
         return Some(Verdict::PassNotUdp);
     }
     let header = usize::from(header_words) * 4;
-    udp(
-        packet.get(header..)?,
-        total.checked_sub(header)?,
-        port,
-        flow,
-    )
+    udp(packet.get(header..)?, total.checked_sub(header)?, port, flow)
 }
 
 fn ipv6(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {

@@ -26,13 +26,9 @@ impl Steering {
     /// # Errors
     /// What aya reports when Linux refuses the object.
     pub fn load(port: u16, flows: &[u32]) -> Result<Self, Box<dyn Error>> {
-        let mut ebpf = EbpfLoader::new()
-            .override_global(steer::GLOBAL_PORT, &port, true)
-            .load(OBJECT)?;
-        let program: &mut Xdp = ebpf
-            .program_mut(steer::PROGRAM)
-            .ok_or("no program")?
-            .try_into()?;
+        let mut ebpf =
+            EbpfLoader::new().override_global(steer::GLOBAL_PORT, &port, true).load(OBJECT)?;
+        let program: &mut Xdp = ebpf.program_mut(steer::PROGRAM).ok_or("no program")?.try_into()?;
         program.load()?;
         let map = ebpf.map_mut(steer::MAP_FLOWS).ok_or("no flow map")?;
         let mut known: HashMap<_, u32, u32> = map.try_into()?;
@@ -66,11 +62,7 @@ impl Steering {
     }
 
     fn sockets(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, Box<dyn Error>> {
-        Ok(self
-            .ebpf
-            .map_mut(steer::MAP_XSKS)
-            .ok_or("no socket map")?
-            .try_into()?)
+        Ok(self.ebpf.map_mut(steer::MAP_XSKS).ok_or("no socket map")?.try_into()?)
     }
 
     /// Steers one frame of at least [`FRAME_BYTES_MIN`] bytes and returns its verdict, after
@@ -84,31 +76,17 @@ impl Steering {
         let after = self.counts();
         let mut moved = Verdict::ALL.into_iter().filter(|verdict| {
             let index = *verdict as usize;
-            assert!(
-                after[index] - before[index] <= 1,
-                "{} counted twice",
-                verdict.name()
-            );
+            assert!(after[index] - before[index] <= 1, "{} counted twice", verdict.name());
             after[index] != before[index]
         });
         let verdict = moved.next().expect("no counter moved");
-        assert_eq!(
-            moved.next(),
-            None,
-            "a second counter moved beside {}",
-            verdict.name()
-        );
+        assert_eq!(moved.next(), None, "a second counter moved beside {}", verdict.name());
         let expected = match verdict.action() {
             Action::Drop => XDP_DROP,
             Action::Pass => XDP_PASS,
             Action::Redirect => XDP_REDIRECT,
         };
-        assert_eq!(
-            returned,
-            expected,
-            "return value with verdict {}",
-            verdict.name()
-        );
+        assert_eq!(returned, expected, "return value with verdict {}", verdict.name());
         verdict
     }
 
@@ -119,24 +97,12 @@ impl Steering {
     pub fn counts(&self) -> [u64; Verdict::COUNT as usize] {
         let map = self.ebpf.map(steer::MAP_VERDICTS).expect("the verdict map");
         let map: PerCpuArray<_, u64> = map.try_into().expect("a per-CPU array of u64");
-        Verdict::ALL.map(|verdict| {
-            map.get(&(verdict as u32), 0)
-                .expect("a counter")
-                .iter()
-                .sum()
-        })
+        Verdict::ALL.map(|verdict| map.get(&(verdict as u32), 0).expect("a counter").iter().sum())
     }
 
     fn return_value(&self, frame: &[u8]) -> Result<u32, Box<dyn Error>> {
-        let program: &Xdp = self
-            .ebpf
-            .program(steer::PROGRAM)
-            .ok_or("no program")?
-            .try_into()?;
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            ..TestRunOptions::default()
-        };
+        let program: &Xdp = self.ebpf.program(steer::PROGRAM).ok_or("no program")?.try_into()?;
+        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::default() };
         Ok(program.test_run(options)?.return_value)
     }
 }

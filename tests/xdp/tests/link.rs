@@ -18,17 +18,13 @@ const TC_ACT_SHOT: u32 = 2;
 const TC_ACT_REDIRECT: u32 = 7;
 
 fn independent(loss: f64) -> LinkParameters {
-    LinkParameters {
-        loss_good: loss,
-        ..LinkParameters::default()
-    }
+    LinkParameters { loss_good: loss, ..LinkParameters::default() }
 }
 
 /// Counters after many coded packets; `None` when the test must be skipped.
 fn counters_after_run(parameters: LinkParameters) -> Option<LinkCounters> {
     let link = or_skip(Link::load(parameters))?;
-    link.run(&Recipe::default().build(), PACKETS)
-        .expect("BPF_PROG_TEST_RUN");
+    link.run(&Recipe::default().build(), PACKETS).expect("BPF_PROG_TEST_RUN");
     let counters = link.counters().expect("counters");
     assert_eq!(counters.seen, u64::from(PACKETS));
     assert_eq!(counters.merged, 0);
@@ -68,12 +64,8 @@ fn link_independent_loss_matches_probability() {
 fn link_gilbert_elliott_matches_loss_and_burst_length() {
     let p_bad_to_good = 1.0 / 8.0;
     let p_good_to_bad = p_bad_to_good * 0.1 / 0.9;
-    let parameters = LinkParameters {
-        p_good_to_bad,
-        p_bad_to_good,
-        loss_bad: 1.0,
-        ..LinkParameters::default()
-    };
+    let parameters =
+        LinkParameters { p_good_to_bad, p_bad_to_good, loss_bad: 1.0, ..LinkParameters::default() };
     let Some(counters) = counters_after_run(parameters) else {
         return;
     };
@@ -83,12 +75,7 @@ fn link_gilbert_elliott_matches_loss_and_burst_length() {
     let inflation = (1.0 + correlation) / (1.0 - correlation);
     assert_ratio(counters.dropped, counters.seen, 0.1, inflation);
     // Lost after a lost one: the bad state was not left.
-    assert_ratio(
-        counters.dropped_after_drop,
-        counters.dropped,
-        1.0 - p_bad_to_good,
-        1.0,
-    );
+    assert_ratio(counters.dropped_after_drop, counters.dropped, 1.0 - p_bad_to_good, 1.0);
 }
 
 #[test]
@@ -104,12 +91,7 @@ fn link_gilbert_elliott_loss_in_both_states_matches_mixture() {
         return;
     };
     let bad = 0.05 / (0.05 + 0.2);
-    assert_ratio(
-        counters.dropped,
-        counters.seen,
-        bad * 0.5 + (1.0 - bad) * 0.02,
-        7.0,
-    );
+    assert_ratio(counters.dropped, counters.seen, bad * 0.5 + (1.0 - bad) * 0.02, 7.0);
 }
 
 #[test]
@@ -117,11 +99,8 @@ fn link_arp_and_discovery_spared_and_not_counted() {
     let Some(link) = or_skip(Link::load(independent(1.0))) else {
         return;
     };
-    let multicast_listener = Recipe {
-        ip: Ip::V6 { extension: Some(0) },
-        protocol: 58,
-        ..Recipe::default()
-    };
+    let multicast_listener =
+        Recipe { ip: Ip::V6 { extension: Some(0) }, protocol: 58, ..Recipe::default() };
     let mut spared = vec![arp(), multicast_listener.build()];
     spared.extend((133..=137).map(icmpv6));
     for frame in &spared {
@@ -129,16 +108,8 @@ fn link_arp_and_discovery_spared_and_not_counted() {
     }
     assert_eq!(link.counters().expect("counters").seen, 0);
     let echo_request = icmpv6(128);
-    let coded_v6 = Recipe {
-        ip: Ip::V6 { extension: None },
-        ..Recipe::default()
-    }
-    .build();
-    let tcp = Recipe {
-        protocol: 6,
-        ..Recipe::default()
-    }
-    .build();
+    let coded_v6 = Recipe { ip: Ip::V6 { extension: None }, ..Recipe::default() }.build();
+    let tcp = Recipe { protocol: 6, ..Recipe::default() }.build();
     for frame in [&echo_request, &coded_v6, &tcp] {
         assert_eq!(link.run(frame, 1).expect("a run"), TC_ACT_SHOT);
     }
@@ -147,17 +118,11 @@ fn link_arp_and_discovery_spared_and_not_counted() {
 
 #[test]
 fn link_survivors_redirected_when_a_target_is_set() {
-    let parameters = LinkParameters {
-        out_ifindex: 1,
-        ..independent(0.0)
-    };
+    let parameters = LinkParameters { out_ifindex: 1, ..independent(0.0) };
     let Some(link) = or_skip(Link::load(parameters)) else {
         return;
     };
-    assert_eq!(
-        link.run(&Recipe::default().build(), 1).expect("a run"),
-        TC_ACT_REDIRECT
-    );
+    assert_eq!(link.run(&Recipe::default().build(), 1).expect("a run"), TC_ACT_REDIRECT);
     assert_eq!(link.run(&arp(), 1).expect("a run"), TC_ACT_REDIRECT);
 }
 

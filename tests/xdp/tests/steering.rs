@@ -24,20 +24,11 @@ fn assert_verdict(recipe: Recipe, expected: Verdict) {
 }
 
 fn v4(option_words: u8, fragment: u16) -> Recipe {
-    Recipe {
-        ip: Ip::V4 {
-            option_words,
-            fragment,
-        },
-        ..Recipe::default()
-    }
+    Recipe { ip: Ip::V4 { option_words, fragment }, ..Recipe::default() }
 }
 
 fn v6(extension: Option<u8>) -> Recipe {
-    Recipe {
-        ip: Ip::V6 { extension },
-        ..Recipe::default()
-    }
+    Recipe { ip: Ip::V6 { extension }, ..Recipe::default() }
 }
 
 #[test]
@@ -68,15 +59,9 @@ fn coded_port_of_the_loader_is_used() {
     let Some(steering) = or_skip(Steering::load(4242, &[FLOW])) else {
         return;
     };
-    let ours = Recipe {
-        port: 4242,
-        ..Recipe::default()
-    };
+    let ours = Recipe { port: 4242, ..Recipe::default() };
     assert_eq!(steering.run(&ours.build()), Verdict::DropNoSocket);
-    assert_eq!(
-        steering.run(&Recipe::default().build()),
-        Verdict::PassOtherPort
-    );
+    assert_eq!(steering.run(&Recipe::default().build()), Verdict::PassOtherPort);
 }
 
 #[test]
@@ -88,13 +73,7 @@ fn coded_vlan_tags_two_redirected_three_passed() {
         (vec![0x8100, 0x8100], Verdict::Redirected),
         (vec![0x88a8, 0x8100, 0x8100], Verdict::PassTags),
     ] {
-        assert_verdict(
-            Recipe {
-                tags: tags.clone(),
-                ..Recipe::default()
-            },
-            expected,
-        );
+        assert_verdict(Recipe { tags: tags.clone(), ..Recipe::default() }, expected);
         assert_verdict(Recipe { tags, ..v6(None) }, expected);
     }
 }
@@ -115,10 +94,7 @@ fn coded_every_first_byte_has_its_verdict() {
             (1, _) => Verdict::DropType,
             _ => Verdict::DropVersion,
         };
-        let recipe = Recipe {
-            first,
-            ..Recipe::default()
-        };
+        let recipe = Recipe { first, ..Recipe::default() };
         assert_eq!(steering.run(&recipe.build()), expected, "{first:#04x}");
     }
 }
@@ -126,57 +102,28 @@ fn coded_every_first_byte_has_its_verdict() {
 #[test]
 fn coded_unknown_flow_dropped() {
     for flow in [0, FLOW + 1, FLOW.swap_bytes(), u32::MAX] {
-        assert_verdict(
-            Recipe {
-                flow,
-                ..Recipe::default()
-            },
-            Verdict::DropUnknownFlow,
-        );
+        assert_verdict(Recipe { flow, ..Recipe::default() }, Verdict::DropUnknownFlow);
     }
 }
 
 #[test]
 fn coded_padding_redirected() {
-    assert_verdict(
-        Recipe {
-            padding_bytes: 18,
-            ..Recipe::default()
-        },
-        Verdict::Redirected,
-    );
+    assert_verdict(Recipe { padding_bytes: 18, ..Recipe::default() }, Verdict::Redirected);
 }
 
 #[test]
 fn payload_shorter_than_the_header_dropped() {
     for payload_bytes in 0..20 {
-        assert_verdict(
-            Recipe {
-                payload_bytes,
-                ..Recipe::default()
-            },
-            Verdict::DropTruncated,
-        );
+        assert_verdict(Recipe { payload_bytes, ..Recipe::default() }, Verdict::DropTruncated);
     }
-    assert_verdict(
-        Recipe {
-            payload_bytes: 20,
-            ..Recipe::default()
-        },
-        Verdict::Redirected,
-    );
+    assert_verdict(Recipe { payload_bytes: 20, ..Recipe::default() }, Verdict::Redirected);
 }
 
 #[test]
 fn payload_other_port_passed_whatever_it_is() {
     for first in [0x12, 0x00, 0xff] {
         for payload_bytes in [0, 7, 60] {
-            let recipe = Recipe {
-                port: PORT + 1,
-                first,
-                payload_bytes,
-                ..Recipe::default()
-            };
+            let recipe = Recipe { port: PORT + 1, first, payload_bytes, ..Recipe::default() };
             assert_verdict(recipe, Verdict::PassOtherPort);
         }
     }
@@ -185,10 +132,7 @@ fn payload_other_port_passed_whatever_it_is() {
 #[test]
 fn truncated_every_length_passed_then_dropped_once_the_port_is_known() {
     let Some(steering) = ready() else { return };
-    let two_tags = Recipe {
-        tags: vec![0x88a8, 0x8100],
-        ..v4(10, 0)
-    };
+    let two_tags = Recipe { tags: vec![0x88a8, 0x8100], ..v4(10, 0) };
     for recipe in [Recipe::default(), v6(None), two_tags] {
         let frame = recipe.build();
         let udp_end = frame.len() - recipe.payload_bytes;
@@ -269,17 +213,15 @@ fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseErro
     }
     match locate(frame) {
         Ok(found) => {
-            let payload = frame
-                .get(found.payload_offset..)
-                .and_then(|rest| rest.get(..found.payload_len));
+            let payload =
+                frame.get(found.payload_offset..).and_then(|rest| rest.get(..found.payload_len));
             prop_assert!(payload.is_some(), "a payload beyond the frame: {:?}", found);
             let ours = expected.action() != Action::Pass;
             prop_assert_eq!(ours, found.destination.port() == PORT);
         }
-        Err(NotUdp::UdpLength) => prop_assert!(matches!(
-            expected,
-            Verdict::DropTruncated | Verdict::PassOtherPort
-        )),
+        Err(NotUdp::UdpLength) => {
+            prop_assert!(matches!(expected, Verdict::DropTruncated | Verdict::PassOtherPort))
+        }
         Err(_) => prop_assert_eq!(expected.action(), Action::Pass),
     }
     Ok(())
@@ -294,12 +236,7 @@ fn agreement_mutated_frames_program_matches_parser_and_reference() {
     // The generator is worth something only if it reaches every verdict but the socket's.
     for verdict in Verdict::ALL {
         let reached = steering.counts()[verdict as usize];
-        assert_eq!(
-            reached == 0,
-            verdict == Verdict::DropNoSocket,
-            "{}: {reached}",
-            verdict.name()
-        );
+        assert_eq!(reached == 0, verdict == Verdict::DropNoSocket, "{}: {reached}", verdict.name());
     }
 }
 

@@ -3,14 +3,8 @@
 use super::Level;
 use crate::table::PRODUCTS;
 
-pub(super) const LEVEL: Level = Level {
-    name: "naive",
-    is_available: || true,
-    add,
-    mul,
-    madd,
-    matmul,
-};
+pub(super) const LEVEL: Level =
+    Level { name: "naive", is_available: || true, add, mul, madd, matmul };
 
 fn add(dst: &mut [u8], src: &[u8]) {
     for (d, s) in dst.iter_mut().zip(src) {
@@ -43,11 +37,7 @@ fn matmul(
             destination.fill(0);
         }
         for (column, source) in sources.iter().enumerate() {
-            madd(
-                destination,
-                coefficients[row * sources.len() + column],
-                source,
-            );
+            madd(destination, coefficients[row * sources.len() + column], source);
         }
     }
 }

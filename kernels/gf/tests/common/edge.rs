@@ -22,18 +22,10 @@ impl Island {
         assert_ne!(mapping, libc::MAP_FAILED);
         // SAFETY: the inner pages belong to the mapping made above.
         let opened = unsafe {
-            libc::mprotect(
-                mapping.byte_add(page),
-                pages * page,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
+            libc::mprotect(mapping.byte_add(page), pages * page, libc::PROT_READ | libc::PROT_WRITE)
         };
         assert_eq!(opened, 0);
-        Self {
-            mapping,
-            page,
-            pages,
-        }
+        Self { mapping, page, pages }
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -67,11 +59,7 @@ pub fn check(kernel: &Kernel) {
             kernel.add(first, source);
             kernel.mul(first, 29);
             kernel.madd(first, 29, source);
-            kernel.matmul(
-                &[1, 2, 3, 4, 5, 6],
-                &[source, source, source],
-                &mut [first, second],
-            );
+            kernel.matmul(&[1, 2, 3, 4, 5, 6], &[source, source, source], &mut [first, second]);
             kernel.matmul_accumulate(&[7], &[source], &mut [first]);
         }
     }

@@ -29,18 +29,11 @@ impl Arena {
         }
         let mut buffer = vec![0; end + GUARD_BYTES];
         rng.fill_bytes(&mut buffer);
-        Self {
-            buffer,
-            starts,
-            bytes,
-        }
+        Self { buffer, starts, bytes }
     }
 
     pub fn slices(&self) -> Vec<&[u8]> {
-        self.starts
-            .iter()
-            .map(|&start| &self.buffer[start..start + self.bytes])
-            .collect()
+        self.starts.iter().map(|&start| &self.buffer[start..start + self.bytes]).collect()
     }
 
     pub fn slices_mut(&mut self) -> Vec<&mut [u8]> {

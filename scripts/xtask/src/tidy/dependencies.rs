@@ -34,14 +34,8 @@ const DIRECTIONS: [(&str, Allowed); 13] = [
     ("recoded-api", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
-    (
-        "recoded-pipeline",
-        Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"]),
-    ),
-    (
-        "recoded-runtime",
-        Allowed::Only(&["recoded-xsk", "recoded-pipeline", "recoded-wire"]),
-    ),
+    ("recoded-pipeline", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
+    ("recoded-runtime", Allowed::Only(&["recoded-xsk", "recoded-pipeline", "recoded-wire"])),
     (
         "recoded",
         Allowed::Only(&[
@@ -63,14 +57,9 @@ const DIRECTIONS: [(&str, Allowed); 13] = [
 /// Reads the workspace's packages from cargo.
 pub fn packages(root: &Path) -> Result<Vec<Package>, TaskError> {
     let mut cargo = Command::new("cargo");
-    cargo
-        .args(["metadata", "--format-version", "1", "--no-deps", "--quiet"])
-        .current_dir(root);
+    cargo.args(["metadata", "--format-version", "1", "--no-deps", "--quiet"]).current_dir(root);
     let text = output(&mut cargo)?;
-    let unexpected = |reason: String| TaskError::Output {
-        program: "cargo metadata",
-        reason,
-    };
+    let unexpected = |reason: String| TaskError::Output { program: "cargo metadata", reason };
     let metadata: Value =
         serde_json::from_str(&text).map_err(|error| unexpected(error.to_string()))?;
     parse(&metadata, root).ok_or_else(|| unexpected("a field is missing".into()))
@@ -78,14 +67,9 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, TaskError> {
 
 fn parse(metadata: &Value, root: &Path) -> Option<Vec<Package>> {
     let packages = metadata["packages"].as_array()?;
-    let names: Vec<&str> = packages
-        .iter()
-        .map(|package| package["name"].as_str())
-        .collect::<Option<_>>()?;
-    packages
-        .iter()
-        .map(|package| parse_package(package, &names, root))
-        .collect()
+    let names: Vec<&str> =
+        packages.iter().map(|package| package["name"].as_str()).collect::<Option<_>>()?;
+    packages.iter().map(|package| parse_package(package, &names, root)).collect()
 }
 
 fn parse_package(package: &Value, ours: &[&str], root: &Path) -> Option<Package> {
@@ -109,12 +93,7 @@ fn parse_package(package: &Value, ours: &[&str], root: &Path) -> Option<Package>
             imports.push(name.to_string());
         }
     }
-    Some(Package {
-        name: package["name"].as_str()?.into(),
-        folder,
-        root_files,
-        imports,
-    })
+    Some(Package { name: package["name"].as_str()?.into(), folder, root_files, imports })
 }
 
 /// Findings for every import against the direction, and for crates the table does not know.
@@ -133,19 +112,11 @@ pub fn check(packages: &[Package]) -> Vec<Finding> {
         let Allowed::Only(allowed) = allowed else {
             continue;
         };
-        for import in package
-            .imports
-            .iter()
-            .filter(|name| !allowed.contains(&name.as_str()))
-        {
+        for import in package.imports.iter().filter(|name| !allowed.contains(&name.as_str())) {
             let message = format!(
                 "`{}` must not depend on `{import}`; it may depend on: {}",
                 package.name,
-                if allowed.is_empty() {
-                    "none of our crates".into()
-                } else {
-                    allowed.join(", ")
-                }
+                if allowed.is_empty() { "none of our crates".into() } else { allowed.join(", ") }
             );
             findings.push(Finding::new(&manifest, None, message));
         }
@@ -181,11 +152,7 @@ mod tests {
     fn check_pipeline_importing_control_found() {
         let findings = check(&[package("recoded-pipeline", &["recoded-api"])]);
         assert_eq!(findings.len(), 1);
-        assert!(
-            findings[0]
-                .message
-                .contains("must not depend on `recoded-api`")
-        );
+        assert!(findings[0].message.contains("must not depend on `recoded-api`"));
     }
 
     #[test]

@@ -30,11 +30,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: Option<usize>, message: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.into(), line, message: message.into() }
     }
 }
 
@@ -57,33 +53,19 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         let text = read_text(root, file)?;
         findings.extend(sources::check(file, &text, needs_forbid(file, &packages)));
     }
-    for file in files
-        .iter()
-        .filter(|file| Path::new(file).ends_with("README.md"))
-    {
+    for file in files.iter().filter(|file| Path::new(file).ends_with("README.md")) {
         findings.extend(readmes::check_paths(file, &read_text(root, file)?, &files));
     }
     if findings.is_empty() {
-        return Ok(format!(
-            "tidy: {} files, {} crates, no findings",
-            files.len(),
-            packages.len()
-        ));
+        return Ok(format!("tidy: {} files, {} crates, no findings", files.len(), packages.len()));
     }
     let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
-    Err(TaskError::Untidy {
-        report: report.join("\n"),
-        count: findings.len(),
-    })
+    Err(TaskError::Untidy { report: report.join("\n"), count: findings.len() })
 }
 
 /// Folders that need a README: those of the crates, and the eBPF workspace as a whole.
 fn crate_folders(packages: &[Package]) -> Vec<String> {
-    packages
-        .iter()
-        .map(|package| package.folder.clone())
-        .chain(["ebpf".into()])
-        .collect()
+    packages.iter().map(|package| package.folder.clone()).chain(["ebpf".into()]).collect()
 }
 
 /// Whether this file is the root of a library or binary that must forbid unsafe code.
@@ -97,21 +79,10 @@ fn needs_forbid(file: &str, packages: &[Package]) -> bool {
 /// Files of the working tree, committed or not, without what git ignores; relative to the root.
 fn list_files(root: &Path) -> Result<BTreeSet<String>, TaskError> {
     let mut git = Command::new("git");
-    git.args([
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ])
-    .current_dir(root);
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let listed = output(&mut git)?;
     let exists = |file: &&str| !file.is_empty() && root.join(file).is_file();
-    Ok(listed
-        .split('\0')
-        .filter(exists)
-        .map(String::from)
-        .collect())
+    Ok(listed.split('\0').filter(exists).map(String::from).collect())
 }
 
 fn read_text(root: &Path, file: &str) -> Result<String, TaskError> {

@@ -18,12 +18,8 @@ const GENERATED: [&str; 2] = ["target", "results"];
 
 /// Findings for folders without a README.
 pub fn check_presence(folders: &[String], files: &BTreeSet<String>) -> Vec<Finding> {
-    let missing = folders
-        .iter()
-        .filter(|folder| !files.contains(&format!("{folder}/README.md")));
-    missing
-        .map(|folder| Finding::new(folder, None, "the folder lacks a README.md"))
-        .collect()
+    let missing = folders.iter().filter(|folder| !files.contains(&format!("{folder}/README.md")));
+    missing.map(|folder| Finding::new(folder, None, "the folder lacks a README.md")).collect()
 }
 
 /// Findings for paths that do not exist; `files` are all files, relative to the root.
@@ -50,10 +46,7 @@ pub fn check_paths(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Find
 }
 
 fn words_in_backticks(line: &str) -> impl Iterator<Item = &str> {
-    line.split('`')
-        .skip(1)
-        .step_by(2)
-        .flat_map(str::split_whitespace)
+    line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace)
 }
 
 fn is_dangling(word: &str, folder: &Path, files: &BTreeSet<String>) -> bool {
@@ -74,29 +67,17 @@ fn is_dangling(word: &str, folder: &Path, files: &BTreeSet<String>) -> bool {
         let is_name = |file: &String| Path::new(file).file_name() == Some(word.as_ref());
         return has_extension && !files.iter().any(is_name);
     }
-    if GENERATED
-        .iter()
-        .any(|generated| Path::new(word).starts_with(generated))
-    {
+    if GENERATED.iter().any(|generated| Path::new(word).starts_with(generated)) {
         return false;
     }
     let candidates = [normalize(&folder.join(word)), normalize(Path::new(word))];
-    if candidates
-        .iter()
-        .flatten()
-        .any(|candidate| exists(candidate, files))
-    {
+    if candidates.iter().flatten().any(|candidate| exists(candidate, files)) {
         return false;
     }
     let starts_here = candidates.iter().flatten().any(|candidate| {
-        candidate
-            .strip_prefix(folder)
-            .unwrap_or(candidate)
-            .components()
-            .next()
-            .is_some_and(|first| {
-                exists(&folder.join(first), files) || exists(Path::new(&first), files)
-            })
+        candidate.strip_prefix(folder).unwrap_or(candidate).components().next().is_some_and(
+            |first| exists(&folder.join(first), files) || exists(Path::new(&first), files),
+        )
     });
     has_extension || starts_here
 }
@@ -141,10 +122,7 @@ mod tests {
     }
 
     fn dangling(readme: &str, text: &str) -> Vec<String> {
-        check_paths(readme, text, &files())
-            .into_iter()
-            .map(|found| found.message)
-            .collect()
+        check_paths(readme, text, &files()).into_iter().map(|found| found.message).collect()
     }
 
     #[test]
@@ -180,9 +158,6 @@ mod tests {
 
     #[test]
     fn paths_in_fenced_block_ignored() {
-        assert_eq!(
-            dangling("README.md", "```\n`scripts/gone.rs`\n```\n"),
-            [""; 0]
-        );
+        assert_eq!(dangling("README.md", "```\n`scripts/gone.rs`\n```\n"), [""; 0]);
     }
 }

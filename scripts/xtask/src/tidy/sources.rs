@@ -24,11 +24,7 @@ pub fn check(path: &str, text: &str, needs_forbid: bool) -> Vec<Finding> {
         let message = format!("{lines} lines, more than {LINES_MAX}: split the file");
         findings.push(Finding::new(path, None, message));
     }
-    if needs_forbid
-        && !text
-            .lines()
-            .any(|line| line.trim() == "#![forbid(unsafe_code)]")
-    {
+    if needs_forbid && !text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]") {
         findings.push(Finding::new(path, None, "lacks `#![forbid(unsafe_code)]`"));
     }
     for (index, line) in text.lines().enumerate() {
@@ -48,10 +44,7 @@ mod tests {
 
     #[test]
     fn check_clean_file_no_finding() {
-        assert_eq!(
-            check("a.rs", "#![forbid(unsafe_code)]\nfn main() {}\n", true),
-            []
-        );
+        assert_eq!(check("a.rs", "#![forbid(unsafe_code)]\nfn main() {}\n", true), []);
     }
 
     #[test]

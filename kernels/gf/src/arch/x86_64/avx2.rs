@@ -16,14 +16,8 @@ use core::arch::x86_64::{
 use crate::arch::Level;
 use crate::table::NIBBLES;
 
-pub(in crate::arch) const LEVEL: Level = Level {
-    name: "avx2",
-    is_available,
-    add,
-    mul,
-    madd,
-    matmul,
-};
+pub(in crate::arch) const LEVEL: Level =
+    Level { name: "avx2", is_available, add, mul, madd, matmul };
 
 /// Bytes of a ymm register.
 const VECTOR: usize = 32;
@@ -47,10 +41,7 @@ fn add(dst: &mut [u8], src: &[u8]) {
         store(d, _mm256_xor_si256(load(d), load(s)));
     }
     if !dst_rest.is_empty() {
-        store_short(
-            dst_rest,
-            _mm256_xor_si256(load_short(dst_rest), load_short(src_rest)),
-        );
+        store_short(dst_rest, _mm256_xor_si256(load_short(dst_rest), load_short(src_rest)));
     }
 }
 
@@ -72,10 +63,7 @@ fn madd(dst: &mut [u8], c: u8, src: &[u8]) {
     let (dst_chunks, dst_rest) = dst.as_chunks_mut::<VECTOR>();
     let (src_chunks, src_rest) = src.as_chunks::<VECTOR>();
     for (d, s) in dst_chunks.iter_mut().zip(src_chunks) {
-        store(
-            d,
-            _mm256_xor_si256(load(d), product(&factor, &nibbles(load(s)))),
-        );
+        store(d, _mm256_xor_si256(load(d), product(&factor, &nibbles(load(s)))));
     }
     if !dst_rest.is_empty() {
         let product = product(&factor, &nibbles(load_short(src_rest)));
@@ -153,10 +141,7 @@ fn fill_block<const D: usize, const V: usize, const PLACE: u8>(
     let columns = sources.len();
     for (column, source) in sources.iter().enumerate() {
         let vectors = load_block::<V, PLACE>(source, start);
-        let mut split = [Nibbles {
-            low: vectors[0],
-            high: vectors[0],
-        }; V];
+        let mut split = [Nibbles { low: vectors[0], high: vectors[0] }; V];
         for v in 0..V {
             split[v] = nibbles(vectors[v]);
         }
@@ -200,15 +185,9 @@ fn factor(c: u8) -> Factor {
     let pair = &NIBBLES[usize::from(c)];
     // SAFETY: both pointers are to arrays of 16 bytes.
     let (low, high) = unsafe {
-        (
-            _mm_loadu_si128(pair.low.as_ptr().cast()),
-            _mm_loadu_si128(pair.high.as_ptr().cast()),
-        )
+        (_mm_loadu_si128(pair.low.as_ptr().cast()), _mm_loadu_si128(pair.high.as_ptr().cast()))
     };
-    Factor {
-        low: _mm256_broadcastsi128_si256(low),
-        high: _mm256_broadcastsi128_si256(high),
-    }
+    Factor { low: _mm256_broadcastsi128_si256(low), high: _mm256_broadcastsi128_si256(high) }
 }
 
 #[target_feature(enable = "avx2")]
@@ -243,9 +222,7 @@ fn fresh_bytes(bytes: usize) -> __m256i {
         }
         window
     };
-    WINDOW[bytes..]
-        .first_chunk()
-        .map_or(_mm256_setzero_si256(), |mask| load(mask))
+    WINDOW[bytes..].first_chunk().map_or(_mm256_setzero_si256(), |mask| load(mask))
 }
 
 #[target_feature(enable = "avx2")]

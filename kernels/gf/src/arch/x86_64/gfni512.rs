@@ -29,14 +29,8 @@ use core::ops::Range;
 use crate::arch::Level;
 use crate::table::AFFINE;
 
-pub(in crate::arch) const LEVEL: Level = Level {
-    name: "avx512-gfni",
-    is_available,
-    add,
-    mul,
-    madd,
-    matmul,
-};
+pub(in crate::arch) const LEVEL: Level =
+    Level { name: "avx512-gfni", is_available, add, mul, madd, matmul };
 
 /// Bytes of a zmm register.
 const WIDE: usize = 64;
@@ -62,10 +56,7 @@ fn add(dst: &mut [u8], src: &[u8]) {
         store_half(d, _mm256_xor_si256(load_half(d), load_half(s)));
     }
     if !dst_rest.is_empty() {
-        store_part(
-            dst_rest,
-            _mm512_xor_si512(load_part(dst_rest), load_part(src_rest)),
-        );
+        store_part(dst_rest, _mm512_xor_si512(load_part(dst_rest), load_part(src_rest)));
     }
 }
 
@@ -77,10 +68,7 @@ fn mul(dst: &mut [u8], c: u8) {
         store_half(d, _mm256_gf2p8affine_epi64_epi8::<0>(load_half(d), factor));
     }
     if !rest.is_empty() {
-        store_part(
-            rest,
-            _mm512_gf2p8affine_epi64_epi8::<0>(load_part(rest), matrix(c)),
-        );
+        store_part(rest, _mm512_gf2p8affine_epi64_epi8::<0>(load_part(rest), matrix(c)));
     }
 }
 
