@@ -1,10 +1,12 @@
 //! Sending: writes the hop-mutable header fields and hands packets to the next hops.
 
+use crate::combine::{GROUP_MAX, Sources};
 use crate::egress::Egress;
+use crate::flow::Io;
 use crate::params::HopId;
 use recoded_wire::entropy::{BUCKETS, bucket, source_port};
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
-use recoded_wire::header::{HEADER_BYTES, Header};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, vector_bytes};
 
 /// Symbols start on a cache line, so that the kernels load aligned.
 const SYMBOL_ALIGN_BYTES: usize = 64;
@@ -67,6 +69,38 @@ impl NextHops {
         header.write(frames.bytes_mut(payload));
         egress.transmit(*first, payload, port);
         failed
+    }
+}
+
+impl NextHops {
+    /// Sends `count` fresh combinations of `sources` under `header`, whose field, size and END are set
+    /// here: the last one ends its generation on this hop, unless they are repairs (`planned` 0).
+    /// Returns how many were sent, and how many packets found no frame.
+    pub(crate) fn send_combinations(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        sources: &Sources<'_>,
+        header: Header,
+        count: usize,
+    ) -> (u64, u64) {
+        let code = sources.field.code();
+        let vector_bytes = vector_bytes(sources.size, code);
+        let (mut left, mut sent, mut failed) = (count, 0, 0);
+        while left > 0 {
+            let group = left.min(GROUP_MAX);
+            let formed = io.combiner.combine(io.frames, sources, group);
+            failed += (group - formed.len()) as u64;
+            left -= group;
+            for (position, symbol) in formed.iter().enumerate() {
+                let ends = header.planned > 0 && left == 0 && position + 1 == formed.len();
+                let flags = Flags(header.flags.0 | code).with(Flags::END, ends);
+                let header = Header { flags, size: sources.size as u16, ..header };
+                let payload = payload_of(*symbol, vector_bytes);
+                failed += self.send(io.frames, io.egress, payload, header);
+                sent += 1;
+            }
+        }
+        (sent, failed)
     }
 }
 

@@ -25,6 +25,8 @@ mod batch;
 
 mod source;
 
+mod incoming;
+
 mod relay;
 
 mod sink;

@@ -8,29 +8,27 @@
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 
 use crate::batch::{Accepted, Batch, PacketView};
-use crate::combine::{Combiner, GROUP_MAX};
+use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::emit::{NextHops, payload_of};
-use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
-use crate::loss::{LossTracker, hop_report};
+use crate::emit::NextHops;
+use crate::flow::{Fate, Io, RESTART_DISTANCE, earlier};
+use crate::incoming::Incoming;
+use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Recoding, Role};
 use crate::redundancy::{ROUNDS, repair_packets};
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
-use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{REPAIRS_MAX, RepairRequest, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, Header, PacketType, serial_before, vector_bytes};
+use recoded_wire::header::{Flags, Header, PacketType, serial_before};
 
 /// Relay state of one flow. Batches are found by generation number modulo their count.
 pub(crate) struct Relay {
     batches: Vec<Batch>,
     newest: Option<u32>,
     hops: NextHops,
-    loss: LossTracker,
-    ranks: RankHistogram,
+    incoming: Incoming,
     reporter: Reporter,
-    last: Option<(FieldOrder, Header, u16)>,
 }
 
 /// Where a generation belongs in the table.
@@ -48,10 +46,8 @@ impl Relay {
                 .collect(),
             newest: None,
             hops: NextHops::new(&params.next_hops),
-            loss: LossTracker::default(),
-            ranks: RankHistogram::default(),
+            incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
-            last: None,
         }
     }
 
@@ -68,9 +64,8 @@ impl Relay {
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        self.loss.arrived(&header);
+        self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        self.last = Some((view.field, header, view.symbol_bytes));
         let is_repair = header.planned == 0;
         let index = match self.place(header.generation, io.frames) {
             Place::Held(index) => index,
@@ -91,7 +86,7 @@ impl Relay {
             Accepted::Redundant => counters.redundant += 1,
         }
         if is_repair {
-            return self.repair(index, accepted, counters, io, payload, header);
+            return self.repair((index, accepted), params, counters, io, payload, header);
         }
         batch.planned = plan_within(params, batch.size(), header.planned);
         let cut_through = accepted == Accepted::Innovative
@@ -144,7 +139,7 @@ impl Relay {
             if let Some(newest) = self.newest {
                 let absent = generation.wrapping_sub(newest) - 1;
                 if absent < RESTART_DISTANCE {
-                    self.ranks.record_absent(counters, absent);
+                    self.incoming.ranks.record_absent(counters, absent);
                 }
             }
             self.newest = Some(generation);
@@ -183,11 +178,11 @@ impl Relay {
         let Some(shape) = batch.shape() else { return };
         counters.generations += 1;
         counters.generations_complete += u64::from(batch.is_complete());
-        self.ranks.record(counters, shape, batch.size(), batch.rank());
+        self.incoming.ranks.record(counters, shape, batch.size(), batch.rank());
         let shortfall = batch.planned.saturating_sub(batch.sent);
         batch.sent += shortfall;
         let planned = plan_within(params, batch.size(), batch.planned);
-        counters.sent_recoded += self.send_recoded(index, counters, io, shortfall, planned);
+        counters.sent_recoded += self.send_recoded(index, params, counters, io, shortfall, planned);
     }
 
     /// Sends `count` fresh combinations of a generation; the last one ends it on this hop unless
@@ -195,6 +190,7 @@ impl Relay {
     fn send_recoded(
         &mut self,
         index: usize,
+        params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         count: u16,
@@ -204,36 +200,20 @@ impl Relay {
         let (Some(sources), Some((epoch, field, _))) = (batch.sources(), batch.shape()) else {
             return 0;
         };
-        let Some((_, last, _)) = self.last else {
-            return 0;
+        let header = Header {
+            packet_type: PacketType::Generation,
+            flags: Flags(Flags::RECODED | field.code()),
+            epoch,
+            size: sources.size as u16,
+            flow: params.id,
+            generation: batch.generation,
+            hop_index: self.incoming.hop_index().saturating_add(1),
+            key_id: 0,
+            planned,
+            link_sequence: 0,
         };
-        let vector_bytes = vector_bytes(sources.size, field.code());
-        let mut left = usize::from(count);
-        let mut sent = 0;
-        while left > 0 {
-            let group = left.min(GROUP_MAX);
-            let formed = io.combiner.combine(io.frames, &sources, group);
-            counters.send_failed += (group - formed.len()) as u64;
-            left -= group;
-            for (position, symbol) in formed.iter().enumerate() {
-                let ends = planned > 0 && left == 0 && position + 1 == formed.len();
-                let header = Header {
-                    packet_type: PacketType::Generation,
-                    flags: Flags(Flags::RECODED | field.code()).with(Flags::END, ends),
-                    epoch,
-                    size: sources.size as u16,
-                    flow: last.flow,
-                    generation: batch.generation,
-                    hop_index: last.hop_index.saturating_add(1),
-                    key_id: 0,
-                    planned,
-                    link_sequence: 0,
-                };
-                let payload = payload_of(*symbol, vector_bytes);
-                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
-                sent += 1;
-            }
-        }
+        let (sent, failed) = self.hops.send_combinations(io, &sources, header, usize::from(count));
+        counters.send_failed += failed;
         sent
     }
 
@@ -260,8 +240,8 @@ impl Relay {
     /// otherwise a fresh combination is the better bet.
     fn repair(
         &mut self,
-        index: usize,
-        accepted: Accepted,
+        (index, accepted): (usize, Accepted),
+        params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
@@ -272,7 +252,7 @@ impl Relay {
             self.forward(counters, io, payload, header, false);
             return Fate::Forwarded;
         }
-        counters.sent_recoded += self.send_recoded(index, counters, io, 1, 0);
+        counters.sent_recoded += self.send_recoded(index, params, counters, io, 1, 0);
         Fate::Consumed
     }
 
@@ -361,7 +341,7 @@ impl Relay {
         for request in answers.into_iter().flatten() {
             self.answer(params, counters, io, request, header.hop_index);
         }
-        self.reporter.relay(io, upstream, payload, header, self.loss.loss())
+        self.reporter.relay(io, upstream, payload, header, self.incoming.loss.loss())
     }
 
     /// Whether all of a generation is here, so that the source need not be asked for it.
@@ -388,17 +368,17 @@ impl Relay {
         batch.repaired = request.round.saturating_add(1);
         let missing = usize::from(request.missing).min(batch.size());
         let most = usize::from(plan_within(params, batch.size(), u16::MAX));
-        let through = (1.0 - self.loss.loss()).powi(i32::from(hops));
+        let through = (1.0 - self.incoming.loss.loss()).powi(i32::from(hops));
         let count = repair_packets(through, missing, most.max(missing)) as u16;
         counters.repairs += 1;
-        counters.sent_repair += self.send_recoded(index, counters, io, count, 0);
+        counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
     }
 
     fn report_loss(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         let Role::Relay { upstream } = params.role else {
             return;
         };
-        let item = hop_report(&self.loss);
+        let item = hop_report(&self.incoming.loss);
         self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
             if let Some(item) = item {
                 writer.push(item);
@@ -426,14 +406,7 @@ impl Relay {
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        report.hops = self.loss.estimate().into_iter().collect();
-        if let Some((field, header, symbol_bytes)) = self.last {
-            report.field = field;
-            report.epoch = header.epoch;
-            report.symbol_bytes = usize::from(symbol_bytes);
-            report.generation_size = self.ranks.nominal().max(usize::from(header.size));
-            report.planned = usize::from(header.planned);
-        }
+        self.incoming.fill(report);
     }
 }
 

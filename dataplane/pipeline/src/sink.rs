@@ -9,14 +9,14 @@ use crate::batch::{Accepted, Batch, PacketCoding, PacketView};
 use crate::combine::{Combiner, GROUP_MAX};
 use crate::egress::Egress;
 use crate::emit::symbol_offset;
-use crate::flow::{Fate, Io, RESTART_DISTANCE, RankHistogram, earlier};
+use crate::flow::{Fate, Io, RESTART_DISTANCE, earlier};
 use crate::framing::{Unpacker, is_ip_packet};
-use crate::loss::{LossTracker, hop_report};
+use crate::incoming::Incoming;
+use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::redundancy::ROUNDS;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
-use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
@@ -54,10 +54,8 @@ pub(crate) struct Sink {
     saying_interval: Nanos,
     unpacker: Unpacker,
     solutions: Vec<u8>,
-    loss: LossTracker,
-    ranks: RankHistogram,
+    incoming: Incoming,
     reporter: Reporter,
-    last: Option<(FieldOrder, Header, u16)>,
 }
 
 impl Sink {
@@ -79,10 +77,8 @@ impl Sink {
             saying_interval: SAYING_INTERVAL_NANOS,
             unpacker: Unpacker::new(),
             solutions: vec![0; GROUP_MAX * SIZE_MAX],
-            loss: LossTracker::default(),
-            ranks: RankHistogram::default(),
+            incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
-            last: None,
         }
     }
 
@@ -95,9 +91,8 @@ impl Sink {
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        self.loss.arrived(&header);
+        self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        self.last = Some((view.field, header, view.symbol_bytes));
         if !self.admit(params, counters, io, header.generation) {
             counters.redundant += 1;
             return Fate::Consumed;
@@ -215,9 +210,9 @@ impl Sink {
         entry.closed_at = now;
         match entry.batch.shape() {
             Some(shape) => {
-                self.ranks.record(counters, shape, entry.batch.size(), entry.batch.rank());
+                self.incoming.ranks.record(counters, shape, entry.batch.size(), entry.batch.rank());
             }
-            None => self.ranks.record_absent(counters, 1),
+            None => self.incoming.ranks.record_absent(counters, 1),
         }
         self.urgent |= !entry.batch.is_complete();
     }
@@ -377,14 +372,14 @@ impl Sink {
         let (Role::Sink { upstream, .. }, Some((_, newest))) = (&params.role, self.range) else {
             return;
         };
-        let hop = hop_report(&self.loss);
+        let hop = hop_report(&self.incoming.loss);
         let state = Item::Flow(SinkReport {
             newest,
             complete: counters.generations_complete as u32,
             failed: counters.generations_failed as u32,
         });
-        let ranks = self.ranks.epoch().map(|epoch| (epoch, &counters.rank_histogram));
-        let urgency = (!asks.is_empty(), self.loss.loss());
+        let ranks = self.incoming.ranks.epoch().map(|epoch| (epoch, &counters.rank_histogram));
+        let urgency = (!asks.is_empty(), self.incoming.loss.loss());
         self.reporter.send(io, (params.id, *upstream), urgency, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {
@@ -428,14 +423,7 @@ impl Sink {
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        report.hops = self.loss.estimate().into_iter().collect();
-        if let Some((field, header, symbol_bytes)) = self.last {
-            report.field = field;
-            report.epoch = header.epoch;
-            report.symbol_bytes = usize::from(symbol_bytes);
-            report.generation_size = self.ranks.nominal().max(usize::from(header.size));
-            report.planned = usize::from(header.planned);
-        }
+        self.incoming.fill(report);
     }
 }
 

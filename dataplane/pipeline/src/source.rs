@@ -5,7 +5,7 @@
 //! how long the generation turned out to be. Coded packets follow when it closes: full, or when the
 //! flush timer ends it. Closed generations are kept to answer repair requests.
 
-use crate::combine::{Combiner, GROUP_MAX, Sources};
+use crate::combine::{Combiner, Sources};
 use crate::egress::Egress;
 use crate::emit::{NextHops, payload_of, symbol_offset};
 use crate::flow::{Io, earlier};
@@ -16,9 +16,7 @@ use crate::report::{FlowCounters, FlowReport, HopLoss, RemoteReport};
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{
-    Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, vector_bytes, write_index,
-};
+use recoded_wire::header::{Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, write_index};
 
 /// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it is
 /// sent after this time, and again after twice as long, ...
@@ -298,23 +296,9 @@ impl Source {
         let size = generation.symbols.len();
         let sources =
             Sources { size, field: generation.field, symbols: &generation.symbols, vectors: None };
-        let vector_bytes = vector_bytes(size, generation.field.code());
         let header = generation.header(self.flow, size, planned);
-        let (mut left, mut sent) = (count, 0);
-        while left > 0 {
-            let group = left.min(GROUP_MAX);
-            let formed = io.combiner.combine(io.frames, &sources, group);
-            counters.send_failed += (group - formed.len()) as u64;
-            left -= group;
-            for (position, symbol) in formed.iter().enumerate() {
-                let ends = planned > 0 && left == 0 && position + 1 == formed.len();
-                let flags = header.flags.with(Flags::END, ends);
-                let payload = payload_of(*symbol, vector_bytes);
-                let header = Header { flags, ..header };
-                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
-                sent += 1;
-            }
-        }
+        let (sent, failed) = self.hops.send_combinations(io, &sources, header, count);
+        counters.send_failed += failed;
         sent
     }
 

@@ -1,0 +1,46 @@
+//! What a relay and a sink know of a flow by what arrives: the link it comes over, its rank histogram,
+//! its parameters as of the newest packet.
+
+use crate::batch::PacketView;
+use crate::flow::RankHistogram;
+use crate::loss::LossTracker;
+use crate::report::FlowReport;
+use recoded_gf::FieldOrder;
+use recoded_wire::header::Header;
+
+/// The receiving side of a flow.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    pub loss: LossTracker,
+    pub ranks: RankHistogram,
+    newest: Option<(FieldOrder, Header, u16)>,
+    /// Plan of the newest packet that was not a repair.
+    planned: u16,
+}
+
+impl Incoming {
+    /// Notes an arrival.
+    pub(crate) fn arrived(&mut self, header: &Header, view: &PacketView) {
+        self.loss.arrived(header);
+        self.newest = Some((view.field, *header, view.symbol_bytes));
+        if header.planned > 0 {
+            self.planned = header.planned;
+        }
+    }
+
+    /// Hop index of what arrives: links travelled before the one it came over.
+    pub(crate) fn hop_index(&self) -> u8 {
+        self.newest.map_or(0, |(_, header, _)| header.hop_index)
+    }
+
+    pub(crate) fn fill(&self, report: &mut FlowReport) {
+        report.hops = self.loss.estimate().into_iter().collect();
+        if let Some((field, header, symbol_bytes)) = self.newest {
+            report.field = field;
+            report.epoch = header.epoch;
+            report.symbol_bytes = usize::from(symbol_bytes);
+            report.generation_size = self.ranks.nominal().max(usize::from(header.size));
+            report.planned = usize::from(self.planned);
+        }
+    }
+}
