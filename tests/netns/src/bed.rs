@@ -50,6 +50,9 @@ const FLOWING_PACKETS: u64 = 10;
 /// How long a stream may take to start.
 const FLOW_PATIENCE: Duration = Duration::from_secs(10);
 
+/// TCP in an IP header.
+const PROTOCOL_TCP: u8 = 6;
+
 /// Routing table with the route over `mgmt`.
 const SIDE_TABLE: u32 = 77;
 
@@ -300,7 +303,8 @@ impl Bed {
     /// # Errors
     /// When Linux refuses the rules.
     pub fn side_path(&self, port: u16) -> Result<(), BedError> {
-        let rule = format!("table {SIDE_TABLE} ipproto tcp to 10.77.0.0/16");
+        // By number: the name would need /etc/protocols, which small installations lack.
+        let rule = format!("table {SIDE_TABLE} ipproto {PROTOCOL_TCP} to 10.77.0.0/16");
         self.source().ip(&format!("rule add {rule} dport {port}"))?;
         self.sink().ip(&format!("rule add {rule} sport {port}"))?;
         Ok(())
