@@ -282,8 +282,7 @@ impl Bed {
     /// # Errors
     /// When Linux does not say.
     pub fn congestion_control(&self) -> Result<String, BedError> {
-        let output = self.sink().run("sysctl", "-n net.ipv4.tcp_congestion_control")?;
-        Ok(output.trim().to_owned())
+        self.sink().read_sysctl("net.ipv4.tcp_congestion_control")
     }
 
     fn build_side_path(&self) -> Result<(), BedError> {

@@ -65,10 +65,19 @@ impl Namespace {
     /// # Errors
     /// When Linux refuses the name or the value.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<(), BedError> {
-        self.inside(|| {
-            let path = PathBuf::from(format!("/proc/sys/{}", name.replace('.', "/")));
-            std::fs::write(&path, value).map_err(BedError::file(&path))
-        })?
+        let path = sysctl_path(name);
+        self.inside(|| std::fs::write(&path, value).map_err(BedError::file(&path)))?
+    }
+
+    /// A kernel parameter of this namespace.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn read_sysctl(&self, name: &str) -> Result<String, BedError> {
+        let path = sysctl_path(name);
+        let text =
+            self.inside(|| std::fs::read_to_string(&path).map_err(BedError::file(&path)))??;
+        Ok(text.trim().to_owned())
     }
 
     /// A UDP socket of this namespace. It keeps working from any thread.
@@ -103,4 +112,8 @@ impl Namespace {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+fn sysctl_path(name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/sys/{}", name.replace('.', "/")))
 }
