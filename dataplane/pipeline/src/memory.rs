@@ -89,19 +89,23 @@ impl Frames for HeapFrames {
     ) -> R {
         assert!(sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX);
         // A destination's memory is moved out while `work` runs; a second view of it finds it gone
-        // and panics on the empty box's bounds.
-        let mut moved: Vec<Box<[u8]>> = destinations
-            .iter()
-            .map(|span| std::mem::take(&mut self.frames[span.frame.0 as usize]))
-            .collect();
+        // and panics on the empty box's bounds. Arrays, because the packet path must not allocate.
+        let mut moved: [Box<[u8]>; GATHER_MAX] = std::array::from_fn(|_| Box::default());
+        for (place, span) in moved.iter_mut().zip(destinations) {
+            *place = std::mem::take(&mut self.frames[span.frame.0 as usize]);
+        }
         let result = {
-            let views: Vec<&[u8]> = sources.iter().map(|span| self.bytes(*span)).collect();
-            let mut outputs: Vec<&mut [u8]> = moved
-                .iter_mut()
-                .zip(destinations)
-                .map(|(frame, span)| &mut frame[range(*span)])
-                .collect();
-            work(&views, &mut outputs)
+            let mut views: [&[u8]; GATHER_MAX] = [&[]; GATHER_MAX];
+            for (view, span) in views.iter_mut().zip(sources) {
+                *view = self.bytes(*span);
+            }
+            let mut frames = moved.iter_mut().zip(destinations);
+            let mut outputs: [&mut [u8]; GATHER_MAX] = std::array::from_fn(|_| {
+                frames
+                    .next()
+                    .map_or_else(Default::default, |(frame, span)| &mut frame[range(*span)])
+            });
+            work(&views[..sources.len()], &mut outputs[..destinations.len()])
         };
         for (frame, span) in moved.into_iter().zip(destinations) {
             self.frames[span.frame.0 as usize] = frame;

@@ -1,0 +1,88 @@
+//! The packet path allocates nothing: everything is there when a flow has been created.
+
+mod common;
+
+use common::{DOWN, FLOW, UP, ip_packet, params};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{HopId, Role, Snapshot, TunnelId};
+use recoded_wire::frames::{Frames, Span};
+
+/// Room for all that one call emits, made beforehand.
+struct Wire {
+    spans: Vec<(HopId, Span)>,
+    delivered: usize,
+}
+
+impl Egress for Wire {
+    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+        self.spans.push((hop, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {
+        self.delivered += 1;
+    }
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    wire: Wire,
+}
+
+fn host(role: Role) -> Host {
+    let snapshot = Snapshot { edition: 1, flows: vec![params(role)] };
+    Host {
+        pipeline: Pipeline::new(&snapshot, 1),
+        frames: HeapFrames::new(4096, 2048),
+        wire: Wire { spans: Vec::with_capacity(4096), delivered: 0 },
+    }
+}
+
+/// Carries what `from` emitted to its neighbours, up and down; losses come in runs.
+fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock: &mut Clock) {
+    from.wire.spans.reverse();
+    let mut neighbours = [(UP, up), (DOWN, down)];
+    while let Some((hop, span)) = from.wire.spans.pop() {
+        clock.packets += 1;
+        let is_lost = clock.packets % 97 < 14;
+        let to = neighbours.iter_mut().find(|(known, _)| *known == hop);
+        if let Some((_, Some(to))) = to.filter(|_| !is_lost)
+            && let Some(copy) = to.frames.receive(from.frames.bytes(span))
+        {
+            to.pipeline.receive(&mut to.frames, &mut to.wire, copy, clock.now);
+        }
+        from.frames.release(span.frame);
+    }
+    from.pipeline.tick(&mut from.frames, &mut from.wire, clock.now);
+}
+
+struct Clock {
+    now: u64,
+    packets: u32,
+}
+
+#[test]
+fn packets_from_source_to_sink_and_back_allocate_nothing() {
+    let mut source = host(Role::Source { tunnel: TunnelId(0) });
+    let mut relay = host(Role::Relay { upstream: UP });
+    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP });
+    let packet = ip_packet(150, 7);
+    let mut clock = Clock { now: 0, packets: 0 };
+    let mut run = |rounds: u64| {
+        for _ in 0..rounds {
+            clock.now += 100_000;
+            let (frames, wire) = (&mut source.frames, &mut source.wire);
+            source.pipeline.ingress(frames, wire, FLOW, &packet, clock.now);
+            carry(&mut source, None, Some(&mut relay), &mut clock);
+            carry(&mut relay, Some(&mut source), Some(&mut sink), &mut clock);
+            carry(&mut sink, Some(&mut relay), None, &mut clock);
+        }
+    };
+    run(5_000); // the first packets of a flow size its rank histogram
+    let allocations = allocation_counter::measure(|| run(15_000));
+    assert_eq!(allocations.count_total, 0, "{allocations:?}");
+    assert!(sink.wire.delivered > 19_000, "{} packets delivered", sink.wire.delivered);
+    assert!(sink.pipeline.report().flows[0].counters.repairs > 0, "nothing was repaired");
+}
