@@ -9,7 +9,7 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
 use recoded_wire::header::{SIZE_MAX, vector_bytes};
 
-use crate::emit::symbol_offset;
+use crate::layout::symbol_offset;
 
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
 pub(crate) const GROUP_MAX: usize = 16;

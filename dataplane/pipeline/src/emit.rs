@@ -2,25 +2,12 @@
 
 use crate::combine::{GROUP_MAX, Sources};
 use crate::egress::Egress;
-use crate::flow::Io;
+use crate::io::Io;
+use crate::layout::payload_of;
 use crate::params::HopId;
 use recoded_wire::entropy::{BUCKETS, bucket, source_port};
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, vector_bytes};
-
-/// Symbols start on a cache line, so that the kernels load aligned.
-const SYMBOL_ALIGN_BYTES: usize = 64;
-
-/// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
-pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
-    (HEADROOM_BYTES + HEADER_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
-}
-
-/// The UDP payload that ends with `symbol`: header and `vector_bytes` in front of it.
-pub(crate) fn payload_of(symbol: Span, vector_bytes: usize) -> Span {
-    let before = (HEADER_BYTES + vector_bytes) as u16;
-    Span { offset: symbol.offset - before, len: symbol.len + before, ..symbol }
-}
+use recoded_wire::header::{Flags, Header, vector_bytes};
 
 /// The next hops of a flow with their link sequence numbers.
 #[derive(Debug)]

@@ -1,36 +1,17 @@
-//! One flow on one node: which role it plays, and what the roles share.
+//! One flow on one node: which role it plays.
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
+use crate::io::{Fate, Io, earlier};
 use crate::params::{FlowParams, Nanos, Role};
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
 use crate::source::Source;
-use recoded_gf::FieldOrder;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
 
 use crate::batch::PacketView;
-
-/// A generation number this far behind the newest is a source that restarted, not a straggler.
-pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
-
-/// The outside world during one call: memory, outputs, randomness and the time.
-pub(crate) struct Io<'a, F, E> {
-    pub frames: &'a mut F,
-    pub egress: &'a mut E,
-    pub combiner: &'a mut Combiner,
-    pub now: Nanos,
-}
-
-/// What became of a received packet.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Forwarded,
-    Consumed,
-    Dropped(DropReason),
-}
 
 /// The state of a role.
 pub(crate) enum State {
@@ -210,59 +191,5 @@ impl Flow {
             State::Sink(sink) => sink.fill(&mut report),
         }
         report
-    }
-}
-
-/// Rank histogram of full-size generations, started anew when the source changes parameters.
-#[derive(Debug, Default)]
-pub(crate) struct RankHistogram {
-    epoch: Option<u8>,
-    nominal: usize,
-}
-
-impl RankHistogram {
-    /// Notes that a generation of `size` closed with `rank`.
-    pub(crate) fn record(
-        &mut self,
-        counters: &mut FlowCounters,
-        shape: (u8, FieldOrder, u16),
-        size: usize,
-        rank: usize,
-    ) {
-        let newer = self.epoch.is_none_or(|epoch| (shape.0.wrapping_sub(epoch) as i8) > 0);
-        if newer || (self.epoch == Some(shape.0) && size > self.nominal) {
-            self.epoch = Some(shape.0);
-            self.nominal = size;
-            counters.rank_histogram.clear();
-            counters.rank_histogram.resize(size + 1, 0);
-        }
-        if self.epoch == Some(shape.0) && size == self.nominal {
-            counters.rank_histogram[rank] += 1;
-        }
-    }
-
-    /// Notes `count` generations of which nothing arrived.
-    pub(crate) fn record_absent(&self, counters: &mut FlowCounters, count: u32) {
-        if let Some(absent) = counters.rank_histogram.first_mut() {
-            *absent += u64::from(count);
-        }
-    }
-
-    /// Epoch of the generations counted.
-    pub(crate) fn epoch(&self) -> Option<u8> {
-        self.epoch
-    }
-
-    /// Size of full generations, 0 before the first.
-    pub(crate) fn nominal(&self) -> usize {
-        self.nominal
-    }
-}
-
-/// The earlier of two deadlines.
-pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

@@ -2,8 +2,8 @@
 //! its parameters as of the newest packet.
 
 use crate::batch::PacketView;
-use crate::flow::RankHistogram;
 use crate::loss::LossTracker;
+use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::header::Header;

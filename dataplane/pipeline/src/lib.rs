@@ -43,6 +43,12 @@ mod combine;
 
 mod emit;
 
+mod layout;
+
+mod rank;
+
+mod io;
+
 pub mod egress;
 
 pub mod report;
@@ -52,7 +58,8 @@ pub mod memory;
 use batch::PacketView;
 use combine::Combiner;
 use egress::Egress;
-use flow::{Fate, Flow, Io, earlier};
+use flow::Flow;
+use io::{Fate, Io, earlier};
 use params::{Nanos, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, HeaderError, PacketType, parse_coded};

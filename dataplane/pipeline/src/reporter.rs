@@ -7,8 +7,9 @@
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::emit::{copy, symbol_offset};
-use crate::flow::{Fate, Io};
+use crate::emit::copy;
+use crate::io::{Fate, Io};
+use crate::layout::symbol_offset;
 use crate::params::{HopId, Nanos};
 use recoded_wire::entropy::source_port;
 use recoded_wire::feedback::{Item, Writer, items};

@@ -8,10 +8,10 @@
 use crate::batch::{Accepted, Batch, PacketCoding, PacketView};
 use crate::combine::{Combiner, GROUP_MAX};
 use crate::egress::Egress;
-use crate::emit::symbol_offset;
-use crate::flow::{Fate, Io, RESTART_DISTANCE, earlier};
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::incoming::Incoming;
+use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
+use crate::layout::symbol_offset;
 use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::redundancy::ROUNDS;

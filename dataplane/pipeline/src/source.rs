@@ -7,9 +7,10 @@
 
 use crate::combine::{Combiner, Sources};
 use crate::egress::Egress;
-use crate::emit::{NextHops, payload_of, symbol_offset};
-use crate::flow::{Io, earlier};
+use crate::emit::NextHops;
 use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::io::{Io, earlier};
+use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos};
 use crate::redundancy::{Planner, ROUNDS, repair_packets};
 use crate::report::{FlowCounters, FlowReport, HopLoss, RemoteReport};

@@ -1,0 +1,18 @@
+//! Where a packet that we form lies in its frame: headroom, header, coding vector, symbol.
+
+use recoded_wire::frames::{HEADROOM_BYTES, Span};
+use recoded_wire::header::HEADER_BYTES;
+
+/// Symbols start on a cache line, so that the kernels load aligned.
+const SYMBOL_ALIGN_BYTES: usize = 64;
+
+/// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
+pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
+    (HEADROOM_BYTES + HEADER_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
+}
+
+/// The UDP payload that ends with `symbol`: header and `vector_bytes` in front of it.
+pub(crate) fn payload_of(symbol: Span, vector_bytes: usize) -> Span {
+    let before = (HEADER_BYTES + vector_bytes) as u16;
+    Span { offset: symbol.offset - before, len: symbol.len + before, ..symbol }
+}
