@@ -127,23 +127,25 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Takes a sample, again if it comes without proof: a core that was taken away for some milliseconds lets
-/// rings overflow. What fails time after time is no accident and ends the run.
-fn take_proven(setting: &mut Setting, series: &Series, round: usize) -> Result<Sample, BenchError> {
-    let mut attempt = 1;
-    loop {
+/// Takes a sample, again if it comes without proof: a core that was taken away for some milliseconds
+/// lets rings overflow. The report says how often; what fails time after time is no accident and ends
+/// the run.
+fn take_proven(
+    setting: &mut Setting,
+    series: &mut Series,
+    round: usize,
+) -> Result<Sample, BenchError> {
+    for _ in 1..ATTEMPTS {
         match sample::take(setting, series.case, series.packet_bytes, round) {
-            Err(error @ BenchError::Unproven { .. }) if attempt < ATTEMPTS => {
-                eprintln!("again, attempt {attempt} of {ATTEMPTS} is void: {error}");
-                attempt += 1;
+            Err(error @ BenchError::Unproven { .. }) => {
+                eprintln!("again, for this sample is void: {error}");
+                series.void.push(error.to_string());
             }
             taken => return taken,
         }
     }
+    sample::take(setting, series.case, series.packet_bytes, round)
 }
-
-/// Attempts at one sample.
-const ATTEMPTS: usize = 8;
 
 fn series(options: &Options) -> Vec<Series> {
     let sizes = options.bytes.iter().map(|bytes| usize::from(*bytes));
@@ -153,6 +155,7 @@ fn series(options: &Options) -> Vec<Series> {
                 case: *case,
                 packet_bytes,
                 samples: Vec::new(),
+                void: Vec::new(),
             })
         })
         .collect()
@@ -189,3 +192,6 @@ fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("must be a number of seconds from 0.05 to 600".into()),
     }
 }
+
+/// Attempts at one sample.
+const ATTEMPTS: usize = 8;

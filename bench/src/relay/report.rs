@@ -15,6 +15,8 @@ pub struct Series {
     pub packet_bytes: usize,
     /// Its samples, one per round.
     pub samples: Vec<Sample>,
+    /// Samples that came without proof and were taken again, and what was wrong.
+    pub void: Vec<String>,
 }
 
 /// A whole run.
@@ -95,6 +97,8 @@ impl Report {
         lines.extend(self.series.iter().map(|series| self.row(series)));
         lines.push(String::new());
         lines.extend(self.series.iter().filter_map(|series| self.evidence(series)));
+        let void: usize = self.series.iter().map(|series| series.void.len()).sum();
+        lines.push(format!("Samples taken again because they came without proof: {void}."));
         lines.push(NOTE.into());
         lines.join("\n")
     }
@@ -209,6 +213,7 @@ impl Report {
             "output_pps_best": series.best(|sample| sample.output_pps),
             "output_pps_worst": series.worst(|sample| sample.output_pps),
             "ratio_to": ratios,
+            "void": series.void,
             "samples": series.samples,
         })
     }
