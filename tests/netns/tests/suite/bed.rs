@@ -22,13 +22,19 @@ fn plain_udp_over_three_links_is_delivered_as_the_losses_multiply() {
     let iperf = Iperf::start(bed.source(), bed.sink(), &load, bed.directory()).unwrap();
     bed.set_loss_once_flowing(Loss::independent(0.1)).unwrap();
     let outcome = iperf.finish().unwrap();
-    // 20,000 packets: one standard deviation is 0.3 points.
-    assert!((outcome.delivered() - 0.729).abs() < 0.012, "{outcome:?}");
+    let mut carried = 1.0;
     for (before, after) in before.iter().zip(bed.counters().unwrap()) {
         let link = after.eastward.since(&before.eastward);
         assert!((link.loss() - 0.1).abs() < 0.01, "{link:?}");
         assert_eq!(link.merged, 0, "a merged packet is lost as a whole");
+        carried *= 1.0 - link.loss();
     }
+    // 20,000 packets: one standard deviation is 0.3 points. Linux's own queues drop some more where
+    // other work takes the cores away, which no link counts: never fewer, and not many more.
+    assert!((carried - 0.729).abs() < 0.012, "{carried}");
+    let delivered = outcome.delivered();
+    assert!(delivered < carried + 0.012, "{outcome:?}, links carried {carried}");
+    assert!(delivered > carried - 0.1, "{outcome:?}, links carried {carried}");
 }
 
 #[test]
