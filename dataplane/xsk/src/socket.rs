@@ -166,6 +166,7 @@ impl Socket {
         let count = unsafe { self.rx.consume(&mut self.scratch[..burst]) };
         for desc in &self.scratch[..count] {
             let (frame, offset) = Umem::locate(desc.addr());
+            umem.prefetch(desc.addr());
             umem.ledger.receive(frame.0);
             out.push(Received { frame, offset, len: desc.lengths().data() as u16 });
         }
