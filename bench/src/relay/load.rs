@@ -216,8 +216,7 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, Be
     Ok(program.try_into()?)
 }
 
-/// Built from `bench/ebpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../load.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/load.bpf.o");
 
 /// Packets sent and not come out: so many that what is measured never waits for the load, and fewer
 /// than its receive ring of 2048 holds.
@@ -227,7 +226,7 @@ const BATCH_PACKETS: u32 = 64;
 /// Times the program can run in a second, more or less. One call of Linux should outlast a sample, for
 /// the next one needs 20 ms to begin; but what is left of it when the load stops takes time too.
 const RUNS_PER_SECOND: f64 = 5e6;
-/// Words of the maps, and CPUs, as `bench/ebpf/src/main.rs` has them.
+/// Words of the maps, and CPUs, as `ebpf/load/src/main.rs` has them.
 const PLAN_WORDS: usize = 7;
 const STATE_WORDS: usize = 8;
 const STATE_RANDOM: usize = 3;

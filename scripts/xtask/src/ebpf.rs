@@ -38,7 +38,7 @@ pub fn check(root: &Path) -> Result<String, TaskError> {
     Ok("ebpf: the committed objects are what their sources give".into())
 }
 
-/// Builds both programs; the folder that holds the results.
+/// Builds all programs; the folder that holds the results.
 fn build(root: &Path) -> Result<PathBuf, TaskError> {
     let ebpf = root.join("ebpf");
     let path = search_path();
@@ -114,7 +114,8 @@ fn difference(committed: &[u8], fresh: &[u8]) -> Option<String> {
 
 const TARGET: &str = "bpfel-unknown-none";
 /// Binary of the ebpf workspace, object in the tree.
-const OBJECTS: [(&str, &str); 2] = [("recoded", "recoded.bpf.o"), ("link", "link.bpf.o")];
+const OBJECTS: [(&str, &str); 3] =
+    [("recoded", "recoded.bpf.o"), ("link", "link.bpf.o"), ("load", "load.bpf.o")];
 /// The newest bpf-linker that loads the LLVM of the pinned compiler. Another one gives other bytes.
 const LINKER_VERSION: &str = "0.10.3";
 const INSTALL_LINKER: &str = "cargo install bpf-linker@0.10.3 --locked";
