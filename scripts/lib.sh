@@ -39,15 +39,26 @@ install_packages() {
     say "installing with apt: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-    case " ${missing[*]} " in *' nginx-light '*)
-        # We run our own nginx in a namespace; nobody asked for one on this machine's port 80.
-        if [ -d /run/systemd/system ]; then
-            systemctl disable --now nginx >/dev/null 2>&1 || true
-        fi
-        say "nginx was installed for the demo; its system service is stopped and disabled"
-        ;;
+    case " ${missing[*]} " in
+    *' nginx-light '*) without_nginx_service apt_install "${missing[@]}" ;;
+    *) apt_install "${missing[@]}" ;;
     esac
+}
+
+apt_install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+
+# Runs a command that installs nginx. We run our own nginx in a namespace; nobody asked for one on
+# this machine's port 80, so its system service is neither started now nor at the next boot.
+without_nginx_service() {
+    if [ ! -d /run/systemd/system ]; then
+        "$@"
+        return
+    fi
+    systemctl mask --quiet --runtime nginx
+    "$@"
+    systemctl disable --quiet nginx || true
+    systemctl unmask --quiet --runtime nginx
+    say "nginx is installed for the demo; its system service is disabled"
 }
 
 # The user whose Rust toolchain and build folder are used: who called sudo, if they own the place.
