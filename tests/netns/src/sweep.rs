@@ -15,12 +15,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::BedError;
 use crate::process;
 
 /// First letters of every namespace and folder that a bed makes.
 const MARK: &str = "rcd-";
+
+/// Whether a signal has started the clean-up.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Beds of this process that are up, by prefix.
 static LIVE: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -104,6 +108,7 @@ pub fn sweep(kept: bool) -> Vec<String> {
 /// When the handler cannot be installed, or one is installed already.
 pub fn clean_up_on_signal() -> Result<(), BedError> {
     ctrlc::set_handler(|| {
+        INTERRUPTED.store(true, Ordering::SeqCst);
         eprintln!("\ninterrupted: cleaning up");
         remove_live();
         std::process::exit(130);
@@ -112,6 +117,14 @@ pub fn clean_up_on_signal() -> Result<(), BedError> {
         what: "signal handler".into(),
         source: io::Error::other(error),
     })
+}
+
+/// Waits for the end of the process if a signal has started the clean-up. What fails then fails
+/// because its ground is being removed, and is not worth a word.
+pub fn wait_if_interrupted() {
+    while INTERRUPTED.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 fn live() -> std::sync::MutexGuard<'static, Vec<String>> {

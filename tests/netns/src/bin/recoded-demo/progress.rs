@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use recoded_netns::sweep;
+
 /// How often a running step's line is redrawn.
 const REDRAW: Duration = Duration::from_millis(500);
 
@@ -67,6 +69,9 @@ impl Progress {
             drop(done);
             result
         });
+        if result.is_err() {
+            sweep::wait_if_interrupted();
+        }
         let outcome = match &result {
             Ok((_, text)) => text.as_str(),
             Err(_) => "failed",
