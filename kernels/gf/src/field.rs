@@ -1,177 +1,120 @@
-//! The four coefficient fields: GF(256) modulo 0x11D and its subfields of order 2, 4 and 16.
+//! What the bytes of a symbol hold: the finite fields a kernel computes over.
 //!
-//! A coefficient of a small field is an element x of GF(256) with x^order = x, so one multiply
-//! serves every field and inner codes over small fields compose with outer codes over GF(256).
-//! The wire carries short indices instead. The map from index to element keeps addition *and*
-//! multiplication: indices of GF(4) are the polynomials of GF(2)[x]/(x^2+x+1), those of GF(16) the
-//! polynomials of GF(2)[x]/(x^4+x+1), where x stands for the numerically smallest root in GF(256).
+//! A product by a constant is a linear map of the eight bits of a byte in all of them, so the same
+//! routines serve all of them with other constants (`table.rs`).
 
 use core::fmt;
 use core::str::FromStr;
 
-use crate::table::mul_const;
+use crate::table::Tables;
 
-/// The order (number of elements) of a coefficient field.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum FieldOrder {
-    /// GF(2): coefficients 0 and 1, coding is XOR.
-    Two,
-    /// GF(4).
-    Four,
-    /// GF(16).
-    Sixteen,
-    /// GF(256).
-    TwoFiftySix,
+/// A finite field and how its elements lie in the bytes of a symbol. The reduction polynomial is
+/// part of the name.
+///
+/// [`FieldOrder`](crate::FieldOrder) is another thing: the subfield that *coefficients* are drawn
+/// from while symbols stay bytes of [`Field::Gf256x11D`].
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Field {
+    /// GF(256) modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D), one element a byte: RFC 6330, RFC 8681,
+    /// RFC 9426, and everything on our wire. It contains GF(2), GF(4) and GF(16).
+    #[default]
+    Gf256x11D,
+    /// GF(256) modulo x^8 + x^4 + x^3 + x + 1 (0x11B), one element a byte: AES, libmoepgf, and the
+    /// instruction `gf2p8mulb`.
+    Gf256x11B,
+    /// GF(16) modulo x^4 + x + 1 (0x13), two elements a byte, the first in the low bits:
+    /// libmoepgf's. Coefficients are 0 to 15.
+    PackedGf16x13,
+    /// GF(4) modulo x^2 + x + 1 (0x7), four elements a byte, the first in the low bits:
+    /// libmoepgf's. Coefficients are 0 to 3.
+    PackedGf4x7,
+    /// GF(2), eight elements a byte. Coefficients are 0 and 1.
+    PackedGf2,
 }
 
-impl FieldOrder {
-    /// Every field, smallest first.
-    pub const ALL: [Self; 4] = [Self::Two, Self::Four, Self::Sixteen, Self::TwoFiftySix];
+impl Field {
+    /// Every field, the default one first.
+    pub const ALL: [Self; 5] =
+        [Self::Gf256x11D, Self::Gf256x11B, Self::PackedGf16x13, Self::PackedGf4x7, Self::PackedGf2];
 
-    /// Number of elements: 2, 4, 16 or 256.
+    /// Number of elements, which is the number of coefficients: 2, 4, 16 or 256.
     #[inline]
     #[must_use]
     pub const fn order(self) -> u16 {
-        1 << self.bits()
+        1 << self.element_bits()
     }
 
-    /// Bits of one index: 1, 2, 4 or 8.
+    /// Bits of one element: 1, 2, 4 or 8.
     #[inline]
     #[must_use]
-    pub const fn bits(self) -> u32 {
-        1 << self.code()
-    }
-
-    /// The field with `order` elements, if it is one of the four.
-    #[must_use]
-    pub const fn from_order(order: u16) -> Option<Self> {
-        match order {
-            2 => Some(Self::Two),
-            4 => Some(Self::Four),
-            16 => Some(Self::Sixteen),
-            256 => Some(Self::TwoFiftySix),
-            _ => None,
-        }
-    }
-
-    /// The field of a two-bit wire code: 0, 1, 2, 3 stand for order 2, 4, 16, 256.
-    #[inline]
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::Two),
-            1 => Some(Self::Four),
-            2 => Some(Self::Sixteen),
-            3 => Some(Self::TwoFiftySix),
-            _ => None,
-        }
-    }
-
-    /// The two-bit wire code, inverse of [`FieldOrder::from_code`].
-    #[inline]
-    #[must_use]
-    pub const fn code(self) -> u8 {
+    pub const fn element_bits(self) -> u32 {
         match self {
-            Self::Two => 0,
-            Self::Four => 1,
-            Self::Sixteen => 2,
-            Self::TwoFiftySix => 3,
+            Self::Gf256x11D | Self::Gf256x11B => 8,
+            Self::PackedGf16x13 => 4,
+            Self::PackedGf4x7 => 2,
+            Self::PackedGf2 => 1,
         }
     }
 
-    /// The element of GF(256) that a wire index stands for. Bits of `index` beyond
-    /// [`FieldOrder::bits`] are ignored, so a random byte gives a uniformly random element.
+    /// The reduction polynomial with its leading term; bit i is the coefficient of x^i.
     #[inline]
     #[must_use]
-    pub fn embed(self, index: u8) -> u8 {
+    pub const fn polynomial(self) -> u16 {
         match self {
-            Self::Two => index & 1,
-            Self::Four => EMBED_4[usize::from(index & 3)],
-            Self::Sixteen => EMBED_16[usize::from(index & 15)],
-            Self::TwoFiftySix => index,
+            Self::Gf256x11D => 0x11D,
+            Self::Gf256x11B => 0x11B,
+            Self::PackedGf16x13 => 0x13,
+            Self::PackedGf4x7 => 0x7,
+            Self::PackedGf2 => 0x2,
         }
     }
 
-    /// The wire index of an element, or `None` when it lies outside this subfield.
+    /// The product of the coefficient `c` and every element of `byte`. Bits of `c` beyond
+    /// [`Field::element_bits`] are ignored, as by every kernel.
     #[inline]
     #[must_use]
-    pub fn index_of(self, element: u8) -> Option<u8> {
-        let index = match self {
-            Self::Two => element,
-            Self::Four => INDEX_4[usize::from(element)],
-            Self::Sixteen => INDEX_16[usize::from(element)],
-            Self::TwoFiftySix => return Some(element),
-        };
-        (u16::from(index) < self.order()).then_some(index)
+    pub fn mul(self, c: u8, byte: u8) -> u8 {
+        Tables::of(self).products[usize::from(c)][usize::from(byte)]
+    }
+
+    /// The multiplicative inverse of a coefficient, or `None` for zero.
+    #[inline]
+    #[must_use]
+    pub fn inverse(self, c: u8) -> Option<u8> {
+        let inverse = Tables::of(self).inverses[usize::from(c)];
+        (inverse != 0).then_some(inverse)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gf256x11D => "gf256-11d",
+            Self::Gf256x11B => "gf256-11b",
+            Self::PackedGf16x13 => "gf16-13",
+            Self::PackedGf4x7 => "gf4-7",
+            Self::PackedGf2 => "gf2",
+        }
     }
 }
 
-impl fmt::Display for FieldOrder {
+impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.order(), formatter)
+        formatter.pad(self.name())
     }
 }
 
-impl FromStr for FieldOrder {
-    type Err = ParseFieldOrderError;
+impl FromStr for Field {
+    type Err = ParseFieldError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let order = text.parse().ok().and_then(Self::from_order);
-        order.ok_or_else(|| ParseFieldOrderError { text: text.to_owned() })
+        let named = Self::ALL.into_iter().find(|field| field.name() == text);
+        named.ok_or_else(|| ParseFieldError { text: text.to_owned() })
     }
 }
 
-/// A text that names none of the four field orders.
+/// A text that names none of the fields.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is not a field order: 2, 4, 16 or 256")]
-pub struct ParseFieldOrderError {
+#[error("`{text}` is not a field: gf256-11d, gf256-11b, gf16-13, gf4-7 or gf2")]
+pub struct ParseFieldError {
     /// What was given.
     pub text: String,
-}
-
-const EMBED_4: [u8; 4] = embedding::<4>(0b111);
-const EMBED_16: [u8; 16] = embedding::<16>(0b1_0011);
-static INDEX_4: [u8; 256] = indices(&EMBED_4);
-static INDEX_16: [u8; 256] = indices(&EMBED_16);
-
-/// No index of a proper subfield: all of those are below 16.
-const OUTSIDE: u8 = 0xFF;
-
-/// Elements of the subfield with `N` elements in the order of their indices: index bits are the
-/// coefficients of 1, x, x^2, ... at x = the smallest root of `polynomial` in GF(256).
-const fn embedding<const N: usize>(polynomial: u8) -> [u8; N] {
-    let mut root = 2;
-    while evaluate(polynomial, root) != 0 {
-        root += 1;
-    }
-    let mut elements = [0; N];
-    let mut index = 0;
-    while index < N {
-        elements[index] = evaluate(index as u8, root);
-        index += 1;
-    }
-    elements
-}
-
-/// The value at `x` of the polynomial over GF(2) whose coefficients are the bits of `polynomial`.
-const fn evaluate(polynomial: u8, x: u8) -> u8 {
-    let (mut power, mut sum, mut bit) = (1, 0, 0);
-    while bit < 8 {
-        if polynomial >> bit & 1 == 1 {
-            sum ^= power;
-        }
-        power = mul_const(power, x);
-        bit += 1;
-    }
-    sum
-}
-
-const fn indices(elements: &[u8]) -> [u8; 256] {
-    let mut table = [OUTSIDE; 256];
-    let mut index = 0;
-    while index < elements.len() {
-        table[elements[index] as usize] = index as u8;
-        index += 1;
-    }
-    table
 }

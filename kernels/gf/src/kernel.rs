@@ -6,23 +6,29 @@ use std::env;
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::arch::{Available, LEVELS};
+use crate::arch::{Available, LEVELS, Level};
+use crate::field::Field;
+use crate::table::Tables;
 
 /// Environment variable that forces a kernel by name.
 pub const KERNEL_VARIABLE: &str = "RECODED_KERNEL";
 
-/// One SIMD level that this CPU can run.
+/// One level (instruction set and algorithm) that this CPU can run, over one field.
 ///
 /// All levels compute the same bytes. Slices may have any length (0 included) and any alignment;
 /// no byte outside them is read or written. Nothing here allocates.
 pub struct Kernel {
+    name: &'static str,
     level: Available,
+    tables: &'static Tables,
+    /// Destinations from which products by 0 and 1 go by the four Russians.
+    binary_rows_min: usize,
 }
 
 impl Kernel {
-    /// The fastest kernel of this CPU, or the one that `RECODED_KERNEL` names. A name that cannot
-    /// be honoured is ignored here; programs report it at start through [`Kernel::forced`].
-    /// Detection and the variable are read once per process.
+    /// The fastest kernel of this CPU over [`Field::Gf256x11D`], or the one that `RECODED_KERNEL`
+    /// names. A name that cannot be honoured is ignored here; programs report it at start through
+    /// [`Kernel::forced`]. Detection and the variable are read once per process.
     #[must_use]
     pub fn best() -> &'static Self {
         static BEST: OnceLock<&'static Kernel> = OnceLock::new();
@@ -49,28 +55,53 @@ impl Kernel {
             return Ok(kernel);
         }
         let name = name.to_owned();
-        if LEVELS.iter().any(|level| level.name == name) {
-            Err(ForceError::Unavailable { name })
-        } else {
-            Err(ForceError::Unknown { name })
+        match LEVELS.iter().find(|level| level.name == name) {
+            Some(level) => Err(ForceError::Unavailable { name, needs: level.needs }),
+            None => Err(ForceError::Unknown { name }),
         }
     }
 
-    /// Every kernel that this CPU can run, slowest (`naive`) first.
+    /// Every kernel that this CPU can run over [`Field::Gf256x11D`], slowest (`naive`) first.
     pub fn all_available() -> impl Iterator<Item = &'static Self> {
-        available().iter()
+        available().iter().filter(|kernel| kernel.field() == Field::default())
     }
 
-    /// The kernel called `name`, if this CPU can run it.
+    /// The kernel called `name` over [`Field::Gf256x11D`], if this CPU can run it.
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static Self> {
         Self::all_available().find(|kernel| kernel.name() == name)
     }
 
-    /// `naive`, `avx2` or `avx512-gfni`.
+    /// Every level of this build, those that this CPU lacks included, slowest first.
+    pub fn levels() -> impl Iterator<Item = LevelInfo> {
+        let info = |level: &'static Level| LevelInfo {
+            name: level.name,
+            needs: level.needs,
+            available: level.detect().is_some(),
+        };
+        LEVELS.iter().map(info).chain([LevelInfo {
+            name: FOUR_RUSSIANS,
+            needs: "nothing; it uses the fastest other level",
+            available: true,
+        }])
+    }
+
+    /// The same level over another field; `None` where the level does not serve it.
+    #[must_use]
+    pub fn over(&self, field: Field) -> Option<&'static Self> {
+        available().iter().find(|kernel| kernel.name() == self.name() && kernel.field() == field)
+    }
+
+    /// What the level is called, for example `avx512-gfni`; [`Kernel::levels`] lists the names.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.level.name()
+        self.name
+    }
+
+    /// The field it computes over.
+    #[must_use]
+    pub fn field(&self) -> Field {
+        self.tables.field
     }
 
     /// `dst += src`: the sum in any of the fields is XOR.
@@ -83,10 +114,11 @@ impl Kernel {
         self.level.add(dst, src);
     }
 
-    /// `dst *= c`, byte by byte.
+    /// `dst *= c`, element by element. Bits of `c` beyond the field's elements are ignored here
+    /// and below.
     #[inline]
     pub fn mul(&self, dst: &mut [u8], c: u8) {
-        self.level.mul(dst, c);
+        self.level.mul(self.tables, dst, c);
     }
 
     /// `dst += c * src`.
@@ -96,7 +128,7 @@ impl Kernel {
     #[inline]
     pub fn madd(&self, dst: &mut [u8], c: u8, src: &[u8]) {
         assert_eq!(dst.len(), src.len(), "madd: destination and source differ in length");
-        self.level.madd(dst, c, src);
+        self.level.madd(self.tables, dst, c, src);
     }
 
     /// `destinations = coefficients * sources`, overwriting the destinations.
@@ -109,8 +141,7 @@ impl Kernel {
     /// `destinations.len() * sources.len()`.
     #[inline]
     pub fn matmul(&self, coefficients: &[u8], sources: &[&[u8]], destinations: &mut [&mut [u8]]) {
-        check_shape(coefficients, sources, destinations);
-        self.level.matmul(coefficients, sources, destinations, false);
+        self.multiply(coefficients, sources, destinations, false);
     }
 
     /// `destinations += coefficients * sources`; otherwise like [`Kernel::matmul`].
@@ -124,19 +155,73 @@ impl Kernel {
         sources: &[&[u8]],
         destinations: &mut [&mut [u8]],
     ) {
+        self.multiply(coefficients, sources, destinations, true);
+    }
+
+    /// `row += factors * matrix`: adds to `row` the sum over i of `factors[i]` times row i of a
+    /// row-major matrix whose rows lie `stride` bytes apart. Only the first `row.len()` bytes of a
+    /// matrix row take part. Rows with a factor of zero are not read.
+    ///
+    /// # Panics
+    /// When the matrix has fewer rows than there are factors.
+    #[inline]
+    pub fn reduce(&self, row: &mut [u8], factors: &[u8], matrix: &[u8], stride: usize) {
+        let rows = complete_rows(matrix.len(), stride, row.len());
+        assert!(rows >= factors.len(), "reduce: {} factors, {rows} rows", factors.len());
+        self.level.reduce(self.tables, row, factors, matrix, stride);
+    }
+
+    /// Adds to every row of a matrix its own element at `column` times `row`: where `row` has a 1
+    /// there, this clears the column. Rows lie `stride` bytes apart; their first `row.len()` bytes
+    /// take part. Meant for fields of one element per byte.
+    ///
+    /// # Panics
+    /// When `column` is beyond `row`, or the matrix ends within the last row.
+    #[inline]
+    pub fn eliminate(&self, matrix: &mut [u8], stride: usize, column: usize, row: &[u8]) {
+        assert!(column < row.len(), "eliminate: column {column} of {}", row.len());
+        let rows = complete_rows(matrix.len(), stride, row.len());
+        assert_eq!(rows, matrix.len().div_ceil(stride), "eliminate: the last row is incomplete");
+        self.level.eliminate(self.tables, matrix, stride, column, row);
+    }
+
+    fn multiply(
+        &self,
+        coefficients: &[u8],
+        sources: &[&[u8]],
+        destinations: &mut [&mut [u8]],
+        accumulate: bool,
+    ) {
         check_shape(coefficients, sources, destinations);
-        self.level.matmul(coefficients, sources, destinations, true);
+        let (level, tables) = (self.level, self.tables);
+        let by_subsets = destinations.len() >= self.binary_rows_min
+            && (self.field().order() == 2 || coefficients.iter().all(|&c| c <= 1))
+            && level.matmul_binary(tables, coefficients, sources, destinations, accumulate);
+        if !by_subsets {
+            level.matmul(tables, coefficients, sources, destinations, accumulate);
+        }
     }
 
     fn fastest() -> &'static Self {
-        let last = available().last();
+        let last = Self::all_available().last();
         last.expect("the naive level runs on every CPU")
     }
 }
 
+/// One level of this build.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LevelInfo {
+    /// What it is called.
+    pub name: &'static str,
+    /// The CPU features it needs, for people.
+    pub needs: &'static str,
+    /// Whether this CPU has them.
+    pub available: bool,
+}
+
 impl fmt::Debug for Kernel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Kernel").field(&self.name()).finish()
+        formatter.debug_tuple("Kernel").field(&self.name()).field(&self.field()).finish()
     }
 }
 
@@ -150,22 +235,54 @@ pub enum ForceError {
         name: String,
     },
     /// The kernel exists, but this CPU lacks its instructions.
-    #[error("kernel `{name}` needs instructions that this CPU lacks")]
+    #[error("kernel `{name}` needs {needs}, which this CPU lacks or hides")]
     Unavailable {
         /// What was asked for.
         name: String,
+        /// The instructions it needs.
+        needs: &'static str,
     },
 }
 
 fn names() -> String {
-    LEVELS.iter().map(|level| level.name).collect::<Vec<_>>().join(", ")
+    Kernel::levels().map(|level| level.name).collect::<Vec<_>>().join(", ")
 }
 
+/// Every level that this CPU can run, over every field that it serves.
 fn available() -> &'static [Kernel] {
     static AVAILABLE: OnceLock<Box<[Kernel]>> = OnceLock::new();
     AVAILABLE.get_or_init(|| {
-        LEVELS.iter().filter_map(|level| level.detect()).map(|level| Kernel { level }).collect()
+        let levels: Vec<Available> = LEVELS.iter().filter_map(|level| level.detect()).collect();
+        let fastest = levels.iter().rev().take(1).map(|&level| (FOUR_RUSSIANS, level, 1));
+        let named = levels.iter().map(|&level| (level.level().name, level, BINARY_ROWS_MIN));
+        // Not a level of its own and not the fastest for all coefficients, hence first.
+        fastest.chain(named).flat_map(over_all_fields).collect()
     })
+}
+
+fn over_all_fields(
+    (name, level, binary_rows_min): (&'static str, Available, usize),
+) -> impl Iterator<Item = Kernel> {
+    let fields = Field::ALL.into_iter().filter(move |&field| (level.level().serves)(field));
+    fields.map(move |field| Kernel { name, level, tables: Tables::of(field), binary_rows_min })
+}
+
+/// The fastest level, with products by 0 and 1 always by the method of the four Russians, however
+/// few.
+const FOUR_RUSSIANS: &str = "four-russians";
+
+/// From here on sums of subsets are made faster than products: 16 sums for 4 sources cost as much
+/// as about 10 destinations save.
+const BINARY_ROWS_MIN: usize = 24;
+
+/// Rows of `bytes` bytes that a matrix holds completely, `stride` bytes apart.
+///
+/// # Panics
+/// When rows overlap.
+#[inline]
+fn complete_rows(matrix_bytes: usize, stride: usize, bytes: usize) -> usize {
+    assert!(stride >= bytes && stride > 0, "rows of {bytes} bytes, {stride} apart, overlap");
+    matrix_bytes.checked_sub(bytes).map_or(0, |room| room / stride + 1)
 }
 
 #[inline]

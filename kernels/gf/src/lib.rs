@@ -1,4 +1,5 @@
-//! Arithmetic over GF(256) modulo 0x11D and its subfields, on whole symbols.
+//! Arithmetic over GF(256) modulo 0x11D and its subfields, and over other small fields, on whole
+//! symbols.
 //!
 //! The innermost crate of the path: bytes in, bytes out. It performs no I/O, reads no clock and
 //! allocates nothing after the first call of [`Kernel::best`]. Vector code is chosen once per
@@ -18,12 +19,16 @@
 //! ```
 
 mod field;
+mod order;
 mod table;
 
 mod kernel;
+mod matrix;
 
 mod arch;
 
-pub use field::{FieldOrder, ParseFieldOrderError};
-pub use kernel::{ForceError, KERNEL_VARIABLE, Kernel};
+pub use field::{Field, ParseFieldError};
+pub use kernel::{ForceError, KERNEL_VARIABLE, Kernel, LevelInfo};
+pub use matrix::{SIZE_MAX, Singular};
+pub use order::{FieldOrder, ParseFieldOrderError};
 pub use table::{inverse, mul};

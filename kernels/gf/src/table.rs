@@ -1,25 +1,23 @@
-//! Constant tables of GF(256) modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D, the polynomial of
-//! RFC 6330 section 5.7.2, RFC 8681 and RFC 9426), computed by the compiler.
+//! Constant tables of every field, computed by the compiler.
 //!
-//! | table | bytes | one entry holds |
-//! |---|---|---|
-//! | `PRODUCTS` | 65,536 | the product of two elements |
-//! | `INVERSES` | 256 | the multiplicative inverse (0 for 0) |
-//! | `NIBBLES` | 8,192 | products with the 16 low and the 16 high nibbles, for byte shuffles |
-//! | `AFFINE` | 2,048 | the 8x8 bit matrix of a coefficient, for `vgf2p8affineqb` |
+//! In every [`Field`] the product by a coefficient is a linear map of the eight bits of a byte; the
+//! tables hold that map in the forms that instructions want.
+//!
+//! | table | bytes a field | one entry holds | for |
+//! |---|---|---|---|
+//! | `columns` | 2,048 | the products with each single bit: the definition | imul |
+//! | `affine` | 2,048 | the map as a bit matrix | `vgf2p8affineqb` |
+//! | `nibbles` | 8,192 | products with the 16 low and the 16 high nibbles | byte shuffles |
+//! | `products` | 65,536 | the product of a coefficient and a byte | naive |
+//! | `inverses` | 256 | the multiplicative inverse (0 for 0) | elimination |
+//! | `logarithms`, `powers` | 768 | of and to the base of the smallest generator | table |
+//!
+//! Packed fields have fewer coefficients than 256; bits beyond are ignored, so their tables repeat.
 
-#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "tables of vector levels"))]
-
-/// The reduction polynomial, with its x^8 term.
-pub(crate) const POLYNOMIAL: u16 = 0x11D;
-
-/// `PRODUCTS[a][b]` is the product of `a` and `b`.
-pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
-
-/// `INVERSES[a]` is the inverse of `a`; entry 0 is 0 and means nothing.
-pub(crate) static INVERSES: [u8; 256] = inverses();
+use crate::field::Field;
 
 /// Shuffle tables, aligned so that a pair never crosses a cache line.
+#[derive(Copy, Clone)]
 #[repr(C, align(32))]
 pub(crate) struct NibblePair {
     /// Products of the coefficient with 0x00, 0x01, ... 0x0F.
@@ -28,86 +26,123 @@ pub(crate) struct NibblePair {
     pub high: [u8; 16],
 }
 
-/// `NIBBLES[c].low[x & 15] ^ NIBBLES[c].high[x >> 4]` is the product of `c` and `x`.
-pub(crate) static NIBBLES: [NibblePair; 256] = nibbles();
+/// Everything constant about one field. Indexed by coefficient.
+#[repr(C, align(64))]
+pub(crate) struct Tables {
+    /// The bit matrix of a coefficient in the layout of `vgf2p8affineqb`: byte `7 - i` selects the
+    /// input bits whose sum is output bit `i`.
+    pub affine: [u64; 256],
+    /// `nibbles[c].low[x & 15] ^ nibbles[c].high[x >> 4]` is the product of `c` and the byte `x`.
+    pub nibbles: [NibblePair; 256],
+    /// `columns[c][i]` is the product of `c` and the byte `1 << i`.
+    pub columns: [[u8; 8]; 256],
+    /// `products[c][x]` is the product of `c` and the byte `x`.
+    pub products: [[u8; 256]; 256],
+    /// `inverses[c]` is the inverse of `c`; entry 0 is 0 and means nothing.
+    pub inverses: [u8; 256],
+    /// `logarithms[c]` is the power of the generator that is `c`; entry 0 means nothing.
+    /// GF(256) only.
+    pub logarithms: [u8; 256],
+    /// Powers of the generator, twice over so that two logarithms add without reduction.
+    /// GF(256) only.
+    pub powers: [u8; 512],
+    /// Which field this is.
+    pub field: Field,
+}
 
-/// Multiplication by `c` as a bit matrix in the layout of `vgf2p8affineqb`: byte `7 - i` selects
-/// the input bits whose sum is output bit `i`.
-pub(crate) static AFFINE: [u64; 256] = affine();
+impl Tables {
+    /// The tables of a field.
+    #[inline]
+    pub const fn of(field: Field) -> &'static Self {
+        match field {
+            Field::Gf256x11D => &GF256_11D,
+            Field::Gf256x11B => &GF256_11B,
+            Field::PackedGf16x13 => &GF16_13,
+            Field::PackedGf4x7 => &GF4_7,
+            Field::PackedGf2 => &GF2,
+        }
+    }
+}
+
+static GF256_11D: Tables = tables(Field::Gf256x11D);
+static GF256_11B: Tables = tables(Field::Gf256x11B);
+static GF16_13: Tables = tables(Field::PackedGf16x13);
+static GF4_7: Tables = tables(Field::PackedGf4x7);
+static GF2: Tables = tables(Field::PackedGf2);
 
 /// The product of two elements of GF(256) modulo 0x11D.
 #[inline]
 #[must_use]
 pub fn mul(a: u8, b: u8) -> u8 {
-    PRODUCTS[usize::from(a)][usize::from(b)]
+    GF256_11D.products[usize::from(a)][usize::from(b)]
 }
 
-/// The multiplicative inverse, or `None` for zero.
+/// The multiplicative inverse in GF(256) modulo 0x11D, or `None` for zero.
 #[inline]
 #[must_use]
 pub fn inverse(a: u8) -> Option<u8> {
-    (a != 0).then(|| INVERSES[usize::from(a)])
+    (a != 0).then(|| GF256_11D.inverses[usize::from(a)])
 }
 
-/// Multiplication by x.
-const fn double(a: u8) -> u8 {
-    (a << 1) ^ if a & 0x80 == 0 { 0 } else { (POLYNOMIAL & 0xFF) as u8 }
-}
-
-/// Multiplication without tables, for the other tables and for `field`.
-pub(crate) const fn mul_const(a: u8, b: u8) -> u8 {
-    let (mut a, mut b, mut product) = (a, b, 0);
-    while b != 0 {
-        if b & 1 == 1 {
-            product ^= a;
+/// The product of two elements, schoolbook: shift, add, reduce.
+pub(crate) const fn mul_elements(field: Field, a: u8, b: u8) -> u8 {
+    let bits = field.element_bits();
+    let (mut shifted, mut rest, mut product) = (a as u16, b, 0);
+    while rest != 0 {
+        if rest & 1 == 1 {
+            product ^= shifted;
         }
-        a = double(a);
-        b >>= 1;
-    }
-    product
-}
-
-const fn products() -> [[u8; 256]; 256] {
-    let mut table = [[0; 256]; 256];
-    let mut a = 0;
-    while a < 256 {
-        let mut b = 1;
-        while b < 256 {
-            // a*b = (a * floor(b/2)) * x + a * (b mod 2)
-            let odd = if b & 1 == 1 { a as u8 } else { 0 };
-            table[a][b] = double(table[a][b >> 1]) ^ odd;
-            b += 1;
+        shifted <<= 1;
+        if shifted >> bits & 1 == 1 {
+            shifted ^= field.polynomial();
         }
-        a += 1;
+        rest >>= 1;
     }
-    table
+    product as u8
 }
 
-const fn inverses() -> [u8; 256] {
-    // x generates the multiplicative group, so the inverse of x^i is x^(255-i).
-    let mut powers = [1_u8; 256];
-    let mut i = 1;
-    while i < 256 {
-        powers[i] = double(powers[i - 1]);
-        i += 1;
+const fn tables(field: Field) -> Tables {
+    let columns = columns(field);
+    let products = products(&columns);
+    let (logarithms, powers) = logarithms(field);
+    Tables {
+        affine: affine(&columns),
+        nibbles: nibbles(&products),
+        columns,
+        products,
+        inverses: inverses(field),
+        logarithms,
+        powers,
+        field,
     }
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 255 {
-        table[powers[i] as usize] = powers[255 - i];
-        i += 1;
-    }
-    table
 }
 
-const fn nibbles() -> [NibblePair; 256] {
-    let mut table = [const { NibblePair { low: [0; 16], high: [0; 16] } }; 256];
+const fn columns(field: Field) -> [[u8; 8]; 256] {
+    let bits = field.element_bits();
+    let mut table = [[0; 8]; 256];
     let mut c = 0;
     while c < 256 {
-        let mut x = 0;
-        while x < 16 {
-            table[c].low[x] = mul_const(c as u8, x as u8);
-            table[c].high[x] = mul_const(c as u8, (x << 4) as u8);
+        let coefficient = (c % field.order() as usize) as u8;
+        let mut bit = 0;
+        while bit < 8 {
+            // The bit belongs to the element that starts `bit - bit % bits` bits up.
+            let product = mul_elements(field, coefficient, 1 << (bit % bits));
+            table[c][bit as usize] = product << (bit - bit % bits);
+            bit += 1;
+        }
+        c += 1;
+    }
+    table
+}
+
+const fn products(columns: &[[u8; 8]; 256]) -> [[u8; 256]; 256] {
+    let mut table = [[0; 256]; 256];
+    let mut c = 0;
+    while c < 256 {
+        let mut x = 1_usize;
+        while x < 256 {
+            // The lowest bit of x, and the rest, whose product is known.
+            table[c][x] = table[c][x & (x - 1)] ^ columns[c][x.trailing_zeros() as usize];
             x += 1;
         }
         c += 1;
@@ -115,18 +150,16 @@ const fn nibbles() -> [NibblePair; 256] {
     table
 }
 
-const fn affine() -> [u64; 256] {
+const fn affine(columns: &[[u8; 8]; 256]) -> [u64; 256] {
     let mut table = [0; 256];
     let mut c = 0;
     while c < 256 {
         let mut input = 0;
         while input < 8 {
-            let column = mul_const(c as u8, 1 << input);
             let mut output = 0;
             while output < 8 {
-                if column >> output & 1 == 1 {
-                    table[c] |= 1 << ((7 - output) * 8 + input);
-                }
+                let bit = (columns[c][input] >> output & 1) as u64;
+                table[c] |= bit << ((7 - output) * 8 + input);
                 output += 1;
             }
             input += 1;
@@ -136,39 +169,99 @@ const fn affine() -> [u64; 256] {
     table
 }
 
+const fn nibbles(products: &[[u8; 256]; 256]) -> [NibblePair; 256] {
+    let mut table = [NibblePair { low: [0; 16], high: [0; 16] }; 256];
+    let mut c = 0;
+    while c < 256 {
+        let mut x = 0;
+        while x < 16 {
+            table[c].low[x] = products[c][x];
+            table[c].high[x] = products[c][x << 4];
+            x += 1;
+        }
+        c += 1;
+    }
+    table
+}
+
+const fn inverses(field: Field) -> [u8; 256] {
+    let order = field.order() as usize;
+    let mut table = [0; 256];
+    let mut c = 0;
+    while c < 256 {
+        let a = (c % order) as u8;
+        // a^(order - 2) by repeated multiplication of squares; GF(2) has only 1, its own inverse.
+        let (mut square, mut exponent, mut power) = (a, order - 2, 1);
+        while exponent != 0 {
+            if exponent & 1 == 1 {
+                power = mul_elements(field, power, square);
+            }
+            square = mul_elements(field, square, square);
+            exponent >>= 1;
+        }
+        table[c] = if a == 0 { 0 } else { power };
+        c += 1;
+    }
+    table
+}
+
+/// Logarithms and powers to the base of the smallest generator of the multiplicative group: x in
+/// GF(256) modulo 0x11D, x + 1 modulo 0x11B.
+const fn logarithms(field: Field) -> ([u8; 256], [u8; 512]) {
+    let (mut logarithms, mut powers) = ([0; 256], [0; 512]);
+    if field.order() != 256 {
+        return (logarithms, powers);
+    }
+    let mut generator = 2;
+    while order_of(field, generator) != 255 {
+        generator += 1;
+    }
+    let (mut exponent, mut power) = (0, 1);
+    while exponent < 512 {
+        powers[exponent] = power;
+        if exponent < 255 {
+            logarithms[power as usize] = exponent as u8;
+        }
+        power = mul_elements(field, power, generator);
+        exponent += 1;
+    }
+    (logarithms, powers)
+}
+
+/// The smallest positive power of `a` (which is not 0) that is 1.
+const fn order_of(field: Field, a: u8) -> usize {
+    let (mut order, mut power) = (1, a);
+    while power != 1 {
+        power = mul_elements(field, power, a);
+        order += 1;
+    }
+    order
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Schoolbook product of two polynomials over GF(2), then long division by 0x11D.
-    fn mul_bitwise(a: u8, b: u8) -> u8 {
-        let mut product = 0_u16;
-        for bit in 0..8 {
-            if b >> bit & 1 == 1 {
-                product ^= u16::from(a) << bit;
-            }
-        }
-        for bit in (8..16).rev() {
+    /// Schoolbook product of two polynomials over GF(2), then long division.
+    fn mul_bitwise(field: Field, a: u8, b: u8) -> u8 {
+        let bits = field.element_bits();
+        let mut product =
+            (0..bits).fold(0, |sum, i| sum ^ (u16::from(a) * u16::from(b >> i & 1)) << i);
+        for bit in (bits..2 * bits).rev() {
             if product >> bit & 1 == 1 {
-                product ^= POLYNOMIAL << (bit - 8);
+                product ^= field.polynomial() << (bit - bits);
             }
         }
         u8::try_from(product).expect("the remainder has degree below 8")
     }
 
-    #[test]
-    fn mul_of_every_pair_equals_polynomial_arithmetic() {
-        for a in 0..=255 {
-            for b in 0..=255 {
-                let expected = mul_bitwise(a, b);
-                assert_eq!(mul(a, b), expected, "{a} * {b}");
-                assert_eq!(mul_const(a, b), expected, "{a} * {b}");
-                let pair = &NIBBLES[usize::from(a)];
-                let shuffled = pair.low[usize::from(b & 15)] ^ pair.high[usize::from(b >> 4)];
-                assert_eq!(shuffled, expected, "nibbles of {a} * {b}");
-                assert_eq!(affine_product(AFFINE[usize::from(a)], b), expected, "affine {a} * {b}");
-            }
-        }
+    /// The product of a coefficient with each element of a byte.
+    fn mul_packed(field: Field, c: u8, byte: u8) -> u8 {
+        let (bits, c) = (field.element_bits(), (u16::from(c) % field.order()) as u8);
+        let element = |at: u32| byte >> at & (field.order() - 1) as u8;
+        (0..8)
+            .step_by(bits as usize)
+            .fold(0, |sum, at| sum | mul_bitwise(field, c, element(at)) << at)
     }
 
     /// What `vgf2p8affineqb` computes on one byte.
@@ -178,22 +271,68 @@ mod tests {
     }
 
     #[test]
-    fn inverse_of_every_element_multiplies_to_one() {
-        assert_eq!(inverse(0), None);
-        for a in 1..=255 {
-            assert_eq!(inverse(a).map(|b| mul(a, b)), Some(1), "element {a}");
+    fn every_table_of_every_field_equals_polynomial_arithmetic() {
+        for field in Field::ALL {
+            let tables = Tables::of(field);
+            assert_eq!(tables.field, field);
+            for c in 0..=255_u8 {
+                let (pair, columns) =
+                    (&tables.nibbles[usize::from(c)], &tables.columns[usize::from(c)]);
+                for x in 0..=255_u8 {
+                    let expected = mul_packed(field, c, x);
+                    assert_eq!(field.mul(c, x), expected, "{field}: {c} * {x}");
+                    let shuffled = pair.low[usize::from(x & 15)] ^ pair.high[usize::from(x >> 4)];
+                    assert_eq!(shuffled, expected, "{field}: nibbles of {c} * {x}");
+                    let affine = affine_product(tables.affine[usize::from(c)], x);
+                    assert_eq!(affine, expected, "{field}: affine {c} * {x}");
+                    let sum = (0..8).fold(0, |sum, i| sum ^ (columns[i] * (x >> i & 1)));
+                    assert_eq!(sum, expected, "{field}: columns of {c} * {x}");
+                }
+            }
         }
     }
 
-    //= RFC 6330 section 5.7.3, table OCT_EXP
     #[test]
-    fn powers_of_two_match_oct_exp() {
+    fn logarithms_of_gf256_multiply() {
+        for field in [Field::Gf256x11D, Field::Gf256x11B] {
+            let Tables { logarithms, powers, .. } = Tables::of(field);
+            for a in 1..=255 {
+                for b in 1..=255 {
+                    let sum = [a, b]
+                        .map(|x| usize::from(logarithms[usize::from(x)]))
+                        .iter()
+                        .sum::<usize>();
+                    assert_eq!(powers[sum], field.mul(a, b), "{field}: {a} * {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn inverse_of_every_element_multiplies_to_one() {
+        for field in Field::ALL {
+            assert_eq!(field.inverse(0), None, "{field}");
+            for c in 1..=(field.order() - 1) as u8 {
+                assert_eq!(
+                    field.inverse(c).map(|i| mul_elements(field, c, i)),
+                    Some(1),
+                    "{field}: {c}"
+                );
+            }
+        }
+        assert_eq!((inverse(0), inverse(2), mul(2, 142)), (None, Some(142), 1));
+    }
+
+    //= RFC 6330 section 5.7.3, OCT_EXP and OCT_LOG
+    #[test]
+    fn powers_and_logarithms_match_rfc_6330() {
+        let Tables { logarithms, powers, .. } = Tables::of(Field::Gf256x11D);
         let listed =
             [(0, 1), (1, 2), (7, 128), (8, 29), (9, 58), (12, 205), (25, 3), (50, 5), (254, 142)];
-        let power = |exponent: u32| (0..exponent).fold(1, |product, _| mul(product, 2));
         for (exponent, value) in listed {
-            assert_eq!(power(exponent), value, "OCT_EXP[{exponent}]");
+            assert_eq!(powers[exponent], value, "OCT_EXP[{exponent}]");
+            assert_eq!(usize::from(logarithms[usize::from(value)]), exponent, "OCT_LOG[{value}]");
         }
-        assert_eq!(power(255), 1, "the order of the generator is 255");
+        assert_eq!(powers[255..510], powers[..255], "OCT_EXP repeats after 255");
     }
 }

@@ -1,5 +1,5 @@
-//! One suite for every kernel: each operation against the `naive` kernel, and that one against
-//! the scalar product.
+//! One suite for every level: each operation over each field against the `naive` kernel, and that
+//! one against the scalar product.
 //!
 //! Every length in 0..=300 is tried and random ones up to 9216, at random alignments, with random
 //! coefficients in which 0 and 1 are frequent. Each slice lies between guard bytes that must
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use common::{Arena, coefficients};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_gf::{Kernel, mul};
+use recoded_gf::{Field, Kernel, mul};
 
 /// Longest slice tried: a jumbo frame.
 const BYTES_MAX: usize = 9216;
@@ -33,17 +33,19 @@ fn lengths(rng: &mut ChaCha8Rng) -> Vec<usize> {
     (0..=300).chain(random).chain([1400, 1428, 1500, 9000, BYTES_MAX]).collect()
 }
 
-/// The kernel under test, or `None` (said aloud) where this CPU lacks its instructions.
-fn kernel(name: &str) -> Option<&'static Kernel> {
-    let kernel = Kernel::by_name(name);
-    if kernel.is_none() {
+/// The level under test over each field it serves; none (said aloud) where this CPU lacks its
+/// instructions.
+fn kernels(name: &str) -> impl Iterator<Item = &'static Kernel> {
+    let level = Kernel::by_name(name);
+    if level.is_none() {
         println!("skipped: this CPU cannot run kernel {name}");
     }
-    kernel
+    Field::ALL.into_iter().filter_map(move |field| level?.over(field))
 }
 
-fn naive() -> &'static Kernel {
-    Kernel::by_name("naive").expect("every CPU runs the naive kernel")
+fn naive(field: Field) -> &'static Kernel {
+    let level = Kernel::by_name("naive").expect("every CPU runs the naive kernel");
+    level.over(field).expect("the naive kernel serves every field")
 }
 
 fn check_add(kernel: &Kernel) {
@@ -52,7 +54,7 @@ fn check_add(kernel: &Kernel) {
         let src = Arena::random(&mut rng, 1, bytes);
         let mut dst = Arena::random(&mut rng, 1, bytes);
         let mut expected = dst.clone();
-        naive().add(expected.slices_mut()[0], src.slices()[0]);
+        naive(kernel.field()).add(expected.slices_mut()[0], src.slices()[0]);
         kernel.add(dst.slices_mut()[0], src.slices()[0]);
         assert!(dst == expected, "add of {bytes} bytes");
     }
@@ -64,9 +66,9 @@ fn check_mul(kernel: &Kernel) {
         for c in coefficients(&mut rng, 3) {
             let mut dst = Arena::random(&mut rng, 1, bytes);
             let mut expected = dst.clone();
-            naive().mul(expected.slices_mut()[0], c);
+            naive(kernel.field()).mul(expected.slices_mut()[0], c);
             kernel.mul(dst.slices_mut()[0], c);
-            assert!(dst == expected, "mul of {bytes} bytes by {c}");
+            assert!(dst == expected, "{kernel:?}: mul of {bytes} bytes by {c}");
         }
     }
 }
@@ -78,9 +80,9 @@ fn check_madd(kernel: &Kernel) {
             let src = Arena::random(&mut rng, 1, bytes);
             let mut dst = Arena::random(&mut rng, 1, bytes);
             let mut expected = dst.clone();
-            naive().madd(expected.slices_mut()[0], c, src.slices()[0]);
+            naive(kernel.field()).madd(expected.slices_mut()[0], c, src.slices()[0]);
             kernel.madd(dst.slices_mut()[0], c, src.slices()[0]);
-            assert!(dst == expected, "madd of {bytes} bytes times {c}");
+            assert!(dst == expected, "{kernel:?}: madd of {bytes} bytes times {c}");
         }
     }
 }
@@ -96,54 +98,130 @@ fn check_matmul(kernel: &Kernel, accumulate: bool) {
         }
     };
     for bytes in lengths(&mut rng) {
-        let (rows, columns) = (rng.next_u32() as usize % 11, rng.next_u32() as usize % 20);
-        let coefficients = coefficients(&mut rng, rows * columns);
+        let (rows, columns) = (rng.next_u32() as usize % 14, rng.next_u32() as usize % 20);
+        let mut coefficients = coefficients(&mut rng, rows * columns);
+        if bytes % 4 == 0 {
+            // Products by 0 and 1 have a way of their own.
+            coefficients.iter_mut().for_each(|c| *c &= 1);
+        }
         let sources = Arena::random(&mut rng, columns, bytes);
         let mut destinations = Arena::random(&mut rng, rows, bytes);
         let mut expected = destinations.clone();
-        multiply(naive(), &coefficients, &sources, &mut expected);
+        multiply(naive(kernel.field()), &coefficients, &sources, &mut expected);
         multiply(kernel, &coefficients, &sources, &mut destinations);
-        assert!(destinations == expected, "{rows} x {columns} product of {bytes} bytes");
+        let equal = destinations == expected;
+        assert!(equal, "{kernel:?}: {rows} x {columns} product of {bytes} bytes");
     }
+}
+
+fn check_reduce_and_eliminate(kernel: &Kernel) {
+    let mut rng = seeded();
+    for bytes in 1..=300 {
+        let (rows, padding) = (rng.next_u32() as usize % 40, rng.next_u32() as usize % 5);
+        let stride = bytes + padding;
+        let matrix = Arena::random(&mut rng, 1, (rows * stride).max(bytes));
+        let factors = coefficients(&mut rng, rows);
+        let row = Arena::random(&mut rng, 1, bytes);
+        let (mut reduced, mut expected) = (row.clone(), row.clone());
+        let naive = naive(kernel.field());
+        naive.reduce(expected.slices_mut()[0], &factors, matrix.slices()[0], stride);
+        kernel.reduce(reduced.slices_mut()[0], &factors, matrix.slices()[0], stride);
+        assert!(reduced == expected, "{kernel:?}: reduce of {rows} rows of {bytes} bytes");
+        let (mut cleared, mut expected) = (matrix.clone(), matrix);
+        let column = rng.next_u32() as usize % bytes;
+        // The last row ends where its elements do.
+        let end = (rows * stride).saturating_sub(padding);
+        naive.eliminate(&mut expected.slices_mut()[0][..end], stride, column, row.slices()[0]);
+        kernel.eliminate(&mut cleared.slices_mut()[0][..end], stride, column, row.slices()[0]);
+        assert!(cleared == expected, "{kernel:?}: eliminate in {rows} rows of {bytes} bytes");
+    }
+}
+
+fn check_inverse(kernel: &Kernel) {
+    if kernel.field().element_bits() < 8 {
+        return;
+    }
+    let mut rng = seeded();
+    for size in (0..=40).chain([63, 64, 65, 100, 128, 200, 256]) {
+        let mut matrix = vec![0; size * size];
+        let mut inverse = loop {
+            rng.fill_bytes(&mut matrix);
+            let mut candidate = matrix.clone();
+            if kernel.invert(&mut candidate, size).is_ok() {
+                break candidate;
+            }
+            assert!(
+                kernel.rank(&mut matrix, size) < size,
+                "{kernel:?}: a singular matrix of full rank"
+            );
+        };
+        assert_eq!(kernel.rank(&mut matrix.clone(), size), size, "{kernel:?}");
+        assert!(
+            product(kernel.field(), &matrix, &inverse, size) == identity(size),
+            "{kernel:?}: size {size}"
+        );
+        if size > 1 {
+            // A row that depends on the others.
+            let (first, rest) = inverse.split_at_mut(size);
+            first.copy_from_slice(&rest[..size]);
+            kernel.mul(first, 7);
+            assert_eq!(kernel.rank(&mut inverse.clone(), size), size - 1, "{kernel:?}");
+            assert!(kernel.invert(&mut inverse, size).is_err(), "{kernel:?}");
+        }
+    }
+}
+
+fn product(field: Field, a: &[u8], b: &[u8], size: usize) -> Vec<u8> {
+    let element = |i: usize| {
+        let terms = (0..size).map(|k| field.mul(a[i / size * size + k], b[k * size + i % size]));
+        terms.fold(0, |sum, term| sum ^ term)
+    };
+    (0..size * size).map(element).collect()
+}
+
+fn identity(size: usize) -> Vec<u8> {
+    (0..size * size).map(|i| u8::from(i / size == i % size)).collect()
 }
 
 fn check_every_product(kernel: &Kernel) {
     let every: Vec<u8> = (0..=255).collect();
     for c in 0..=255 {
-        let expected: Vec<u8> = every.iter().map(|&x| mul(c, x)).collect();
+        let expected: Vec<u8> = every.iter().map(|&x| kernel.field().mul(c, x)).collect();
         let mut dst = every.clone();
         kernel.mul(&mut dst, c);
-        assert_eq!(dst, expected, "mul by {c}");
+        assert_eq!(dst, expected, "{kernel:?}: mul by {c}");
         dst.fill(0);
         kernel.madd(&mut dst, c, &every);
-        assert_eq!(dst, expected, "madd times {c}");
+        assert_eq!(dst, expected, "{kernel:?}: madd times {c}");
         kernel.matmul(&[c], &[&every], &mut [&mut dst]);
-        assert_eq!(dst, expected, "matmul by {c}");
+        assert_eq!(dst, expected, "{kernel:?}: matmul by {c}");
     }
 }
 
 fn check_large_generation(kernel: &Kernel) {
     let mut rng = seeded();
-    let (sources, mut dst) = (Arena::random(&mut rng, 256, 333), Arena::random(&mut rng, 256, 333));
-    let coefficients = coefficients(&mut rng, 256 * 256);
-    let mut expected = dst.clone();
-    naive().matmul(&coefficients, &sources.slices(), &mut expected.slices_mut());
-    kernel.matmul(&coefficients, &sources.slices(), &mut dst.slices_mut());
-    assert!(dst == expected);
+    for mask in [0xFF, 1] {
+        let sources = Arena::random(&mut rng, 256, 333);
+        let mut dst = Arena::random(&mut rng, 256, 333);
+        let mut coefficients = coefficients(&mut rng, 256 * 256);
+        coefficients.iter_mut().for_each(|c| *c &= mask);
+        let mut expected = dst.clone();
+        naive(kernel.field()).matmul(&coefficients, &sources.slices(), &mut expected.slices_mut());
+        kernel.matmul(&coefficients, &sources.slices(), &mut dst.slices_mut());
+        assert!(dst == expected, "{kernel:?}: coefficients & {mask}");
+    }
 }
 
 macro_rules! suite {
-    ($($module:ident = $name:literal),+) => {
-        /// Kernels that have a suite below.
-        const SUITES: &[&str] = &[$($name),+];
+    ($names:ident: $($module:ident = $name:literal),+) => {
+        /// Levels that have a suite below.
+        const $names: &[&str] = &[$($name),+];
 
         $(mod $module {
             use super::*;
 
             fn run(check: impl Fn(&Kernel)) {
-                if let Some(kernel) = kernel($name) {
-                    check(kernel);
-                }
+                kernels($name).for_each(check);
             }
 
             #[test]
@@ -181,6 +259,16 @@ macro_rules! suite {
                 run(check_large_generation);
             }
 
+            #[test]
+            fn reduce_and_eliminate_of_any_shape_match_naive() {
+                run(check_reduce_and_eliminate);
+            }
+
+            #[test]
+            fn inverse_times_matrix_is_the_identity() {
+                run(check_inverse);
+            }
+
             #[cfg(unix)]
             #[test]
             fn slices_beside_an_unmapped_page_do_not_fault() {
@@ -190,12 +278,29 @@ macro_rules! suite {
     };
 }
 
-suite!(naive_level = "naive", avx2 = "avx2", avx512_gfni = "avx512-gfni");
+suite!(PORTABLE: naive_level = "naive", table = "table", four_russians = "four-russians");
 
+#[cfg(target_arch = "x86_64")]
+suite!(
+    VECTOR:
+    sse2_imul = "sse2-imul",
+    avx2_imul = "avx2-imul",
+    avx512_imul = "avx512-imul",
+    ssse3_shuffle = "ssse3-shuffle",
+    avx2_shuffle = "avx2-shuffle",
+    avx512_shuffle = "avx512-shuffle",
+    avx2_gfni = "avx2-gfni",
+    avx512_gfni = "avx512-gfni"
+);
+
+/// Every level of this build, in the order in which they are tried.
 #[test]
-fn every_available_kernel_has_a_suite() {
-    for kernel in Kernel::all_available() {
-        assert!(SUITES.contains(&kernel.name()), "{} is not tested", kernel.name());
+fn levels_are_those_with_a_suite() {
+    let tested = |name| PORTABLE.contains(&name) || VECTOR.contains(&name);
+    for level in Kernel::levels() {
+        assert!(tested(level.name), "{} is not tested", level.name);
+        let available = Kernel::by_name(level.name).is_some();
+        assert_eq!(available, level.available, "{}", level.name);
     }
 }
 
@@ -207,7 +312,7 @@ fn naive_products_match_scalar_on_random_shapes() {
         let factors = coefficients(&mut rng, rows * columns);
         let sources = Arena::random(&mut rng, columns, bytes);
         let mut destinations = Arena::random(&mut rng, rows, bytes);
-        naive().matmul(&factors, &sources.slices(), &mut destinations.slices_mut());
+        naive(Field::Gf256x11D).matmul(&factors, &sources.slices(), &mut destinations.slices_mut());
         for (row, destination) in destinations.slices().iter().enumerate() {
             for (byte, &value) in destination.iter().enumerate() {
                 let products = sources.slices().into_iter().enumerate();

@@ -1,27 +1,47 @@
-//! Vector levels and the call through their function pointers.
+//! Levels and the call through their function pointers.
 //!
 //! A [`Level`] is a row of function pointers that may need CPU features; [`Available`] is the
 //! proof that this CPU has them, so its methods are safe. Callers (`kernel.rs`) have checked the
-//! shapes: equal lengths, and one coefficient per destination and source.
+//! shapes: equal lengths, one coefficient per destination and source, matrices large enough.
+//! Levels rely on that for results only, never for memory safety.
 
 mod naive;
+
+mod table;
+
+mod four_russians;
+mod fused;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+use crate::field::Field;
+use crate::table::Tables;
+
 /// Levels compiled into this build, slowest first.
 pub(crate) static LEVELS: &[Level] = &[
     naive::LEVEL,
+    table::LEVEL,
     #[cfg(target_arch = "x86_64")]
-    x86_64::avx2::LEVEL,
+    x86_64::sse2_imul::LEVEL,
     #[cfg(target_arch = "x86_64")]
-    x86_64::gfni512::LEVEL,
+    x86_64::avx2_imul::LEVEL,
+    #[cfg(target_arch = "x86_64")]
+    x86_64::avx512_imul::LEVEL,
+    #[cfg(all(target_arch = "x86_64", feature = "shuffle"))]
+    x86_64::ssse3_shuffle::LEVEL,
+    #[cfg(all(target_arch = "x86_64", feature = "shuffle"))]
+    x86_64::avx2_shuffle::LEVEL,
+    #[cfg(all(target_arch = "x86_64", feature = "shuffle"))]
+    x86_64::avx512_shuffle::LEVEL,
+    #[cfg(target_arch = "x86_64")]
+    x86_64::avx2_gfni::LEVEL,
+    #[cfg(target_arch = "x86_64")]
+    x86_64::avx512_gfni::LEVEL,
 ];
 
-type Add = unsafe fn(dst: &mut [u8], src: &[u8]);
-type Mul = unsafe fn(dst: &mut [u8], c: u8);
-type Madd = unsafe fn(dst: &mut [u8], c: u8, src: &[u8]);
 type Matmul = unsafe fn(
+    tables: &'static Tables,
     coefficients: &[u8],
     sources: &[&[u8]],
     destinations: &mut [&mut [u8]],
@@ -33,11 +53,33 @@ type Matmul = unsafe fn(
 /// The routines may only be called when `is_available` has returned true.
 pub(crate) struct Level {
     pub name: &'static str,
+    /// CPU features, for people.
+    pub needs: &'static str,
     is_available: fn() -> bool,
-    add: Add,
-    mul: Mul,
-    madd: Madd,
+    /// Whether the level computes over a field.
+    pub serves: fn(Field) -> bool,
+    add: unsafe fn(dst: &mut [u8], src: &[u8]),
+    mul: unsafe fn(tables: &'static Tables, dst: &mut [u8], c: u8),
+    madd: unsafe fn(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]),
     matmul: Matmul,
+    /// `matmul` where every coefficient is 0 or 1, faster for many destinations.
+    matmul_binary: Option<Matmul>,
+    /// `row += sum of factors[i] * matrix row i`.
+    reduce: unsafe fn(
+        tables: &'static Tables,
+        row: &mut [u8],
+        factors: &[u8],
+        matrix: &[u8],
+        stride: usize,
+    ),
+    /// `matrix row i += its own element at column * row`.
+    eliminate: unsafe fn(
+        tables: &'static Tables,
+        matrix: &mut [u8],
+        stride: usize,
+        column: usize,
+        row: &[u8],
+    ),
 }
 
 impl Level {
@@ -48,40 +90,85 @@ impl Level {
 }
 
 /// A level that was detected on this CPU.
+#[derive(Copy, Clone)]
 pub(crate) struct Available(&'static Level);
 
 impl Available {
-    pub fn name(&self) -> &'static str {
-        self.0.name
+    pub fn level(self) -> &'static Level {
+        self.0
     }
 
     #[inline]
-    pub fn add(&self, dst: &mut [u8], src: &[u8]) {
+    pub fn add(self, dst: &mut [u8], src: &[u8]) {
         // SAFETY: `Available` exists only for a level whose CPU features were detected.
         unsafe { (self.0.add)(dst, src) }
     }
 
     #[inline]
-    pub fn mul(&self, dst: &mut [u8], c: u8) {
+    pub fn mul(self, tables: &'static Tables, dst: &mut [u8], c: u8) {
         // SAFETY: as in `add`.
-        unsafe { (self.0.mul)(dst, c) }
+        unsafe { (self.0.mul)(tables, dst, c) }
     }
 
     #[inline]
-    pub fn madd(&self, dst: &mut [u8], c: u8, src: &[u8]) {
+    pub fn madd(self, tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
         // SAFETY: as in `add`.
-        unsafe { (self.0.madd)(dst, c, src) }
+        unsafe { (self.0.madd)(tables, dst, c, src) }
     }
 
     #[inline]
     pub fn matmul(
-        &self,
+        self,
+        tables: &'static Tables,
         coefficients: &[u8],
         sources: &[&[u8]],
         destinations: &mut [&mut [u8]],
         accumulate: bool,
     ) {
         // SAFETY: as in `add`.
-        unsafe { (self.0.matmul)(coefficients, sources, destinations, accumulate) }
+        unsafe { (self.0.matmul)(tables, coefficients, sources, destinations, accumulate) }
+    }
+
+    /// Like `matmul` with coefficients 0 and 1; false, with nothing done, if the level has no way
+    /// of its own.
+    #[inline]
+    pub fn matmul_binary(
+        self,
+        tables: &'static Tables,
+        coefficients: &[u8],
+        sources: &[&[u8]],
+        destinations: &mut [&mut [u8]],
+        accumulate: bool,
+    ) -> bool {
+        let Some(matmul) = self.0.matmul_binary else { return false };
+        // SAFETY: as in `add`.
+        unsafe { matmul(tables, coefficients, sources, destinations, accumulate) };
+        true
+    }
+
+    #[inline]
+    pub fn reduce(
+        self,
+        tables: &'static Tables,
+        row: &mut [u8],
+        factors: &[u8],
+        matrix: &[u8],
+        stride: usize,
+    ) {
+        // SAFETY: as in `add`.
+        unsafe { (self.0.reduce)(tables, row, factors, matrix, stride) }
+    }
+
+    #[inline]
+    pub fn eliminate(
+        self,
+        tables: &'static Tables,
+        matrix: &mut [u8],
+        stride: usize,
+        column: usize,
+        row: &[u8],
+    ) {
+        // SAFETY: as in `add`.
+        unsafe { (self.0.eliminate)(tables, matrix, stride, column, row) }
     }
 }

@@ -1,0 +1,590 @@
+//! The routines of a vector level, written once, over the few primitives that a level's module
+//! defines. A macro and not generic functions, because each level compiles them for its own CPU
+//! features and Rust ties those to functions.
+//!
+//! A level's module defines, all `#[target_feature] #[inline]` functions:
+//!
+//! | primitive | meaning |
+//! |---|---|
+//! | `Vector`, `VECTOR` | a register, and its bytes |
+//! | `load`, `store` | exactly `VECTOR` bytes at any alignment |
+//! | `load_short`, `store_short` | fewer bytes than `VECTOR`; loads give zeroes behind them |
+//! | `zero`, `xor`, `xor3`, `and` | what they say |
+//! | `Factor`, `factor(tables, c)` | a coefficient, ready to multiply |
+//! | `Split`, `split(vector)` | a source vector, ready to be multiplied (nibbles, bits) |
+//! | `product(factor, split)` | one vector of products |
+//! | `Sum`, `empty`, `accumulate`, `accumulate_two`, `finish` | a sum of products, which need not be reduced until `finish`; `plain_sums!` where it is just a vector |
+//!
+//! `W` is the number of bits of a field element, which only `imul` levels look at: their work grows
+//! with it.
+//!
+//! **Lengths.** Bytes beyond the last whole vector are computed from the last `VECTOR` bytes of
+//! each slice, which overlap bytes that are done already; where that matters (accumulation), a
+//! byte mask leaves those alone. Only slices shorter than one vector go through `load_short`.
+//!
+//! **Matrix product.** A block of `D` destinations by `V` vectors stays in registers while all
+//! sources pass by, so that each loaded vector is used `D` times and nothing is stored twice:
+//!
+//! ```text
+//!               sources, up to SOURCES of them       sums, D x V registers
+//!  source i   :  V vectors --split--\
+//!                                    products by c[j][i], j < D  --xor-->  sum[j][v]
+//!  source i+1 :  V vectors --split--/
+//! ```
+//!
+//! A tile of `V` vectors is finished for all destinations before the next one is begun, so its
+//! sources stay in the L1 cache. Where there are many destinations, the first block also copies
+//! the tile into a packed buffer for the others: symbols that lie a multiple of 4096 bytes apart,
+//! as frames of a UMEM do, would evict each other. The copy costs stores, which are idle there.
+
+/// Sources of one pass: bounds the packed tile (16 KiB with 64-byte vectors, half of an L1 cache).
+pub const SOURCES: usize = 64;
+
+/// Terms of one pass where a single destination is formed.
+pub const TERMS: usize = 32;
+
+/// Destinations of a block.
+pub const STRIP: usize = 4;
+
+/// Place of a block: whole vectors from a given offset.
+pub const WHOLE: u8 = 0;
+/// Place of a block: the same, but for the last vector, which is the last of the slice.
+pub const LAST: u8 = 1;
+/// Place of a block: the whole slice, being less than a vector.
+pub const SHORT: u8 = 2;
+
+/// Where a block finds its sources: in the slices.
+pub const SLICES: u8 = 0;
+/// Where a block finds its sources: in the slices, and copies them for the following blocks.
+pub const PACKING: u8 = 1;
+/// Where a block finds its sources: in the copy.
+pub const PACKED: u8 = 2;
+
+/// What the macros need in the module that uses them.
+pub mod prelude {
+    pub use core::mem::MaybeUninit;
+
+    pub use super::{
+        LAST, PACK_ABOVE, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE,
+        WINDOW,
+    };
+}
+
+/// What the blocks of one pass have in common.
+#[derive(Copy, Clone)]
+pub struct Pass<'a> {
+    pub tables: &'static crate::table::Tables,
+    /// Row-major; begins at the pass's first column.
+    pub coefficients: &'a [u8],
+    /// Columns of the whole matrix.
+    pub columns: usize,
+    /// The pass's sources, at most [`SOURCES`].
+    pub sources: &'a [&'a [u8]],
+    /// Whether to add to what the destinations hold.
+    pub accumulate: bool,
+}
+
+/// Bytes of which the last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
+pub static WINDOW: [u8; 128] = {
+    let mut window = [0; 128];
+    let mut i = 64;
+    while i < 128 {
+        window[i] = 0xFF;
+        i += 1;
+    }
+    window
+};
+
+/// Declares that sums of products are plain vectors.
+macro_rules! plain_sums {
+    ($features:tt) => {
+        type Sum = Vector;
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn empty() -> Sum {
+            zero()
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn accumulate<const W: usize>(sum: Sum, factor: &Factor, split: &Split) -> Sum {
+            xor(sum, product::<W>(factor, split))
+        }
+
+        /// Two products at once, for levels with a three-way XOR.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn accumulate_two<const W: usize>(
+            sum: Sum,
+            even: (&Factor, &Split),
+            odd: (&Factor, &Split),
+        ) -> Sum {
+            xor3(sum, product::<W>(even.0, even.1), product::<W>(odd.0, odd.1))
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn finish(_: &Tables, sum: Sum) -> Vector {
+            sum
+        }
+    };
+}
+pub(super) use plain_sums;
+
+/// `add`, `mul`, `madd` and `eliminate`: one source, bound by loads and stores.
+macro_rules! single_source {
+    ($features:tt, words: [$($word:literal),*]) => {
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn add(dst: &mut [u8], src: &[u8]) {
+            let (dst_last, src_last) = (dst.last_chunk(), src.last_chunk());
+            let (Some(dst_last), Some(src_last)) = (dst_last, src_last) else {
+                return store_short(dst, xor(load_short(dst), load_short(src)));
+            };
+            // Taken before the loop, since it overlaps what the loop changes.
+            let last = xor(load(dst_last), load(src_last));
+            for (d, s) in dst.as_chunks_mut().0.iter_mut().zip(src.as_chunks().0) {
+                store(d, xor(load(d), load(s)));
+            }
+            if let Some(d) = dst.last_chunk_mut() {
+                store(d, last);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn mul(tables: &'static Tables, dst: &mut [u8], c: u8) {
+            match tables.field.element_bits() {
+                $($word => scale_slice::<$word>(tables, dst, c),)*
+                _ => scale_slice::<8>(tables, dst, c),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn madd(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
+            match tables.field.element_bits() {
+                $($word => madd_slice::<$word>(dst, &factor::<$word>(tables, c), src),)*
+                _ => madd_slice::<8>(dst, &factor::<8>(tables, c), src),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn eliminate(
+            tables: &'static Tables,
+            matrix: &mut [u8],
+            stride: usize,
+            column: usize,
+            row: &[u8],
+        ) {
+            match tables.field.element_bits() {
+                $($word => eliminate_rows::<$word>(tables, matrix, stride, column, row),)*
+                _ => eliminate_rows::<8>(tables, matrix, stride, column, row),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn eliminate_rows<const W: usize>(
+            tables: &'static Tables,
+            matrix: &mut [u8],
+            stride: usize,
+            column: usize,
+            row: &[u8],
+        ) {
+            for other in matrix.chunks_mut(stride) {
+                let other = &mut other[..row.len()];
+                let factor = factor::<W>(tables, other[column]);
+                madd_slice::<W>(other, &factor, row);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn scale_slice<const W: usize>(tables: &'static Tables, dst: &mut [u8], c: u8) {
+            let factor = factor::<W>(tables, c);
+            let Some(last) = dst.last_chunk() else {
+                let products = product::<W>(&factor, &split::<W>(load_short(dst)));
+                return store_short(dst, products);
+            };
+            let last = product::<W>(&factor, &split::<W>(load(last)));
+            for d in dst.as_chunks_mut().0 {
+                store(d, product::<W>(&factor, &split::<W>(load(d))));
+            }
+            if let Some(d) = dst.last_chunk_mut() {
+                store(d, last);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn madd_slice<const W: usize>(dst: &mut [u8], factor: &Factor, src: &[u8]) {
+            let (dst_last, src_last) = (dst.last_chunk(), src.last_chunk());
+            let (Some(dst_last), Some(src_last)) = (dst_last, src_last) else {
+                let products = product::<W>(factor, &split::<W>(load_short(src)));
+                return store_short(dst, xor(load_short(dst), products));
+            };
+            let last = xor(load(dst_last), product::<W>(factor, &split::<W>(load(src_last))));
+            let (dst_fours, dst_rest) = dst.as_chunks_mut().0.as_chunks_mut::<4>();
+            let (src_fours, src_rest) = src.as_chunks().0.as_chunks::<4>();
+            for (ds, ss) in dst_fours.iter_mut().zip(src_fours) {
+                for i in 0..4 {
+                    let products = product::<W>(factor, &split::<W>(load(&ss[i])));
+                    let sums = xor(load(&ds[i]), products);
+                    store(&mut ds[i], sums);
+                }
+            }
+            for (d, s) in dst_rest.iter_mut().zip(src_rest) {
+                store(d, xor(load(d), product::<W>(factor, &split::<W>(load(s)))));
+            }
+            if let Some(d) = dst.last_chunk_mut() {
+                store(d, last);
+            }
+        }
+    };
+}
+pub(super) use single_source;
+
+/// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
+/// may keep in registers, widest first; always four destinations at once.
+macro_rules! matrix_product {
+    (
+        $features:tt,
+        words: [$($word:literal),*],
+        widths: [$widest:literal $(, $width:literal)*]
+    ) => {
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn matmul(
+            tables: &'static Tables,
+            coefficients: &[u8],
+            sources: &[&[u8]],
+            destinations: &mut [&mut [u8]],
+            accumulate: bool,
+        ) {
+            if let [destination] = destinations && coefficients.contains(&0) {
+                let terms = coefficients.iter().copied().zip(sources.iter().copied());
+                return combine(tables, terms, destination, accumulate);
+            }
+            let columns = sources.len();
+            if columns == 0 && !accumulate {
+                return destinations.iter_mut().for_each(|destination| destination.fill(0));
+            }
+            for (number, sources) in sources.chunks(SOURCES).enumerate() {
+                let first = number * SOURCES;
+                let coefficients = coefficients.get(first..).unwrap_or_default();
+                let accumulate = accumulate || first > 0;
+                fill(&Pass { tables, coefficients, columns, sources, accumulate }, destinations);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn reduce(
+            tables: &'static Tables,
+            row: &mut [u8],
+            factors: &[u8],
+            matrix: &[u8],
+            stride: usize,
+        ) {
+            let bytes = row.len();
+            let rows = (0..factors.len()).map(|i| (factors[i], &matrix[i * stride..][..bytes]));
+            combine(tables, rows, row, true);
+        }
+
+        /// One destination: sources with a coefficient of zero are not even looked at.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn combine<'a>(
+            tables: &'static Tables,
+            terms: impl Iterator<Item = (u8, &'a [u8])>,
+            destination: &mut [u8],
+            mut accumulate: bool,
+        ) {
+            let (mut factors, mut sources, mut count) = ([0_u8; TERMS], [&[][..]; TERMS], 0);
+            for (factor, source) in terms {
+                (factors[count], sources[count]) = (factor, source);
+                count += usize::from(factor != 0);
+                if count == TERMS {
+                    add_terms(tables, &factors, &sources, destination, accumulate);
+                    (count, accumulate) = (0, true);
+                }
+            }
+            if count > 0 {
+                add_terms(tables, &factors[..count], &sources[..count], destination, accumulate);
+            } else if !accumulate {
+                destination.fill(0);
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        fn add_terms(
+            tables: &'static Tables,
+            coefficients: &[u8],
+            sources: &[&[u8]],
+            destination: &mut [u8],
+            accumulate: bool,
+        ) {
+            let columns = sources.len();
+            fill(&Pass { tables, coefficients, columns, sources, accumulate }, &mut [destination]);
+        }
+
+        #[target_feature(enable = $features)]
+        fn fill(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
+            match pass.tables.field.element_bits() {
+                $($word => fill_tiles::<$word>(pass, destinations),)*
+                _ => fill_tiles::<8>(pass, destinations),
+            }
+        }
+
+        /// Computes all of the destinations, tile by tile: the widest shape that what is left
+        /// fills, counting a part of a vector as one.
+        #[target_feature(enable = $features)]
+        fn fill_tiles<const W: usize>(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
+            let bytes = destinations.first().map_or(0, |destination| destination.len());
+            if bytes < VECTOR {
+                if bytes > 0 {
+                    tile::<W, 1, SHORT>(pass, destinations, 0);
+                }
+                return;
+            }
+            let pack = destinations.len() > PACK_ABOVE && bytes >= 2 * $widest * VECTOR;
+            let mut start = 0;
+            while start < bytes {
+                let left = (bytes - start).div_ceil(VECTOR);
+                if left >= $widest {
+                    match (pack, start + $widest * VECTOR <= bytes) {
+                        (false, true) => tile::<W, $widest, WHOLE>(pass, destinations, start),
+                        (false, false) => tile::<W, $widest, LAST>(pass, destinations, start),
+                        (true, true) => packed_tile::<W, $widest, WHOLE>(pass, destinations, start),
+                        (true, false) => packed_tile::<W, $widest, LAST>(pass, destinations, start),
+                    }
+                    start += $widest * VECTOR;
+                    continue;
+                }
+                $(if left >= $width {
+                    if start + $width * VECTOR <= bytes {
+                        tile::<W, $width, WHOLE>(pass, destinations, start);
+                    } else {
+                        tile::<W, $width, LAST>(pass, destinations, start);
+                    }
+                    start += $width * VECTOR;
+                    continue;
+                })*
+            }
+        }
+
+        /// Computes `V` vectors of all destinations.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn tile<const W: usize, const V: usize, const PLACE: u8>(
+            pass: &Pass<'_>,
+            destinations: &mut [&mut [u8]],
+            start: usize,
+        ) {
+            let packed = &mut [];
+            let (strips, rest) = destinations.as_chunks_mut::<STRIP>();
+            let mut row = 0;
+            for strip in strips {
+                block::<W, V, STRIP, PLACE, SLICES>(pass, row, strip, start, packed);
+                row += STRIP;
+            }
+            let (twos, rest) = rest.as_chunks_mut::<2>();
+            for strip in twos {
+                block::<W, V, 2, PLACE, SLICES>(pass, row, strip, start, packed);
+                row += 2;
+            }
+            for strip in rest.as_chunks_mut::<1>().0 {
+                block::<W, V, 1, PLACE, SLICES>(pass, row, strip, start, packed);
+            }
+        }
+
+        /// Like `tile`, with a copy of the tile for all blocks but the first.
+        #[target_feature(enable = $features)]
+        fn packed_tile<const W: usize, const V: usize, const PLACE: u8>(
+            pass: &Pass<'_>,
+            destinations: &mut [&mut [u8]],
+            start: usize,
+        ) {
+            let mut packed = [const { MaybeUninit::uninit() }; SOURCES];
+            let (strips, rest) = destinations.as_chunks_mut::<STRIP>();
+            let mut row = 0;
+            for strip in strips {
+                if row == 0 {
+                    block::<W, V, STRIP, PLACE, PACKING>(pass, row, strip, start, &mut packed);
+                } else {
+                    block::<W, V, STRIP, PLACE, PACKED>(pass, row, strip, start, &mut packed);
+                }
+                row += STRIP;
+            }
+            // `PACK_ABOVE` is not below `STRIP`: there was a first block, and the copy is there.
+            for strip in rest.as_chunks_mut::<1>().0 {
+                block::<W, V, 1, PLACE, PACKED>(pass, row, strip, start, &mut packed);
+                row += 1;
+            }
+        }
+
+        /// Computes `V` vectors of `D` destinations, the first of which belongs to `row`.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn block<
+            const W: usize,
+            const V: usize,
+            const D: usize,
+            const PLACE: u8,
+            const FROM: u8,
+        >(
+            pass: &Pass<'_>,
+            row: usize,
+            strip: &mut [&mut [u8]; D],
+            start: usize,
+            packed: &mut [MaybeUninit<[Vector; V]>],
+        ) {
+            let columns = pass.sources.len();
+            // Cut to equal lengths here, so that the loop below needs no bounds checks.
+            let mut rows = [&[][..]; D];
+            for d in 0..D {
+                rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
+            }
+            let packed = if FROM == SLICES { packed } else { &mut packed[..columns] };
+            let mut sums = [[empty(); V]; D];
+            let mut column = 0;
+            while column + 1 < columns {
+                let even = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
+                let odd = source::<V, PLACE, FROM>(pass.sources, packed, column + 1, start);
+                let (even, odd) = (split_block::<W, V>(&even), split_block::<W, V>(&odd));
+                for d in 0..D {
+                    let even_factor = factor::<W>(pass.tables, rows[d][column]);
+                    let odd_factor = factor::<W>(pass.tables, rows[d][column + 1]);
+                    for v in 0..V {
+                        sums[d][v] = accumulate_two::<W>(
+                            sums[d][v],
+                            (&even_factor, &even[v]),
+                            (&odd_factor, &odd[v]),
+                        );
+                    }
+                }
+                column += 2;
+            }
+            if column < columns {
+                let last = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
+                let last = split_block::<W, V>(&last);
+                for d in 0..D {
+                    let factor = factor::<W>(pass.tables, rows[d][column]);
+                    for v in 0..V {
+                        sums[d][v] = accumulate::<W>(sums[d][v], &factor, &last[v]);
+                    }
+                }
+            }
+            for d in 0..D {
+                let mut vectors = [zero(); V];
+                for v in 0..V {
+                    vectors[v] = finish(pass.tables, sums[d][v]);
+                }
+                put_block::<V, PLACE>(strip[d], start, vectors, pass.accumulate);
+            }
+        }
+
+        /// Writes the vectors of a block, or adds them to what is there.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn put_block<const V: usize, const PLACE: u8>(
+            destination: &mut [u8],
+            start: usize,
+            mut vectors: [Vector; V],
+            accumulate: bool,
+        ) {
+            if accumulate {
+                // Bytes that the last vector shares with a tile before this one hold their sum;
+                // those it shares with this block do not yet.
+                if PLACE == LAST && V == 1 {
+                    vectors[0] = and(vectors[0], fresh(destination.len() - start));
+                }
+                let old = load_block::<V, PLACE>(destination, start);
+                for v in 0..V {
+                    vectors[v] = xor(vectors[v], old[v]);
+                }
+            }
+            store_block::<V, PLACE>(destination, start, &vectors);
+        }
+
+        /// The vectors of one source.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn source<const V: usize, const PLACE: u8, const FROM: u8>(
+            sources: &[&[u8]],
+            packed: &mut [MaybeUninit<[Vector; V]>],
+            number: usize,
+            start: usize,
+        ) -> [Vector; V] {
+            if FROM == PACKED {
+                // SAFETY: the tile's first block, with `FROM == PACKING`, wrote an entry for each
+                // of the same sources.
+                return unsafe { packed[number].assume_init() };
+            }
+            let vectors = load_block::<V, PLACE>(sources[number], start);
+            if FROM == PACKING {
+                packed[number].write(vectors);
+            }
+            vectors
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn split_block<const W: usize, const V: usize>(vectors: &[Vector; V]) -> [Split; V] {
+            let mut splits = [split::<W>(zero()); V];
+            for v in 0..V {
+                splits[v] = split::<W>(vectors[v]);
+            }
+            splits
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn load_block<const V: usize, const PLACE: u8>(
+            slice: &[u8],
+            start: usize,
+        ) -> [Vector; V] {
+            let mut vectors = [zero(); V];
+            if PLACE == SHORT {
+                vectors[0] = load_short(slice);
+                return vectors;
+            }
+            let whole = if PLACE == LAST { V - 1 } else { V };
+            let chunks = slice[start..start + whole * VECTOR].as_chunks().0;
+            for v in 0..whole {
+                vectors[v] = load(&chunks[v]);
+            }
+            if PLACE == LAST {
+                vectors[V - 1] = slice.last_chunk().map_or(zero(), |last| load(last));
+            }
+            vectors
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn store_block<const V: usize, const PLACE: u8>(
+            slice: &mut [u8],
+            start: usize,
+            vectors: &[Vector; V],
+        ) {
+            if PLACE == SHORT {
+                return store_short(slice, vectors[0]);
+            }
+            let whole = if PLACE == LAST { V - 1 } else { V };
+            let chunks = slice[start..start + whole * VECTOR].as_chunks_mut().0;
+            for v in 0..whole {
+                store(&mut chunks[v], vectors[v]);
+            }
+            if PLACE == LAST && let Some(last) = slice.last_chunk_mut() {
+                store(last, vectors[V - 1]);
+            }
+        }
+
+        /// Selects the last `bytes` of a vector.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn fresh(bytes: usize) -> Vector {
+            WINDOW[64 - VECTOR + bytes..].first_chunk().map_or(zero(), |mask| load(mask))
+        }
+    };
+}
+pub(super) use matrix_product;
+
+/// Destinations above which tiles are packed, at least [`STRIP`]: below, a source is read too few times to pay for it.
+pub const PACK_ABOVE: usize = 8;
