@@ -65,8 +65,7 @@ pub mod prelude {
     pub use core::mem::MaybeUninit;
 
     pub use super::{
-        LAST, PACK_ABOVE, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE,
-        WINDOW,
+        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WINDOW,
     };
 }
 
@@ -82,6 +81,21 @@ pub struct Pass<'a> {
     pub sources: &'a [&'a [u8]],
     /// Whether to add to what the destinations hold.
     pub accumulate: bool,
+}
+
+impl Pass<'_> {
+    /// Whether to copy tiles: for many sources always; for a few, when they lie on so few of the 64
+    /// sets of an L1 cache that they evict each other (16 sources 4096 bytes apart lie on one, which
+    /// has room for 8); never for so few destinations that the copy is read too rarely.
+    #[inline]
+    pub fn pays_to_pack(&self, destinations: usize) -> bool {
+        let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
+        let crowded = || {
+            let sets = self.sources.iter().map(set).fold(0, |sets, set| sets | set);
+            self.sources.len() > 4 * sets.count_ones() as usize
+        };
+        destinations > 2 * STRIP && (self.sources.len() > 16 || crowded())
+    }
 }
 
 /// Bytes of which the last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
@@ -189,10 +203,42 @@ macro_rules! single_source {
             column: usize,
             row: &[u8],
         ) {
+            // Coding vectors of the usual sizes stay in registers.
+            match row.as_chunks() {
+                ([a], []) => eliminate_held::<W, 1>(tables, matrix, stride, column, [a]),
+                ([a, b], []) => eliminate_held::<W, 2>(tables, matrix, stride, column, [a, b]),
+                ([a, b, c, d], []) => {
+                    eliminate_held::<W, 4>(tables, matrix, stride, column, [a, b, c, d]);
+                }
+                _ => {
+                    for other in matrix.chunks_mut(stride) {
+                        let factor = factor::<W>(tables, other[column]);
+                        madd_slice::<W>(&mut other[..row.len()], &factor, row);
+                    }
+                }
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn eliminate_held<const W: usize, const V: usize>(
+            tables: &'static Tables,
+            matrix: &mut [u8],
+            stride: usize,
+            column: usize,
+            row: [&[u8; VECTOR]; V],
+        ) {
+            let mut splits = [split::<W>(load(row[0])); V];
+            for v in 1..V {
+                splits[v] = split::<W>(load(row[v]));
+            }
             for other in matrix.chunks_mut(stride) {
-                let other = &mut other[..row.len()];
                 let factor = factor::<W>(tables, other[column]);
-                madd_slice::<W>(other, &factor, row);
+                let chunks = &mut other.as_chunks_mut().0[..V];
+                for v in 0..V {
+                    let sum = xor(load(&chunks[v]), product::<W>(&factor, &splits[v]));
+                    store(&mut chunks[v], sum);
+                }
             }
         }
 
@@ -258,7 +304,9 @@ macro_rules! matrix_product {
             destinations: &mut [&mut [u8]],
             accumulate: bool,
         ) {
-            if let [destination] = destinations && coefficients.contains(&0) {
+            if let [destination] = destinations
+                && coefficients.iter().fold(false, |found, &c| found | (c == 0))
+            {
                 let terms = coefficients.iter().copied().zip(sources.iter().copied());
                 return combine(tables, terms, destination, accumulate);
             }
@@ -343,11 +391,18 @@ macro_rules! matrix_product {
                 }
                 return;
             }
-            let pack = destinations.len() > PACK_ABOVE && bytes >= 2 * $widest * VECTOR;
+            let pack = bytes >= 2 * $widest * VECTOR && pass.pays_to_pack(destinations.len());
             let mut start = 0;
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
-                if left >= $widest {
+                // Alone, a destination is bound by loads: longer runs of each source are faster.
+                if destinations.len() == 1 && bytes - start >= 2 * $widest * VECTOR {
+                    tile::<W, { 2 * $widest }, WHOLE>(pass, destinations, start);
+                    start += 2 * $widest * VECTOR;
+                    continue;
+                }
+                // Five vectors are three and two: one alone is slow, loading a factor a product.
+                if left >= $widest && (left != 5 || $widest < 4) {
                     match (pack, start + $widest * VECTOR <= bytes) {
                         (false, true) => tile::<W, $widest, WHOLE>(pass, destinations, start),
                         (false, false) => tile::<W, $widest, LAST>(pass, destinations, start),
@@ -394,8 +449,10 @@ macro_rules! matrix_product {
             }
         }
 
-        /// Like `tile`, with a copy of the tile for all blocks but the first.
+        /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so that
+        /// only those who use the copy pay for the stack it takes.
         #[target_feature(enable = $features)]
+        #[inline(never)]
         fn packed_tile<const W: usize, const V: usize, const PLACE: u8>(
             pass: &Pass<'_>,
             destinations: &mut [&mut [u8]],
@@ -412,7 +469,7 @@ macro_rules! matrix_product {
                 }
                 row += STRIP;
             }
-            // `PACK_ABOVE` is not below `STRIP`: there was a first block, and the copy is there.
+            // Tiles are packed for more than two strips, so the copy is there.
             for strip in rest.as_chunks_mut::<1>().0 {
                 block::<W, V, 1, PLACE, PACKED>(pass, row, strip, start, &mut packed);
                 row += 1;
@@ -585,6 +642,3 @@ macro_rules! matrix_product {
     };
 }
 pub(super) use matrix_product;
-
-/// Destinations above which tiles are packed, at least [`STRIP`]: below, a source is read too few times to pay for it.
-pub const PACK_ABOVE: usize = 8;

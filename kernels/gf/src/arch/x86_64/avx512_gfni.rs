@@ -25,13 +25,13 @@ pub(in crate::arch) const LEVEL: Level = Level {
     needs: "AVX-512F, AVX-512BW, AVX-512VL and GFNI",
     is_available,
     serves: |_| true,
-    add: half::add,
-    mul: half::mul,
-    madd: half::madd,
+    add,
+    mul,
+    madd,
     matmul,
     matmul_binary: Some(matmul_binary),
     reduce,
-    eliminate: half::eliminate,
+    eliminate,
 };
 
 fn is_available() -> bool {
@@ -47,8 +47,44 @@ type Factor = __m512i;
 type Split = __m512i;
 
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
-matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [4, 2, 1]);
+matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [4, 3, 2, 1]);
 four_russians!("avx512f,avx512bw,avx512vl,gfni");
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn add(dst: &mut [u8], src: &[u8]) {
+    if dst.len() <= 16 {
+        quarter::add(dst, src);
+    } else {
+        half::add(dst, src);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn mul(tables: &'static Tables, dst: &mut [u8], c: u8) {
+    if dst.len() <= 16 {
+        quarter::mul(tables, dst, c);
+    } else {
+        half::mul(tables, dst, c);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn madd(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
+    if dst.len() <= 16 {
+        quarter::madd(tables, dst, c, src);
+    } else {
+        half::madd(tables, dst, c, src);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn eliminate(tables: &'static Tables, matrix: &mut [u8], stride: usize, column: usize, row: &[u8]) {
+    if row.len() <= 16 {
+        quarter::eliminate(tables, matrix, stride, column, row);
+    } else {
+        half::eliminate(tables, matrix, stride, column, row);
+    }
+}
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 #[inline]
@@ -196,5 +232,83 @@ mod half {
     #[inline]
     fn product<const W: usize>(factor: &Factor, split: &Split) -> Vector {
         _mm256_gf2p8affine_epi64_epi8::<0>(*split, *factor)
+    }
+}
+
+/// A single source of no more than 16 bytes, in xmm registers: a masked store of part of a wider
+/// one could not be forwarded to the load that follows.
+mod quarter {
+    use core::arch::x86_64::{
+        __m128i, _mm_gf2p8affine_epi64_epi8, _mm_loadu_si128, _mm_mask_storeu_epi8,
+        _mm_maskz_loadu_epi8, _mm_set1_epi64x, _mm_storeu_si128, _mm_xor_si128,
+    };
+
+    use crate::arch::fused::single_source;
+    use crate::table::Tables;
+
+    type Vector = __m128i;
+    const VECTOR: usize = 16;
+    type Factor = __m128i;
+    type Split = __m128i;
+
+    single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn load(bytes: &[u8; VECTOR]) -> Vector {
+        // SAFETY: the pointer is to an array of 16 bytes.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn store(bytes: &mut [u8; VECTOR], vector: Vector) {
+        // SAFETY: the pointer is to an array of 16 bytes.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) };
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn load_short(bytes: &[u8]) -> Vector {
+        // SAFETY: the mask admits no byte beyond the slice; masked-off bytes are not accessed and
+        // cannot fault.
+        unsafe { _mm_maskz_loadu_epi8(mask(bytes.len()), bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn store_short(bytes: &mut [u8], vector: Vector) {
+        // SAFETY: as in `load_short`, for writes.
+        unsafe { _mm_mask_storeu_epi8(bytes.as_mut_ptr().cast(), mask(bytes.len()), vector) };
+    }
+
+    /// Selects the first `bytes` of a vector, all of it from 16 on.
+    #[inline]
+    const fn mask(bytes: usize) -> u16 {
+        if bytes >= 16 { u16::MAX } else { (1 << bytes) - 1 }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn xor(a: Vector, b: Vector) -> Vector {
+        _mm_xor_si128(a, b)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn factor<const W: usize>(tables: &Tables, c: u8) -> Factor {
+        _mm_set1_epi64x(tables.affine[usize::from(c)].cast_signed())
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn split<const W: usize>(vector: Vector) -> Split {
+        vector
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+    #[inline]
+    fn product<const W: usize>(factor: &Factor, split: &Split) -> Vector {
+        _mm_gf2p8affine_epi64_epi8::<0>(*split, *factor)
     }
 }
