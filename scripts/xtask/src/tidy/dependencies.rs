@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 13] = [
+const DIRECTIONS: [(&str, Allowed); 14] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
@@ -52,6 +52,7 @@ const DIRECTIONS: [(&str, Allowed); 13] = [
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("bench", Allowed::Everything),
+    ("bench-native", Allowed::Only(&[])),
 ];
 
 /// Reads the workspace's packages from cargo.

@@ -1,0 +1,17 @@
+//! What a core can do at most, and rivals written in C.
+//!
+//! The one crate of the benchmarks with unsafe code: probes are loops of chosen instructions on
+//! vector registers ([`limits`]), and C libraries are opened at run time and called through their
+//! headers' signatures ([`Isal`], [`GfComplete`]). Everything public is safe. Nothing here reads a
+//! clock: `bench` does.
+
+pub mod limits;
+
+mod library;
+
+mod gf_complete;
+mod isal;
+
+pub use gf_complete::GfComplete;
+pub use isal::{Encode, Isal, Tables};
+pub use library::LoadError;
