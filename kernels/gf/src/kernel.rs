@@ -254,7 +254,8 @@ fn available() -> &'static [Kernel] {
     AVAILABLE.get_or_init(|| {
         let levels: Vec<Available> = LEVELS.iter().filter_map(|level| level.detect()).collect();
         let fastest = levels.iter().rev().take(1).map(|&level| (FOUR_RUSSIANS, level, 1));
-        let named = levels.iter().map(|&level| (level.level().name, level, BINARY_ROWS_MIN));
+        let named =
+            levels.iter().map(|&level| (level.level().name, level, level.level().binary_rows_min));
         // Not a level of its own and not the fastest for all coefficients, hence first.
         fastest.chain(named).flat_map(over_all_fields).collect()
     })
@@ -270,10 +271,6 @@ fn over_all_fields(
 /// The fastest level, with products by 0 and 1 always by the method of the four Russians, however
 /// few.
 const FOUR_RUSSIANS: &str = "four-russians";
-
-/// From here on sums of subsets are made faster than products: 16 sums for 4 sources cost as much
-/// as about 10 destinations save.
-const BINARY_ROWS_MIN: usize = 24;
 
 /// Rows of `bytes` bytes that a matrix holds completely, `stride` bytes apart.
 ///

@@ -21,6 +21,9 @@ pub const TILE: usize = 2;
 /// Destinations of one pass: bounds the table of indices.
 pub const ROWS: usize = 256;
 
+/// Sums of the subsets of each group, `TILE` vectors each.
+pub type Subsets<Vector> = [[[Vector; TILE]; 1 << GROUP]; GROUPS];
+
 /// For each of up to [`ROWS`] destinations, which sum of each group it wants.
 pub struct Indices([[u8; GROUPS]; ROWS]);
 
@@ -32,8 +35,15 @@ impl Indices {
         let mut indices = [[0; GROUPS]; ROWS];
         for (row, indices) in coefficients.chunks_exact(columns).zip(&mut indices) {
             let last = columns.min(first + GROUP * GROUPS);
-            for (group, index) in row[first..last].chunks(GROUP).zip(indices) {
-                *index = group.iter().rev().fold(0, |index, &c| index << 1 | (c & 1));
+            let (groups, rest) = row[first..last].as_chunks::<GROUP>();
+            let (whole, part) = indices.split_at_mut(groups.len());
+            for (index, &group) in whole.iter_mut().zip(groups) {
+                *index = subset(group);
+            }
+            if let Some(index) = part.first_mut() {
+                let mut group = [0; GROUP];
+                group[..rest.len()].copy_from_slice(rest);
+                *index = subset(group);
             }
         }
         Self(indices)
@@ -43,6 +53,14 @@ impl Indices {
     pub fn row(&self, row: usize) -> &[u8; GROUPS] {
         &self.0[row]
     }
+}
+
+/// Gathers the lowest bits of four coefficients, the first one lowest.
+#[inline]
+const fn subset(group: [u8; GROUP]) -> u8 {
+    let bits = u32::from_le_bytes(group) & 0x0101_0101;
+    // Moves bit 8 i to bit 24 + i; no two products meet.
+    (bits.wrapping_mul(0x0102_0408) >> 24) as u8 & 15
 }
 
 /// `matmul_binary`, which looks at the lowest bit of each coefficient only.
@@ -79,35 +97,27 @@ macro_rules! four_russians {
             destinations: &mut [&mut [u8]],
             accumulate: bool,
         ) {
-            use $crate::arch::four_russians::TILE;
+            use $crate::arch::four_russians::{Subsets, TILE};
 
+            // The empty subset of each group stays zero; others are written before they are read.
+            let sums: &mut Subsets<Vector> = &mut [[[zero(); TILE]; 16]; 8];
             let bytes = destinations.first().map_or(0, |destination| destination.len());
             if bytes < VECTOR {
                 if bytes > 0 {
-                    subset_tile::<1, SHORT>(indices, sources, destinations, 0, accumulate);
+                    subset_tile::<1, SHORT>(indices, sources, destinations, 0, accumulate, sums);
                 }
                 return;
             }
             let mut start = 0;
             while start < bytes {
-                match (bytes - start).div_ceil(VECTOR) {
-                    1 if bytes - start == VECTOR => {
-                        subset_tile::<1, WHOLE>(indices, sources, destinations, start, accumulate);
-                    }
-                    1 => subset_tile::<1, LAST>(indices, sources, destinations, start, accumulate),
-                    _ if bytes - start >= TILE * VECTOR => {
-                        subset_tile::<TILE, WHOLE>(
-                            indices,
-                            sources,
-                            destinations,
-                            start,
-                            accumulate,
-                        );
-                    }
-                    _ => {
-                        subset_tile::<TILE, LAST>(indices, sources, destinations, start, accumulate)
-                    }
-                }
+                let left = bytes - start;
+                let tile = match (left > VECTOR, left % VECTOR == 0 || left > TILE * VECTOR) {
+                    (true, true) => subset_tile::<TILE, WHOLE>,
+                    (true, false) => subset_tile::<TILE, LAST>,
+                    (false, true) => subset_tile::<1, WHOLE>,
+                    (false, false) => subset_tile::<1, LAST>,
+                };
+                tile(indices, sources, destinations, start, accumulate, sums);
                 start += TILE * VECTOR;
             }
         }
@@ -119,11 +129,11 @@ macro_rules! four_russians {
             destinations: &mut [&mut [u8]],
             start: usize,
             accumulate: bool,
+            sums: &mut $crate::arch::four_russians::Subsets<Vector>,
         ) {
-            use $crate::arch::four_russians::{GROUP, GROUPS};
+            use $crate::arch::four_russians::GROUP;
 
-            let mut sums = [[[zero(); V]; 1 << GROUP]; GROUPS];
-            for (group, sums) in sources.chunks(GROUP).zip(&mut sums) {
+            for (group, sums) in sources.chunks(GROUP).zip(sums.iter_mut()) {
                 for (bit, source) in group.iter().enumerate() {
                     let vectors = load_block::<V, PLACE>(source, start);
                     let (known, fresh) = sums.split_at_mut(1 << bit);
@@ -136,10 +146,12 @@ macro_rules! four_russians {
             }
             for (row, destination) in destinations.iter_mut().enumerate() {
                 let mut vectors = [zero(); V];
-                for (sums, &index) in sums.iter().zip(indices.row(row)) {
-                    let subset = &sums[usize::from(index) % (1 << GROUP)];
+                let (pairs, _) = indices.row(row).as_chunks::<2>();
+                for (sums, indices) in sums.as_chunks::<2>().0.iter().zip(pairs) {
+                    let even = &sums[0][usize::from(indices[0]) % 16];
+                    let odd = &sums[1][usize::from(indices[1]) % 16];
                     for v in 0..V {
-                        vectors[v] = xor(vectors[v], subset[v]);
+                        vectors[v] = xor3(vectors[v], even[v], odd[v]);
                     }
                 }
                 put_block::<V, PLACE>(destination, start, vectors, accumulate);

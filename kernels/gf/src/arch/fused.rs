@@ -289,12 +289,16 @@ macro_rules! single_source {
 pub(super) use single_source;
 
 /// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
-/// may keep in registers, widest first; always four destinations at once.
+/// may keep in registers, widest first; always four destinations at once, or
+/// `alone` vectors of a single destination. `paired` takes
+/// two sources at a time, which needs registers for both, and adds their products together.
 macro_rules! matrix_product {
     (
         $features:tt,
         words: [$($word:literal),*],
-        widths: [$widest:literal $(, $width:literal)*]
+        widths: [$widest:literal $(, $width:literal)*],
+        alone: $alone:literal,
+        paired: $paired:literal
     ) => {
         #[target_feature(enable = $features)]
         pub(in crate::arch) fn matmul(
@@ -396,9 +400,9 @@ macro_rules! matrix_product {
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
                 // Alone, a destination is bound by loads: longer runs of each source are faster.
-                if destinations.len() == 1 && bytes - start >= 2 * $widest * VECTOR {
-                    tile::<W, { 2 * $widest }, WHOLE>(pass, destinations, start);
-                    start += 2 * $widest * VECTOR;
+                if destinations.len() == 1 && bytes - start >= $alone * VECTOR {
+                    tile::<W, $alone, WHOLE>(pass, destinations, start);
+                    start += $alone * VECTOR;
                     continue;
                 }
                 // Five vectors are three and two: one alone is slow, loading a factor a product.
@@ -501,7 +505,7 @@ macro_rules! matrix_product {
             let packed = if FROM == SLICES { packed } else { &mut packed[..columns] };
             let mut sums = [[empty(); V]; D];
             let mut column = 0;
-            while column + 1 < columns {
+            while $paired && column + 1 < columns {
                 let even = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
                 let odd = source::<V, PLACE, FROM>(pass.sources, packed, column + 1, start);
                 let (even, odd) = (split_block::<W, V>(&even), split_block::<W, V>(&odd));
@@ -518,15 +522,16 @@ macro_rules! matrix_product {
                 }
                 column += 2;
             }
-            if column < columns {
-                let last = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
-                let last = split_block::<W, V>(&last);
+            while column < columns {
+                let vectors = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
+                let splits = split_block::<W, V>(&vectors);
                 for d in 0..D {
                     let factor = factor::<W>(pass.tables, rows[d][column]);
                     for v in 0..V {
-                        sums[d][v] = accumulate::<W>(sums[d][v], &factor, &last[v]);
+                        sums[d][v] = accumulate::<W>(sums[d][v], &factor, &splits[v]);
                     }
                 }
+                column += 1;
             }
             for d in 0..D {
                 let mut vectors = [zero(); V];

@@ -62,8 +62,11 @@ pub(crate) struct Level {
     mul: unsafe fn(tables: &'static Tables, dst: &mut [u8], c: u8),
     madd: unsafe fn(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]),
     matmul: Matmul,
-    /// `matmul` where every coefficient is 0 or 1, faster for many destinations.
+    /// `matmul` where every coefficient is 0 or 1, by the method of the four Russians.
     matmul_binary: Option<Matmul>,
+    /// Destinations from which that is faster. Making 16 sums for 4 sources costs as many
+    /// products as it saves for about 20 destinations by GFNI, for fewer by slower products.
+    pub binary_rows_min: usize,
     /// `row += sum of factors[i] * matrix row i`.
     reduce: unsafe fn(
         tables: &'static Tables,

@@ -14,6 +14,7 @@ pub(super) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: None,
+    binary_rows_min: usize::MAX,
     reduce,
     eliminate,
 };

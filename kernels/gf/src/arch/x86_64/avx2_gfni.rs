@@ -20,6 +20,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 24,
     reduce,
     eliminate,
 };
@@ -29,7 +30,7 @@ const VECTOR: usize = 32;
 
 plain_sums!("avx2,gfni");
 single_source!("avx2,gfni", words: []);
-matrix_product!("avx2,gfni", words: [], widths: [2, 1]);
+matrix_product!("avx2,gfni", words: [], widths: [2, 1], alone: 8, paired: false);
 four_russians!("avx2,gfni");
 
 type Factor = Vector;

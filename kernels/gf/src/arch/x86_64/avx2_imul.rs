@@ -25,6 +25,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 8,
     reduce,
     eliminate,
 };
@@ -34,7 +35,7 @@ const VECTOR: usize = 32;
 
 plain_sums!("avx2");
 single_source!("avx2", words: [1, 2, 4]);
-matrix_product!("avx2", words: [1, 2, 4], widths: [1]);
+matrix_product!("avx2", words: [1, 2, 4], widths: [1], alone: 4, paired: false);
 four_russians!("avx2");
 
 /// The products of a coefficient with each bit of an element.

@@ -22,6 +22,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 8,
     reduce,
     eliminate,
 };
@@ -31,7 +32,7 @@ const VECTOR: usize = 32;
 
 plain_sums!("avx2");
 single_source!("avx2", words: []);
-matrix_product!("avx2", words: [], widths: [2, 1]);
+matrix_product!("avx2", words: [], widths: [2, 1], alone: 8, paired: false);
 four_russians!("avx2");
 
 /// The shuffle tables of a coefficient, in every 128-bit lane.

@@ -30,6 +30,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 24,
     reduce,
     eliminate,
 };
@@ -47,7 +48,7 @@ type Factor = __m512i;
 type Split = __m512i;
 
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
-matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [4, 3, 2, 1]);
+matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [4, 3, 2, 1], alone: 8, paired: true);
 four_russians!("avx512f,avx512bw,avx512vl,gfni");
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]

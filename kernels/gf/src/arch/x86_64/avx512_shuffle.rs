@@ -25,6 +25,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 8,
     reduce,
     eliminate,
 };
@@ -34,7 +35,7 @@ const VECTOR: usize = 64;
 
 plain_sums!("avx512f,avx512bw");
 single_source!("avx512f,avx512bw", words: []);
-matrix_product!("avx512f,avx512bw", words: [], widths: [2, 1]);
+matrix_product!("avx512f,avx512bw", words: [], widths: [2, 1], alone: 8, paired: true);
 four_russians!("avx512f,avx512bw");
 
 /// The shuffle tables of a coefficient, in every 128-bit lane.

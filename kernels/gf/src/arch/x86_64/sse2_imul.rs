@@ -24,6 +24,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 8,
     reduce,
     eliminate,
 };
@@ -33,7 +34,7 @@ const VECTOR: usize = 16;
 
 plain_sums!("sse2");
 single_source!("sse2", words: [1, 2, 4]);
-matrix_product!("sse2", words: [1, 2, 4], widths: [1]);
+matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false);
 four_russians!("sse2");
 
 /// The products of a coefficient with each bit of an element.

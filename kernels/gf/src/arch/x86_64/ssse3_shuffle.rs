@@ -21,6 +21,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     madd,
     matmul,
     matmul_binary: Some(matmul_binary),
+    binary_rows_min: 8,
     reduce,
     eliminate,
 };
@@ -30,7 +31,7 @@ const VECTOR: usize = 16;
 
 plain_sums!("ssse3");
 single_source!("ssse3", words: []);
-matrix_product!("ssse3", words: [], widths: [2, 1]);
+matrix_product!("ssse3", words: [], widths: [2, 1], alone: 8, paired: false);
 four_russians!("ssse3");
 
 /// The shuffle tables of a coefficient, in every 128-bit lane.
