@@ -48,7 +48,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// An unused entry for generations of up to `size_max` symbols. Relays keep the vectors to
-    /// recode them; sinks track the elimination to decode.
+    /// recode them; sinks need only the elimination.
     pub(crate) fn new(size_max: usize, sink: bool) -> Batch {
         Batch {
             generation: 0,
@@ -62,7 +62,7 @@ impl Batch {
             symbols: Vec::with_capacity(size_max),
             vectors: vec![0; if sink { 0 } else { size_max * size_max }],
             size_max,
-            elimination: Elimination::new(size_max, sink),
+            elimination: Elimination::new(size_max),
         }
     }
 

@@ -2,12 +2,17 @@
 //!
 //! Rows are the innovative vectors in order of arrival (their *slots*), kept in reduced row
 //! echelon form after each insertion, so rank, decoded and seen symbols are known per packet.
-//! Payloads never come here: with tracking, each row also carries the combination of arrivals it
-//! became, and [`Elimination::solution`] hands those coefficients to one fused multiply.
+//! Payloads never come here: each row also carries the combination of arrivals it became, and
+//! [`Elimination::solution`] hands those coefficients to one fused multiply.
+//!
+//! That combination takes no room of its own. In reduced form the column of a pivot is 1 in its
+//! own row and 0 in the others, which need not be stored; the place holds the coefficient of the
+//! slot that led the column instead, as in an inversion in place:
 //!
 //! ```text
-//!  one row, `stride` bytes:  | vector: `width` | transform over slots: `width` | unused |
-//!                             reduced in place   row i of the inverse so far
+//!  row of slot 0, symbol 3 leads:   | x0  x1 [ 5] x4 |    x: coefficients of symbols 0, 1, 4
+//!  row of slot 1, symbol 2 leads:   | ...      ...   |    [..]: coefficients of slots, at the
+//!           columns of symbols        0   1   2 3  4          columns of symbols 2 and 3
 //! ```
 //!
 //! All memory is taken in [`Elimination::new`]. `width` is the size at the last reset; a later
@@ -18,8 +23,9 @@ use recoded_gf::{Kernel, inverse};
 /// The largest generation, because slots and symbols are numbered by one byte on the wire.
 const SIZE_LIMIT: usize = 256;
 
-/// Vector rows summed by one call of the kernel while a new vector is reduced.
-const FUSED_ROWS: usize = 16;
+/// Row lengths up to which rows are padded to the next power of two, which the kernels keep in
+/// registers.
+const HELD_BYTES: usize = 128;
 
 /// What [`Elimination::insert`] found.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -69,19 +75,22 @@ pub enum ShrinkError {
 /// Progressive elimination state of one generation, reusable for the next.
 pub struct Elimination {
     kernel: &'static Kernel,
-    track: bool,
     size_max: usize,
     stride: usize,
     width: usize,
     size: usize,
     rank: usize,
     decoded: usize,
-    /// The first column that leads no row. Rows are zero before it, except for a leading one.
+    /// The first column that leads no row. Coefficients of rows are zero before it.
     first_free: usize,
     /// `rank` rows of `stride` bytes.
     rows: Box<[u8]>,
     /// The row being inserted, `stride` bytes.
     fresh: Box<[u8]>,
+    /// Per row: what it is multiplied by while `fresh` is reduced.
+    factors: Box<[u8]>,
+    /// Per symbol: 0xFF where it leads no row, so that its column holds coefficients of symbols.
+    free: Box<[u8]>,
     /// Per symbol: the row whose leading coefficient it is.
     pivot_row: Box<[Option<u8>]>,
     /// Per row: the symbol that it leads.
@@ -91,19 +100,17 @@ pub struct Elimination {
 }
 
 impl Elimination {
-    /// State for generations of up to `size_max` symbols, reset to that size. `track` keeps what
-    /// [`Elimination::solution`] needs, doubling memory and row work. Takes about `size_max^2`
-    /// bytes, twice that with tracking; nothing is allocated later.
+    /// State for generations of up to `size_max` symbols, reset to that size. Takes about
+    /// `size_max^2` bytes; nothing is allocated later.
     ///
     /// # Panics
     /// When `size_max` is not in 1..=256.
     #[must_use]
-    pub fn new(size_max: usize, track: bool) -> Self {
+    pub fn new(size_max: usize) -> Self {
         assert!((1..=SIZE_LIMIT).contains(&size_max), "generation size {size_max} not in 1..=256");
-        let stride = if track { 2 * size_max } else { size_max };
+        let stride = padded(size_max);
         Self {
             kernel: Kernel::best(),
-            track,
             size_max,
             stride,
             width: size_max,
@@ -113,6 +120,8 @@ impl Elimination {
             first_free: 0,
             rows: vec![0; size_max * stride].into_boxed_slice(),
             fresh: vec![0; stride].into_boxed_slice(),
+            factors: vec![0; size_max].into_boxed_slice(),
+            free: vec![0xFF; size_max].into_boxed_slice(),
             pivot_row: vec![None; size_max].into_boxed_slice(),
             pivot: vec![0; size_max].into_boxed_slice(),
             is_unit: vec![false; size_max].into_boxed_slice(),
@@ -132,6 +141,7 @@ impl Elimination {
         self.decoded = 0;
         self.first_free = 0;
         self.pivot_row.fill(None);
+        self.free.fill(0xFF);
     }
 
     /// Takes in the coding vector of a packet: elements of GF(256), one per symbol.
@@ -140,9 +150,12 @@ impl Elimination {
     /// When `vector` is not [`Elimination::size`] long.
     pub fn insert(&mut self, vector: &[u8]) -> Outcome {
         assert_eq!(vector.len(), self.size, "coding vector of the wrong size");
-        let fresh = &mut self.fresh[..if self.track { 2 * self.width } else { self.width }];
-        fresh[..vector.len()].copy_from_slice(vector);
-        fresh[vector.len()..].fill(0);
+        if self.is_complete() {
+            return Outcome::Redundant;
+        }
+        let used = padded(self.width);
+        self.fresh[..vector.len()].copy_from_slice(vector);
+        self.fresh[vector.len()..used].fill(0);
         self.reduce_fresh();
         self.admit_fresh()
     }
@@ -157,7 +170,7 @@ impl Elimination {
         if row.is_some_and(|row| self.is_unit[row]) {
             return Outcome::Redundant;
         }
-        let used = self.used();
+        let used = padded(self.width);
         self.fresh[..used].fill(0);
         self.fresh[index] = 1;
         if row.is_some() {
@@ -218,9 +231,11 @@ impl Elimination {
         if !(1..=self.size).contains(&size) {
             return Err(ShrinkError::OutOfRange { requested: size, size: self.size });
         }
-        // The span has support beyond `size` exactly when its reduced rows have.
+        // The span has support beyond `size` exactly when its reduced rows have; the column of a
+        // pivot holds something else, but occurs for certain.
         let last_used = (size..self.size).rev().find(|&symbol| {
-            self.rows.chunks_exact(self.stride).take(self.rank).any(|row| row[symbol] != 0)
+            self.pivot_row[symbol].is_some()
+                || self.rows.chunks_exact(self.stride).take(self.rank).any(|row| row[symbol] != 0)
         });
         if let Some(symbol) = last_used {
             return Err(ShrinkError::InUse { requested: size, symbol });
@@ -232,17 +247,15 @@ impl Elimination {
     /// Writes the coefficients over slots that reproduce `symbol`:
     /// symbol = sum over slots of `out[slot] * payload[slot]`. Writes [`Elimination::rank`] bytes.
     ///
-    /// `None`, with `out` untouched, unless [`Elimination::is_decoded`], and always without
-    /// tracking.
+    /// `None`, with `out` untouched, unless [`Elimination::is_decoded`].
     ///
     /// # Panics
     /// When `out` is shorter than [`Elimination::rank`].
     pub fn solution(&self, symbol: usize, out: &mut [u8]) -> Option<()> {
-        if !self.track {
-            return None;
+        let row = &self.rows[self.decoding_row(symbol)? * self.stride..][..self.stride];
+        for (coefficient, &pivot) in out[..self.rank].iter_mut().zip(&self.pivot) {
+            *coefficient = row[usize::from(pivot)];
         }
-        let start = self.decoding_row(symbol)? * self.stride + self.width;
-        out[..self.rank].copy_from_slice(&self.rows[start..start + self.rank]);
         Some(())
     }
 
@@ -254,91 +267,80 @@ impl Elimination {
         self.pivot_row[symbol].map(usize::from).filter(|&row| self.is_unit[row])
     }
 
-    /// Bytes of a row in use.
-    const fn used(&self) -> usize {
-        if self.track { 2 * self.width } else { self.width }
-    }
-
-    /// Bytes of a row that can be other than zero so far.
-    const fn live(&self) -> usize {
-        if self.track { self.width + self.rank } else { self.width }
-    }
-
-    /// Subtracts stored rows from `fresh` until its pivot columns are zero. Pivot columns are zero
-    /// in all other rows, so the factors are all known at the start and the sum is one product.
+    /// Subtracts stored rows from `fresh` until its pivot columns are zero, and leaves there what
+    /// the combination took of each slot. Pivot columns are zero in all other rows, so the factors
+    /// are all known at the start and the sum is one product.
     fn reduce_fresh(&mut self) {
-        let live = self.first_free..self.live();
-        let (done, rest) = self.fresh.split_at_mut(live.start);
-        let rest = &mut rest[..live.len()];
-        let mut factors = [0; FUSED_ROWS];
-        let mut sources: [&[u8]; FUSED_ROWS] = [&[]; FUSED_ROWS];
-        let mut count = 0;
-        for (symbol, pivot_row) in self.pivot_row[..self.size].iter().enumerate() {
-            let Some(row) = *pivot_row else { continue };
-            let factor = match symbol.checked_sub(live.start) {
-                None => std::mem::take(&mut done[symbol]),
-                Some(index) => rest[index],
-            };
-            if factor == 0 {
-                continue;
-            }
-            let start = usize::from(row) * self.stride;
-            (factors[count], sources[count]) =
-                (factor, &self.rows[start + live.start..start + live.end]);
-            count += 1;
-            if count == FUSED_ROWS {
-                self.kernel.matmul_accumulate(&factors, &sources, &mut [&mut *rest]);
-                count = 0;
-            }
+        let pivots = &self.pivot[..self.rank];
+        for (factor, &pivot) in self.factors.iter_mut().zip(pivots) {
+            *factor = std::mem::take(&mut self.fresh[usize::from(pivot)]);
         }
-        if count > 0 {
-            self.kernel.matmul_accumulate(&factors[..count], &sources[..count], &mut [rest]);
-        }
+        let fresh = &mut self.fresh[..padded(self.width)];
+        self.kernel.reduce(fresh, &self.factors[..self.rank], &self.rows, self.stride);
     }
 
     /// Stores the reduced `fresh` as the next row unless it is zero, and clears its leading
     /// column in the other rows.
     fn admit_fresh(&mut self) -> Outcome {
-        let candidates = &self.fresh[self.first_free..self.size];
-        let Some(leading) = candidates.iter().position(|&element| element != 0) else {
+        let candidates =
+            self.fresh[self.first_free..self.size].iter().zip(&self.free[self.first_free..]);
+        let Some(leading) = candidates.map(|(element, free)| element & free).position(|e| e != 0)
+        else {
             return Outcome::Redundant;
         };
         let (pivot, slot) = (self.first_free + leading, self.rank);
-        if self.track {
-            self.fresh[self.width + slot] = 1;
-        }
         self.lead(pivot, slot);
-        let (live, used) = (pivot..self.live(), self.used());
+        let used = padded(self.width);
         let fresh = &mut self.fresh[..used];
-        if let Some(factor) = inverse(fresh[pivot]).filter(|&factor| factor != 1) {
-            self.kernel.mul(&mut fresh[live.clone()], factor);
+        // The row has taken its own slot once, and the column shows it.
+        let scale = inverse(std::mem::replace(&mut fresh[pivot], 1)).unwrap_or_default();
+        if scale != 1 {
+            self.kernel.mul(fresh, scale);
         }
         let (stored, free) = self.rows.split_at_mut(slot * self.stride);
         free[..used].copy_from_slice(fresh);
-        self.is_unit[slot] = is_zero(&fresh[self.first_free.max(pivot + 1)..self.size]);
-        let all_units = self.decoded == slot;
+        // Rows that are all units have no coefficient left to clear.
+        if self.decoded < slot {
+            // Elsewhere the column holds a coefficient f, and f * scale, that of this slot, is to
+            // take its place: f + f * (scale + 1).
+            fresh[pivot] = scale ^ 1;
+            self.kernel.eliminate(stored, self.stride, pivot, fresh);
+            self.find_units(pivot, slot);
+        }
+        self.is_unit[slot] = self.is_unit_row(slot);
         self.decoded += usize::from(self.is_unit[slot]);
-        if all_units {
-            // No stored row has a coefficient outside its own column.
-            return Outcome::Innovative { rank: self.rank, slot };
-        }
-        for (number, row) in stored.chunks_exact_mut(self.stride).enumerate() {
-            if self.is_unit[number] || row[pivot] == 0 {
-                continue;
-            }
-            let factor = row[pivot];
-            self.kernel.madd(&mut row[live.clone()], factor, &fresh[live.clone()]);
-            let next_free = self.first_free.max(usize::from(self.pivot[number]) + 1);
-            self.is_unit[number] = is_zero(&row[next_free..self.size]);
-            self.decoded += usize::from(self.is_unit[number]);
-        }
         Outcome::Innovative { rank: self.rank, slot }
+    }
+
+    /// Looks which of the first `rows` rows became unit vectors when they lost the column `pivot`.
+    fn find_units(&mut self, pivot: usize, rows: usize) {
+        for row in 0..rows {
+            let changed = self.rows[row * self.stride + pivot] != 0;
+            if changed && !self.is_unit[row] && self.is_unit_row(row) {
+                self.is_unit[row] = true;
+                self.decoded += 1;
+            }
+        }
+    }
+
+    /// Whether a row has no coefficient but its leading one.
+    fn is_unit_row(&self, row: usize) -> bool {
+        let columns = self.first_free..self.size;
+        let row = &self.rows[row * self.stride..][columns.clone()];
+        let (chunks, rest) = row.as_chunks::<16>();
+        let (free_chunks, free_rest) = self.free[columns].as_chunks::<16>();
+        let is_zero = |(elements, free): (&[u8; 16], &[u8; 16])| {
+            u128::from_ne_bytes(*elements) & u128::from_ne_bytes(*free) == 0
+        };
+        chunks.iter().zip(free_chunks).all(is_zero)
+            && rest.iter().zip(free_rest).all(|(element, free)| element & free == 0)
     }
 
     /// Records that the row of `slot` leads symbol `pivot`.
     fn lead(&mut self, pivot: usize, slot: usize) {
         self.pivot_row[pivot] = Some(byte(slot));
         self.pivot[slot] = byte(pivot);
+        self.free[pivot] = 0;
         self.rank += 1;
         while self.first_free < self.size && self.pivot_row[self.first_free].is_some() {
             self.first_free += 1;
@@ -351,8 +353,13 @@ fn byte(number: usize) -> u8 {
     u8::try_from(number).expect("generations have at most 256 symbols")
 }
 
-/// Whether a part of a vector holds no coefficient.
-fn is_zero(elements: &[u8]) -> bool {
-    let (chunks, rest) = elements.as_chunks::<16>();
-    chunks.iter().all(|&chunk| u128::from_ne_bytes(chunk) == 0) && rest.iter().all(|&e| e == 0)
+/// Bytes of a row of `width` elements: lengths that kernels handle best.
+const fn padded(width: usize) -> usize {
+    if width <= 16 {
+        16
+    } else if width <= HELD_BYTES {
+        width.next_power_of_two()
+    } else {
+        width.next_multiple_of(32)
+    }
 }

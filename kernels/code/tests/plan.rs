@@ -48,7 +48,7 @@ fn fails(
 fn check(size: usize, field: FieldOrder, hops: &[Hop], target: f64) {
     println!("seed {SEED}");
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let mut elimination = Elimination::new(size, false);
+    let mut elimination = Elimination::new(size);
     let planned = plan(size, field, hops, target, 4 * size);
     assert!(planned > size && planned < 4 * size, "the case tests something: {planned}");
     let mut failures_per_generation = |packets| {
