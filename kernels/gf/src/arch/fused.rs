@@ -242,6 +242,67 @@ macro_rules! single_source {
             }
         }
 
+        /// `reduce` for rows that stay in registers; false, with nothing done, for others.
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn reduce_held(
+            tables: &'static Tables,
+            row: &mut [u8],
+            factors: &[u8],
+            matrix: &[u8],
+            stride: usize,
+        ) -> bool {
+            match tables.field.element_bits() {
+                $($word => reduce_rows::<$word>(tables, row, factors, matrix, stride),)*
+                _ => reduce_rows::<8>(tables, row, factors, matrix, stride),
+            }
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn reduce_rows<const W: usize>(
+            tables: &'static Tables,
+            row: &mut [u8],
+            factors: &[u8],
+            matrix: &[u8],
+            stride: usize,
+        ) -> bool {
+            match row.as_chunks_mut() {
+                ([a], []) => sum_rows::<W, 1>(tables, [a], factors, matrix, stride),
+                ([a, b], []) => sum_rows::<W, 2>(tables, [a, b], factors, matrix, stride),
+                ([a, b, c, d], []) => {
+                    sum_rows::<W, 4>(tables, [a, b, c, d], factors, matrix, stride);
+                }
+                _ => return false,
+            }
+            true
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn sum_rows<const W: usize, const V: usize>(
+            tables: &'static Tables,
+            row: [&mut [u8; VECTOR]; V],
+            factors: &[u8],
+            matrix: &[u8],
+            stride: usize,
+        ) {
+            let mut sums = [load(row[0]); V];
+            for v in 1..V {
+                sums[v] = load(row[v]);
+            }
+            for (&c, other) in factors.iter().zip(matrix.chunks(stride)) {
+                let factor = factor::<W>(tables, c);
+                let chunks = &other.as_chunks().0[..V];
+                for v in 0..V {
+                    let products = product::<W>(&factor, &split::<W>(load(&chunks[v])));
+                    sums[v] = xor(sums[v], products);
+                }
+            }
+            for (row, sum) in row.into_iter().zip(sums) {
+                store(row, sum);
+            }
+        }
+
         #[target_feature(enable = $features)]
         #[inline]
         fn scale_slice<const W: usize>(tables: &'static Tables, dst: &mut [u8], c: u8) {
@@ -334,6 +395,9 @@ macro_rules! matrix_product {
             matrix: &[u8],
             stride: usize,
         ) {
+            if reduce_held(tables, row, factors, matrix, stride) {
+                return;
+            }
             let bytes = row.len();
             let rows = (0..factors.len()).map(|i| (factors[i], &matrix[i * stride..][..bytes]));
             combine(tables, rows, row, true);

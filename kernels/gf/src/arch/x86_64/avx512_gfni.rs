@@ -79,6 +79,21 @@ fn madd(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn reduce_held(
+    tables: &'static Tables,
+    row: &mut [u8],
+    factors: &[u8],
+    matrix: &[u8],
+    stride: usize,
+) -> bool {
+    if row.len() <= 16 {
+        quarter::reduce_held(tables, row, factors, matrix, stride)
+    } else {
+        half::reduce_held(tables, row, factors, matrix, stride)
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
 fn eliminate(tables: &'static Tables, matrix: &mut [u8], stride: usize, column: usize, row: &[u8]) {
     if row.len() <= 16 {
         quarter::eliminate(tables, matrix, stride, column, row);
