@@ -314,9 +314,16 @@ impl Elimination {
 
     /// Looks which of the first `rows` rows became unit vectors when they lost the column `pivot`.
     fn find_units(&mut self, pivot: usize, rows: usize) {
+        if self.is_complete() {
+            self.is_unit[..rows].fill(true);
+            self.decoded = rows;
+            return;
+        }
         for row in 0..rows {
-            let changed = self.rows[row * self.stride + pivot] != 0;
-            if changed && !self.is_unit[row] && self.is_unit_row(row) {
+            let elements = &self.rows[row * self.stride..][..self.size];
+            // Most rows are recognised by their next coefficient.
+            let candidate = elements[self.first_free] == 0 && elements[pivot] != 0;
+            if candidate && !self.is_unit[row] && self.is_unit_row(row) {
                 self.is_unit[row] = true;
                 self.decoded += 1;
             }
