@@ -104,6 +104,34 @@ pub enum BenchError {
         measured: f64,
     },
 
+    /// A core that may not be used.
+    #[error("core {core} cannot be used: choose one of {allowed:?}")]
+    PinCore {
+        /// The core asked for.
+        core: usize,
+        /// Cores this process may run on.
+        allowed: Vec<usize>,
+    },
+
+    /// The kernel that the environment names cannot be used.
+    #[error(transparent)]
+    Kernel(recoded_gf::ForceError),
+
+    /// A kernel of ours computes something else than the naive one, so that its speed means nothing.
+    #[error("{kernel} computes a wrong {operation} over {field} (n = {n}, {bytes} bytes)")]
+    Wrong {
+        /// The level.
+        kernel: &'static str,
+        /// What it did.
+        operation: &'static str,
+        /// The field.
+        field: String,
+        /// Symbols that are combined.
+        n: usize,
+        /// Bytes of a symbol.
+        bytes: usize,
+    },
+
     /// A thread of the benchmark failed.
     #[error("the {0} thread failed")]
     Thread(&'static str),

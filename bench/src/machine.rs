@@ -51,6 +51,17 @@ impl Machine {
                 .unwrap_or_default(),
         }
     }
+
+    /// It in one line.
+    pub fn heading(&self) -> String {
+        let Machine { processor, cores, is_virtual, linux, rustc, date, load_average, .. } = self;
+        let kind = if *is_virtual { "virtual" } else { "physical" };
+        let build = if self.is_optimised { "" } else { ", NOT OPTIMISED" };
+        format!(
+            "{processor}, {cores} {kind} cores, Linux {linux}, {rustc}{build}, {date}, load \
+             average {load_average}"
+        )
+    }
 }
 
 fn uname_text(text: &std::ffi::CStr) -> String {

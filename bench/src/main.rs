@@ -13,6 +13,8 @@ mod cores;
 
 mod relay;
 
+mod kernels;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -29,11 +31,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Bench {
     Relay(relay::Options),
+    Kernels(kernels::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Relay(options) => relay::run(&options),
+        Bench::Kernels(options) => kernels::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -104,15 +104,15 @@ impl Report {
     }
 
     fn heading(&self) -> String {
-        let Machine { processor, cores, is_virtual, linux, rustc, date, load_average, .. } =
-            &self.machine;
-        let kind = if *is_virtual { "virtual" } else { "physical" };
-        let build = if self.machine.is_optimised { "" } else { ", NOT OPTIMISED" };
         format!(
-            "{processor}, {cores} {kind} cores, Linux {linux}, {rustc}{build}, {date}, load \
-             average {load_average}\nmedian of {} samples of {} s each, in turns; load on core {}, \
-             relay and bounce on core {}; seed {:#x}",
-            self.rounds, self.seconds, self.load_core, self.relay_core, self.seed
+            "{}\nmedian of {} samples of {} s each, in turns; load on core {}, relay and bounce on \
+             core {}; seed {:#x}",
+            self.machine.heading(),
+            self.rounds,
+            self.seconds,
+            self.load_core,
+            self.relay_core,
+            self.seed
         )
     }
 

@@ -77,8 +77,8 @@ pub const BLOCK_BYTES: usize = 1024;
 /// registers, so that the issue rate is what limits.
 const CHAINS: usize = 12;
 
-/// Repetitions per pass of a loop in registers.
-const STEPS: usize = 64;
+/// Repetitions per pass of a loop in registers: enough to hide how it starts and ends.
+const STEPS: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,10 @@
+//! Time as the processor spent it on this thread: what other programs take does not count, what the
+//! hypervisor takes mostly does.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Seconds of processor time that this thread has used.
+pub fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

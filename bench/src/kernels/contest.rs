@@ -1,0 +1,273 @@
+//! Who is measured, how one sample is taken, and what many samples say.
+
+use std::hint::black_box;
+
+use serde::Serialize;
+
+use crate::kernels::clock::thread_seconds;
+use crate::kernels::rows::Section;
+
+/// Why somebody is in a row.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A level of ours.
+    Ours,
+    /// A library that does the same job.
+    Rival,
+    /// A library that does something related with a code of its own structure: no coefficients of
+    /// one's choice, hence no recoding.
+    Structured,
+    /// The core's limit for the job.
+    Ceiling,
+}
+
+/// One of those who are measured in a row.
+pub struct Contestant {
+    /// What it is called.
+    pub name: String,
+    /// Why it is here.
+    pub role: Role,
+    /// What it achieved in each round, in the unit of the row.
+    pub rates: Vec<f64>,
+    /// Does the job so many times.
+    work: Box<dyn FnMut(usize)>,
+    /// What doing it once is worth, in units times seconds.
+    amount: f64,
+    /// How often a sample does it; 0 before the first sample.
+    times: usize,
+}
+
+impl Contestant {
+    /// Somebody who does a job worth `amount` by calling `job`.
+    pub fn new(
+        role: Role,
+        name: impl Into<String>,
+        amount: f64,
+        mut job: impl FnMut() + 'static,
+    ) -> Contestant {
+        let work = move |times| (0..times).for_each(|_| job());
+        let (name, work) = (name.into(), Box::new(work));
+        Contestant { name, role, rates: Vec::new(), work, amount, times: 0 }
+    }
+
+    /// Takes a sample that lasts at least `seconds`, give or take the noise of the machine.
+    pub fn sample(&mut self, seconds: f64) {
+        if self.times == 0 {
+            self.times = self.calibrate(seconds);
+        }
+        // Others have used the caches since the last time.
+        (self.work)(self.times.div_ceil(WARM_UP_SHARE));
+        let taken = self.time(self.times);
+        self.rates.push(self.amount * self.times as f64 / taken);
+    }
+
+    /// How often the job fits into `seconds`.
+    fn calibrate(&mut self, seconds: f64) -> usize {
+        let mut times = 1;
+        loop {
+            let taken = self.time(times);
+            if taken >= seconds / 4.0 {
+                // A tenth more, so that a somewhat faster sample is still long enough.
+                return ((seconds * 1.1 / taken * times as f64).ceil() as usize).max(1);
+            }
+            times *= 2;
+        }
+    }
+
+    fn time(&mut self, times: usize) -> f64 {
+        let before = thread_seconds();
+        (self.work)(black_box(times));
+        // A clock that stands still for one short job must not divide by zero.
+        (thread_seconds() - before).max(1e-9)
+    }
+
+    /// Median over the rounds.
+    pub fn median(&self) -> f64 {
+        median(self.rates.clone())
+    }
+
+    /// The best round.
+    pub fn best(&self) -> f64 {
+        self.rates.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Median of the ratios to `other` in the same round: what disturbs a shared machine disturbs
+    /// neighbours in time alike.
+    pub fn ratio_to(&self, other: &Contestant) -> f64 {
+        let pairs = self.rates.iter().zip(&other.rates);
+        median(pairs.map(|(own, other)| own / other).collect())
+    }
+}
+
+/// A figure that was not measured in this run.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Anchor {
+    /// Whose it is, and that it is not of this run.
+    pub name: &'static str,
+    /// The figure, in the unit of the row.
+    pub median: f64,
+}
+
+/// One job, and all who do it.
+pub struct Row {
+    /// Which part of the benchmark it belongs to.
+    pub section: Section,
+    /// What the job is.
+    pub name: &'static str,
+    /// Field of the arithmetic.
+    pub field: String,
+    /// Symbols that are combined, or rows of a matrix.
+    pub n: usize,
+    /// Bytes of a symbol; 0 where there are none.
+    pub k: usize,
+    /// What rates are counted in.
+    pub unit: &'static str,
+    /// An older figure to compare with instead of a rival.
+    pub anchor: Option<Anchor>,
+    /// Those who are measured.
+    pub contestants: Vec<Contestant>,
+    /// Those who are not, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Coded payload bits per second.
+pub const GBIT: &str = "Gbit/s";
+/// Bytes of the source per second.
+pub const GBYTE: &str = "GB/s";
+/// Matrices per second.
+pub const INVERSIONS: &str = "inversions/s";
+
+impl Row {
+    /// Takes one sample of each, another one first in each round, so that none always follows the
+    /// same.
+    pub fn round(&mut self, round: usize, seconds: f64) {
+        let count = self.contestants.len();
+        for turn in 0..count {
+            self.contestants[(turn + round) % count].sample(seconds);
+        }
+    }
+
+    /// Adds a rival, or the reason why it is not there.
+    pub fn challenge(&mut self, rival: Result<Contestant, LeftOut>) {
+        match rival {
+            Ok(rival) => self.contestants.push(rival),
+            Err(LeftOut(reason)) => self.left_out.push(reason),
+        }
+    }
+
+    /// All of one role.
+    pub fn role(&self, role: Role) -> impl Iterator<Item = &Contestant> {
+        self.contestants.iter().filter(move |contestant| contestant.role == role)
+    }
+
+    /// The fastest of one role.
+    pub fn fastest(&self, role: Role) -> Option<&Contestant> {
+        self.role(role).max_by(|a, b| a.median().total_cmp(&b.median()))
+    }
+
+    /// Our level of this name.
+    pub fn level(&self, name: &str) -> Option<&Contestant> {
+        self.role(Role::Ours).find(|ours| ours.name == name)
+    }
+
+    /// What a level reaches of the core's limit; `NaN` where a row has none.
+    pub fn fraction(&self, ours: &Contestant) -> f64 {
+        self.fastest(Role::Ceiling).map_or(f64::NAN, |ceiling| ours.ratio_to(ceiling))
+    }
+
+    /// Who a level is compared with: an older figure if the row has one, else the fastest library
+    /// that does the same job.
+    pub fn rival(&self, ours: &Contestant) -> Option<Comparison<'_>> {
+        if let Some(Anchor { name, median }) = self.anchor {
+            let ratio = ours.median() / median;
+            return Some(Comparison { name, median, ratio, measured: false });
+        }
+        self.fastest(Role::Rival).map(|rival| Comparison::with(ours, rival))
+    }
+
+    /// The fastest library that does something related.
+    pub fn structured(&self, ours: &Contestant) -> Option<Comparison<'_>> {
+        self.fastest(Role::Structured).map(|rival| Comparison::with(ours, rival))
+    }
+}
+
+/// A level beside somebody else.
+pub struct Comparison<'a> {
+    /// The other.
+    pub name: &'a str,
+    /// The other's rate.
+    pub median: f64,
+    /// How many times faster ours is.
+    pub ratio: f64,
+    /// Whether the other was measured in this run.
+    pub measured: bool,
+}
+
+impl<'a> Comparison<'a> {
+    fn with(ours: &Contestant, other: &'a Contestant) -> Comparison<'a> {
+        let ratio = ours.ratio_to(other);
+        Comparison { name: &other.name, median: other.median(), ratio, measured: true }
+    }
+}
+
+/// Why a rival is not in a row.
+#[derive(Debug)]
+pub struct LeftOut(pub String);
+
+impl LeftOut {
+    /// Its result was checked and is wrong.
+    pub fn wrong(name: &str, n: usize, k: usize) -> LeftOut {
+        LeftOut(format!("{name} at n = {n}, k = {k}: its result is wrong"))
+    }
+
+    /// It says itself that it cannot.
+    pub fn refused(name: &str, reason: impl std::fmt::Display) -> LeftOut {
+        LeftOut(format!("{name}: {reason}"))
+    }
+}
+
+/// The middle value; of an even number, the mean of both.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+/// A sixteenth of a sample comes before it, uncounted.
+const WARM_UP_SHARE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contestant(role: Role, rates: &[f64]) -> Contestant {
+        let mut contestant = Contestant::new(role, format!("{role:?}"), 1.0, || ());
+        contestant.rates = rates.to_vec();
+        contestant
+    }
+
+    #[test]
+    fn ratio_is_the_median_of_the_rounds_own() {
+        let ours = contestant(Role::Ours, &[10.0, 1.0, 12.0]);
+        let rival = contestant(Role::Rival, &[5.0, 0.5, 1.0]);
+        assert_eq!(ours.ratio_to(&rival), 2.0);
+        assert_eq!((ours.median(), ours.best()), (10.0, 12.0));
+        assert_eq!(median(vec![3.0, 1.0]), 2.0);
+    }
+
+    #[test]
+    fn sample_lasts_as_long_as_asked_for() {
+        let mut contestant = Contestant::new(Role::Ours, "spin", 1.0, || {
+            black_box((0..100_u64).map(black_box).sum::<u64>());
+        });
+        let before = thread_seconds();
+        contestant.sample(0.002);
+        assert!(thread_seconds() - before >= 0.001);
+        assert!(contestant.rates[0].is_finite() && contestant.rates[0] > 0.0);
+    }
+}

@@ -1,0 +1,111 @@
+//! The others: which are here, in which version, and how each does a job. Every result that can be
+//! checked is, before anything is timed; a rival whose result is wrong is left out of the row.
+
+pub mod gf_complete;
+pub mod isal;
+pub mod raptorq;
+pub mod reed_solomon;
+pub mod rlnc;
+pub mod rlnc_simdx;
+
+use std::path::Path;
+
+use bench_native::{GfComplete, Isal};
+use serde::Serialize;
+
+/// A rival, or why it is absent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Description {
+    /// What it is called in the rows.
+    pub name: String,
+    /// The file in use, for a library in C.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What it uses of the processor, as far as it says.
+    pub uses: String,
+    /// Why it is not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
+}
+
+/// Those who are here.
+pub struct Rivals {
+    /// ISA-L, if it opens.
+    pub isal: Option<isal::Library>,
+    /// Whether GF-Complete opens.
+    pub has_gf_complete: bool,
+    /// All of them.
+    pub described: Vec<Description>,
+}
+
+impl Rivals {
+    /// Looks who is here; `isal` is a path to use instead of the installed library.
+    pub fn find(isal: Option<&Path>) -> Rivals {
+        let mut described = Vec::new();
+        let isal = match Isal::load(isal) {
+            Ok(library) => {
+                let library = isal::Library::new(library);
+                described.push(library.describe());
+                Some(library)
+            }
+            Err(error) => {
+                described.push(absent("ISA-L", &error));
+                None
+            }
+        };
+        let has_gf_complete = match GfComplete::load() {
+            Ok(library) => {
+                described.push(gf_complete::describe(&library));
+                true
+            }
+            Err(error) => {
+                described.push(absent(gf_complete::NAME, &error));
+                false
+            }
+        };
+        described.extend([
+            rlnc::describe(),
+            rlnc_simdx::describe(),
+            reed_solomon::describe(),
+            raptorq::describe(),
+        ]);
+        Rivals { isal, has_gf_complete, described }
+    }
+
+    /// One line each.
+    pub fn table(&self) -> String {
+        let line = |rival: &Description| match (&rival.absent, &rival.path) {
+            (Some(reason), _) => format!("not measured: {}: {reason}", rival.name),
+            (None, Some(path)) => format!("rival: {} ({}), {path}", rival.name, rival.uses),
+            (None, None) => format!("rival: {} ({})", rival.name, rival.uses),
+        };
+        self.described.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn absent(name: &str, error: &bench_native::LoadError) -> Description {
+    let absent = Some(error.to_string());
+    Description { name: name.into(), path: None, uses: String::new(), absent }
+}
+
+/// A rival that is a crate, in the version that Cargo.lock names.
+fn describe_crate(name: &str, uses: impl Into<String>) -> Description {
+    let lock = include_str!("../../../../Cargo.lock");
+    let version = lock
+        .split("[[package]]")
+        .find(|package| package.contains(&format!("\nname = \"{name}\"\n")))
+        .and_then(|package| package.split("version = \"").nth(1)?.split('"').next())
+        .unwrap_or("of an unknown version");
+    Description { name: format!("{name} {version}"), path: None, uses: uses.into(), absent: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn describe_crate_knows_the_locked_version() {
+        let version = describe_crate("rlnc", "").name;
+        assert!(version.starts_with("rlnc 0.8"), "{version}");
+    }
+}
