@@ -46,6 +46,9 @@ pub const TERMS: usize = 32;
 /// Destinations of a block.
 pub const STRIP: usize = 4;
 
+/// Destinations of a block of single vectors.
+pub const WIDE_STRIP: usize = 8;
+
 /// Place of a block: whole vectors from a given offset.
 pub const WHOLE: u8 = 0;
 /// Place of a block: the same, but for the last vector, which is the last of the slice.
@@ -65,7 +68,8 @@ pub mod prelude {
     pub use core::mem::MaybeUninit;
 
     pub use super::{
-        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WINDOW,
+        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP,
+        WINDOW,
     };
 }
 
@@ -501,8 +505,15 @@ macro_rules! matrix_product {
             start: usize,
         ) {
             let packed = &mut [];
-            let (strips, rest) = destinations.as_chunks_mut::<STRIP>();
             let mut row = 0;
+            // With one vector each, there is room for more destinations to share a source.
+            let wide = if V == 1 { destinations.len() / WIDE_STRIP * WIDE_STRIP } else { 0 };
+            let (wide, rest) = destinations.split_at_mut(wide);
+            for strip in wide.as_chunks_mut::<WIDE_STRIP>().0 {
+                block::<W, V, WIDE_STRIP, PLACE, SLICES>(pass, row, strip, start, packed);
+                row += WIDE_STRIP;
+            }
+            let (strips, rest) = rest.as_chunks_mut::<STRIP>();
             for strip in strips {
                 block::<W, V, STRIP, PLACE, SLICES>(pass, row, strip, start, packed);
                 row += STRIP;
