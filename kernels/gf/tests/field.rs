@@ -1,6 +1,6 @@
 //! Field axioms of the four fields, exhaustively, and the map between indices and elements.
 
-use recoded_gf::{FieldOrder, inverse, mul};
+use recoded_gf::{Field, FieldOrder, inverse, mul};
 
 fn elements(field: FieldOrder) -> Vec<u8> {
     (0..field.order()).map(|index| field.embed(index as u8)).collect()
@@ -121,4 +121,49 @@ fn codes_orders_and_texts_round_trip() {
     assert_eq!(FieldOrder::from_order(8), None);
     let error = "8".parse::<FieldOrder>().expect_err("no field of order 8 on the wire");
     assert_eq!(error.to_string(), "`8` is not a field order: 2, 4, 16 or 256");
+}
+
+#[test]
+fn elements_of_every_symbol_field_obey_the_field_axioms() {
+    for field in Field::ALL {
+        let elements = || 0..=(field.order() - 1) as u8;
+        for a in elements() {
+            assert_eq!((field.mul(a, 0), field.mul(a, 1)), (0, a), "{field}");
+            let unit = field.inverse(a).map(|inverse| field.mul(a, inverse));
+            assert_eq!(unit, (a != 0).then_some(1), "{field}: inverse of {a}");
+            for b in elements() {
+                assert!(u16::from(field.mul(a, b)) < field.order(), "{field}: {a} * {b}");
+                assert_eq!(field.mul(a, b), field.mul(b, a), "{field}: {a} * {b}");
+                // A basis reaches all elements: both sides are linear in the third operand.
+                for c in (0..field.element_bits()).map(|bit| 1 << bit) {
+                    let (ab, ac) = (field.mul(a, b), field.mul(a, c));
+                    assert_eq!(field.mul(a, b ^ c), ab ^ ac, "{field}: {a} * ({b} + {c})");
+                    assert_eq!(field.mul(ab, c), field.mul(a, field.mul(b, c)), "{field}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_fields_multiply_each_element_of_a_byte() {
+    for field in Field::ALL {
+        let (bits, mask) = (field.element_bits(), (field.order() - 1) as u8);
+        for c in 0..=mask {
+            for byte in 0..=255_u8 {
+                let elements = (0..8).step_by(bits as usize).map(|at| (at, byte >> at & mask));
+                let expected = elements.fold(0, |sum, (at, x)| sum | field.mul(c, x) << at);
+                assert_eq!(field.mul(c, byte), expected, "{field}: {c} * {byte}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_of_symbol_fields_round_trip() {
+    for field in Field::ALL {
+        assert_eq!(field.to_string().parse(), Ok(field));
+    }
+    let error = "gf256".parse::<Field>().expect_err("the polynomial is part of the name");
+    assert!(error.to_string().contains("gf256-11d"), "{error}");
 }
