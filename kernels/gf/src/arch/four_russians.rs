@@ -67,7 +67,7 @@ const fn subset(group: [u8; GROUP]) -> u8 {
 macro_rules! four_russians {
     ($features:tt) => {
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn matmul_binary(
+        pub fn matmul_binary(
             _: &'static Tables,
             coefficients: &[u8],
             sources: &[&[u8]],

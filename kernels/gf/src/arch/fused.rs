@@ -154,7 +154,7 @@ pub(super) use plain_sums;
 macro_rules! single_source {
     ($features:tt, words: [$($word:literal),*]) => {
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn add(dst: &mut [u8], src: &[u8]) {
+        pub fn add(dst: &mut [u8], src: &[u8]) {
             let (dst_last, src_last) = (dst.last_chunk(), src.last_chunk());
             let (Some(dst_last), Some(src_last)) = (dst_last, src_last) else {
                 return store_short(dst, xor(load_short(dst), load_short(src)));
@@ -170,7 +170,7 @@ macro_rules! single_source {
         }
 
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn mul(tables: &'static Tables, dst: &mut [u8], c: u8) {
+        pub fn mul(tables: &'static Tables, dst: &mut [u8], c: u8) {
             match tables.field.element_bits() {
                 $($word => scale_slice::<$word>(tables, dst, c),)*
                 _ => scale_slice::<8>(tables, dst, c),
@@ -178,7 +178,7 @@ macro_rules! single_source {
         }
 
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn madd(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
+        pub fn madd(tables: &'static Tables, dst: &mut [u8], c: u8, src: &[u8]) {
             match tables.field.element_bits() {
                 $($word => madd_slice::<$word>(dst, &factor::<$word>(tables, c), src),)*
                 _ => madd_slice::<8>(dst, &factor::<8>(tables, c), src),
@@ -186,7 +186,7 @@ macro_rules! single_source {
         }
 
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn eliminate(
+        pub fn eliminate(
             tables: &'static Tables,
             matrix: &mut [u8],
             stride: usize,
@@ -248,7 +248,7 @@ macro_rules! single_source {
 
         /// `reduce` for rows that stay in registers; false, with nothing done, for others.
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn reduce_held(
+        pub fn reduce_held(
             tables: &'static Tables,
             row: &mut [u8],
             factors: &[u8],
@@ -332,7 +332,12 @@ macro_rules! single_source {
                 let products = product::<W>(factor, &split::<W>(load_short(src)));
                 return store_short(dst, xor(load_short(dst), products));
             };
-            let last = xor(load(dst_last), product::<W>(factor, &split::<W>(load(src_last))));
+            // Taken before the loop, since it overlaps what the loop changes.
+            let ragged = dst.len() % VECTOR != 0;
+            let mut last = zero();
+            if ragged {
+                last = xor(load(dst_last), product::<W>(factor, &split::<W>(load(src_last))));
+            }
             let (dst_fours, dst_rest) = dst.as_chunks_mut().0.as_chunks_mut::<4>();
             let (src_fours, src_rest) = src.as_chunks().0.as_chunks::<4>();
             for (ds, ss) in dst_fours.iter_mut().zip(src_fours) {
@@ -345,7 +350,7 @@ macro_rules! single_source {
             for (d, s) in dst_rest.iter_mut().zip(src_rest) {
                 store(d, xor(load(d), product::<W>(factor, &split::<W>(load(s)))));
             }
-            if let Some(d) = dst.last_chunk_mut() {
+            if ragged && let Some(d) = dst.last_chunk_mut() {
                 store(d, last);
             }
         }
@@ -354,9 +359,9 @@ macro_rules! single_source {
 pub(super) use single_source;
 
 /// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
-/// may keep in registers, widest first; always four destinations at once, or
-/// `alone` vectors of a single destination. `paired` takes
-/// two sources at a time, which needs registers for both, and adds their products together.
+/// may keep in registers, widest first, always for several destinations; a single one takes
+/// `alone` vectors. `paired` takes two sources at a time, which needs registers for both, and adds
+/// their products together.
 macro_rules! matrix_product {
     (
         $features:tt,
@@ -366,7 +371,7 @@ macro_rules! matrix_product {
         paired: $paired:literal
     ) => {
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn matmul(
+        pub fn matmul(
             tables: &'static Tables,
             coefficients: &[u8],
             sources: &[&[u8]],
@@ -392,7 +397,7 @@ macro_rules! matrix_product {
         }
 
         #[target_feature(enable = $features)]
-        pub(in crate::arch) fn reduce(
+        pub fn reduce(
             tables: &'static Tables,
             row: &mut [u8],
             factors: &[u8],
