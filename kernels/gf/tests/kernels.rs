@@ -138,14 +138,13 @@ fn check_reduce_and_eliminate(kernel: &Kernel) {
 }
 
 fn check_inverse(kernel: &Kernel) {
-    if kernel.field().element_bits() < 8 {
-        return;
-    }
     let mut rng = seeded();
+    let elements = (kernel.field().order() - 1) as u8;
     for size in (0..=40).chain([63, 64, 65, 100, 128, 200, 256]) {
         let mut matrix = vec![0; size * size];
         let mut inverse = loop {
             rng.fill_bytes(&mut matrix);
+            matrix.iter_mut().for_each(|element| *element &= elements);
             let mut candidate = matrix.clone();
             if kernel.invert(&mut candidate, size).is_ok() {
                 break candidate;
@@ -169,6 +168,43 @@ fn check_inverse(kernel: &Kernel) {
             assert!(kernel.invert(&mut inverse, size).is_err(), "{kernel:?}");
         }
     }
+}
+
+fn check_rank(kernel: &Kernel) {
+    let mut rng = seeded();
+    for round in 0..200 {
+        let [rows, columns] = [40, 70].map(|limit| 1 + rng.next_u32() as usize % limit);
+        let mut matrix = vec![0; rows * columns];
+        rng.fill_bytes(&mut matrix);
+        // Few different elements, so that every rank occurs.
+        let mask = [1, 3, 15, 255][round % 4].min((kernel.field().order() - 1) as u8);
+        let sparse = |element: &mut u8| *element &= if *element < 150 { 0 } else { mask };
+        matrix.iter_mut().for_each(sparse);
+        let expected = rank_by_scalars(kernel.field(), matrix.clone(), columns);
+        let rank = kernel.rank(&mut matrix, columns);
+        assert_eq!(rank, expected, "{kernel:?}: {rows} x {columns}");
+    }
+}
+
+/// Rank by row echelon form, one element at a time.
+fn rank_by_scalars(field: Field, matrix: Vec<u8>, columns: usize) -> usize {
+    let mut rows: Vec<Vec<u8>> = matrix.chunks(columns).map(<[u8]>::to_vec).collect();
+    let mut rank = 0;
+    for column in 0..columns {
+        let Some(found) = (rank..rows.len()).find(|&row| rows[row][column] != 0) else { continue };
+        rows.swap(rank, found);
+        let (done, below) = rows.split_at_mut(rank + 1);
+        let pivot = &done[rank];
+        let inverse = field.inverse(pivot[column]).expect("a pivot is not zero");
+        for row in below {
+            let factor = field.mul(row[column], inverse);
+            for (element, &above) in row.iter_mut().zip(pivot) {
+                *element ^= field.mul(factor, above);
+            }
+        }
+        rank += 1;
+    }
+    rank
 }
 
 fn product(field: Field, a: &[u8], b: &[u8], size: usize) -> Vec<u8> {
@@ -262,6 +298,11 @@ macro_rules! suite {
             #[test]
             fn reduce_and_eliminate_of_any_shape_match_naive() {
                 run(check_reduce_and_eliminate);
+            }
+
+            #[test]
+            fn rank_of_any_matrix_matches_scalar_elimination() {
+                run(check_rank);
             }
 
             #[test]

@@ -11,6 +11,7 @@ mod table;
 
 mod four_russians;
 mod fused;
+mod single;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

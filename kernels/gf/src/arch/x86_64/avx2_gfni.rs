@@ -7,7 +7,8 @@ use core::arch::x86_64::{
 
 use crate::arch::Level;
 use crate::arch::four_russians::four_russians;
-use crate::arch::fused::{matrix_product, plain_sums, prelude::*, single_source};
+use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
+use crate::arch::single::single_source;
 use crate::table::Tables;
 
 pub(in crate::arch) const LEVEL: Level = Level {

@@ -7,7 +7,8 @@ use core::arch::x86_64::{
     _mm_ternarylogic_epi64, _mm_xor_si128,
 };
 
-use crate::arch::fused::{matrix_product, plain_sums, prelude::*, single_source};
+use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
+use crate::arch::single::single_source;
 use crate::table::Tables;
 
 use super::super::mask64;

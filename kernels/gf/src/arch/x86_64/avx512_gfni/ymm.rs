@@ -6,7 +6,8 @@ use core::arch::x86_64::{
     _mm256_storeu_si256, _mm256_ternarylogic_epi64, _mm256_xor_si256,
 };
 
-use crate::arch::fused::{matrix_product, plain_sums, prelude::*, single_source};
+use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
+use crate::arch::single::single_source;
 use crate::table::Tables;
 
 use super::super::mask64;
