@@ -52,38 +52,49 @@ pub const PAPER_PROCESSORS: [(&str, [f64; 4]); 8] = [
     ("BCM2711", [7.5, 2.0, 1.3, 1.1]),
 ];
 
-/// A figure of the paper's library at one level of its own, to compare a forced level of ours with.
-#[derive(Copy, Clone)]
-pub struct Forced {
-    /// The level.
-    pub level: &'static str,
-    /// The field.
-    pub field: Field,
-    /// Packets that are combined; 1 for a multiply-add alone.
-    pub n: usize,
-    /// Bytes of a packet.
-    pub bytes: usize,
-    /// The figure, in GB/s of the source for a multiply-add, else in coded Gbit/s.
-    pub anchor: Anchor,
+/// The paper's library at the level of this name, in the paper's benchmark. Over GF(2) it has no such
+/// levels: there a product is nothing or a sum.
+pub fn same_level(level: &str, field: Field, bytes: usize) -> Option<Anchor> {
+    let column = PAPER_BYTES.iter().position(|size| *size == bytes)?;
+    let mut rows = LEVELS.iter().filter(|(name, of, _)| *name == level && *of == field);
+    rows.next().map(|(_, _, row)| Anchor { name: LIBRARY, median: row[column] })
 }
 
-impl Forced {
-    /// What the job is called.
-    pub fn name(&self) -> &'static str {
-        if self.n == 1 { "madd" } else { "16 packets into one" }
-    }
+/// Coded Gbit/s of the library's levels by packet size. Library of 2021-12-08 (087f142), gcc 12.2 -O2;
+/// 64 KiB of random coefficients in turns, as here.
+const LEVELS: [(&str, Field, [f64; 7]); 20] = [
+    ("sse2-imul", Field::PackedGf4x7, [7.8, 11.8, 15.1, 18.8, 20.7, 22.0, 22.8]),
+    ("sse2-imul", Field::PackedGf16x13, [5.8, 6.9, 7.6, 8.0, 8.1, 8.3, 8.4]),
+    ("sse2-imul", Field::Gf256x11B, [2.8, 3.2, 3.4, 3.5, 3.5, 3.6, 3.6]),
+    ("avx2-imul", Field::PackedGf4x7, [9.2, 15.6, 23.2, 32.3, 38.8, 42.1, 44.7]),
+    ("avx2-imul", Field::PackedGf16x13, [8.9, 11.9, 13.9, 15.4, 16.0, 16.3, 16.6]),
+    ("avx2-imul", Field::Gf256x11B, [4.4, 5.4, 6.1, 6.7, 7.1, 7.2, 7.3]),
+    ("avx512-imul", Field::PackedGf4x7, [9.9, 16.0, 21.1, 30.5, 38.9, 43.7, 46.7]),
+    ("avx512-imul", Field::PackedGf16x13, [10.4, 13.6, 15.5, 16.8, 17.4, 17.8, 17.9]),
+    ("avx512-imul", Field::Gf256x11B, [5.1, 6.3, 7.2, 7.7, 8.0, 8.1, 8.2]),
+    ("ssse3-shuffle", Field::PackedGf4x7, [7.5, 11.0, 14.2, 17.2, 19.0, 19.9, 20.5]),
+    ("ssse3-shuffle", Field::PackedGf16x13, [8.6, 10.6, 12.1, 13.3, 13.8, 14.1, 14.2]),
+    ("ssse3-shuffle", Field::Gf256x11B, [8.9, 10.6, 11.8, 12.4, 12.6, 12.8, 13.0]),
+    ("avx2-shuffle", Field::PackedGf4x7, [9.2, 15.8, 22.9, 32.4, 38.7, 42.3, 44.7]),
+    ("avx2-shuffle", Field::PackedGf16x13, [13.3, 20.2, 23.6, 29.8, 31.6, 32.6, 32.9]),
+    ("avx2-shuffle", Field::Gf256x11B, [15.3, 22.0, 24.6, 29.5, 29.8, 30.3, 29.9]),
+    ("avx512-shuffle", Field::PackedGf4x7, [9.9, 16.6, 22.2, 31.5, 39.5, 43.9, 46.8]),
+    ("avx512-shuffle", Field::PackedGf16x13, [13.7, 22.1, 22.2, 29.5, 33.9, 35.2, 35.8]),
+    ("avx512-shuffle", Field::Gf256x11B, [14.2, 24.6, 21.7, 29.0, 32.8, 33.2, 33.4]),
+    ("avx2-gfni", Field::Gf256x11B, [20.5, 32.2, 31.2, 37.4, 50.4, 52.3, 54.2]),
+    ("avx512-gfni", Field::Gf256x11B, [16.3, 31.0, 26.2, 33.5, 45.9, 46.4, 46.7]),
+];
+
+/// Multiply-add of the paper's library over GF(256) at one of its levels, GB/s of the source.
+pub fn forced_madd() -> impl Iterator<Item = (&'static str, usize, Anchor)> {
+    MADD.into_iter().map(|(level, bytes, median)| (level, bytes, Anchor { name: LIBRARY, median }))
 }
 
-/// All of them.
-pub fn forced() -> impl Iterator<Item = Forced> {
-    MADD_AVX2.iter().map(|(bytes, median)| Forced {
-        level: "avx2-shuffle",
-        field: Field::Gf256x11B,
-        n: 1,
-        bytes: *bytes,
-        anchor: Anchor { name: LIBRARY, median: *median },
-    })
-}
-
-/// `shuffle_avx2` of the library: bytes, GB/s of the source.
-const MADD_AVX2: [(usize, f64); 3] = [(256, 36.7), (1536, 60.0), (4096, 61.1)];
+const MADD: [(&str, usize, f64); 6] = [
+    ("ssse3-shuffle", 256, 20.8),
+    ("ssse3-shuffle", 1536, 25.1),
+    ("ssse3-shuffle", 4096, 25.8),
+    ("avx2-shuffle", 256, 40.8),
+    ("avx2-shuffle", 1536, 60.6),
+    ("avx2-shuffle", 4096, 62.3),
+];

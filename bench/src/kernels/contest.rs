@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use serde::Serialize;
 
+use crate::kernels::anchors::same_level;
 use crate::kernels::clock::thread_seconds;
 use crate::kernels::rows::Section;
 
@@ -179,11 +180,15 @@ impl Row {
     /// Who a level is compared with: an older figure if the row has one, else the fastest library
     /// that does the same job.
     pub fn rival(&self, ours: &Contestant) -> Option<Comparison<'_>> {
-        if let Some(Anchor { name, median }) = self.anchor {
-            let ratio = ours.median() / median;
-            return Some(Comparison { name, median, ratio, measured: false });
-        }
-        self.fastest(Role::Rival).map(|rival| Comparison::with(ours, rival))
+        let rival = self.fastest(Role::Rival).map(|rival| Comparison::with(ours, rival));
+        self.anchor.map(|anchor| Comparison::with_anchor(ours, anchor)).or(rival)
+    }
+
+    /// The paper's library at the level of the same name, where there is a figure of it.
+    pub fn same_level(&self, ours: &Contestant) -> Option<Comparison<'_>> {
+        let field = self.field.parse().ok().filter(|_| self.section == Section::Paper)?;
+        let anchor = same_level(&ours.name, field, self.k)?;
+        Some(Comparison::with_anchor(ours, anchor))
     }
 
     /// The fastest library that does something related.
@@ -208,6 +213,10 @@ impl<'a> Comparison<'a> {
     fn with(ours: &Contestant, other: &'a Contestant) -> Comparison<'a> {
         let ratio = ours.ratio_to(other);
         Comparison { name: &other.name, median: other.median(), ratio, measured: true }
+    }
+
+    fn with_anchor(ours: &Contestant, Anchor { name, median }: Anchor) -> Comparison<'a> {
+        Comparison { name, median, ratio: ours.median() / median, measured: false }
     }
 }
 

@@ -35,11 +35,6 @@ impl Report {
         self.rows.iter().filter(move |row| row.section == section)
     }
 
-    /// The level of a row that is reported where one is: ours that is fastest.
-    pub fn ours<'a>(&self, row: &'a Row) -> Option<&'a Contestant> {
-        row.fastest(Role::Ours)
-    }
-
     /// Everything, in Markdown.
     pub fn text(&self) -> String {
         let mut parts = vec![self.heading(), self.setting.rivals.table(), self.limits.table()];
@@ -118,6 +113,9 @@ fn json(row: &Row, ours: &Contestant) -> Value {
     put("fraction", json!(row.fraction(ours)));
     comparison(&mut put, "rival", row.rival(ours));
     comparison(&mut put, "structured", row.structured(ours));
+    if let Some(same) = row.same_level(ours) {
+        comparison(&mut put, "same_level", Some(same));
+    }
     put("others", Value::Array(rivals));
     put("left_out", json!(row.left_out));
     Value::Object(object)
@@ -185,6 +183,12 @@ fn paper_tables(rows: &[&Row]) -> String {
         for level in first.role(Role::Ours) {
             let cells = rows.iter().map(|row| row.level(&level.name).map(Contestant::median));
             let _ = writeln!(text, "| {} | {} |", level.name, join(cells));
+            let library: Vec<Option<f64>> =
+                rows.iter().map(|row| same_level(row, &level.name)).collect();
+            if library.iter().any(Option::is_some) {
+                let cells = join(library.into_iter());
+                let _ = writeln!(text, "| *paper's library, {}* | {cells} |", level.name);
+            }
         }
         for rival in first.role(Role::Rival) {
             let cells = rows.iter().map(|row| {
@@ -193,14 +197,19 @@ fn paper_tables(rows: &[&Row]) -> String {
             let _ = writeln!(text, "| *{}* | {} |", rival.name, join(cells));
         }
         let anchors = PAPER_BYTES.iter().map(|k| library(field, *k).map(|anchor| anchor.median));
-        let _ = writeln!(text, "| *paper's library, measured earlier* | {} |", join(anchors));
+        let _ = writeln!(text, "| *paper's library, its fastest* | {} |", join(anchors));
         let ratios = rows.iter().map(|row| {
             let ours = row.fastest(Role::Ours)?;
             row.rival(ours).map(|rival| rival.ratio)
         });
-        let _ = writeln!(text, "| fastest level / paper's library | {} |\n", join(ratios));
+        let _ =
+            writeln!(text, "| fastest level / paper's library, its fastest | {} |\n", join(ratios));
     }
     text.trim_end().to_owned()
+}
+
+fn same_level(row: &Row, level: &str) -> Option<f64> {
+    Some(row.same_level(row.level(level)?)?.median)
 }
 
 fn join(cells: impl Iterator<Item = Option<f64>>) -> String {
@@ -219,6 +228,7 @@ fn number(value: f64) -> String {
 
 /// What the columns mean.
 const NOTE: &str = "\
+The paper's library was not measured in this run: its figures are older, from the same machine class.
 Coded Gbit/s: coded (or recovered) payload bits per second, unless the heading says otherwise. The
 ceiling is what the core's instruction for products (for a multiply-add, its stores) allows at this
 length, where a length counts as the whole vectors that hold it; it is measured beside each row, in

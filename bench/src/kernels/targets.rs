@@ -23,127 +23,105 @@ pub struct Target {
     pub met: Option<bool>,
 }
 
-/// All targets.
-pub fn evaluate(report: &Report) -> Vec<Target> {
+/// Which rows count, and what of them.
+struct Rule {
+    row: &'static str,
+    target: &'static str,
+    least: f64,
+    counts: Box<dyn Fn(&Row) -> bool>,
+    value: fn(&Row, &Contestant) -> Option<f64>,
+    /// The level that counts; empty for the fastest one.
+    level: &'static str,
+}
+
+impl Rule {
+    fn new(
+        row: &'static str,
+        target: &'static str,
+        least: f64,
+        value: fn(&Row, &Contestant) -> Option<f64>,
+        counts: impl Fn(&Row) -> bool + 'static,
+    ) -> Rule {
+        Rule { row, target, least, counts: Box::new(counts), value, level: "" }
+    }
+
+    /// The same at one level only.
+    fn at(self, level: &'static str) -> Rule {
+        Rule { level, ..self }
+    }
+}
+
+fn rules() -> Vec<Rule> {
     use Section::{Binary, Decode, Encode, Forced, Lengths, Madd, Paper, Recode, Umem};
-    let fraction = |row: &Row, ours: &Contestant| Some(row.fraction(ours));
-    let ratio = |row: &Row, ours: &Contestant| row.rival(ours).map(|rival| rival.ratio);
+    let ceiling = |row: &Row, ours: &Contestant| Some(row.fraction(ours));
+    let rival = |row: &Row, ours: &Contestant| row.rival(ours).map(|rival| rival.ratio);
+    let same = |row: &Row, ours: &Contestant| row.same_level(ours).map(|library| library.ratio);
     let at = |section, n, k| move |row: &Row| row.section == section && row.n == n && row.k == k;
-    let crates = |row: &Row| row.section == Recode && row.name == "recode";
-    let two_step = crates;
     let paper = |row: &Row| row.section == Paper && (1024..=2048).contains(&row.k);
+    let madd = |row: &Row| row.section == Forced;
+    let recode = |row: &Row| row.section == Recode && row.name == "recode";
     let frames = |row: &Row| row.section == Umem && row.name.contains("4096");
-    let forced =
-        |level: &'static str| move |row: &Row| row.section == Forced && row.level(level).is_some();
-    let target = |row, target, least, found: Option<(f64, String)>| {
-        let (measured, worst) = found.map_or((None, None), |(value, at)| (Some(value), Some(at)));
-        let met = measured.map(|value| value >= least);
-        Target { row, target, least, measured, worst, met }
-    };
+    let encode = |row, n| Rule::new(row, "0.95 of the ceiling", 0.95, ceiling, at(Encode, n, 1500));
+    let library = "paper's library at this level";
     vec![
-        target(
-            "n -> n, k = 1500, n = 16",
-            "0.95 of the ceiling",
-            0.95,
-            least(report, at(Encode, 16, 1500), fraction),
-        ),
-        target(
-            "n -> n, k = 1500, n = 32",
-            "0.95 of the ceiling",
-            0.95,
-            least(report, at(Encode, 32, 1500), fraction),
-        ),
-        target(
-            "n -> n, k = 1500, n = 64",
-            "0.95 of the ceiling",
-            0.95,
-            least(report, at(Encode, 64, 1500), fraction),
-        ),
-        target(
-            "128 -> 128, k = 4096",
+        encode("n to n, k = 1500, n = 16", 16),
+        encode("n to n, k = 1500, n = 32", 32),
+        encode("n to n, k = 1500, n = 64", 64),
+        Rule::new(
+            "128 to 128, k = 4096",
             "0.93 of the ceiling",
             0.93,
-            least(report, at(Encode, 128, 4096), fraction),
+            ceiling,
+            at(Encode, 128, 4096),
         ),
-        target(
-            "n -> n between frames of 4096 bytes",
-            "0.85 of the ceiling",
-            0.85,
-            least(report, frames, fraction),
-        ),
-        target(
-            "16 -> 16, any length from 64 to 9000",
+        Rule::new("n to n, frames of 4096 B", "0.85 of the ceiling", 0.85, ceiling, frames),
+        Rule::new("16 to 16, 64 to 9000 B", "0.80 of the ceiling", 0.80, ceiling, |row| {
+            row.section == Lengths
+        }),
+        Rule::new("madd, 1500 B", "0.90 of the store limit", 0.90, ceiling, at(Madd, 1, 1500)),
+        Rule::new("16 to 1, 1 to 2 KiB, four fields", "1.8 x paper's library", 1.8, rival, paper),
+        Rule::new("recode 16 to 16, 1500 B", "0.87 of the ceiling", 0.87, ceiling, recode),
+        Rule::new("recode 16 to 16, 1500 B", "6 x the best crate", 6.0, rival, recode),
+        Rule::new("decode 16 x 1500 B", "0.60 of the ceiling", 0.60, ceiling, at(Decode, 16, 1500)),
+        Rule::new(
+            "decode 128 x 4096 B",
             "0.80 of the ceiling",
             0.80,
-            least(report, |row| row.section == Lengths, fraction),
+            ceiling,
+            at(Decode, 128, 4096),
         ),
-        target(
-            "madd, 1500 bytes",
-            "0.90 of the store limit",
-            0.90,
-            least(report, at(Madd, 1, 1500), fraction),
-        ),
-        target(
-            "16 -> 1, 1 to 2 KiB, four fields",
-            "1.8 times the paper's library",
-            1.8,
-            least(report, paper, ratio),
-        ),
-        target(
-            "recode 16 -> 16, 1500 bytes, with vectors",
-            "0.87 of the ceiling",
-            0.87,
-            least(report, two_step, fraction),
-        ),
-        target(
-            "recode 16 -> 16, 1500 bytes, with vectors",
-            "6 times the best crate",
-            6.0,
-            least(report, crates, ratio),
-        ),
-        target(
-            "decode 16 x 1500",
-            "0.60 of the ceiling",
-            0.60,
-            least(report, at(Decode, 16, 1500), fraction),
-        ),
-        target(
-            "decode 128 x 4096",
-            "0.80 of the ceiling",
-            0.80,
-            least(report, at(Decode, 128, 4096), fraction),
-        ),
-        target(
-            "GF(2) 64 -> 64",
-            "1.5 times the ceiling of products",
-            1.5,
-            least(report, at(Binary, 64, 1500), fraction),
-        ),
-        target(
-            "avx2-shuffle, forced",
-            "the paper's library at this level",
-            1.0,
-            least(report, forced("avx2-shuffle"), ratio),
-        ),
-        target(
-            "ssse3-shuffle, forced",
-            "the paper's library at this level",
-            1.0,
-            least(report, forced("ssse3-shuffle"), ratio),
-        ),
+        Rule::new("GF(2) 64 to 64", "1.5 of the ceiling", 1.5, ceiling, at(Binary, 64, 1500)),
+        Rule::new("avx2-shuffle, 16 to 1, 1 to 2 KiB", library, 1.0, same, paper)
+            .at("avx2-shuffle"),
+        Rule::new("ssse3-shuffle, 16 to 1, 1 to 2 KiB", library, 1.0, same, paper)
+            .at("ssse3-shuffle"),
+        Rule::new("avx2-shuffle, madd", library, 1.0, rival, madd).at("avx2-shuffle"),
+        Rule::new("ssse3-shuffle, madd", library, 1.0, rival, madd).at("ssse3-shuffle"),
     ]
 }
 
-/// The smallest value of the fastest level over the rows that count, and where it is.
-fn least(
-    report: &Report,
-    counts: impl Fn(&Row) -> bool,
-    value: impl Fn(&Row, &Contestant) -> Option<f64>,
-) -> Option<(f64, String)> {
-    let rows = report.rows.iter().filter(|row| counts(row));
+/// All targets.
+pub fn evaluate(report: &Report) -> Vec<Target> {
+    let evaluate = |rule: Rule| {
+        let found = least(report, &rule);
+        let (measured, worst) = found.map_or((None, None), |(value, at)| (Some(value), Some(at)));
+        let met = measured.map(|value| value >= rule.least);
+        let Rule { row, target, least, .. } = rule;
+        Target { row, target, least, measured, worst, met }
+    };
+    rules().into_iter().map(evaluate).collect()
+}
+
+/// The smallest value over the rows that count, and where it is.
+fn least(report: &Report, rule: &Rule) -> Option<(f64, String)> {
+    let rows = report.rows.iter().filter(|row| (rule.counts)(row));
     let values = rows.filter_map(|row| {
+        let ours = match rule.level {
+            "" => row.fastest(Role::Ours),
+            level => row.level(level),
+        }?;
         let at = format!("{}, n = {}, k = {}", row.field, row.n, row.k);
-        Some((value(row, row.fastest(Role::Ours)?)?, at))
+        Some(((rule.value)(row, ours)?, at))
     });
     values.min_by(|a, b| a.0.total_cmp(&b.0))
 }

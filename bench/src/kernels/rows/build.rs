@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use recoded_gf::{Field, Kernel};
 
 use crate::error::BenchError;
-use crate::kernels::anchors::{self, PAPER_BYTES, PAPER_FIELDS, forced};
+use crate::kernels::anchors::{self, PAPER_BYTES, PAPER_FIELDS};
 use crate::kernels::contest::{Contestant, GBIT, GBYTE, INVERSIONS, Row};
 use crate::kernels::limits::Ceiling;
 use crate::kernels::memory::Layout;
@@ -41,7 +41,7 @@ pub fn build(section: Section, setting: &Setting) -> Result<Vec<Row>, BenchError
             let jobs = fields.flat_map(|field| PAPER_BYTES.iter().map(move |k| (*field, *k)));
             jobs.map(|(field, k)| paper(setting, field, k, random)).collect()
         }
-        Section::Forced => forced_rows(setting, random),
+        Section::Forced => forced(setting, random),
         Section::Encode => {
             let sizes = ENCODE_N.iter().flat_map(|n| ENCODE_BYTES.iter().map(move |k| (*n, *k)));
             sizes.map(|(n, k)| encode(setting, n, k, random)).collect()
@@ -110,28 +110,20 @@ fn levels_over(field: Field) -> impl Iterator<Item = &'static Kernel> {
     Kernel::all_available().filter(serves).filter_map(move |kernel| kernel.over(field))
 }
 
-fn forced_rows(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchError> {
+/// A multiply-add at the levels that the paper's library has too, as far as this processor has them.
+fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchError> {
+    let field = Field::Gf256x11B;
     let mut rows = Vec::new();
-    for forced in forced() {
-        let Some(kernel) =
-            Kernel::by_name(forced.level).and_then(|kernel| kernel.over(forced.field))
-        else {
+    for (level, k, anchor) in anchors::forced_madd() {
+        let Some(kernel) = Kernel::by_name(level).and_then(|kernel| kernel.over(field)) else {
             continue;
         };
-        let (field, k) = (forced.field, forced.bytes);
-        let layout = Layout::packed(forced.n, k);
-        let job = Job::draw(field, field.order(), layout, 1, random);
-        let mut forced_row = row(Section::Forced, forced.name(), field, forced.n, k, GBIT);
-        forced_row.anchor = Some(forced.anchor);
-        if forced.n == 1 {
-            forced_row.unit = GBYTE;
-            forced_row.contestants.push(job.ours_madd(kernel)?);
-            forced_row.contestants.push(setting.store.contestant(k, 1.0));
-        } else {
-            forced_row.contestants.push(job.ours(kernel)?);
-            forced_row.contestants.push(products(setting, forced.n, k));
-        }
-        rows.push(forced_row);
+        let job = Job::draw(field, field.order(), Layout::packed(1, k), 1, random);
+        let mut row = row(Section::Forced, "madd", field, 1, k, GBYTE);
+        row.anchor = Some(anchor);
+        row.contestants.push(job.ours_madd(kernel)?);
+        row.contestants.push(setting.store.contestant(k, 1.0));
+        rows.push(row);
     }
     Ok(rows)
 }

@@ -234,5 +234,5 @@ fn multiply(field: Field, matrix: &[u8], sources: &[&[u8]], layout: Layout) -> V
     made.into_iter().map(|symbol| &*symbol).collect()
 }
 
-/// Coefficients of so many generations are gone through in turns.
-const POOL: usize = 16;
+/// Coefficients of so many generations are gone through in turns: more than a predictor learns.
+const POOL: usize = 256;

@@ -59,7 +59,7 @@ impl Section {
         match self {
             Section::Madd => "dst += c * src, by length (GB/s of the source)",
             Section::Paper => "The paper's benchmark: 16 packets into one",
-            Section::Forced => "Forced levels beside the paper's library at the same level",
+            Section::Forced => "Forced levels: dst += c * src (GB/s of the source)",
             Section::Encode => "n symbols into n",
             Section::Lengths => "16 symbols into 16, any length",
             Section::Umem => "n symbols into n, between frames of a UMEM",

@@ -1,0 +1,142 @@
+//! A page of plain SVG, written by hand.
+
+use std::fmt::Write as _;
+
+/// Text and axes.
+pub const INK: &str = "#1f2430";
+/// Grid lines.
+pub const FAINT: &str = "#e1e4ea";
+/// What is there for comparison.
+pub const GREY: &str = "#7d8390";
+
+/// Where a text begins relative to its place.
+#[derive(Copy, Clone)]
+pub enum Anchor {
+    /// It starts there.
+    Start,
+    /// Its middle is there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+/// A drawing.
+pub struct Page {
+    text: String,
+}
+
+impl Page {
+    /// An empty one, white.
+    pub fn new(width: f64, height: f64) -> Page {
+        let mut page = Page { text: String::new() };
+        page.line(&format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" font-family=\"Helvetica, Arial, sans-serif\">"
+        ));
+        page.rectangle(0.0, 0.0, width, height, "#ffffff");
+        page
+    }
+
+    /// The document.
+    pub fn finish(mut self) -> String {
+        self.line("</svg>");
+        self.text
+    }
+
+    /// A filled rectangle.
+    pub fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64, colour: &str) {
+        self.line(&format!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             fill=\"{colour}\"/>"
+        ));
+    }
+
+    /// Straight lines from point to point; `dashes` as in SVG, empty for none.
+    pub fn stroke(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
+        let mut list = String::new();
+        for (x, y) in points {
+            // Writing to a string cannot fail.
+            let _ = write!(list, "{x:.1},{y:.1} ");
+        }
+        let dashes = match dashes {
+            "" => String::new(),
+            dashes => format!(" stroke-dasharray=\"{dashes}\""),
+        };
+        self.line(&format!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"{width}\"{dashes}/>",
+            list.trim_end()
+        ));
+    }
+
+    /// A dot.
+    pub fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
+        self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{colour}\"/>"));
+    }
+
+    /// Words of a size in pixels.
+    pub fn words(&mut self, at: (f64, f64), anchor: Anchor, size: u32, colour: &str, words: &str) {
+        self.turned(at, 0, anchor, size, colour, words);
+    }
+
+    /// Words from the bottom up.
+    pub fn upright(
+        &mut self,
+        at: (f64, f64),
+        anchor: Anchor,
+        size: u32,
+        colour: &str,
+        words: &str,
+    ) {
+        self.turned(at, -90, anchor, size, colour, words);
+    }
+
+    fn turned(
+        &mut self,
+        (x, y): (f64, f64),
+        degrees: i32,
+        anchor: Anchor,
+        size: u32,
+        colour: &str,
+        words: &str,
+    ) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let turn = match degrees {
+            0 => String::new(),
+            degrees => format!(" transform=\"rotate({degrees} {x:.1} {y:.1})\""),
+        };
+        let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        self.line(&format!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+             fill=\"{colour}\"{turn}>{words}</text>"
+        ));
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+}
+
+/// Steps of an axis from 0 to at least `top`: their width and their number, at most eight.
+pub fn steps(top: f64) -> (f64, usize) {
+    let widths = (0..).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
+    let width = widths.into_iter().find(|width| top / width <= 8.0).unwrap_or(1.0);
+    (width, (top / width).ceil().max(1.0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_reach_the_top_in_few_round_steps() {
+        assert_eq!(steps(129.0), (20.0, 7));
+        assert_eq!(steps(80.0), (10.0, 8));
+        assert_eq!(steps(0.0), (1.0, 1));
+    }
+}
