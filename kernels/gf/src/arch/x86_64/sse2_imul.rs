@@ -3,8 +3,8 @@
 //! bits of an element.
 
 use core::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_cvtsi32_si128, _mm_loadu_si128, _mm_mullo_epi16, _mm_set1_epi8,
-    _mm_set1_epi16, _mm_setzero_si128, _mm_srl_epi16, _mm_storeu_si128, _mm_xor_si128,
+    __m128i, _mm_and_si128, _mm_loadu_si128, _mm_mullo_epi16, _mm_set1_epi8, _mm_set1_epi16,
+    _mm_setzero_si128, _mm_srl_epi16, _mm_storeu_si128, _mm_xor_si128,
 };
 
 use crate::arch::Level;
@@ -13,7 +13,8 @@ use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
-use super::lowest_bits;
+use super::product::imul;
+use super::register::{register, short_by_buffer, xor3_by_two};
 
 pub(in crate::arch) const LEVEL: Level = Level {
     name: "sse2-imul",
@@ -30,98 +31,17 @@ pub(in crate::arch) const LEVEL: Level = Level {
     eliminate,
 };
 
-type Vector = __m128i;
-const VECTOR: usize = 16;
-
+register!(
+    "sse2", __m128i, 16, load: _mm_loadu_si128, store: _mm_storeu_si128,
+    zero: _mm_setzero_si128, xor: _mm_xor_si128, and: _mm_and_si128
+);
+imul!(
+    "sse2", i16, bytes: _mm_set1_epi8, shift: _mm_srl_epi16, splat: _mm_set1_epi16,
+    multiply: _mm_mullo_epi16
+);
+xor3_by_two!("sse2");
+short_by_buffer!("sse2");
 plain_sums!("sse2");
 single_source!("sse2", words: [1, 2, 4]);
 matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false);
 four_russians!("sse2");
-
-/// The products of a coefficient with each bit of an element.
-type Factor = [u8; 8];
-
-/// The bits of each element, `W` vectors of them, in the lowest bit of its place.
-type Split = [Vector; 8];
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn factor<const W: usize>(tables: &Tables, c: u8) -> Factor {
-    tables.columns[usize::from(c)]
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn split<const W: usize>(vector: Vector) -> Split {
-    let mask = _mm_set1_epi8(lowest_bits(W));
-    let mut bits = [vector; 8];
-    for (i, bits) in bits.iter_mut().enumerate().take(W) {
-        *bits = and(_mm_srl_epi16(vector, _mm_cvtsi32_si128(i as i32)), mask);
-    }
-    bits
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn product<const W: usize>(factor: &Factor, split: &Split) -> Vector {
-    let mut sum = zero();
-    for i in 0..W {
-        let column = _mm_set1_epi16(i16::from(factor[i]));
-        sum = xor(sum, _mm_mullo_epi16(split[i], column));
-    }
-    sum
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn load(bytes: &[u8; VECTOR]) -> Vector {
-    // SAFETY: the pointer is to an array of 16 bytes.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn store(bytes: &mut [u8; VECTOR], vector: Vector) {
-    // SAFETY: the pointer is to an array of 16 bytes.
-    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) };
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn load_short(bytes: &[u8]) -> Vector {
-    let mut buffer = [0; VECTOR];
-    buffer[..bytes.len()].copy_from_slice(bytes);
-    load(&buffer)
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn store_short(bytes: &mut [u8], vector: Vector) {
-    let mut buffer = [0; VECTOR];
-    store(&mut buffer, vector);
-    bytes.copy_from_slice(&buffer[..bytes.len()]);
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn zero() -> Vector {
-    _mm_setzero_si128()
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn xor(a: Vector, b: Vector) -> Vector {
-    _mm_xor_si128(a, b)
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
-    xor(a, xor(b, c))
-}
-
-#[target_feature(enable = "sse2")]
-#[inline]
-fn and(a: Vector, b: Vector) -> Vector {
-    _mm_and_si128(a, b)
-}
