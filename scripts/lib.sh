@@ -22,6 +22,9 @@ missing_packages() {
     command -v pkg-config >/dev/null || missing+=(pkg-config)
     [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
     [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+    # Rivals of the kernels, which the bench opens when it runs.
+    compgen -G '/usr/lib/*/libisal.so.2' >/dev/null || missing+=(libisal2)
+    compgen -G '/usr/lib/*/libgf_complete.so.1' >/dev/null || missing+=(libgf-complete1)
     printf '%s\n' "${missing[@]}"
 }
 

@@ -109,12 +109,13 @@ const BITS: c_int = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::library::skip;
 
     #[test]
     fn mul_and_madd_multiply_modulo_0x11d() {
         let mut library = match GfComplete::load() {
             Ok(library) => library,
-            Err(error) => return println!("skipped: {error}"),
+            Err(error) => return skip(&error),
         };
         #[repr(align(16))]
         struct Aligned([u8; 64]);

@@ -198,13 +198,14 @@ const AFFINE_MIN: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::library::skip;
 
     /// The library, or a line that says why there is no test.
     fn isal() -> Option<Isal> {
         match Isal::load(None) {
             Ok(isal) => Some(isal),
             Err(error) => {
-                println!("skipped: {error}");
+                skip(&error);
                 None
             }
         }

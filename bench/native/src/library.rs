@@ -9,7 +9,7 @@ use libloading::Library;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It is not there, or is not a library.
-    #[error("{file} does not open: install it with `apt install {package}`")]
+    #[error("{file} does not open; `apt install {package}` installs one")]
     Absent {
         /// The name it was looked up by.
         file: String,
@@ -97,4 +97,12 @@ fn mapped_file(address: usize) -> Option<PathBuf> {
         let path = rest.find('/').map(|at| PathBuf::from(&rest[at..]))?;
         (start..end).contains(&address).then_some(path)
     })
+}
+
+/// Says that a test cannot run, where it may be so.
+#[cfg(test)]
+pub(crate) fn skip(error: &LoadError) {
+    let required = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "skipped: {error}");
+    println!("skipped: {error}");
 }

@@ -70,7 +70,7 @@ pub struct Options {
     /// Only these rows
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Section::ALL)]
     rows: Vec<Section>,
-    /// Use this ISA-L instead of the installed one
+    /// Measure this ISA-L too, beside the installed one
     #[arg(long, value_name = "FILE")]
     isal: Option<PathBuf>,
     /// Core to run on [default: the last that may be used]

@@ -4,7 +4,7 @@ use bench_native::GfComplete;
 
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
-use crate::kernels::rivals::Description;
+use crate::kernels::rivals::{Description, file_name};
 use crate::kernels::rows::Job;
 
 /// What it is called.
@@ -14,7 +14,7 @@ pub const NAME: &str = "GF-Complete";
 pub fn describe(library: &GfComplete) -> Description {
     Description {
         name: NAME.into(),
-        path: Some(library.path.display().to_string()),
+        file: file_name(&library.path),
         uses: "as Debian builds it".into(),
         absent: None,
     }

@@ -6,7 +6,7 @@ use bench_native::{Encode, Isal};
 
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
-use crate::kernels::rivals::Description;
+use crate::kernels::rivals::{Description, file_name};
 use crate::kernels::rows::{Decoding, Job};
 
 /// The library for as long as the program runs.
@@ -19,7 +19,7 @@ pub struct Library {
 impl Library {
     /// Keeps it open.
     pub fn new(isal: Isal) -> Library {
-        let file = isal.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let file = file_name(&isal.path);
         let version =
             file.as_deref().and_then(|file| file.split_once(".so.")).map(|(_, rest)| rest);
         // libisal.so.2.0.30 is version 2.30: two, the interface, the release.
@@ -36,7 +36,7 @@ impl Library {
         let uses = if self.isal.has_gfni { "with GFNI" } else { "without GFNI" };
         Description {
             name: self.name.into(),
-            path: Some(self.isal.path.display().to_string()),
+            file: file_name(&self.isal.path),
             uses: uses.into(),
             absent: None,
         }

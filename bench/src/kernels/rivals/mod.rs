@@ -20,7 +20,7 @@ pub struct Description {
     pub name: String,
     /// The file in use, for a library in C.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
+    pub file: Option<String>,
     /// What it uses of the processor, as far as it says.
     pub uses: String,
     /// Why it is not measured.
@@ -30,8 +30,8 @@ pub struct Description {
 
 /// Those who are here.
 pub struct Rivals {
-    /// ISA-L, if it opens.
-    pub isal: Option<isal::Library>,
+    /// ISA-L, in as many versions as open.
+    pub isal: Vec<isal::Library>,
     /// Whether GF-Complete opens.
     pub has_gf_complete: bool,
     /// All of them.
@@ -39,20 +39,20 @@ pub struct Rivals {
 }
 
 impl Rivals {
-    /// Looks who is here; `isal` is a path to use instead of the installed library.
+    /// Looks who is here; `isal` is the path of another ISA-L than the installed one.
     pub fn find(isal: Option<&Path>) -> Rivals {
         let mut described = Vec::new();
-        let isal = match Isal::load(isal) {
-            Ok(library) => {
-                let library = isal::Library::new(library);
-                described.push(library.describe());
-                Some(library)
+        let mut libraries = Vec::new();
+        for path in [None, isal].into_iter().take(1 + usize::from(isal.is_some())) {
+            match Isal::load(path) {
+                Ok(library) => {
+                    let library = isal::Library::new(library);
+                    described.push(library.describe());
+                    libraries.push(library);
+                }
+                Err(error) => described.push(absent("ISA-L", &error)),
             }
-            Err(error) => {
-                described.push(absent("ISA-L", &error));
-                None
-            }
-        };
+        }
         let has_gf_complete = match GfComplete::load() {
             Ok(library) => {
                 described.push(gf_complete::describe(&library));
@@ -69,14 +69,14 @@ impl Rivals {
             reed_solomon::describe(),
             raptorq::describe(),
         ]);
-        Rivals { isal, has_gf_complete, described }
+        Rivals { isal: libraries, has_gf_complete, described }
     }
 
     /// One line each.
     pub fn table(&self) -> String {
-        let line = |rival: &Description| match (&rival.absent, &rival.path) {
+        let line = |rival: &Description| match (&rival.absent, &rival.file) {
             (Some(reason), _) => format!("not measured: {}: {reason}", rival.name),
-            (None, Some(path)) => format!("rival: {} ({}), {path}", rival.name, rival.uses),
+            (None, Some(file)) => format!("rival: {} ({}), {file}", rival.name, rival.uses),
             (None, None) => format!("rival: {} ({})", rival.name, rival.uses),
         };
         self.described.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -85,7 +85,12 @@ impl Rivals {
 
 fn absent(name: &str, error: &bench_native::LoadError) -> Description {
     let absent = Some(error.to_string());
-    Description { name: name.into(), path: None, uses: String::new(), absent }
+    Description { name: name.into(), file: None, uses: String::new(), absent }
+}
+
+/// The name of a library's file: its folder says more about a machine than about the library.
+fn file_name(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
 /// A rival that is a crate, in the version that Cargo.lock names.
@@ -96,7 +101,7 @@ fn describe_crate(name: &str, uses: impl Into<String>) -> Description {
         .find(|package| package.contains(&format!("\nname = \"{name}\"\n")))
         .and_then(|package| package.split("version = \"").nth(1)?.split('"').next())
         .unwrap_or("of an unknown version");
-    Description { name: format!("{name} {version}"), path: None, uses: uses.into(), absent: None }
+    Description { name: format!("{name} {version}"), file: None, uses: uses.into(), absent: None }
 }
 
 #[cfg(test)]

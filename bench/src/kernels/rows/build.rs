@@ -72,7 +72,7 @@ fn madd(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, Bench
     let job = Job::draw(field, field.order(), Layout::packed(1, k), 1, random);
     let mut row = row(Section::Madd, "madd", field, 1, k, GBYTE);
     row.contestants.push(job.ours_madd(setting.best)?);
-    if let Some(isal) = setting.rivals.isal {
+    for isal in &setting.rivals.isal {
         row.challenge(isal.madd(&job));
     }
     if setting.rivals.has_gf_complete {
@@ -147,7 +147,7 @@ fn length(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, Ben
     let job = Job::draw(field, field.order(), Layout::packed(16, k), 16, random);
     let mut row = row(Section::Lengths, "encode", field, 16, k, GBIT);
     row.contestants.push(job.ours(setting.best)?);
-    if let Some(isal) = setting.rivals.isal {
+    for isal in &setting.rivals.isal {
         row.challenge(isal.multiply(&job));
     }
     row.contestants.push(products(setting, 16, k));
@@ -196,7 +196,7 @@ fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
 
 /// Those who multiply by given coefficients.
 fn multiply_rivals(setting: &Setting, job: &Job, row: &mut Row) {
-    if let Some(isal) = setting.rivals.isal {
+    for isal in &setting.rivals.isal {
         row.challenge(isal.multiply(job));
         row.challenge(isal.multiply_fresh(job));
     }
@@ -209,7 +209,7 @@ fn decode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Resul
     let job = Decoding::draw(n, k, random);
     let mut row = row(Section::Decode, "decode", Field::Gf256x11D, n, k, GBIT);
     row.contestants.push(job.ours(setting.best)?);
-    if let Some(isal) = setting.rivals.isal {
+    for isal in &setting.rivals.isal {
         row.challenge(isal.decode(&job));
     }
     row.challenge(rlnc::decode(&job));
@@ -239,7 +239,7 @@ fn inversion(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, 
     let (ours, matrix, inverse) = invert(setting.best, n, random)?;
     let mut row = row(Section::Invert, "invert", Field::Gf256x11D, n, 0, INVERSIONS);
     row.contestants.push(ours);
-    if let Some(isal) = setting.rivals.isal {
+    for isal in &setting.rivals.isal {
         row.challenge(isal.invert(&matrix, &inverse, n));
     }
     // n rows of n bytes, once per column.
