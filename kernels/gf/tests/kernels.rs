@@ -249,11 +249,11 @@ fn check_large_generation(kernel: &Kernel) {
 }
 
 macro_rules! suite {
-    ($names:ident: $($module:ident = $name:literal),+) => {
+    ($names:ident: $($(#[$condition:meta])* $module:ident = $name:literal),+) => {
         /// Levels that have a suite below.
-        const $names: &[&str] = &[$($name),+];
+        const $names: &[&str] = &[$($(#[$condition])* $name),+];
 
-        $(mod $module {
+        $($(#[$condition])* mod $module {
             use super::*;
 
             fn run(check: impl Fn(&Kernel)) {
@@ -327,12 +327,26 @@ suite!(
     sse2_imul = "sse2-imul",
     avx2_imul = "avx2-imul",
     avx512_imul = "avx512-imul",
+    #[cfg(feature = "shuffle")]
     ssse3_shuffle = "ssse3-shuffle",
+    #[cfg(feature = "shuffle")]
     avx2_shuffle = "avx2-shuffle",
+    #[cfg(feature = "shuffle")]
     avx512_shuffle = "avx512-shuffle",
     avx2_gfni = "avx2-gfni",
     avx512_gfni = "avx512-gfni"
 );
+
+#[cfg(target_arch = "aarch64")]
+suite!(
+    VECTOR:
+    #[cfg(feature = "shuffle")]
+    neon_tbl = "neon-tbl",
+    neon_pmull = "neon-pmull"
+);
+
+#[cfg(target_arch = "aarch64")]
+suite!(VECTOR: neon_pmull = "neon-pmull", neon_tbl = "neon-tbl");
 
 /// Every level of this build, in the order in which they are tried.
 #[test]

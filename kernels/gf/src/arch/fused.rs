@@ -143,7 +143,7 @@ macro_rules! plain_sums {
 
         #[target_feature(enable = $features)]
         #[inline]
-        fn finish(_: &Tables, sum: Sum) -> Vector {
+        fn finish<const W: usize>(_: &Tables, sum: Sum) -> Vector {
             sum
         }
     };
@@ -408,7 +408,7 @@ macro_rules! matrix_product {
             for d in 0..D {
                 let mut vectors = [zero(); V];
                 for v in 0..V {
-                    vectors[v] = finish(pass.tables, sums[d][v]);
+                    vectors[v] = finish::<W>(pass.tables, sums[d][v]);
                 }
                 put_block::<V, PLACE>(strip[d], start, vectors, pass.accumulate);
             }

@@ -13,6 +13,9 @@ mod four_russians;
 mod fused;
 mod single;
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod aarch64;
+
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -23,6 +26,10 @@ use crate::table::Tables;
 pub(crate) static LEVELS: &[Level] = &[
     naive::LEVEL,
     table::LEVEL,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    aarch64::neon_pmull::LEVEL,
+    #[cfg(all(target_arch = "aarch64", target_endian = "little", feature = "shuffle"))]
+    aarch64::neon_tbl::LEVEL,
     #[cfg(target_arch = "x86_64")]
     x86_64::sse2_imul::LEVEL,
     #[cfg(target_arch = "x86_64")]
@@ -39,6 +46,10 @@ pub(crate) static LEVELS: &[Level] = &[
     x86_64::avx2_gfni::LEVEL,
     #[cfg(target_arch = "x86_64")]
     x86_64::avx512_gfni::LEVEL,
+    #[cfg(all(target_arch = "aarch64", feature = "shuffle"))]
+    aarch64::neon_tbl::LEVEL,
+    #[cfg(target_arch = "aarch64")]
+    aarch64::neon_pmull::LEVEL,
 ];
 
 type Matmul = unsafe fn(
