@@ -15,8 +15,8 @@
 //! | `product(factor, split)` | one vector of products |
 //! | `Sum`, `empty`, `accumulate`, `accumulate_two`, `finish` | a sum of products, which need not be reduced until `finish`; `plain_sums!` where it is just a vector |
 //!
-//! `W` is the number of bits of a field element, which only `imul` levels look at: their work grows
-//! with it.
+//! `W` is the number of bits of a field element, which `imul` (whose work grows with it) and `pmull`
+//! levels look at.
 //!
 //! **Lengths.** Bytes beyond the last whole vector are computed from the last `VECTOR` bytes of
 //! each slice, which overlap bytes that are done already; where that matters (accumulation), a
@@ -114,6 +114,7 @@ pub static WINDOW: [u8; 128] = {
 };
 
 /// Declares that sums of products are plain vectors.
+#[cfg(any(target_arch = "x86_64", feature = "shuffle"))]
 macro_rules! plain_sums {
     ($features:tt) => {
         type Sum = Vector;
@@ -148,6 +149,7 @@ macro_rules! plain_sums {
         }
     };
 }
+#[cfg(any(target_arch = "x86_64", feature = "shuffle"))]
 pub(super) use plain_sums;
 
 /// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block

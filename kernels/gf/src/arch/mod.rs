@@ -46,10 +46,6 @@ pub(crate) static LEVELS: &[Level] = &[
     x86_64::avx2_gfni::LEVEL,
     #[cfg(target_arch = "x86_64")]
     x86_64::avx512_gfni::LEVEL,
-    #[cfg(all(target_arch = "aarch64", feature = "shuffle"))]
-    aarch64::neon_tbl::LEVEL,
-    #[cfg(target_arch = "aarch64")]
-    aarch64::neon_pmull::LEVEL,
 ];
 
 type Matmul = unsafe fn(
