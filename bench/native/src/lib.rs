@@ -9,9 +9,12 @@ pub mod limits;
 
 mod library;
 
+mod registers;
+
 mod gf_complete;
 mod isal;
 
 pub use gf_complete::GfComplete;
 pub use isal::{Encode, Isal, Tables};
 pub use library::LoadError;
+pub use registers::forget_wide_registers;

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use bench_native::forget_wide_registers;
 use serde::Serialize;
 
 use crate::kernels::anchors::same_level;
@@ -77,6 +78,7 @@ impl Contestant {
     }
 
     fn time(&mut self, times: usize) -> f64 {
+        forget_wide_registers();
         let before = thread_seconds();
         (self.work)(black_box(times));
         // A clock that stands still for one short job must not divide by zero.
