@@ -27,6 +27,7 @@ Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, ranks and parameters of every flow
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
+  recodectl kernels                                what this CPU can do, before anything runs
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
 
@@ -52,6 +53,16 @@ pub enum Command {
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
         changes: Vec<(String, String)>,
     },
+    /// Show and measure the compute routines that this machine can run; needs no daemon
+    #[command(after_help = KERNELS)]
+    Kernels {
+        /// Time for measuring, all levels together; 0 measures nothing
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=60))]
+        seconds: u64,
+        /// Say what would happen if this level were forced
+        #[arg(long, value_name = "LEVEL")]
+        kernel: Option<String>,
+    },
     /// Show the versions of recodectl and of the daemon
     Version,
     /// Print a completion script for a shell
@@ -65,6 +76,17 @@ pub enum Command {
         command: Option<String>,
     },
 }
+
+const KERNELS: &str = "\
+A level is a way to multiply by coefficients with certain CPU instructions. All compute the same
+bytes; the daemon uses the last one of the list that its CPU has, marked * here. To force another
+one, start the daemon with RECODED_KERNEL=LEVEL.
+
+When a level is missing that the processor should have, a virtual machine usually hides it: give the
+guest the host's CPU model (QEMU: -cpu host). Without GFNI recoding takes about three times as long,
+without AVX2 about seven times.
+
+Fields: `all` are GF(256) modulo 0x11D and 0x11B and the packed GF(16), GF(4) and GF(2).";
 
 const KEYS: &str = "\
 Keys, by the roles they apply to:

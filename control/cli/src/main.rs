@@ -9,6 +9,8 @@
 
 mod arguments;
 
+mod kernels;
+
 mod json;
 
 mod show;
@@ -20,6 +22,7 @@ use clap::{CommandFactory, Parser};
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
 use recoded_api::v1::Adopted;
+use recoded_gf::ForceError;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -33,6 +36,8 @@ enum Failure {
     Output(#[from] io::Error),
     #[error("cannot write this as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Kernel(#[from] ForceError),
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
 }
@@ -41,7 +46,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Failure::Client(error) => error.exit_code(),
-            Failure::UnknownCommand(_) => exit::USAGE,
+            Failure::Kernel(_) | Failure::UnknownCommand(_) => exit::USAGE,
             Failure::Output(_) | Failure::Json(_) => exit::FAILED,
         }
     }
@@ -49,6 +54,7 @@ impl Failure {
     fn kind(&self) -> &'static str {
         match self {
             Failure::Client(error) => error.kind(),
+            Failure::Kernel(_) => "kernel",
             Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
@@ -89,6 +95,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let changes: BTreeMap<String, String> = changes.iter().cloned().collect();
             let adopted = connect()?.set(i64::from(*flow), &changes)?;
             if json { Ok(json::pretty(&adopted)?) } else { Ok(show_adopted(&adopted, &changes)) }
+        }
+        Command::Kernels { seconds, kernel } => {
+            let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
         }
         Command::Version => {
             let client = env!("CARGO_PKG_VERSION");

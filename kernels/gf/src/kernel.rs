@@ -79,11 +79,12 @@ impl Kernel {
             needs: level.needs,
             available: level.detect().is_some(),
         };
-        LEVELS.iter().map(info).chain([LevelInfo {
+        let four_russians = LevelInfo {
             name: FOUR_RUSSIANS,
             needs: "nothing; it uses the fastest other level",
             available: true,
-        }])
+        };
+        [four_russians].into_iter().chain(LEVELS.iter().map(info))
     }
 
     /// The same level over another field; `None` where the level does not serve it.

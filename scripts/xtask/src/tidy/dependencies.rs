@@ -47,7 +47,8 @@ const DIRECTIONS: [(&str, Allowed); 14] = [
             "recoded-wire",
         ]),
     ),
-    ("recodectl", Allowed::Only(&["recoded-api"])),
+    // The CLI measures the kernels of the machine it runs on.
+    ("recodectl", Allowed::Only(&["recoded-api", "recoded-gf"])),
     ("xtask", Allowed::Only(&[])),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
