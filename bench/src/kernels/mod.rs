@@ -20,6 +20,7 @@ mod anchors;
 
 mod figures;
 mod report;
+mod summary;
 mod targets;
 
 use std::fs;

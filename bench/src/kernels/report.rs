@@ -8,7 +8,7 @@ use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library, paper_name};
 use crate::kernels::contest::{Comparison, Contestant, Role, Row};
 use crate::kernels::limits::Limits;
 use crate::kernels::rows::{Section, Setting};
-use crate::kernels::targets;
+use crate::kernels::{summary, targets};
 use crate::machine::Machine;
 
 /// A whole run.
@@ -55,6 +55,8 @@ impl Report {
             parts.push(format!("Left out:\n{}", left_out.join("\n")));
         }
         parts.push(NOTE.into());
+        parts.push("### Summary".into());
+        parts.push(summary::text(self));
         parts.push(targets::table(self));
         parts.join("\n\n")
     }
@@ -218,7 +220,7 @@ fn join(cells: impl Iterator<Item = Option<f64>>) -> String {
 }
 
 /// Three digits or so.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         size if size < 10.0 => format!("{value:.2}"),
         size if size < 1000.0 => format!("{value:.1}"),

@@ -131,19 +131,18 @@ pub fn table(report: &Report) -> String {
     let mut lines = vec![
         "### Targets".to_owned(),
         String::new(),
-        "| row | target | measured | | least at |".to_owned(),
-        "|---|---|---:|---|---|".to_owned(),
+        "| target | | measured | |".to_owned(),
+        "|---|---|---:|---|".to_owned(),
     ];
     lines.extend(evaluate(report).into_iter().map(|target| {
         let Target { row, target, measured, worst, met, .. } = target;
         let measured = measured.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-        let verdict = match met {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "not measured",
+        let verdict = match (met, worst) {
+            (Some(true), _) => "met".to_owned(),
+            (Some(false), worst) => format!("missed at {}", worst.unwrap_or_default()),
+            (None, _) => "not measured".to_owned(),
         };
-        let worst = worst.unwrap_or_default();
-        format!("| {row} | {target} | {measured} | {verdict} | {worst} |")
+        format!("| {row} | {target} | {measured} | {verdict} |")
     }));
     lines.join("\n")
 }
