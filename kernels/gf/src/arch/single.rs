@@ -10,13 +10,25 @@ macro_rules! single_source {
     ($features:tt, words: [$($word:literal),*]) => {
         #[target_feature(enable = $features)]
         pub fn add(dst: &mut [u8], src: &[u8]) {
-            let (dst_last, src_last) = (dst.last_chunk(), src.last_chunk());
-            let (Some(dst_last), Some(src_last)) = (dst_last, src_last) else {
+            // One length for both, so that the loops below count once.
+            let src = &src[..dst.len()];
+            if dst.len() < VECTOR {
                 return store_short(dst, xor(load_short(dst), load_short(src)));
-            };
+            }
             // Taken before the loop, since it overlaps what the loop changes.
-            let last = xor(load(dst_last), load(src_last));
-            for (d, s) in dst.as_chunks_mut().0.iter_mut().zip(src.as_chunks().0) {
+            let mut last = zero();
+            if let (Some(d), Some(s)) = (dst.last_chunk(), src.last_chunk()) {
+                last = xor(load(d), load(s));
+            }
+            let (dst_fours, dst_rest) = dst.as_chunks_mut().0.as_chunks_mut::<4>();
+            let (src_fours, src_rest) = src.as_chunks().0.as_chunks::<4>();
+            for (ds, ss) in dst_fours.iter_mut().zip(src_fours) {
+                for i in 0..4 {
+                    let sums = xor(load(&ds[i]), load(&ss[i]));
+                    store(&mut ds[i], sums);
+                }
+            }
+            for (d, s) in dst_rest.iter_mut().zip(src_rest) {
                 store(d, xor(load(d), load(s)));
             }
             if let Some(d) = dst.last_chunk_mut() {
@@ -182,16 +194,16 @@ macro_rules! single_source {
         #[target_feature(enable = $features)]
         #[inline]
         fn madd_slice<const W: usize>(dst: &mut [u8], factor: &Factor, src: &[u8]) {
-            let (dst_last, src_last) = (dst.last_chunk(), src.last_chunk());
-            let (Some(dst_last), Some(src_last)) = (dst_last, src_last) else {
+            // As in `add`.
+            let src = &src[..dst.len()];
+            if dst.len() < VECTOR {
                 let products = product::<W>(factor, &split::<W>(load_short(src)));
                 return store_short(dst, xor(load_short(dst), products));
-            };
-            // Taken before the loop, since it overlaps what the loop changes.
+            }
             let ragged = dst.len() % VECTOR != 0;
             let mut last = zero();
-            if ragged {
-                last = xor(load(dst_last), product::<W>(factor, &split::<W>(load(src_last))));
+            if ragged && let (Some(d), Some(s)) = (dst.last_chunk(), src.last_chunk()) {
+                last = xor(load(d), product::<W>(factor, &split::<W>(load(s))));
             }
             let (dst_fours, dst_rest) = dst.as_chunks_mut().0.as_chunks_mut::<4>();
             let (src_fours, src_rest) = src.as_chunks().0.as_chunks::<4>();
