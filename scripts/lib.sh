@@ -1,5 +1,6 @@
 # What the scripts share. Sourced, not run: the caller has set -euo pipefail and stands in the root
 # of the repository.
+# shellcheck shell=bash
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -28,10 +29,27 @@ missing_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
-# Installs what is missing and says what. Without root or apt it can only name it.
+# The C compiler for 64-bit ARM, and the C library for it, as the packages below install them.
+AARCH64_CC=aarch64-linux-gnu-gcc
+AARCH64_ROOT=/usr/aarch64-linux-gnu
+
+# Debian and Ubuntu packages that compile for 64-bit ARM and run the result on another CPU.
+missing_aarch64_packages() {
+    local missing=()
+    command -v "$AARCH64_CC" >/dev/null || missing+=(gcc-aarch64-linux-gnu)
+    [ -e "$AARCH64_ROOT/lib/crt1.o" ] || missing+=(libc6-dev-arm64-cross)
+    aarch64_emulator >/dev/null || missing+=(qemu-user-static)
+    printf '%s\n' "${missing[@]}"
+}
+
+# Its name: later systems have only the one that is not linked statically.
+aarch64_emulator() { command -v qemu-aarch64-static || command -v qemu-aarch64; }
+
+# Installs those of the packages that `$1` lists as missing, and says which. Without root it can only
+# name them.
 install_packages() {
     local missing
-    mapfile -t missing < <(missing_packages | sed '/^$/d')
+    mapfile -t missing < <("$1" | sed '/^$/d')
     [ ${#missing[@]} -gt 0 ] || return 0
     if ! is_root; then
         say "not installed: ${missing[*]} (run with sudo to install them)"
