@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 pub mod edge;
 
 /// Guard bytes between slices: more than the widest vector.
