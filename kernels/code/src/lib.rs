@@ -18,6 +18,8 @@ pub mod vector;
 
 mod elimination;
 
+pub mod degrees;
+
 pub mod theory;
 
 pub use elimination::{Elimination, Outcome, ShrinkError};

@@ -28,11 +28,13 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 14] = [
+const DIRECTIONS: [(&str, Allowed); 15] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
+    // Beside the path, as it brings a solver. That the dataplane must not depend on it is the point.
+    ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
     ("recoded-pipeline", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
     ("recoded-runtime", Allowed::Only(&["recoded-xsk", "recoded-pipeline", "recoded-wire"])),
@@ -47,8 +49,8 @@ const DIRECTIONS: [(&str, Allowed); 14] = [
             "recoded-wire",
         ]),
     ),
-    // The CLI measures the kernels of the machine it runs on.
-    ("recodectl", Allowed::Only(&["recoded-api", "recoded-gf"])),
+    // The CLI measures the kernels of the machine it runs on, and optimises degrees.
+    ("recodectl", Allowed::Only(&["recoded-api", "recoded-gf", "recoded-degrees"])),
     ("xtask", Allowed::Only(&[])),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),

@@ -1,0 +1,209 @@
+//! Degree distributions of the BATS outer code, optimised for the ranks that batches arrive with.
+//!
+//! Beside the path: `recodectl degrees`, the bench and the test that regenerates the family in
+//! `recoded_code::degrees` call it; the dataplane does not link it, because it brings a linear
+//! programming solver. No I/O, no clock.
+//!
+//! The linear program is that of Yang and Yeung ("Batched Sparse Codes", IEEE Trans. Inf. Theory
+//! 60(9), 2014, section IV): belief propagation recovers the fraction `1 - eta` of K symbols from
+//! K / theta batches when
+//!
+//! ```text
+//!  Omega(x) + theta ln(1 - x) >= 0   for all x in [0, 1 - eta]
+//!  Omega(x) = sum over d of psi_d omega_d(x)
+//!  omega_d(x) = d * P(a batch of degree d decodes one of its symbols when each of the other d - 1
+//!                     is known with probability x)
+//! ```
+//!
+//! Divided by -ln(1 - x) it reads: choose the probabilities psi_d so that the smallest of the ratios
+//! Omega(x) / -ln(1 - x) is largest. That value is theta.
+
+#![forbid(unsafe_code)]
+
+mod omega;
+
+mod program;
+
+use recoded_gf::FieldOrder;
+
+use omega::Omega;
+
+/// What a distribution is wanted for.
+#[derive(Copy, Clone, Debug)]
+pub struct Problem<'a> {
+    /// How often batches have rank 0, 1, .. M at the sink: `M + 1` counts or probabilities of any
+    /// scale, `M` the batch size in 1..=128.
+    pub ranks: &'a [f64],
+    /// Field that the outer code's generators are drawn from, whatever the field of the inner code:
+    /// it decides how often a batch of rank r cannot decode r unknown symbols.
+    pub generator_field: FieldOrder,
+    /// Fraction of the symbols that the batches may leave undecoded, 0.0001..=0.5: for a precode,
+    /// or for inactivation.
+    pub undecoded: f64,
+    /// Largest degree, 1..=65535; `None` is `ceil(M / undecoded) - 1`, beyond which a degree cannot
+    /// help.
+    pub degree_max: Option<usize>,
+}
+
+/// An optimal distribution.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Optimum {
+    /// Degrees that occur with their probabilities, ascending; the probabilities sum to 1.
+    pub distribution: Vec<(usize, f64)>,
+    /// Source symbols per batch that belief propagation reaches with exactly this distribution as
+    /// their number grows.
+    pub theta: f64,
+    /// `theta (1 - undecoded) / expected_rank`: the share of the received rank that is not wasted.
+    pub efficiency: f64,
+    /// Mean rank of a batch.
+    pub expected_rank: f64,
+    /// Mean degree: multiply-adds per coded symbol of the outer encoder.
+    pub mean_degree: f64,
+}
+
+/// Why there is no distribution.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum OptimiseError {
+    /// Too few or too many ranks.
+    #[error("{ranks} ranks: a histogram has one count for each rank 0 to M, M from 1 to 128")]
+    BatchSize {
+        /// Entries of the histogram.
+        ranks: usize,
+    },
+    /// A count that is none.
+    #[error("the count of rank {rank} is {count}: it must be finite and not negative")]
+    Count {
+        /// The rank.
+        rank: usize,
+        /// Its count.
+        count: f64,
+    },
+    /// Nothing has arrived.
+    #[error("no batch has a rank above 0: there is nothing to decode")]
+    NoRank,
+    /// The fraction is out of range.
+    #[error("the undecoded fraction {undecoded} is not within 0.0001 to 0.5")]
+    Undecoded {
+        /// The fraction.
+        undecoded: f64,
+    },
+    /// The largest degree is out of range.
+    #[error("the largest degree {degree_max} is not within 1 to 65535")]
+    DegreeMax {
+        /// The degree.
+        degree_max: usize,
+    },
+    /// Every distribution stalls before `1 - undecoded`.
+    #[error(
+        "no distribution up to degree {degree_max} decodes all but the fraction {undecoded}: raise \
+         one of them"
+    )]
+    Unreachable {
+        /// The largest degree.
+        degree_max: usize,
+        /// The fraction.
+        undecoded: f64,
+    },
+    /// The solver gave up.
+    #[error("the linear program was not solved: {reason}")]
+    Solver {
+        /// In the solver's words.
+        reason: String,
+    },
+}
+
+impl Problem<'_> {
+    /// The batch size M.
+    #[must_use]
+    pub fn batch_size(&self) -> usize {
+        self.ranks.len().saturating_sub(1)
+    }
+
+    /// The largest degree considered.
+    #[must_use]
+    pub fn degree_max(&self) -> usize {
+        let useful = || (self.batch_size() as f64 / self.undecoded).ceil() as usize - 1;
+        self.degree_max.unwrap_or_else(|| useful().clamp(1, DEGREE_MAX))
+    }
+
+    fn check(&self) -> Result<(), OptimiseError> {
+        if !(2..=BATCH_SIZE_MAX + 1).contains(&self.ranks.len()) {
+            return Err(OptimiseError::BatchSize { ranks: self.ranks.len() });
+        }
+        let wrong = |count: &f64| !count.is_finite() || *count < 0.0;
+        if let Some(rank) = self.ranks.iter().position(wrong) {
+            return Err(OptimiseError::Count { rank, count: self.ranks[rank] });
+        }
+        if self.ranks[1..].iter().all(|&count| count == 0.0) {
+            return Err(OptimiseError::NoRank);
+        }
+        if !(UNDECODED_MIN..=UNDECODED_MAX).contains(&self.undecoded) {
+            return Err(OptimiseError::Undecoded { undecoded: self.undecoded });
+        }
+        match self.degree_max {
+            Some(degree_max) if !(1..=DEGREE_MAX).contains(&degree_max) => {
+                Err(OptimiseError::DegreeMax { degree_max })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Finds the distribution with the largest theta. Takes a tenth of a second for M = 16, a few
+/// seconds for the largest problems.
+///
+/// # Errors
+/// The problem is malformed, or cannot be solved.
+pub fn optimise(problem: &Problem<'_>) -> Result<Optimum, OptimiseError> {
+    problem.check()?;
+    let omega = Omega::new(problem.ranks, f64::from(problem.generator_field.order()));
+    let distribution = program::solve(problem, &omega)?;
+    Ok(optimum(problem, &omega, distribution))
+}
+
+/// The theta of any distribution: pairs of a degree, at least 1, and its probability or weight.
+///
+/// # Errors
+/// The problem is malformed. Its `degree_max` is not looked at.
+pub fn theta(problem: &Problem<'_>, distribution: &[(usize, f64)]) -> Result<f64, OptimiseError> {
+    problem.check()?;
+    let omega = Omega::new(problem.ranks, f64::from(problem.generator_field.order()));
+    Ok(program::theta(&omega, problem.undecoded, &normalised(distribution)))
+}
+
+fn optimum(problem: &Problem<'_>, omega: &Omega, found: Vec<(usize, f64)>) -> Optimum {
+    let distribution = normalised(&found);
+    let theta = program::theta(omega, problem.undecoded, &distribution);
+    let expected_rank = mean(problem.ranks.iter().copied().enumerate());
+    Optimum {
+        theta,
+        efficiency: theta * (1.0 - problem.undecoded) / expected_rank,
+        expected_rank,
+        mean_degree: mean(distribution.iter().copied()),
+        distribution,
+    }
+}
+
+fn normalised(distribution: &[(usize, f64)]) -> Vec<(usize, f64)> {
+    let total: f64 = distribution.iter().map(|(_, weight)| weight).sum();
+    distribution.iter().map(|&(degree, weight)| (degree, weight / total)).collect()
+}
+
+fn mean(weighted: impl Iterator<Item = (usize, f64)>) -> f64 {
+    let sums = weighted.fold((0.0, 0.0), |(sum, total), (value, weight)| {
+        (sum + value as f64 * weight, total + weight)
+    });
+    sums.0 / sums.1
+}
+
+/// The wire gives the batch size seven bits.
+const BATCH_SIZE_MAX: usize = 128;
+
+/// Degrees are 16 bits where they are used, as there are at most 65536 symbols in a block.
+const DEGREE_MAX: usize = 65_535;
+
+/// Below, degrees grow beyond their 16 bits and the program beyond what is solved in seconds.
+const UNDECODED_MIN: f64 = 0.0001;
+
+/// Above, the precode would be the code.
+const UNDECODED_MAX: f64 = 0.5;
