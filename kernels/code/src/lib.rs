@@ -22,4 +22,7 @@ pub mod degrees;
 
 pub mod theory;
 
+mod tinymt32;
+
 pub use elimination::{Elimination, Outcome, ShrinkError};
+pub use tinymt32::TinyMt32;
