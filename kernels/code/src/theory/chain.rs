@@ -11,9 +11,11 @@ use super::{Hop, Recoding, SIZE_LIMIT};
 #[derive(Copy, Clone)]
 pub(super) struct Channel {
     /// Probability of the bad state in equilibrium.
-    loss: f64,
-    good_to_bad: f64,
-    bad_to_good: f64,
+    pub loss: f64,
+    /// From one packet to the next.
+    pub good_to_bad: f64,
+    /// From one packet to the next.
+    pub bad_to_good: f64,
 }
 
 impl Channel {
@@ -97,7 +99,7 @@ impl Chain {
     }
 
     /// One uncoded packet: its loss makes one more degree of freedom missing.
-    fn send_uncoded(&mut self) {
+    pub fn send_uncoded(&mut self) {
         let Channel { good_to_bad, bad_to_good, .. } = self.channel;
         self.high += 1;
         let mut lost = 0.0;
@@ -145,6 +147,11 @@ impl Chain {
     pub fn missing(&self) -> impl Iterator<Item = (usize, f64)> {
         let entries = self.good[..=self.high].iter().zip(&self.bad[..=self.high]);
         entries.map(|(good, bad)| good + bad).enumerate()
+    }
+
+    /// By number missing: the probabilities of that and a good, or bad, channel for the next packet.
+    pub fn states(&self) -> (&[f64], &[f64]) {
+        (&self.good[..=self.high], &self.bad[..=self.high])
     }
 
     /// Gives up on negligible entries at the far end.

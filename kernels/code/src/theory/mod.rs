@@ -9,6 +9,8 @@
 
 mod chain;
 
+pub mod adaptive;
+
 use recoded_gf::FieldOrder;
 
 use chain::{Chain, Channel};
