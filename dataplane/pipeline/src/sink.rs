@@ -141,20 +141,21 @@ impl Sink {
         let Some((next, newest)) = self.range else {
             return self.restart(counters, io, generation);
         };
-        let behind = next.wrapping_sub(generation);
-        if serial_before(generation, next) && behind < RESTART_DISTANCE {
+        let held = newest.wrapping_sub(next).wrapping_add(1);
+        if generation.wrapping_sub(next) < held {
+            return true;
+        }
+        // What is neither a little ahead nor a little behind is far away, on whichever side: serial
+        // comparison has no answer for numbers half the space apart.
+        let (ahead, behind) = (generation.wrapping_sub(newest), next.wrapping_sub(generation));
+        if (1..RESTART_DISTANCE).contains(&ahead) {
+            self.advance(params, counters, io, generation);
+            return true;
+        }
+        if behind < RESTART_DISTANCE {
             return false;
         }
-        let ahead = generation.wrapping_sub(newest);
-        if serial_before(generation, next)
-            || (serial_before(newest, generation) && ahead >= RESTART_DISTANCE)
-        {
-            return self.restart(counters, io, generation);
-        }
-        if serial_before(newest, generation) {
-            self.advance(params, counters, io, generation);
-        }
-        true
+        self.restart(counters, io, generation)
     }
 
     /// A first packet, or a source that restarted: whatever was held is given up.
@@ -479,8 +480,9 @@ impl Entry {
             return None;
         }
         let hold = self.closed_at + params.hold_timeout_nanos;
-        let ask =
-            (params.repair && self.asks < SAYINGS * ROUNDS).then_some(self.asked_at + interval);
+        // One that is complete waits for frames, not for packets.
+        let asks = params.repair && self.asks < SAYINGS * ROUNDS && !self.batch.is_complete();
+        let ask = asks.then_some(self.asked_at + interval);
         earlier(Some(hold), ask)
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{DOWN, FLOW, Node, UP, params};
 use proptest::prelude::*;
-use recoded_pipeline::params::{Recoding, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, Recoding, Role, TunnelId};
 use recoded_wire::header::{Flags, Header, PacketType, vector_bytes, write_index};
 
 fn role(kind: u8) -> Role {
@@ -92,24 +92,44 @@ proptest! {
     }
 }
 
+/// A sink once took a packet whose generation is half the number space away, which is neither before
+/// nor after what it holds, into an entry that it had not opened.
+#[test]
+fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
+    for role_kind in [1, 2] {
+        let mut node = Node::new(FlowParams { batches: 7, ..params(role(role_kind)) }, 5);
+        for (sequence, generation) in [9u32, 9 + (1 << 31), 10 + (1 << 31), 9].iter().enumerate() {
+            node.receive(&systematic(*generation, sequence as u32), 0);
+        }
+        let packets = node.packets();
+        assert_eq!(packets.dropped.iter().sum::<u64>(), 0, "{packets:?}");
+        assert_eq!(node.leaked(), 0);
+    }
+}
+
+fn systematic(generation: u32, link_sequence: u32) -> Vec<u8> {
+    let header = Header {
+        packet_type: PacketType::Generation,
+        flags: Flags(2 | Flags::SYSTEMATIC),
+        epoch: 0,
+        size: 16,
+        flow: FLOW,
+        generation,
+        hop_index: 0,
+        key_id: 0,
+        planned: 16,
+        link_sequence,
+    };
+    let mut bytes = vec![0; 224];
+    header.write(&mut bytes);
+    bytes
+}
+
 #[test]
 fn a_flood_of_generations_holds_no_more_than_the_table() {
     let mut node = Node::new(params(role(1)), 4);
     for generation in 0..100_000u32 {
-        let header = Header {
-            packet_type: PacketType::Generation,
-            flags: Flags(2 | Flags::SYSTEMATIC),
-            epoch: 0,
-            size: 16,
-            flow: FLOW,
-            generation: generation.wrapping_mul(0x9E37_79B1),
-            hop_index: 0,
-            key_id: 0,
-            planned: 16,
-            link_sequence: generation,
-        };
-        let mut bytes = vec![0; 224];
-        header.write(&mut bytes);
+        let bytes = systematic(generation.wrapping_mul(0x9E37_79B1), generation);
         node.receive(&bytes, u64::from(generation) * 1000);
     }
     assert!(node.flow().held <= 64);
