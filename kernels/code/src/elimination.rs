@@ -18,10 +18,16 @@
 //! All memory is taken in [`Elimination::new`]. `width` is the size at the last reset; a later
 //! [`Elimination::shrink`] lowers `size` only, the columns beyond it being zero.
 
+use std::ops::{Deref, DerefMut};
+
 use recoded_gf::{Kernel, inverse};
 
-/// The largest generation, because slots and symbols are numbered by one byte on the wire.
-const SIZE_LIMIT: usize = 256;
+/// The largest generation: the largest matrix that the kernels invert, a megabyte of coefficients.
+/// Our wire format numbers symbols by one byte, so packets carry generations of up to 256.
+pub(crate) const SIZE_LIMIT: usize = recoded_gf::SIZE_MAX;
+
+/// In `pivot_row`: the symbol leads no row.
+const NO_ROW: u16 = u16::MAX;
 
 /// Row lengths up to which rows are padded to the next power of two, which the kernels keep in
 /// registers.
@@ -84,17 +90,17 @@ pub struct Elimination {
     /// The first column that leads no row. Coefficients of rows are zero before it.
     first_free: usize,
     /// `rank` rows of `stride` bytes.
-    rows: Box<[u8]>,
+    rows: Aligned,
     /// The row being inserted, `stride` bytes.
-    fresh: Box<[u8]>,
+    fresh: Aligned,
     /// Per row: what it is multiplied by while `fresh` is reduced.
     factors: Box<[u8]>,
     /// Per symbol: 0xFF where it leads no row, so that its column holds coefficients of symbols.
     free: Box<[u8]>,
-    /// Per symbol: the row whose leading coefficient it is.
-    pivot_row: Box<[Option<u8>]>,
+    /// Per symbol: the row whose leading coefficient it is, or [`NO_ROW`].
+    pivot_row: Box<[u16]>,
     /// Per row: the symbol that it leads.
-    pivot: Box<[u8]>,
+    pivot: Box<[u16]>,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
 }
@@ -104,10 +110,10 @@ impl Elimination {
     /// `size_max^2` bytes; nothing is allocated later.
     ///
     /// # Panics
-    /// When `size_max` is not in 1..=256.
+    /// When `size_max` is not in 1..=1024.
     #[must_use]
     pub fn new(size_max: usize) -> Self {
-        assert!((1..=SIZE_LIMIT).contains(&size_max), "generation size {size_max} not in 1..=256");
+        assert!((1..=SIZE_LIMIT).contains(&size_max), "generation size {size_max} not in 1..=1024");
         let stride = padded(size_max);
         Self {
             kernel: Kernel::best(),
@@ -118,11 +124,11 @@ impl Elimination {
             rank: 0,
             decoded: 0,
             first_free: 0,
-            rows: vec![0; size_max * stride].into_boxed_slice(),
-            fresh: vec![0; stride].into_boxed_slice(),
+            rows: Aligned::zeros(size_max * stride),
+            fresh: Aligned::zeros(stride),
             factors: vec![0; size_max].into_boxed_slice(),
             free: vec![0xFF; size_max].into_boxed_slice(),
-            pivot_row: vec![None; size_max].into_boxed_slice(),
+            pivot_row: vec![NO_ROW; size_max].into_boxed_slice(),
             pivot: vec![0; size_max].into_boxed_slice(),
             is_unit: vec![false; size_max].into_boxed_slice(),
         }
@@ -140,7 +146,7 @@ impl Elimination {
         self.rank = 0;
         self.decoded = 0;
         self.first_free = 0;
-        self.pivot_row.fill(None);
+        self.pivot_row.fill(NO_ROW);
         self.free.fill(0xFF);
     }
 
@@ -166,7 +172,7 @@ impl Elimination {
     /// When `index` is not below [`Elimination::size`].
     pub fn insert_unit(&mut self, index: usize) -> Outcome {
         assert!(index < self.size, "symbol {index} of a generation of {}", self.size);
-        let row = self.pivot_row[index].map(usize::from);
+        let row = self.row_of(index);
         if row.is_some_and(|row| self.is_unit[row]) {
             return Outcome::Redundant;
         }
@@ -219,7 +225,7 @@ impl Elimination {
     #[inline]
     #[must_use]
     pub fn is_seen(&self, symbol: usize) -> bool {
-        symbol < self.size && self.pivot_row[symbol].is_some()
+        symbol < self.size && self.leads(symbol)
     }
 
     /// Learns that the generation has only `size` symbols.
@@ -234,7 +240,7 @@ impl Elimination {
         // The span has support beyond `size` exactly when its reduced rows have; the column of a
         // pivot holds something else, but occurs for certain.
         let last_used = (size..self.size).rev().find(|&symbol| {
-            self.pivot_row[symbol].is_some()
+            self.leads(symbol)
                 || self.rows.chunks_exact(self.stride).take(self.rank).any(|row| row[symbol] != 0)
         });
         if let Some(symbol) = last_used {
@@ -264,7 +270,20 @@ impl Elimination {
         if symbol >= self.size {
             return None;
         }
-        self.pivot_row[symbol].map(usize::from).filter(|&row| self.is_unit[row])
+        self.row_of(symbol).filter(|&row| self.is_unit[row])
+    }
+
+    /// The row that `symbol` leads.
+    #[inline]
+    fn row_of(&self, symbol: usize) -> Option<usize> {
+        let row = self.pivot_row[symbol];
+        (row != NO_ROW).then_some(usize::from(row))
+    }
+
+    /// Whether `symbol` leads a row.
+    #[inline]
+    fn leads(&self, symbol: usize) -> bool {
+        self.pivot_row[symbol] != NO_ROW
     }
 
     /// Subtracts stored rows from `fresh` until its pivot columns are zero, and leaves there what
@@ -345,19 +364,19 @@ impl Elimination {
 
     /// Records that the row of `slot` leads symbol `pivot`.
     fn lead(&mut self, pivot: usize, slot: usize) {
-        self.pivot_row[pivot] = Some(byte(slot));
-        self.pivot[slot] = byte(pivot);
+        self.pivot_row[pivot] = number(slot);
+        self.pivot[slot] = number(pivot);
         self.free[pivot] = 0;
         self.rank += 1;
-        while self.first_free < self.size && self.pivot_row[self.first_free].is_some() {
+        while self.first_free < self.size && self.leads(self.first_free) {
             self.first_free += 1;
         }
     }
 }
 
-/// Symbols and rows are numbered below 256.
-fn byte(number: usize) -> u8 {
-    u8::try_from(number).expect("generations have at most 256 symbols")
+/// Symbols and rows are numbered below [`SIZE_LIMIT`].
+fn number(index: usize) -> u16 {
+    u16::try_from(index).expect("generations have at most 1024 symbols")
 }
 
 /// Bytes of a row of `width` elements: lengths that kernels handle best.
@@ -370,3 +389,36 @@ const fn padded(width: usize) -> usize {
         width.next_multiple_of(32)
     }
 }
+
+/// Bytes that begin at a cache line, so that no row lies across more lines than it must.
+struct Aligned {
+    memory: Box<[u8]>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Aligned {
+    fn zeros(bytes: usize) -> Self {
+        let memory = vec![0; bytes + LINE_BYTES].into_boxed_slice();
+        let start = memory.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
+        Self { memory, start, bytes }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..][..self.bytes]
+    }
+}
+
+impl DerefMut for Aligned {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..][..self.bytes]
+    }
+}
+
+const LINE_BYTES: usize = 64;

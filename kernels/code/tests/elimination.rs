@@ -113,13 +113,14 @@ fn insert_of_any_vectors_matches_reference() {
 }
 
 #[test]
-fn insert_of_the_largest_generation_matches_reference() {
+fn insert_of_more_symbols_than_a_byte_numbers_matches_reference() {
+    const SIZE: usize = 257;
     let mut rng = seeded();
-    let mut elimination = Elimination::new(256);
-    let mut reference = Reference::new(256);
+    let mut elimination = Elimination::new(SIZE);
+    let mut reference = Reference::new(SIZE);
     let mut innovative = Vec::new();
     while !elimination.is_complete() {
-        let vector = any_vector(&mut rng, FieldOrder::Sixteen, 256, &innovative);
+        let vector = any_vector(&mut rng, FieldOrder::Sixteen, SIZE, &innovative);
         let outcome = elimination.insert(&vector);
         assert_eq!(outcome.is_innovative(), reference.insert(&vector));
         if outcome.is_innovative() {
@@ -127,9 +128,9 @@ fn insert_of_the_largest_generation_matches_reference() {
         }
     }
     assert_same(&elimination, &reference, &innovative);
-    let late = random_vector(&mut rng, FieldOrder::TwoFiftySix, 256);
+    let late = random_vector(&mut rng, FieldOrder::TwoFiftySix, SIZE);
     assert_eq!(elimination.insert(&late), Outcome::Redundant);
-    assert_eq!(elimination.insert_unit(255), Outcome::Redundant);
+    assert_eq!(elimination.insert_unit(SIZE - 1), Outcome::Redundant);
 }
 
 /// Mean number of vectors beyond `size` that complete a generation, over `trials`.
