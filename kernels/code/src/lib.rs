@@ -24,5 +24,7 @@ pub mod theory;
 
 mod tinymt32;
 
+pub mod window;
+
 pub use elimination::{Elimination, Outcome, ShrinkError};
 pub use tinymt32::TinyMt32;

@@ -1,0 +1,309 @@
+//! The decoder's linear system: unknown source symbols of a sliding window, equations between them.
+//!
+//! Equations are kept in reduced row echelon form with the *oldest* unknown of each leading, which
+//! makes sliding free: no equation mentions an unknown that is older than its leader, so when the
+//! oldest symbol leaves the window, at most the one equation that it leads leaves with it.
+//!
+//! An equation's right side lies in the slot of the symbol that leads it, which is unknown and has
+//! no use for the room: a window of n symbols takes n symbols of memory, whatever arrives. When an
+//! equation has lost all its other unknowns, the symbol is where it belongs.
+//!
+//! ```text
+//!            oldest                               newest, before `end`
+//!  slots   | known | leads | known | missing | leads | missing |
+//!  rows              1 . . . . . . . . 7 . . . . . . . . 3          coefficients, by slot
+//!                                                1 . . . 9
+//! ```
+
+use recoded_gf::{Kernel, inverse};
+
+use super::Parameters;
+use super::slab::Slab;
+
+/// What is known of the symbol that has a slot.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// No packet has told that it exists.
+    Unheard,
+    /// It is sought and leads no equation.
+    Missing,
+    /// It is sought and leads an equation.
+    Leads,
+    /// Its bytes are in its slot.
+    Known,
+}
+
+impl State {
+    /// Whether a packet told that the symbol exists, but it could not be had so far.
+    pub const fn is_sought(self) -> bool {
+        matches!(self, Self::Missing | Self::Leads)
+    }
+}
+
+/// What an equation brought.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// The rank rose by one.
+    Innovative,
+    /// It follows from what is known.
+    Redundant,
+    /// It mentions a symbol that has left the window.
+    Expired,
+}
+
+pub(super) struct System {
+    kernel: &'static Kernel,
+    window: usize,
+    mask: usize,
+    /// The ESI after the newest symbol of the window.
+    end: u32,
+    slab: Slab,
+    states: Box<[State]>,
+    /// One row of coefficients per slot, meaningful where the state is `Leads`. In all of them a
+    /// column is zero unless its symbol is sought.
+    rows: Box<[u8]>,
+    /// The slots that lead.
+    leaders: Vec<usize>,
+    /// The equation being inserted.
+    row: Box<[u8]>,
+    symbol: Box<[u8]>,
+    /// ESIs of symbols that equations gave, for whoever asks next.
+    solved: Vec<u32>,
+}
+
+impl System {
+    pub fn new(parameters: &Parameters) -> Self {
+        let (slots, window) = (parameters.slots(), parameters.window_symbols);
+        let symbol_bytes = usize::from(parameters.symbol_bytes);
+        Self {
+            kernel: Kernel::best(),
+            window,
+            mask: slots - 1,
+            end: 0,
+            slab: Slab::new(slots, symbol_bytes),
+            states: vec![State::Unheard; slots].into_boxed_slice(),
+            rows: vec![0; slots * slots].into_boxed_slice(),
+            leaders: Vec::with_capacity(window),
+            row: vec![0; slots].into_boxed_slice(),
+            symbol: vec![0; symbol_bytes].into_boxed_slice(),
+            solved: Vec::with_capacity(window),
+        }
+    }
+
+    /// Forgets everything; the window is to begin with `end`.
+    pub fn reset(&mut self, end: u32) {
+        self.end = end;
+        self.states.fill(State::Unheard);
+        self.leaders.clear();
+        self.solved.clear();
+    }
+
+    pub const fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The ESI of the oldest place in the window.
+    pub const fn base(&self) -> u32 {
+        self.end.wrapping_sub(self.window as u32)
+    }
+
+    pub const fn is_in_window(&self, esi: u32) -> bool {
+        (esi.wrapping_sub(self.base()) as usize) < self.window
+    }
+
+    pub const fn slot(&self, esi: u32) -> usize {
+        esi as usize & self.mask
+    }
+
+    /// The state of a symbol of the window; of others that of whichever has its slot.
+    pub fn state(&self, esi: u32) -> State {
+        self.states[self.slot(esi)]
+    }
+
+    pub fn is_known(&self, esi: u32) -> bool {
+        self.is_in_window(esi) && self.state(esi) == State::Known
+    }
+
+    /// The bytes of a symbol that is known.
+    pub fn symbol(&self, esi: u32) -> &[u8] {
+        self.slab.symbol(self.slot(esi))
+    }
+
+    /// Takes one ESI that an equation gave since this was asked last.
+    pub fn next_solved(&mut self) -> Option<u32> {
+        self.solved.pop()
+    }
+
+    /// Moves the window on to end before `end`, which is ahead of the present end. Returns how
+    /// many symbols left it, or were passed over, while sought.
+    pub fn advance(&mut self, end: u32) -> u64 {
+        let steps = end.wrapping_sub(self.end) as usize;
+        let mut given_up = steps.saturating_sub(self.window) as u64;
+        // Those that leave first are expired before slots are reused.
+        for step in 0..steps.min(self.window) {
+            let slot = self.slot(self.base().wrapping_add(step as u32));
+            given_up += u64::from(self.states[slot].is_sought());
+            self.states[slot] = State::Unheard;
+        }
+        self.leaders.retain(|&slot| self.states[slot] == State::Leads);
+        for back in 1..=steps.min(self.window) {
+            let slot = self.slot(end.wrapping_sub(back as u32));
+            self.states[slot] = State::Missing;
+        }
+        self.end = end;
+        given_up
+    }
+
+    /// Learns that the `count` symbols from `first` on exist, as far as they are in the window.
+    pub fn hear(&mut self, first: u32, count: usize) {
+        for esi in (0..count).map(|index| first.wrapping_add(index as u32)) {
+            let slot = self.slot(esi);
+            if self.is_in_window(esi) && self.states[slot] == State::Unheard {
+                self.states[slot] = State::Missing;
+            }
+        }
+    }
+
+    /// Takes in a symbol of the window, which `write` writes, unless it is known.
+    pub fn insert_symbol(&mut self, esi: u32, write: impl FnOnce(&mut [u8])) {
+        let slot = self.slot(esi);
+        match self.states[slot] {
+            State::Known => {}
+            State::Unheard | State::Missing => {
+                write(self.slab.symbol_mut(slot));
+                self.states[slot] = State::Known;
+                self.substitute(slot);
+            }
+            State::Leads => {
+                // Its equation goes on without it, led by its next unknown.
+                self.row.copy_from_slice(&self.rows[slot * self.row.len()..][..self.row.len()]);
+                self.row[slot] = 0;
+                self.symbol.copy_from_slice(self.slab.symbol(slot));
+                write(self.slab.symbol_mut(slot));
+                self.kernel.add(&mut self.symbol, self.slab.symbol(slot));
+                self.states[slot] = State::Known;
+                self.leaders.retain(|&leader| leader != slot);
+                self.admit();
+            }
+        }
+    }
+
+    /// Takes in an equation: the sum of coefficient times symbol, from `first` on, is `sum`.
+    /// All its symbols have been heard of or are older than the window.
+    pub fn insert_equation(&mut self, first: u32, coefficients: &[u8], sum: &[u8]) -> Outcome {
+        let (window, base) = (self.window as u32, self.base());
+        self.row.fill(0);
+        let mut is_open = false;
+        for (esi, &coefficient) in esis(first).zip(coefficients).filter(|term| *term.1 != 0) {
+            if esi.wrapping_sub(base) >= window {
+                return Outcome::Expired;
+            }
+            let slot = esi as usize & self.mask;
+            self.row[slot] = coefficient;
+            is_open |= self.states[slot].is_sought();
+        }
+        // Without losses this is all that a repair symbol costs.
+        if !is_open {
+            return Outcome::Redundant;
+        }
+        self.symbol.copy_from_slice(sum);
+        self.reduce(first, coefficients);
+        if self.admit() { Outcome::Innovative } else { Outcome::Redundant }
+    }
+
+    /// Subtracts from the equation being inserted what is known and the equations of its leaders.
+    fn reduce(&mut self, first: u32, coefficients: &[u8]) {
+        let (states, mask) = (&self.states, self.mask);
+        let terms = esis(first)
+            .map(|esi| esi as usize & mask)
+            .zip(coefficients)
+            .filter(|term| matches!(states[term.0], State::Known | State::Leads))
+            .map(|(slot, &coefficient)| (coefficient, slot));
+        self.slab.accumulate(self.kernel, terms.clone(), &mut self.symbol);
+        let width = self.row.len();
+        for (coefficient, slot) in terms {
+            if states[slot] == State::Known {
+                self.row[slot] = 0;
+            } else if coefficient != 0 {
+                self.kernel.madd(&mut self.row, coefficient, &self.rows[slot * width..][..width]);
+            }
+        }
+    }
+
+    /// Stores the reduced equation, unless it says nothing, and clears its leader in the others.
+    fn admit(&mut self) -> bool {
+        let oldest = self.slot(self.base());
+        let is_unknown = |&c: &u8| c != 0;
+        let leader = self.row[oldest..]
+            .iter()
+            .position(is_unknown)
+            .map(|index| oldest + index)
+            .or_else(|| self.row[..oldest].iter().position(is_unknown));
+        let Some(leader) = leader else {
+            return false;
+        };
+        let scale = inverse(self.row[leader]).unwrap_or_default();
+        if scale != 1 {
+            self.kernel.mul(&mut self.row, scale);
+            self.kernel.mul(&mut self.symbol, scale);
+        }
+        let width = self.row.len();
+        self.rows[leader * width..][..width].copy_from_slice(&self.row);
+        self.slab.symbol_mut(leader).copy_from_slice(&self.symbol);
+        self.for_each_leader(|system, other| {
+            let factor = system.rows[other * width + leader];
+            if factor != 0 {
+                let row = &mut system.rows[other * width..][..width];
+                system.kernel.madd(row, factor, &system.row);
+                system.kernel.madd(system.slab.symbol_mut(other), factor, &system.symbol);
+            }
+            factor != 0
+        });
+        self.states[leader] = State::Leads;
+        if !self.settle(leader) {
+            self.leaders.push(leader);
+        }
+        true
+    }
+
+    /// Puts a symbol that has become known into the equations.
+    fn substitute(&mut self, known: usize) {
+        let width = self.row.len();
+        self.for_each_leader(|system, leader| {
+            let factor = std::mem::take(&mut system.rows[leader * width + known]);
+            if factor != 0 {
+                system.slab.madd(system.kernel, leader, factor, known);
+            }
+            factor != 0
+        });
+    }
+
+    /// Lets `change` change each equation, and settles those of which it says that it did.
+    fn for_each_leader(&mut self, change: impl Fn(&mut Self, usize) -> bool) {
+        let mut index = 0;
+        while let Some(&leader) = self.leaders.get(index) {
+            if change(self, leader) && self.settle(leader) {
+                self.leaders.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Whether an equation has no unknown left but its leader, which is known then.
+    fn settle(&mut self, leader: usize) -> bool {
+        let row = &self.rows[leader * self.row.len()..][..self.row.len()];
+        if row.iter().filter(|&&coefficient| coefficient != 0).count() > 1 {
+            return false;
+        }
+        self.states[leader] = State::Known;
+        let age = (leader.wrapping_sub(self.slot(self.base()))) & self.mask;
+        self.solved.push(self.base().wrapping_add(age as u32));
+        true
+    }
+}
+
+/// ESIs from `first` on, without end.
+fn esis(first: u32) -> impl Iterator<Item = u32> + Clone {
+    (0..).map(move |index| first.wrapping_add(index))
+}
