@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 15] = [
+const DIRECTIONS: [(&str, Allowed); 16] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
@@ -54,6 +54,7 @@ const DIRECTIONS: [(&str, Allowed); 15] = [
     ("xtask", Allowed::Only(&[])),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
+    ("recoded-sim", Allowed::Everything),
     ("bench", Allowed::Everything),
     ("bench-native", Allowed::Only(&[])),
 ];

@@ -1,0 +1,395 @@
+//! Scenarios from seeds. Every number is drawn here; a new code is one arm of [`Code`].
+
+use std::fmt;
+
+use recoded_code::theory::Hop as Loss;
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{FlowParams, Nanos, Recoding, Redundancy};
+
+use crate::link::{Link, Rate};
+use crate::random::{Random, Stream};
+use crate::scenario::{Change, Hop, Promise, Scenario, Traffic};
+
+/// Symbols times nodes of one run: a few ten milliseconds of work.
+const WORK: usize = 4000;
+
+/// Symbols a table may hold: all generations at once. Long lines get less, for memory.
+const TABLE_SYMBOLS: usize = 2048;
+const TABLE_SYMBOLS_LONG: usize = 512;
+const LONG_HOPS: usize = 12;
+
+/// Packets that enter alone before the bursts begin, so that the sink hears of one at least.
+const LEADERS: u32 = 4;
+
+const MILLI: Nanos = 1_000_000;
+
+/// What kind of network a seed draws.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Weather {
+    /// Up to a quarter of the packets lost from end to end, memory and timeouts to match: everything
+    /// must be delivered, through parameter changes and restarts of relays too.
+    Fair,
+    /// Fair, but for a moment: an end restarts or a link falls silent. What enters later must be
+    /// delivered.
+    Squall,
+    /// Any loss, any timeout, too little memory, overflowing queues: nothing is promised but order and
+    /// integrity.
+    Rough,
+    /// As rough, and packets are altered on the way: nothing is promised but the invariants of nodes.
+    Hostile,
+}
+
+/// Which code a scenario's flow uses.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// Random linear network coding, generation by generation.
+    Rlnc,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Code; 1] = [Code::Rlnc];
+
+    /// Makes `params` those of a flow of this code.
+    fn set(self, _params: &mut FlowParams) {
+        match self {
+            Code::Rlnc => {}
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Code::Rlnc => "rlnc",
+        })
+    }
+}
+
+/// What shapes packets: may change while a flow runs.
+#[derive(Copy, Clone, Debug)]
+struct Shape {
+    field: FieldOrder,
+    size: usize,
+    symbol_bytes: usize,
+}
+
+/// A scenario being drawn.
+struct Draft {
+    random: Random,
+    weather: Weather,
+    code: Code,
+    hops: usize,
+    shapes: Vec<Shape>,
+    bytes_max: usize,
+    /// One way, end to end, at most.
+    trip_nanos: Nanos,
+}
+
+impl Scenario {
+    /// Draws a scenario: any weather, any code.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Scenario {
+        let mut random = Random::new(seed, Stream::Scenario);
+        let weather = match random.among(0..=19) {
+            0..=9 => Weather::Fair,
+            10..=11 => Weather::Squall,
+            12..=16 => Weather::Rough,
+            _ => Weather::Hostile,
+        };
+        let code = random.pick(&Code::ALL);
+        Draft::new(random, weather, code).scenario(seed)
+    }
+}
+
+impl Draft {
+    fn new(mut random: Random, weather: Weather, code: Code) -> Draft {
+        let hops = match random.among(0..=9) {
+            0..=5 => random.size(1..=4),
+            6..=8 => random.size(5..=LONG_HOPS),
+            _ => random.size(LONG_HOPS + 1..=50),
+        };
+        let count = random.pick(&[1, 1, 1, 2, 4]);
+        let shapes: Vec<Shape> = (0..count).map(|_| shape(&mut random, hops)).collect();
+        let capacities = shapes.iter().map(|shape| shape.size * shape.symbol_bytes);
+        let capacity = capacities.min().unwrap_or(Traffic::BYTES_MIN);
+        let bytes_max = random.pick(&[40, 100, 200, 600, 1400]).min(capacity - 2);
+        let trip = [0, 1000, MILLI, 5 * MILLI, 20 * MILLI, 60 * MILLI];
+        let trip_nanos = random.pick(&trip);
+        Draft { random, weather, code, hops, shapes, bytes_max, trip_nanos }
+    }
+
+    fn is_bounded(&self) -> bool {
+        matches!(self.weather, Weather::Fair | Weather::Squall)
+    }
+
+    fn scenario(mut self, seed: u64) -> Scenario {
+        let links = self.links();
+        let params = self.params();
+        let traffic = self.traffic(&params);
+        let frames = self.frames(&params);
+        let mut scenario = Scenario::line(seed, self.hops, Link::CLEAN).with(|node| {
+            let role = node.role.clone();
+            *node = FlowParams { role, ..params.clone() };
+        });
+        let first = self.shapes[0];
+        first.set(&mut scenario.nodes[0]);
+        scenario.poll_nanos = self.random.pick(&[0, 0, 10_000, 100_000, MILLI]);
+        scenario.hops = links;
+        scenario.traffic = traffic;
+        scenario.frames = frames;
+        self.rates(&mut scenario);
+        self.changes(&mut scenario);
+        scenario
+    }
+
+    /// Losses, delays, what else links do, one link at a time.
+    fn links(&mut self) -> Vec<Hop> {
+        let bounded = self.is_bounded();
+        let through = if bounded { self.random.between(0.75, 1.0) } else { 0.0 };
+        let weights: Vec<f64> = (0..self.hops).map(|_| self.random.unit()).collect();
+        let total: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let is_bursty = self.random.chance(0.3);
+        let is_lossless = self.random.chance(0.1);
+        let loses_feedback = self.random.chance(0.7);
+        let base = self.base_link();
+        let hop = |weight: f64| {
+            let loss = match (is_lossless, bounded) {
+                (true, _) => 0.0,
+                (_, true) => 1.0 - through.powf(weight / total),
+                (_, false) => weight * self.random.pick(&[0.1, 0.3, 0.9]),
+            };
+            let burst_mean = match (is_bursty, bounded) {
+                (true, true) => self.random.between(1.0, 4.0),
+                (true, false) => self.random.between(1.0, 40.0),
+                _ => 1.0,
+            };
+            let down = Link { loss: Loss { loss, burst_mean }, ..base };
+            let up = if loses_feedback { down } else { Link { loss: Link::CLEAN.loss, ..base } };
+            Hop { down, up }
+        };
+        let mut hops: Vec<Hop> = weights.into_iter().map(hop).collect();
+        if self.weather == Weather::Hostile {
+            // On one link: every hop answers what it takes for a generation with all its plan allows,
+            // so that many would make a storm of it.
+            let hop = self.random.size(0..=self.hops - 1);
+            hops[hop].down.corruption = self.random.pick(&[0.01, 0.1, 0.5]);
+            hops[hop].up.corruption = self.random.pick(&[0.0, 0.1, 0.5]);
+        }
+        hops
+    }
+
+    /// What all links have in common.
+    fn base_link(&mut self) -> Link {
+        let delay_nanos = self.trip_nanos / self.hops as Nanos;
+        let jitter_nanos = self.random.pick(&[0, 0, delay_nanos / 8, delay_nanos / 2]);
+        Link {
+            delay_nanos: delay_nanos - jitter_nanos.min(delay_nanos),
+            jitter_nanos,
+            keeps_order: self.random.chance(0.7),
+            // Repairs and reports pass one for one: copies of copies must not become a storm.
+            duplication: self.random.pick(&[0.0, 0.0, 0.0, 0.1, 0.5]) / self.hops as f64,
+            ..Link::CLEAN
+        }
+    }
+
+    /// Parameters of relays and sink: the most that any shape needs.
+    fn params(&mut self) -> FlowParams {
+        let generation_size = self.shapes.iter().map(|shape| shape.size).max().unwrap_or(1);
+        let symbol_bytes = self.shapes.iter().map(|shape| shape.symbol_bytes).max().unwrap_or(1);
+        let table = if self.hops > LONG_HOPS { TABLE_SYMBOLS_LONG } else { TABLE_SYMBOLS };
+        let batches = (table / generation_size).clamp(8, 64);
+        let base = Scenario::line(0, 1, Link::CLEAN).nodes.swap_remove(0);
+        let random = &mut self.random;
+        let mut params = FlowParams {
+            generation_size,
+            symbol_bytes,
+            batches,
+            recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
+            flush_timeout_nanos: random.pick(&[100_000, MILLI, 10 * MILLI]),
+            batch_timeout_nanos: random.pick(&[5 * MILLI, 20 * MILLI]),
+            hold_timeout_nanos: 250 * MILLI + 10 * self.trip_nanos,
+            redundancy: match random.among(0..=3) {
+                0 => Redundancy::Fixed(random.between(2.0, 3.0)),
+                _ => Redundancy::Auto,
+            },
+            ..base
+        };
+        if !self.is_bounded() {
+            self.roughen(&mut params);
+        }
+        self.code.set(&mut params);
+        params
+    }
+
+    /// Parameters that fit nothing.
+    fn roughen(&mut self, params: &mut FlowParams) {
+        let random = &mut self.random;
+        params.batches = random.size(1..=params.batches);
+        params.repair = random.chance(0.7);
+        params.redundancy_max = random.between(1.0, 4.0);
+        params.target_loss = random.pick(&[1e-1, 1e-3, 1e-6]);
+        params.flush_timeout_nanos = random.among(0..=20 * MILLI);
+        params.batch_timeout_nanos = random.among(0..=50 * MILLI);
+        params.hold_timeout_nanos = random.among(0..=500 * MILLI);
+        if random.chance(0.3) {
+            params.redundancy = Redundancy::Fixed(random.between(1.0, 2.0));
+        }
+    }
+
+    /// Packets at a pace at which a table outlasts a repair, or, where nothing is promised, any.
+    fn traffic(&mut self, params: &FlowParams) -> Traffic {
+        let smallest = self.shapes.iter().map(|shape| shape.symbol_bytes).min().unwrap_or(1);
+        let symbols = self.bytes_max.div_ceil(2 * smallest).max(1);
+        let packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
+        let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
+        let recovery = 50 * MILLI + 2 * params.batch_timeout_nanos + 10 * self.trip_nanos;
+        let capacities = self.shapes.iter().map(|shape| shape.size * shape.symbol_bytes);
+        let fitting = capacities.min().unwrap_or(1) / (self.bytes_max + 2);
+        let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
+        if self.is_bounded() {
+            // Together they must not fill more than a third of a table.
+            burst = burst.min((params.batches / 3 * fitting.max(1)) as u32);
+        }
+        let generations = u64::from(burst).div_ceil(fitting.max(1) as u64) + 1;
+        let least = 2 * recovery * generations / params.batches as u64;
+        let interval_nanos = match self.is_bounded() {
+            true => least.max(self.random.among(0..=20 * MILLI)),
+            false => self.random.pick(&[10_000, MILLI, 20 * MILLI]),
+        };
+        Traffic {
+            packets,
+            leaders: LEADERS,
+            bytes: bytes_min..=self.bytes_max,
+            interval_nanos,
+            burst,
+        }
+    }
+
+    fn frames(&mut self, params: &FlowParams) -> usize {
+        let enough = 256 + 3 * params.batches * params.generation_size;
+        if self.is_bounded() || self.random.chance(0.5) {
+            return enough;
+        }
+        self.random.size(64..=enough)
+    }
+
+    /// Limits the rate of some networks: where delivery is promised, what enters together passes in a
+    /// millisecond, and queues hold it.
+    fn rates(&mut self, scenario: &mut Scenario) {
+        if !self.random.chance(0.3) {
+            return;
+        }
+        let params = &scenario.nodes[1];
+        let symbol = self.shapes.iter().map(|shape| shape.symbol_bytes).min().unwrap_or(1);
+        let symbols = scenario.traffic.burst as usize * (self.bytes_max + 2).div_ceil(symbol);
+        let packets = 4 * (symbols + 4 * params.generation_size);
+        let bytes = packets * (params.symbol_bytes + 400);
+        let rate = match self.is_bounded() {
+            true => Rate { bits_per_second: 8000 * bytes as u64, queue_packets: 4 * packets },
+            false => Rate {
+                bits_per_second: self.random.among(100_000..=8000 * bytes as u64),
+                queue_packets: self.random.size(1..=packets),
+            },
+        };
+        for hop in &mut scenario.hops {
+            (hop.down.rate, hop.up.rate) = (Some(rate), Some(rate));
+        }
+    }
+
+    /// What changes meanwhile, and what is promised after it.
+    fn changes(&mut self, scenario: &mut Scenario) {
+        let end = scenario.traffic.end().max(1);
+        let mut source = scenario.nodes[0].clone();
+        let mut shapes = std::mem::take(&mut self.shapes).into_iter().skip(1);
+        let count = self.random.pick(&[0, 0, 1, 3]) + shapes.len();
+        let mut times: Vec<Nanos> = (0..count).map(|_| self.random.among(0..=end)).collect();
+        times.sort_unstable();
+        for at in times {
+            let change = match shapes.next() {
+                Some(shape) => {
+                    shape.set(&mut source);
+                    Change::Params { node: 0, params: Box::new(source.clone()) }
+                }
+                None => self.mild_change(scenario),
+            };
+            scenario.changes.push((at, change));
+        }
+        let everything = Some(scenario.traffic.due(LEADERS)..Nanos::MAX);
+        let delivered = match self.weather {
+            Weather::Fair => everything,
+            Weather::Squall => self.squall(scenario, end),
+            Weather::Rough | Weather::Hostile => {
+                if self.random.chance(0.3) {
+                    self.squall(scenario, end);
+                }
+                None
+            }
+        };
+        scenario.promise = Promise { intact: self.weather != Weather::Hostile, delivered };
+    }
+
+    /// A change that loses nothing which repair does not bring back.
+    fn mild_change(&mut self, scenario: &Scenario) -> Change {
+        let node = self.random.size(1..=self.hops);
+        let is_relay = node < self.hops;
+        let mut params = scenario.nodes[node].clone();
+        match self.random.among(0..=2) {
+            0 if is_relay => Change::Restart { node },
+            1 if is_relay => {
+                params.recoding = self.random.pick(&[Recoding::Systematic, Recoding::Random]);
+                Change::Params { node, params: Box::new(params) }
+            }
+            _ => {
+                params.batch_timeout_nanos = self.random.pick(&[5 * MILLI, 20 * MILLI]);
+                Change::Params { node, params: Box::new(params) }
+            }
+        }
+    }
+
+    /// An end restarts, or a link falls silent for a while. Returns when packets must arrive again.
+    fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<std::ops::Range<Nanos>> {
+        let at = self.random.among(0..=end / 2);
+        let quiet = self.random.among(0..=end / 4);
+        let change = match self.random.among(0..=2) {
+            0 => Change::Restart { node: 0 },
+            1 => Change::Restart { node: self.hops },
+            _ => {
+                let hop = self.random.size(0..=self.hops - 1);
+                let link = scenario.hops[hop];
+                let silence = Loss::independent(1.0);
+                let silent = Hop {
+                    down: Link { loss: silence, ..link.down },
+                    up: Link { loss: silence, ..link.up },
+                };
+                scenario.changes.push((at + quiet, Change::Link { hop, link }));
+                Change::Link { hop, link: silent }
+            }
+        };
+        scenario.changes.push((at, change));
+        scenario.changes.sort_by_key(|(at, _)| *at);
+        let settled = scenario.settle_nanos().max(2 * scenario.traffic.interval_nanos);
+        Some(at + quiet + settled..Nanos::MAX)
+    }
+}
+
+impl Shape {
+    fn set(self, params: &mut FlowParams) {
+        params.field = self.field;
+        params.generation_size = self.size;
+        params.symbol_bytes = self.symbol_bytes;
+    }
+}
+
+fn shape(random: &mut Random, hops: usize) -> Shape {
+    let sizes: &[usize] = match hops {
+        0..=4 => &[1, 2, 3, 5, 8, 16, 16, 16, 32, 64, 100, 256],
+        5..=LONG_HOPS => &[1, 2, 5, 8, 16, 16, 16, 32, 64],
+        _ => &[1, 4, 8, 16, 16, 16],
+    };
+    Shape {
+        field: random.pick(&FieldOrder::ALL),
+        size: random.pick(sizes),
+        symbol_bytes: random.size(26..=300),
+    }
+}

@@ -1,0 +1,79 @@
+//! The real pipeline on a simulated network, decided by one seed.
+//!
+//! A [`Scenario`] is plain data: nodes, links, traffic, changes. [`run`] plays it in virtual
+//! nanoseconds and holds the invariants that must survive every network; [`Scenario::from_seed`] draws
+//! one of any kind. The same scenario gives the same [`Outcome`], to the last packet.
+//!
+//! ```
+//! use recoded_sim::{Link, Scenario, run};
+//!
+//! let scenario = Scenario::line(1, 3, Link::lossy(0.1)).deliver_all();
+//! let outcome = run(&scenario)?;
+//! assert_eq!(outcome.delivered, 1000);
+//! # Ok::<(), recoded_sim::Violation>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod scenario;
+
+mod generate;
+
+mod network;
+
+mod link;
+
+mod node;
+
+mod frames;
+
+mod oracle;
+
+mod violation;
+
+mod outcome;
+
+mod summary;
+
+mod trace;
+
+mod sweep;
+
+mod delay;
+
+mod random;
+
+pub use delay::Delays;
+pub use generate::{Code, Weather};
+pub use link::{Link, LinkCounters, Rate};
+pub use outcome::{Outcome, Rank};
+pub use scenario::{Change, Hop, Promise, Scenario, Traffic};
+pub use summary::{Described, Summary};
+pub use sweep::{Failure, Found, sweep};
+pub use trace::Step;
+pub use violation::Violation;
+
+/// Plays a scenario to its end.
+///
+/// # Errors
+/// The first invariant that did not hold.
+///
+/// # Panics
+/// When the scenario has not one node more than links, or the pipeline panics.
+pub fn run(scenario: &Scenario) -> Result<Outcome, Violation> {
+    network::Network::new(scenario, &mut |_, _| ()).run()
+}
+
+/// As [`run`], and shows `watch` every step with its time in nanoseconds.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_watched(
+    scenario: &Scenario,
+    mut watch: impl FnMut(u64, &Step<'_>),
+) -> Result<Outcome, Violation> {
+    network::Network::new(scenario, &mut watch).run()
+}

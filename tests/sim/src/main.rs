@@ -1,0 +1,76 @@
+//! Repeats the run of one seed, or tries many.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use recoded_sim::{Described, Scenario, Summary, run_watched, sweep};
+
+/// Plays the scenario of a seed and shows what happened, or looks for seeds that fail.
+#[derive(Parser)]
+#[command(name = "recoded-sim")]
+struct Arguments {
+    /// The seed; with --count the first of them.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Runs this many seeds and shows only those that fail.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Threads for --count.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    /// Prints every step of the run.
+    #[arg(long, conflicts_with = "count")]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.count {
+        Some(count) => search(&arguments, count),
+        None => repeat(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn search(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
+    let seeds = arguments.seed..arguments.seed.saturating_add(count);
+    let found = sweep(seeds, arguments.threads);
+    for found in &found {
+        println!("{found}");
+    }
+    match found.len() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} of {count} seeds fail").into()),
+    }
+}
+
+fn repeat(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let scenario = Scenario::from_seed(arguments.seed);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    write!(out, "{}", Described(&scenario))?;
+    let mut written = Ok(());
+    let outcome = run_watched(&scenario, |now, step| {
+        if arguments.trace && written.is_ok() {
+            written = writeln!(out, "{:>12.3} us  {step}", now as f64 / 1e3);
+        }
+    });
+    written?;
+    match outcome {
+        Ok(outcome) => write!(out, "{}", Summary(&scenario, &outcome))?,
+        Err(violation) => {
+            out.flush()?;
+            return Err(format!("seed {}: {violation}", arguments.seed).into());
+        }
+    }
+    Ok(out.flush()?)
+}

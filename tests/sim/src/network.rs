@@ -1,0 +1,321 @@
+//! The network at work: a queue of events in virtual time.
+//!
+//! ```text
+//!  Ingress ─► node 0 ─► channel ─► Arrive at node 1 ─► ... ─► node n ─► oracle
+//!               ▲          ◄─────── feedback, hop by hop ◄───────┘
+//!  Wake ────────┘ timers of any node            Change ─► parameters, links, restarts
+//! ```
+//!
+//! Events of one time happen in the order in which they were made, so that nothing depends on
+//! anything but the scenario.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use recoded_pipeline::params::{FlowParams, HopId, Nanos};
+
+use crate::link::{Channel, Link};
+use crate::node::{Node, Results};
+use crate::oracle::Oracle;
+use crate::outcome::Outcome;
+use crate::scenario::{Change, DOWN, Scenario};
+use crate::trace::Step;
+use crate::violation::Violation;
+
+/// After the last input everything must come to rest within this time: four rounds of repair and the
+/// longest hold timeout fit many times.
+const REST_NANOS: Nanos = 60_000_000_000;
+
+/// Events per symbol and node that traffic may cause, and some to begin with: four times the packets,
+/// as many repairs, twice on every link, and timers.
+const EVENTS_PER_SYMBOL: u64 = 64;
+const EVENTS_MIN: u64 = 100_000;
+
+enum What {
+    /// The next packet enters.
+    Ingress,
+    /// A packet reaches a node.
+    Arrive { node: usize, payload: Vec<u8> },
+    /// A node's timers are due.
+    Wake { node: usize },
+    /// Entry of the scenario's changes.
+    Change { index: usize },
+}
+
+struct Event {
+    at: Nanos,
+    serial: u64,
+    what: What,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.serial == other.serial
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+/// Nodes, links, what is under way, and everybody's judge.
+pub(crate) struct Network<'a> {
+    scenario: &'a Scenario,
+    nodes: Vec<Node>,
+    /// By hop: towards the sink, towards the source.
+    channels: Vec<(Channel, Channel)>,
+    queue: BinaryHeap<Reverse<Event>>,
+    serial: u64,
+    now: Nanos,
+    events: u64,
+    /// The next packet to enter.
+    next: u32,
+    oracle: Oracle,
+    hasher: DefaultHasher,
+    watch: &'a mut dyn FnMut(Nanos, &Step<'_>),
+    results: Results,
+    packet: Vec<u8>,
+}
+
+impl<'a> Network<'a> {
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        watch: &'a mut dyn FnMut(Nanos, &Step<'_>),
+    ) -> Network<'a> {
+        assert_eq!(scenario.nodes.len(), scenario.hops.len() + 1, "one node more than links");
+        let seed = scenario.seed;
+        let nodes = scenario.nodes.iter().enumerate();
+        let channel = |link: Link, hop, is_up| Channel::new(link, seed, hop, is_up);
+        let hops = scenario.hops.iter().enumerate();
+        let mut network = Network {
+            scenario,
+            nodes: nodes
+                .map(|(node, params)| Node::new((node, 0), params.clone(), scenario.frames, seed))
+                .collect(),
+            channels: hops
+                .map(|(hop, link)| (channel(link.down, hop, false), channel(link.up, hop, true)))
+                .collect(),
+            queue: BinaryHeap::new(),
+            serial: 0,
+            now: 0,
+            events: 0,
+            next: 0,
+            oracle: Oracle::new(seed, &scenario.traffic, &scenario.promise),
+            hasher: DefaultHasher::new(),
+            watch,
+            results: Results::default(),
+            packet: Vec::new(),
+        };
+        for (index, (at, _)) in scenario.changes.iter().enumerate() {
+            network.schedule(*at, What::Change { index });
+        }
+        if scenario.traffic.packets > 0 {
+            network.schedule(scenario.traffic.due(0), What::Ingress);
+        }
+        network
+    }
+
+    /// Runs until nothing happens any more.
+    pub(crate) fn run(mut self) -> Result<Outcome, Violation> {
+        let traffic = &self.scenario.traffic;
+        let changes = self.scenario.changes.iter().map(|(at, _)| *at);
+        let rest = changes.fold(traffic.end(), Nanos::max).saturating_add(REST_NANOS);
+        let smallest = self.smallest_symbol_bytes();
+        let symbols = u64::from(traffic.packets) * (traffic.bytes.end() / smallest + 2) as u64;
+        let events_max = EVENTS_MIN + EVENTS_PER_SYMBOL * symbols * self.nodes.len() as u64;
+        while let Some(Reverse(event)) = self.queue.pop() {
+            self.now = event.at;
+            self.events += 1;
+            self.handle(event.what)?;
+            if self.events > events_max {
+                return Err(Violation::Storm { events: self.events, at: self.now });
+            }
+            if self.now > rest {
+                return Err(Violation::Restless { at: self.now });
+            }
+        }
+        self.finish()
+    }
+
+    fn smallest_symbol_bytes(&self) -> usize {
+        let changed = self.scenario.changes.iter().filter_map(|(_, change)| match change {
+            Change::Params { node: 0, params } => Some(params.symbol_bytes),
+            _ => None,
+        });
+        changed.fold(self.scenario.nodes[0].symbol_bytes, usize::min).max(1)
+    }
+
+    fn finish(mut self) -> Result<Outcome, Violation> {
+        let reports: Vec<_> = self.nodes.iter().map(Node::report).collect();
+        let ended = self.now;
+        // The results of a shutdown reach nobody.
+        let mut results = Results::default();
+        for node in &mut self.nodes {
+            node.drain(ended, &mut results)?;
+            node.check()?;
+        }
+        self.oracle.finish()?;
+        for report in &reports {
+            format!("{report:?}").hash(&mut self.hasher);
+        }
+        let starved = self.nodes.iter().map(|node| node.starved).collect();
+        let counters = self.channels.into_iter().map(|(down, up)| (down.counters, up.counters));
+        Ok(Outcome {
+            hash: self.hasher.finish(),
+            events: self.events,
+            ended_nanos: ended,
+            links: counters.collect(),
+            reports,
+            starved,
+            delivered: self.oracle.delivered,
+            repeated: self.oracle.repeated,
+            foreign: self.oracle.foreign,
+            delays: self.oracle.delays,
+        })
+    }
+
+    fn schedule(&mut self, at: Nanos, what: What) {
+        self.queue.push(Reverse(Event { at, serial: self.serial, what }));
+        self.serial += 1;
+    }
+
+    /// Tells the watcher what happens, and folds it into the hash of the run.
+    fn note(&mut self, step: &Step<'_>) {
+        (self.now, step).hash(&mut self.hasher);
+        (self.watch)(self.now, step);
+    }
+
+    fn handle(&mut self, what: What) -> Result<(), Violation> {
+        match what {
+            What::Ingress => self.ingress(),
+            What::Arrive { node, payload } => {
+                self.note(&Step::Arrived { node, payload: &payload });
+                self.nodes[node].receive(&payload, self.now, &mut self.results)?;
+                self.settle(node)
+            }
+            What::Wake { node } => {
+                // An earlier wake-up replaced this one.
+                if self.nodes[node].wakes_at != Some(self.now) {
+                    return Ok(());
+                }
+                self.nodes[node].wakes_at = None;
+                self.note(&Step::Woke { node });
+                self.tick(node)
+            }
+            What::Change { index } => self.change(index),
+        }
+    }
+
+    fn ingress(&mut self) -> Result<(), Violation> {
+        let number = self.next;
+        self.next += 1;
+        self.oracle.packet(number, &mut self.packet);
+        let bytes = self.packet.len();
+        self.note(&Step::Entered { number, bytes });
+        self.nodes[0].ingress(&self.packet, self.now, &mut self.results)?;
+        if self.next < self.scenario.traffic.packets {
+            self.schedule(self.scenario.traffic.due(self.next), What::Ingress);
+        }
+        self.settle(0)
+    }
+
+    fn change(&mut self, index: usize) -> Result<(), Violation> {
+        let scenario = self.scenario;
+        let (_, change) = &scenario.changes[index];
+        self.note(&Step::Changed { change });
+        let sink = self.nodes.len() - 1;
+        match change {
+            Change::Params { node, params } => {
+                if *node == sink && self.nodes[sink].would_forget(params) {
+                    self.oracle.sink_forgot();
+                }
+                let params = FlowParams::clone(params);
+                self.nodes[*node].apply(params, self.now, &mut self.results)?;
+                self.settle(*node)
+            }
+            Change::Restart { node } => {
+                if *node == sink {
+                    self.oracle.sink_forgot();
+                }
+                if *node == 0 {
+                    self.oracle.source_forgot(self.now + scenario.settle_nanos());
+                }
+                self.nodes[*node].restart(scenario.frames, scenario.seed)
+            }
+            Change::Link { hop, link } => {
+                let (down, up) = &mut self.channels[*hop];
+                down.change(link.down);
+                up.change(link.up);
+                Ok(())
+            }
+        }
+    }
+
+    /// After an input: its results leave, and the node looks at its timers now or soon.
+    fn settle(&mut self, node: usize) -> Result<(), Violation> {
+        match self.scenario.poll_nanos {
+            0 => self.tick(node),
+            poll => {
+                self.dispatch(node)?;
+                self.wake(node, self.now + poll);
+                Ok(())
+            }
+        }
+    }
+
+    fn tick(&mut self, node: usize) -> Result<(), Violation> {
+        let due = self.nodes[node].tick(self.now, &mut self.results)?;
+        self.dispatch(node)?;
+        if let Some(due) = due {
+            self.wake(node, due.max(self.now + self.scenario.poll_nanos));
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, node: usize, at: Nanos) {
+        if self.nodes[node].wakes_at.is_none_or(|planned| at < planned) {
+            self.nodes[node].wakes_at = Some(at);
+            self.schedule(at, What::Wake { node });
+        }
+    }
+
+    /// Puts what a node sent on its links, and hands what it delivered to the oracle.
+    fn dispatch(&mut self, node: usize) -> Result<(), Violation> {
+        let Results { mut sent, mut delivered } = std::mem::take(&mut self.results);
+        for packet in delivered.drain(..) {
+            let number = self.oracle.deliver(&packet, self.now)?;
+            self.note(&Step::Delivered { number, bytes: packet.len() });
+        }
+        for (hop, payload) in sent.drain(..) {
+            self.send(node, hop, payload);
+        }
+        self.results = Results { sent, delivered };
+        Ok(())
+    }
+
+    fn send(&mut self, node: usize, hop: HopId, payload: Vec<u8>) {
+        self.note(&Step::Sent { node, is_up: hop != DOWN, payload: &payload });
+        let (channel, to) = if hop == DOWN {
+            (&mut self.channels[node].0, node + 1)
+        } else {
+            (&mut self.channels[node - 1].1, node - 1)
+        };
+        let (queue, serial) = (&mut self.queue, &mut self.serial);
+        channel.send(self.now, payload, |arrival| {
+            let what = What::Arrive { node: to, payload: arrival.payload };
+            queue.push(Reverse(Event { at: arrival.at, serial: *serial, what }));
+            *serial += 1;
+        });
+    }
+}

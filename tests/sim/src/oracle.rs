@@ -1,0 +1,225 @@
+//! What enters and what leaves the tunnel. Packets are computed from their number, so that memory stays
+//! the same however many there are.
+
+use std::ops::Range;
+
+use recoded_pipeline::params::Nanos;
+
+use crate::delay::Delays;
+use crate::scenario::{Promise, Traffic};
+use crate::violation::Violation;
+
+/// Bytes of an IPv4 header, and where the number of the packet follows.
+const HEADER_BYTES: usize = 20;
+
+/// Keeps account of the packets delivered.
+pub(crate) struct Oracle {
+    seed: u64,
+    traffic: Traffic,
+    promise: Promise,
+    /// The next number expected: all before were delivered or passed over.
+    next: u32,
+    /// The last one of this life of the sink, which forgets what it delivered when it restarts.
+    last: Option<u32>,
+    /// Until then, stragglers of the source's former life may come late and again, and make the sink
+    /// deliver again what it forgets on their account.
+    unsettled_until: Nanos,
+    /// Packets delivered; again after the sink had forgotten; unlike any sent.
+    pub delivered: u64,
+    pub repeated: u64,
+    pub foreign: u64,
+    /// Packets passed over whose delivery was promised, and the first of them.
+    missing: u64,
+    first_missing: u32,
+    /// From entering the source to leaving the sink.
+    pub delays: Delays,
+    expected: Vec<u8>,
+}
+
+impl Oracle {
+    pub(crate) fn new(seed: u64, traffic: &Traffic, promise: &Promise) -> Oracle {
+        Oracle {
+            seed,
+            traffic: traffic.clone(),
+            promise: promise.clone(),
+            next: 0,
+            last: None,
+            unsettled_until: 0,
+            delivered: 0,
+            repeated: 0,
+            foreign: 0,
+            missing: 0,
+            first_missing: 0,
+            delays: Delays::default(),
+            expected: Vec::new(),
+        }
+    }
+
+    /// Writes packet `number`.
+    pub(crate) fn packet(&self, number: u32, out: &mut Vec<u8>) {
+        packet(self.seed, &self.traffic, number, out);
+    }
+
+    /// The sink forgot everything: what it delivers may repeat what it did before.
+    pub(crate) fn sink_forgot(&mut self) {
+        self.last = None;
+    }
+
+    /// The source restarted, and numbers generations anew.
+    pub(crate) fn source_forgot(&mut self, unsettled_until: Nanos) {
+        self.unsettled_until = unsettled_until;
+    }
+
+    /// Judges a delivered packet; returns its number where it has one.
+    pub(crate) fn deliver(&mut self, bytes: &[u8], now: Nanos) -> Result<Option<u32>, Violation> {
+        let Some(number) = self.identify(bytes, now) else {
+            self.foreign += 1;
+            return if self.promise.intact {
+                Err(Violation::Altered { at: now })
+            } else {
+                Ok(None)
+            };
+        };
+        let is_judged = self.promise.intact && now >= self.unsettled_until;
+        match self.last {
+            Some(last) if number <= last && is_judged => {
+                return Err(Violation::OutOfOrder { packet: number, after: last });
+            }
+            last => self.last = last.max(Some(number)),
+        }
+        if number < self.next {
+            self.repeated += 1;
+            return Ok(Some(number));
+        }
+        self.pass_over(self.next..number);
+        self.next = number + 1;
+        self.delivered += 1;
+        self.delays.record(now - self.traffic.due(number));
+        Ok(Some(number))
+    }
+
+    /// The number of a packet that was sent by now, to the byte.
+    fn identify(&mut self, bytes: &[u8], now: Nanos) -> Option<u32> {
+        let number = bytes.get(HEADER_BYTES..HEADER_BYTES + 4)?;
+        let number = u32::from_be_bytes(number.try_into().ok()?);
+        if number >= self.traffic.packets || self.traffic.due(number) > now {
+            return None;
+        }
+        let mut expected = std::mem::take(&mut self.expected);
+        self.packet(number, &mut expected);
+        self.expected = expected;
+        (self.expected == bytes).then_some(number)
+    }
+
+    fn pass_over(&mut self, numbers: Range<u32>) {
+        let Some(promised) = &self.promise.delivered else { return };
+        let is_promised = |number: &u32| promised.contains(&self.traffic.due(*number));
+        let first = numbers.clone().find(is_promised);
+        let count = numbers.filter(is_promised).count() as u64;
+        if self.missing == 0 {
+            self.first_missing = first.unwrap_or(0);
+        }
+        self.missing += count;
+    }
+
+    /// Judges the whole at the end of the run.
+    pub(crate) fn finish(&mut self) -> Result<(), Violation> {
+        self.pass_over(self.next..self.traffic.packets);
+        self.next = self.traffic.packets;
+        if self.missing > 0 {
+            return Err(Violation::Undelivered {
+                missing: self.missing,
+                first: self.first_missing,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn packet(seed: u64, traffic: &Traffic, number: u32, out: &mut Vec<u8>) {
+    let mut state = seed ^ u64::from(number) << 32;
+    let (least, most) = (*traffic.bytes.start(), *traffic.bytes.end());
+    let least = least.max(Traffic::BYTES_MIN);
+    let bytes = least + split_mix(&mut state) as usize % (most.max(least) - least + 1);
+    out.clear();
+    while out.len() < bytes {
+        out.extend_from_slice(&split_mix(&mut state).to_le_bytes());
+    }
+    out.truncate(bytes);
+    out[0] = 0x45;
+    out[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+    out[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&number.to_be_bytes());
+}
+
+/// SplitMix64: bytes that no other packet has, at little cost.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oracle(intact: bool) -> Oracle {
+        let traffic =
+            Traffic { packets: 100, leaders: 0, bytes: 24..=90, interval_nanos: 10, burst: 1 };
+        Oracle::new(1, &traffic, &Promise { intact, delivered: Some(200..400) })
+    }
+
+    fn bytes(oracle: &Oracle, number: u32) -> Vec<u8> {
+        let mut packet = Vec::new();
+        oracle.packet(number, &mut packet);
+        packet
+    }
+
+    #[test]
+    fn packets_in_order_pass_and_only_promised_gaps_count() {
+        let mut oracle = oracle(true);
+        for number in (0..100).filter(|number| !(5..20).contains(number) && *number < 45) {
+            let packet = bytes(&oracle, number);
+            assert_eq!(oracle.deliver(&packet, 1000), Ok(Some(number)));
+        }
+        assert_eq!(oracle.finish(), Ok(()));
+        assert_eq!((oracle.delivered, oracle.missing), (30, 0));
+    }
+
+    #[test]
+    fn a_promised_packet_that_is_missing_is_told() {
+        let mut oracle = oracle(true);
+        for number in (0..100).filter(|number| *number != 30 && *number != 33) {
+            let packet = bytes(&oracle, number);
+            oracle.deliver(&packet, 1000).unwrap();
+        }
+        assert_eq!(oracle.finish(), Err(Violation::Undelivered { missing: 2, first: 30 }));
+    }
+
+    #[test]
+    fn altered_repeated_and_early_packets_are_told() {
+        let mut oracle = oracle(true);
+        let (five, six) = (bytes(&oracle, 5), bytes(&oracle, 6));
+        assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
+        assert_eq!(oracle.deliver(&five, 1000), Err(Violation::OutOfOrder { packet: 5, after: 6 }));
+        assert_eq!(oracle.deliver(&six, 1000), Err(Violation::OutOfOrder { packet: 6, after: 6 }));
+        oracle.source_forgot(2000);
+        assert_eq!(oracle.deliver(&five, 1999), Ok(Some(5)));
+        assert_eq!(oracle.deliver(&six, 2000), Err(Violation::OutOfOrder { packet: 6, after: 6 }));
+        let mut altered = bytes(&oracle, 7);
+        assert_eq!(oracle.deliver(&altered, 60), Err(Violation::Altered { at: 60 }));
+        altered[23] ^= 1;
+        assert_eq!(oracle.deliver(&altered, 1000), Err(Violation::Altered { at: 1000 }));
+        oracle.sink_forgot();
+        assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
+        assert_eq!(oracle.repeated, 2);
+    }
+
+    #[test]
+    fn without_the_promise_foreign_packets_are_counted() {
+        let mut oracle = oracle(false);
+        assert_eq!(oracle.deliver(&[1; 30], 1000), Ok(None));
+        assert_eq!(oracle.foreign, 1);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a run yields, and how it compares with theory.
+
+use recoded_code::theory::{self, Hop, Recoding as TheoryRecoding};
+use recoded_pipeline::params::{Nanos, Recoding, Redundancy};
+use recoded_pipeline::report::{FlowReport, Report};
+
+use crate::delay::Delays;
+use crate::link::LinkCounters;
+use crate::scenario::Scenario;
+
+/// The result of a run in which every invariant held.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Fingerprint of everything that happened, in order: equal for equal scenarios.
+    pub hash: u64,
+    /// Events handled.
+    pub events: u64,
+    /// When the last thing happened.
+    pub ended_nanos: Nanos,
+    /// By hop: towards the sink, towards the source.
+    pub links: Vec<(LinkCounters, LinkCounters)>,
+    /// What each node reports of itself at the end.
+    pub reports: Vec<Report>,
+    /// By node: packets that found no free frame on arrival.
+    pub starved: Vec<u64>,
+    /// IP packets delivered, each counted once.
+    pub delivered: u64,
+    /// Those delivered once more, after the sink had lost its memory.
+    pub repeated: u64,
+    /// Those delivered that nobody sent: corruption that nothing could notice.
+    pub foreign: u64,
+    /// From entering the source to leaving the sink.
+    pub delays: Delays,
+}
+
+/// Rank of full generations behind a hop.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Rank {
+    /// Generations counted.
+    pub generations: u64,
+    /// Their mean rank, as a share of the generation size.
+    pub mean: f64,
+    /// What theory expects.
+    pub expected: f64,
+    /// Standard error of the mean in theory, when generations are independent of each other.
+    pub standard_error: f64,
+}
+
+impl Outcome {
+    /// The flow at `node`, if it has not lost it.
+    #[must_use]
+    pub fn flow(&self, node: usize) -> Option<&FlowReport> {
+        self.reports.get(node)?.flows.first()
+    }
+
+    /// Packets that the source sent for each source symbol.
+    #[must_use]
+    pub fn overhead(&self) -> f64 {
+        let Some(source) = self.flow(0) else { return 0.0 };
+        let counters = &source.counters;
+        let sent = counters.sent_systematic + counters.sent_coded + counters.sent_repair;
+        sent as f64 / counters.sent_systematic.max(1) as f64
+    }
+
+    /// Rank behind each hop against theory, for a scenario whose links and parameters did not change:
+    /// every node of `scenario` recodes alike and sends as the source plans (at the end, when that is
+    /// automatic). `None` for a hop behind which no full generation was counted.
+    ///
+    /// Theory knows no repair and no reordering: where there is some, the mean is above or below.
+    #[must_use]
+    pub fn ranks(&self, scenario: &Scenario) -> Vec<Option<Rank>> {
+        let source = &scenario.nodes[0];
+        let size = source.generation_size;
+        let planned = match source.redundancy {
+            Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
+            Redundancy::Auto => self.flow(0).map_or(size, |flow| flow.planned.max(size)),
+        };
+        let hops: Vec<Hop> = scenario.hops.iter().map(|hop| hop.down.loss).collect();
+        let recoding = match scenario.nodes[scenario.nodes.len() / 2].recoding {
+            Recoding::Systematic => TheoryRecoding::Systematic,
+            Recoding::Random => TheoryRecoding::Random,
+        };
+        let sent = vec![planned; hops.len()];
+        let theory = theory::rank_distributions(size, source.field, &sent, &hops, recoding);
+        let ranks = theory.iter().enumerate().map(|(hop, distribution)| {
+            let histogram = &self.flow(hop + 1)?.counters.rank_histogram;
+            rank(histogram, distribution)
+        });
+        ranks.collect()
+    }
+}
+
+/// Compares a histogram with the distribution of its theory.
+fn rank(histogram: &[u64], distribution: &[f64]) -> Option<Rank> {
+    let generations: u64 = histogram.iter().sum();
+    if generations == 0 || histogram.len() != distribution.len() {
+        return None;
+    }
+    let size = (distribution.len() - 1) as f64;
+    let moment = |weights: &dyn Fn(usize) -> f64, power: i32| -> f64 {
+        (0..distribution.len()).map(|rank| weights(rank) * (rank as f64 / size).powi(power)).sum()
+    };
+    let counted = |rank: usize| histogram[rank] as f64 / generations as f64;
+    let expected = moment(&|rank| distribution[rank], 1);
+    let variance = moment(&|rank| distribution[rank], 2) - expected * expected;
+    let standard_error = (variance.max(0.0) / generations as f64).sqrt();
+    Some(Rank { generations, mean: moment(&counted, 1), expected, standard_error })
+}

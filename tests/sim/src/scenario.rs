@@ -1,0 +1,209 @@
+//! What is simulated: a line of nodes, the links between them, traffic, and what changes meanwhile.
+//! Plain data: a scenario and its seed decide a run completely.
+
+use std::ops::{Range, RangeInclusive};
+
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{FlowParams, HopId, Nanos, Recoding, Redundancy, Role, TunnelId};
+
+use crate::link::Link;
+
+/// The flow that every node carries.
+pub(crate) const FLOW: u32 = 7;
+
+/// Next hop towards the sink.
+pub(crate) const DOWN: HopId = HopId(0);
+
+/// Next hop towards the source.
+pub(crate) const UP: HopId = HopId(1);
+
+/// A run, before it starts.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Decides all that is random.
+    pub seed: u64,
+    /// The links, from the source on.
+    pub hops: Vec<Hop>,
+    /// What each node does: source, relays, sink; one more than links.
+    pub nodes: Vec<FlowParams>,
+    /// Frames of each node.
+    pub frames: usize,
+    /// How long after an input a node looks at its timers. 0 is after every packet; otherwise what
+    /// arrives meanwhile is one burst, as from a ring.
+    pub poll_nanos: Nanos,
+    /// What enters the source's tunnel.
+    pub traffic: Traffic,
+    /// What changes during the run, by time.
+    pub changes: Vec<(Nanos, Change)>,
+    /// What must hold beyond what always must.
+    pub promise: Promise,
+}
+
+/// A link in both directions.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Hop {
+    /// Towards the sink.
+    pub down: Link,
+    /// Towards the source: feedback.
+    pub up: Link,
+}
+
+/// IP packets at an even pace, first alone, then in bursts. Packet `n` can be told from its number
+/// alone, so that nothing need be remembered of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Traffic {
+    /// How many.
+    pub packets: u32,
+    /// How many of these go ahead one by one: a sink knows a flow by the first generation it hears of,
+    /// and what came before that is lost.
+    pub leaders: u32,
+    /// Bytes of each, evenly among these; at least [`Traffic::BYTES_MIN`].
+    pub bytes: RangeInclusive<usize>,
+    /// Time from one burst to the next.
+    pub interval_nanos: Nanos,
+    /// Packets at once.
+    pub burst: u32,
+}
+
+/// Something that happens to the network during a run.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A node gets other parameters, live.
+    Params {
+        /// Which node, 0 for the source.
+        node: usize,
+        /// The parameters.
+        params: Box<FlowParams>,
+    },
+    /// A node dies and starts anew at once, with nothing but its parameters.
+    Restart {
+        /// Which node.
+        node: usize,
+    },
+    /// A link treats packets differently from now on.
+    Link {
+        /// Which link.
+        hop: usize,
+        /// How.
+        link: Hop,
+    },
+}
+
+/// What a scenario promises beyond the invariants of every run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Promise {
+    /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless links
+    /// corrupt packets, since packets are not authenticated.
+    pub intact: bool,
+    /// Packets that enter during this time are all delivered.
+    pub delivered: Option<Range<Nanos>>,
+}
+
+impl Traffic {
+    /// Smallest packet: an IPv4 header and the packet's number.
+    pub const BYTES_MIN: usize = 24;
+
+    /// When packet `number` enters.
+    #[must_use]
+    pub fn due(&self, number: u32) -> Nanos {
+        let burst = match number.checked_sub(self.leaders) {
+            Some(follower) => self.leaders + follower / self.burst.max(1),
+            None => number,
+        };
+        u64::from(burst) * self.interval_nanos
+    }
+
+    /// When the last one does.
+    #[must_use]
+    pub fn end(&self) -> Nanos {
+        self.due(self.packets.saturating_sub(1))
+    }
+}
+
+impl Hop {
+    /// A link that is the same in both directions.
+    #[must_use]
+    pub fn both(link: Link) -> Hop {
+        Hop { down: link, up: link }
+    }
+}
+
+impl Scenario {
+    /// A line of `hops` equal links under generations of 16 symbols of 200 bytes over GF(16), with
+    /// automatic redundancy and repair; 1,000 packets of 24 to 500 bytes, eight a millisecond. Nothing
+    /// about delivery is promised.
+    #[must_use]
+    pub fn line(seed: u64, hops: usize, link: Link) -> Scenario {
+        let hops = hops.max(1);
+        Scenario {
+            seed,
+            hops: vec![Hop::both(link); hops],
+            nodes: (0..=hops).map(|node| flow_params(role(node, hops))).collect(),
+            frames: 4096,
+            poll_nanos: 0,
+            traffic: Traffic {
+                packets: 1000,
+                leaders: 0,
+                bytes: Traffic::BYTES_MIN..=500,
+                interval_nanos: 1_000_000,
+                burst: 8,
+            },
+            changes: Vec::new(),
+            promise: Promise { intact: true, delivered: None },
+        }
+    }
+
+    /// Edits the parameters of every node.
+    #[must_use]
+    pub fn with(mut self, edit: impl FnMut(&mut FlowParams)) -> Scenario {
+        self.nodes.iter_mut().for_each(edit);
+        self
+    }
+
+    /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits for.
+    #[must_use]
+    pub fn settle_nanos(&self) -> Nanos {
+        let timeouts = |node: &FlowParams| node.batch_timeout_nanos.max(node.flush_timeout_nanos);
+        let trip = |hop: &Hop| hop.down.delay_nanos + hop.down.jitter_nanos;
+        let hold = self.nodes.last().map_or(0, |sink| sink.hold_timeout_nanos);
+        self.nodes.iter().map(timeouts).sum::<Nanos>()
+            + self.hops.iter().map(trip).sum::<Nanos>()
+            + 2 * hold
+    }
+
+    /// Promises that everything is delivered.
+    #[must_use]
+    pub fn deliver_all(mut self) -> Scenario {
+        self.promise.delivered = Some(0..Nanos::MAX);
+        self
+    }
+}
+
+fn role(node: usize, hops: usize) -> Role {
+    match node {
+        0 => Role::Source { tunnel: TunnelId(0) },
+        _ if node == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+        _ => Role::Relay { upstream: UP },
+    }
+}
+
+/// The parameters that scenarios start from.
+fn flow_params(role: Role) -> FlowParams {
+    FlowParams {
+        id: FLOW,
+        role,
+        next_hops: vec![DOWN],
+        field: FieldOrder::Sixteen,
+        generation_size: 16,
+        symbol_bytes: 200,
+        redundancy: Redundancy::Auto,
+        target_loss: 1e-4,
+        redundancy_max: 4.0,
+        flush_timeout_nanos: 1_000_000,
+        batch_timeout_nanos: 20_000_000,
+        hold_timeout_nanos: 200_000_000,
+        recoding: Recoding::Systematic,
+        repair: true,
+        batches: 64,
+    }
+}

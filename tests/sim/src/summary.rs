@@ -1,0 +1,219 @@
+//! Scenarios and outcomes for people to read.
+
+use std::fmt;
+
+use recoded_pipeline::params::Nanos;
+use recoded_pipeline::report::DropReason;
+
+use crate::delay::Delays;
+use crate::link::Link;
+use crate::outcome::Outcome;
+use crate::scenario::{Change, Scenario};
+
+/// Shows a scenario.
+pub struct Described<'a>(pub &'a Scenario);
+
+/// Shows what came of a scenario.
+pub struct Summary<'a>(pub &'a Scenario, pub &'a Outcome);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(scenario) = self;
+        let (source, relay) = (&scenario.nodes[0], &scenario.nodes[1]);
+        let traffic = &scenario.traffic;
+        writeln!(
+            f,
+            "seed {}: {} hops, {} packets of {} to {} bytes, {} every {}",
+            scenario.seed,
+            scenario.hops.len(),
+            traffic.packets,
+            traffic.bytes.start(),
+            traffic.bytes.end(),
+            traffic.burst,
+            Time(traffic.interval_nanos),
+        )?;
+        writeln!(
+            f,
+            "generations of {} x {} bytes over GF({}), redundancy {:?}, at most {:.2}, {:?} recoding, repair {}",
+            source.generation_size,
+            source.symbol_bytes,
+            source.field,
+            source.redundancy,
+            source.redundancy_max,
+            relay.recoding,
+            if source.repair { "on" } else { "off" },
+        )?;
+        writeln!(
+            f,
+            "tables of {} generations, {} frames; flush {}, batch {}, hold {}, poll {}",
+            source.batches,
+            scenario.frames,
+            Time(source.flush_timeout_nanos),
+            Time(relay.batch_timeout_nanos),
+            Time(relay.hold_timeout_nanos),
+            Time(scenario.poll_nanos),
+        )?;
+        let first = scenario.hops[0].down;
+        writeln!(f, "every link, but for losses: {}", Properties(&first))?;
+        for (at, change) in &scenario.changes {
+            write!(f, "at {}: ", Time(*at))?;
+            match change {
+                Change::Params { node, params } => writeln!(
+                    f,
+                    "node {node} changes to generations of {} x {} bytes over GF({}), {:?} recoding",
+                    params.generation_size, params.symbol_bytes, params.field, params.recoding
+                )?,
+                Change::Restart { node } => writeln!(f, "node {node} restarts")?,
+                Change::Link { hop, link } => {
+                    writeln!(f, "link {} loses {:.1} %", hop + 1, 100.0 * link.down.loss.loss)?;
+                }
+            }
+        }
+        match &scenario.promise.delivered {
+            Some(time) => writeln!(f, "promised: all that enters from {} on", Time(time.start)),
+            None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
+            None => writeln!(f, "promised: nothing"),
+        }
+    }
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary(scenario, outcome) = self;
+        writeln!(
+            f,
+            "\n hop    model   lost  burst  overflow  twice  altered       rank   theory  generations  delay p50        p99"
+        )?;
+        let ranks = outcome.ranks(scenario);
+        for (hop, ((down, _), rank)) in outcome.links.iter().zip(ranks).enumerate() {
+            let share = |count: u64| 100.0 * count as f64 / down.offered.max(1) as f64;
+            let loss = scenario.hops[hop].down.loss;
+            write!(
+                f,
+                "{:>4} {:>6.2} % {:>4.1} % {:>6.1} {:>9} {:>6} {:>8}",
+                hop + 1,
+                100.0 * loss.loss,
+                share(down.lost),
+                loss.burst_mean,
+                down.overflowed,
+                down.duplicated,
+                down.corrupted
+            )?;
+            match rank {
+                Some(rank) => write!(
+                    f,
+                    "     {:>6.4}   {:>6.4} {:>12}",
+                    rank.mean, rank.expected, rank.generations
+                )?,
+                None => write!(f, "     {:>6}   {:>6} {:>12}", "-", "-", 0)?,
+            }
+            let delays = &down.delays;
+            let (half, most) = (delays.quantile(0.5), delays.quantile(0.99));
+            writeln!(f, " {:>10} {:>10}", Time(half), Time(most))?;
+        }
+        self.write_nodes(f)?;
+        let Times(line) = Times::of(&outcome.delays);
+        writeln!(
+            f,
+            "\ndelivered {} of {} packets ({} again, {} foreign), {:.3} packets per symbol, delay {line}",
+            outcome.delivered,
+            scenario.traffic.packets,
+            outcome.repeated,
+            outcome.foreign,
+            outcome.overhead(),
+        )?;
+        writeln!(
+            f,
+            "{} events until {}, hash {:016x}",
+            outcome.events,
+            Time(outcome.ended_nanos),
+            outcome.hash
+        )
+    }
+}
+
+impl Summary<'_> {
+    fn write_nodes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary(_, outcome) = self;
+        writeln!(
+            f,
+            "\nnode  generations  complete   failed  evicted  repairs   histogram of ranks (rank:count), drops"
+        )?;
+        for (node, report) in outcome.reports.iter().enumerate() {
+            let Some(flow) = report.flows.first() else { continue };
+            let counters = &flow.counters;
+            write!(
+                f,
+                "{node:>4} {:>12} {:>9} {:>8} {:>8} {:>8}  ",
+                counters.generations,
+                counters.generations_complete,
+                counters.generations_failed,
+                counters.generations_evicted,
+                counters.repairs
+            )?;
+            for (rank, count) in counters.rank_histogram.iter().enumerate() {
+                if *count > 0 {
+                    write!(f, " {rank}:{count}")?;
+                }
+            }
+            for reason in DropReason::ALL {
+                let count = report.packets.dropped[reason as usize];
+                if count > 0 {
+                    write!(f, ", {} {count}", reason.name())?;
+                }
+            }
+            if outcome.starved[node] > 0 {
+                write!(f, ", no frame on arrival {}", outcome.starved[node])?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Quantiles in one line.
+struct Times(String);
+
+impl Times {
+    fn of(delays: &Delays) -> Times {
+        let at = |quantile| Time(delays.quantile(quantile));
+        Times(format!("p50 {}, p99 {}, longest {}", at(0.5), at(0.99), Time(delays.longest())))
+    }
+}
+
+/// What a link does beside losing packets.
+struct Properties<'a>(&'a Link);
+
+impl fmt::Display for Properties<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let link = self.0;
+        write!(f, "delay {} + {}", Time(link.delay_nanos), Time(link.jitter_nanos))?;
+        f.write_str(if link.keeps_order { " in order" } else { " in any order" })?;
+        write!(f, ", {:.0} % twice", 100.0 * link.duplication)?;
+        write!(f, ", {:.0} % altered", 100.0 * link.corruption)?;
+        match link.rate {
+            Some(rate) => write!(
+                f,
+                ", {:.2} Mbit/s with a queue of {}",
+                rate.bits_per_second as f64 / 1e6,
+                rate.queue_packets
+            ),
+            None => f.write_str(", any rate"),
+        }
+    }
+}
+
+/// Nanoseconds with a unit to match.
+pub(crate) struct Time(pub Nanos);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            nanos @ 0..1000 => format!("{nanos} ns"),
+            nanos @ 1000..1_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
+            nanos @ 1_000_000..1_000_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
+            nanos => format!("{:.3} s", nanos as f64 / 1e9),
+        };
+        f.pad(&text)
+    }
+}

@@ -1,0 +1,89 @@
+//! Networks made by hand.
+
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{Recoding, Redundancy};
+use recoded_sim::{Change, Hop, Link, Rate, Scenario, Traffic, Violation, run};
+
+#[test]
+fn fifty_hops_deliver_everything() {
+    let scenario = Scenario::line(1, 50, Link::lossy(0.02)).deliver_all();
+    let outcome = run(&scenario).expect("an invariant failed");
+    assert_eq!(outcome.delivered, 1000);
+    assert!(outcome.links.iter().all(|(down, _)| down.lost > 0));
+}
+
+#[test]
+fn a_line_without_delay_or_loss_delivers_at_once() {
+    let mut scenario = Scenario::line(2, 10, Link::CLEAN).deliver_all();
+    scenario.traffic.bytes = 198..=198; // with its length, one symbol each
+    let outcome = run(&scenario).expect("an invariant failed");
+    assert!(outcome.delays.longest() <= 1_000_000, "{:?}", outcome.delays.longest());
+    assert_eq!(outcome.links[9].0.delays.longest(), 0);
+}
+
+#[test]
+fn delay_adds_up_over_links() {
+    let link = Link { delay_nanos: 3_000_000, ..Link::CLEAN };
+    let outcome = run(&Scenario::line(3, 5, link).deliver_all()).expect("an invariant failed");
+    let (least, half) = (outcome.delays.quantile(0.0), outcome.delays.quantile(0.5));
+    assert!((15_000_000..19_000_000).contains(&least), "{least}");
+    assert!((15_000_000..19_000_000).contains(&half), "{half}");
+}
+
+#[test]
+fn a_narrow_link_overflows_and_its_queue_delays() {
+    let rate = Some(Rate { bits_per_second: 4_000_000, queue_packets: 20 });
+    let mut scenario = Scenario::line(4, 2, Link::CLEAN);
+    scenario.hops[1].down.rate = rate;
+    let outcome = run(&scenario).expect("an invariant failed");
+    let narrow = &outcome.links[1].0;
+    assert!(narrow.overflowed > 0);
+    // Twenty packets of some 300 bytes at 4 Mbit/s.
+    assert!(narrow.delays.quantile(0.9) > 8_000_000, "{}", narrow.delays.quantile(0.9));
+    assert!(outcome.delivered < 1000);
+}
+
+#[test]
+fn a_promise_that_the_network_cannot_keep_is_told() {
+    let scenario = Scenario::line(5, 2, Link::lossy(1.0)).deliver_all();
+    assert_eq!(run(&scenario), Err(Violation::Undelivered { missing: 1000, first: 0 }));
+}
+
+#[test]
+fn what_a_link_loses_in_a_short_silence_is_repaired() {
+    let mut scenario = Scenario::line(6, 2, Link::CLEAN).deliver_all();
+    let silent = Hop::both(Link::lossy(1.0));
+    scenario.changes = vec![
+        (30_000_000, Change::Link { hop: 0, link: silent }),
+        (60_000_000, Change::Link { hop: 0, link: scenario.hops[0] }),
+    ];
+    let outcome = run(&scenario).expect("an invariant failed");
+    assert!(outcome.links[0].0.lost > 200, "{:?}", outcome.links[0].0.lost);
+}
+
+#[test]
+fn every_field_and_both_kinds_of_recoding_deliver_over_bursty_links() {
+    for field in FieldOrder::ALL {
+        for recoding in [Recoding::Systematic, Recoding::Random] {
+            let mut scenario = Scenario::line(7, 3, Link::bursty(0.05, 3.0)).with(|node| {
+                (node.field, node.recoding) = (field, recoding);
+            });
+            scenario.traffic.leaders = 4;
+            scenario.promise.delivered = Some(scenario.traffic.due(4)..u64::MAX);
+            run(&scenario).unwrap_or_else(|violation| panic!("{field}, {recoding:?}: {violation}"));
+        }
+    }
+}
+
+#[test]
+fn redundancy_costs_what_it_was_fixed_to() {
+    let mut scenario = Scenario::line(8, 1, Link::CLEAN).with(|node| {
+        node.redundancy = Redundancy::Fixed(1.5);
+        node.generation_size = 10;
+        node.symbol_bytes = 100;
+        node.repair = false;
+    });
+    scenario.traffic = Traffic { bytes: 98..=98, burst: 10, ..scenario.traffic };
+    let outcome = run(&scenario).expect("an invariant failed");
+    assert_eq!(outcome.overhead(), 1.5);
+}

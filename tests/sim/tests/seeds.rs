@@ -1,0 +1,33 @@
+//! A thousand seeds: any network, every invariant.
+
+use std::collections::BTreeSet;
+use std::thread::available_parallelism;
+
+use recoded_sim::{Scenario, run, run_watched, sweep};
+
+const SEEDS: u64 = 1000;
+
+#[test]
+fn a_thousand_seeds_hold_every_invariant() {
+    let threads = available_parallelism().map_or(4, usize::from);
+    let found = sweep(0..SEEDS, threads);
+    for found in &found {
+        println!("{found}");
+    }
+    assert!(found.is_empty(), "{} of {SEEDS} seeds fail", found.len());
+}
+
+#[test]
+fn a_seed_repeats_its_run_to_the_last_packet() {
+    let mut hashes = BTreeSet::new();
+    for seed in 0..40 {
+        let once = run(&Scenario::from_seed(seed)).expect("the seed fails");
+        let mut steps = 0u64;
+        let scenario = Scenario::from_seed(seed);
+        let again = run_watched(&scenario, |_, _| steps += 1).expect("the seed fails");
+        assert_eq!(once, again, "seed {seed}");
+        assert!(steps > 0);
+        hashes.insert(once.hash);
+    }
+    assert_eq!(hashes.len(), 40, "two seeds with one run");
+}
