@@ -20,6 +20,8 @@ mod elimination;
 
 pub mod degrees;
 
+pub mod reed_solomon;
+
 pub mod theory;
 
 mod tinymt32;
