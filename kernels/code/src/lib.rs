@@ -18,6 +18,9 @@ pub mod vector;
 
 mod elimination;
 
+#[cfg(feature = "bats")]
+pub mod bats;
+
 pub mod degrees;
 
 pub mod reed_solomon;

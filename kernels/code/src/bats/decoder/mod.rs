@@ -1,0 +1,270 @@
+//! The decoder of one block.
+//!
+//! ```text
+//!  coding vectors --Received--> rank per batch
+//!                    |
+//!                 System: peeling as ranks rise; inactivation once there seem to be enough
+//!                    |
+//!                 Solver: payload work, by whole batches, once
+//! ```
+//!
+//! Payloads never come here: the caller keeps innovative ones by slot and multiplies where they lie
+//! ([`Payloads`]).
+
+mod received;
+mod solver;
+mod system;
+
+use crate::bats::code::Code;
+use crate::bats::params::{Limits, Params, ParamsError};
+use crate::bats::payloads::Payloads;
+use received::Received;
+use solver::Solver;
+use system::{State, System};
+
+/// What a packet was good for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It raised the rank of its batch. The caller keeps the payload as
+    /// [`Operand::Received`](crate::bats::Operand::Received) of this slot.
+    Innovative {
+        /// Number among the innovative packets of the block, from 0.
+        slot: u32,
+    },
+    /// It said nothing new, or all symbols are decoded.
+    Redundant,
+}
+
+/// Why a packet was not taken in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Rejected {
+    /// The block has as many batches as were provided for.
+    #[error("{max} batches are held already")]
+    TooManyBatches {
+        /// As many as there is room for.
+        max: usize,
+    },
+    /// The coding vector is not that of a batch of this block.
+    #[error("a coding vector of {elements} elements, not {batch_size}")]
+    VectorLength {
+        /// Elements of the vector.
+        elements: usize,
+        /// Elements it should have.
+        batch_size: usize,
+    },
+}
+
+/// Decoder of one block at a time, of any shape within its limits.
+pub struct Decoder {
+    limits: Limits,
+    code: Code,
+    received: Received,
+    system: System,
+    solver: Solver,
+    ldpc: usize,
+    /// Rank below which planning is known to fail.
+    plan_from: usize,
+}
+
+impl Decoder {
+    /// A decoder for blocks within `limits`. It takes all its memory here, in proportion to
+    /// `source_symbols_max * (inactive_max + batch_size_max)`; see [`Decoder::memory_bytes`].
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let limits = limits.clamped();
+        Self {
+            limits,
+            code: Code::largest(limits),
+            received: Received::new(limits),
+            system: System::new(limits),
+            solver: Solver::new(),
+            ldpc: 0,
+            plan_from: 0,
+        }
+    }
+
+    /// Forgets everything and starts a block.
+    ///
+    /// # Errors
+    /// The parameters describe no code, or exceed the limits; nothing changes then.
+    pub fn reset(&mut self, params: Params) -> Result<(), ParamsError> {
+        self.check(params)?;
+        self.code.reset(params)?;
+        self.restart();
+        Ok(())
+    }
+
+    /// The same with a code that is not one of the built-in ones.
+    ///
+    /// # Errors
+    /// The code exceeds the limits; nothing changes then.
+    pub fn reset_with(&mut self, code: Code) -> Result<(), ParamsError> {
+        self.check(code.params())?;
+        self.code = code;
+        self.restart();
+        Ok(())
+    }
+
+    fn check(&self, params: Params) -> Result<(), ParamsError> {
+        let Limits { source_symbols_max, batch_size_max, .. } = self.limits;
+        let Params { source_symbols, batch_size, .. } = params;
+        if source_symbols > source_symbols_max {
+            return Err(ParamsError::SourceSymbols { source_symbols, max: source_symbols_max });
+        }
+        if batch_size > batch_size_max {
+            return Err(ParamsError::BatchSize { batch_size, max: batch_size_max });
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self) {
+        self.ldpc = self.code.precode().map_or(0, |precode| precode.ldpc());
+        self.received.reset(self.code.params().batch_size);
+        self.system.reset(&self.code);
+        self.solver.reset();
+        self.plan_from = 0;
+    }
+
+    /// Bytes that a decoder for these limits takes. What is never used is never resident.
+    #[must_use]
+    pub fn memory_bytes(limits: Limits) -> usize {
+        let limits = limits.clamped();
+        Received::memory_bytes(limits) + System::memory_bytes(limits)
+    }
+
+    /// The block being decoded.
+    #[must_use]
+    pub const fn params(&self) -> Params {
+        self.code.params()
+    }
+
+    /// Takes in the coding vector of a packet of batch `batch_id`: elements of GF(256), one for
+    /// each coded symbol of the batch.
+    ///
+    /// # Errors
+    /// The vector has another length, or there is no room for a further batch.
+    pub fn insert(&mut self, batch_id: u16, vector: &[u8]) -> Result<Outcome, Rejected> {
+        let batch_size = self.code.params().batch_size;
+        if vector.len() != batch_size {
+            return Err(Rejected::VectorLength { elements: vector.len(), batch_size });
+        }
+        if self.is_determined() {
+            return Ok(Outcome::Redundant);
+        }
+        let (batch, is_new) = self.received.open(batch_id)?;
+        if is_new && !self.system.is_planned() {
+            self.system.add_batch(&self.code, batch_id, batch as u16);
+        }
+        let Some(slot) = self.received.insert(batch, vector) else {
+            return Ok(Outcome::Redundant);
+        };
+        if self.system.is_planned() {
+            let nth = self.received.rank(batch) - 1;
+            self.system.constrain_by_packet(&self.code, &self.received, batch as u16, nth as u16);
+        } else {
+            self.system.raise(self.ldpc + batch);
+        }
+        Ok(Outcome::Innovative { slot })
+    }
+
+    /// Decodes as far as what was received allows, and calls `decoded` for every source symbol that
+    /// becomes known. Cheap when there is nothing to do: call it after every packet, or after many.
+    ///
+    /// # Errors
+    /// Those of `payloads`; a later call goes on where this one ended.
+    pub fn advance<P: Payloads>(
+        &mut self,
+        payloads: &mut P,
+        mut decoded: impl FnMut(u16),
+    ) -> Result<(), P::Error> {
+        self.solver.follow(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
+        while !self.system.is_planned() && self.system.peel(&self.code, &self.received) {
+            self.solver.follow(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
+        }
+        let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
+        if !self.system.is_planned() && self.system.missing(hdpc) == 0 {
+            self.plan();
+        }
+        if self.system.is_planned() && self.system.is_determined() {
+            self.solver.finish(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
+        }
+        Ok(())
+    }
+
+    /// Source symbols that follow from what was received, by whatever means, were the block to end
+    /// here. (Only [`Decoder::advance`] with enough of them computes any.)
+    pub fn decodable(&mut self) -> usize {
+        if !self.system.is_planned() {
+            self.plan();
+        }
+        self.system.decodable(self.code.params().source_symbols)
+    }
+
+    /// Works out the decoding of all symbols. With too many inactive symbols it has to wait for more
+    /// batches: it is tried again when as many packets have come as one batch has.
+    fn plan(&mut self) {
+        let rank = self.received.total();
+        if self.limits.inactive_max == 0 || rank < self.plan_from {
+            return;
+        }
+        if self.system.plan(&self.code, &self.received).is_err() {
+            self.plan_from = rank + self.code.params().batch_size;
+        }
+    }
+
+    /// Whether the packets received determine every symbol; [`Decoder::advance`] then yields them.
+    #[must_use]
+    pub fn is_determined(&self) -> bool {
+        self.system.is_determined()
+    }
+
+    /// Whether every symbol has been decoded.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.system.is_determined() && self.solver.is_done(&self.system)
+    }
+
+    /// Whether a symbol has been decoded. False for symbols beyond the block.
+    #[must_use]
+    pub fn is_decoded(&self, symbol: usize) -> bool {
+        symbol < self.system.symbols()
+            && match self.system.state(symbol) {
+                State::Known => self.solver.has_followed(&self.system),
+                _ => self.is_complete(),
+            }
+    }
+
+    /// Innovative packets of all batches: the rank received.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.received.total()
+    }
+
+    /// Batches of which a packet came.
+    #[must_use]
+    pub fn batches(&self) -> usize {
+        self.received.batches()
+    }
+
+    /// Rank of one batch; 0 if no packet of it came.
+    #[must_use]
+    pub fn batch_rank(&self, batch_id: u16) -> usize {
+        self.received.batch_of(batch_id).map_or(0, |batch| self.received.rank(batch))
+    }
+
+    /// Inactive symbols of the decoding, once it is planned.
+    #[must_use]
+    pub fn inactive(&self) -> usize {
+        self.system.inactive().len()
+    }
+
+    /// How many innovative packets still seem to lack: at least one until everything is determined.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        if self.is_determined() {
+            return 0;
+        }
+        let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
+        self.system.missing(hdpc).max(1)
+    }
+}
