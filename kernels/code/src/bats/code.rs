@@ -30,9 +30,10 @@ impl Code {
     /// # Errors
     /// The parameters describe no code.
     pub fn new(params: Params) -> Result<Self, ParamsError> {
+        let limits = Limits::of(params.source_symbols, params.batch_size).clamped();
         let mut code = Self {
             params,
-            base: BaseGraph::new(),
+            base: BaseGraph::new(limits),
             precode: Precode::default(),
             distribution: None,
             row_degrees: Vec::new(),
@@ -49,6 +50,7 @@ impl Code {
     /// The parameters describe no code.
     pub fn with_row_degrees(params: Params, degrees: &[u16]) -> Result<Self, ParamsError> {
         let mut code = Self::new(params)?;
+        BaseGraph::check(degrees)?;
         code.row_degrees = degrees.to_vec();
         code.form(params)?;
         Ok(code)
@@ -78,7 +80,7 @@ impl Code {
         };
         let mut code = Self {
             params,
-            base: BaseGraph::new(),
+            base: BaseGraph::new(limits),
             precode: Precode::of(limits.source_symbols_max),
             distribution: None,
             row_degrees: Vec::new(),
@@ -174,14 +176,12 @@ impl Code {
         match params.profile {
             Profile::Baseline => {}
             Profile::Precoded => self.precode.reset(params.source_symbols),
-            Profile::CyclicShift if self.row_degrees.is_empty() => {
-                let (degrees, count) = tables::row_degrees(params);
-                self.base.set_degrees(&degrees[..count])?;
-                self.base.reset(params);
-            }
             Profile::CyclicShift => {
-                self.base.set_degrees(&self.row_degrees)?;
-                self.base.reset(params);
+                let (degrees, count, rows) = match &self.row_degrees[..] {
+                    [] => tables::base_graph(params),
+                    given => tables::base_graph_of(params, given),
+                };
+                self.base.reset(params, &degrees[..count], rows);
             }
         }
         self.params = params;

@@ -13,15 +13,16 @@
 //!  row 1     . . . x . . . x . .              3
 //! ```
 //!
-//! The places of all rows together are spread evenly over the block and dealt to the rows at
-//! random: every symbol is covered equally often (by one batch more or less) after any number of
-//! layers, and no two batches share more symbols than chance gives them. Large blocks get
-//! proportionally many rows, so that a few layers cover them whatever their size.
+//! Rows take their symbols in turn from a stream of random permutations of the block, the last of
+//! which, cut short, is spread evenly over the block: every symbol is covered equally often (by one
+//! batch more or less) after any number of batches, and no two batches share more symbols than
+//! chance gives them. Large blocks get proportionally many rows, so that two layers or three cover
+//! them whatever their size.
 //!
 //! The paper's own supports are not published; degrees are, see [`PAPER_ROW_DEGREES`].
 
 use crate::bats::batch::{Batch, DEGREE_MAX};
-use crate::bats::params::{Params, ParamsError};
+use crate::bats::params::{Limits, Params, ParamsError};
 use crate::bats::sampler::scaled;
 use crate::tinymt32::TinyMt32;
 use recoded_gf::Kernel;
@@ -29,14 +30,13 @@ use recoded_gf::Kernel;
 /// Row degrees of the base graph in the paper's experiments, for batches of 16 (Sec. V-B).
 pub const PAPER_ROW_DEGREES: [u16; 7] = [11, 12, 14, 14, 19, 20, 27];
 
-/// Most rows in a list of degrees.
-pub const ROWS_MAX: usize = 32;
+/// Most degrees in a pattern of row degrees.
+pub const PATTERN_MAX: usize = 32;
 
-/// Symbols for which one copy of the row degrees is meant: the block size "frequently used" in
-/// practice. Twice as large a block has twice as many rows.
-const SYMBOLS_PER_COPY: usize = 256;
+/// Degrees in the built-in pattern.
+pub(super) const BUILT_IN: usize = 7;
 
-/// Starts the dealing of places to rows. Any value does; it is part of the code.
+/// Starts the permutations of a block. Any value does; it is part of the code.
 const DEAL_SEED: u32 = 0x5EED_CA5D;
 
 /// Starts the coefficients of a row. Any value does; it is part of the code.
@@ -47,7 +47,7 @@ const GENERATOR_SEED: u32 = 0x5EED_6E4E;
 pub struct BaseGraph {
     symbols: usize,
     batch_size: usize,
-    /// Degrees of one copy of the rows.
+    /// Row degrees, over and over.
     degrees: Vec<u16>,
     /// Symbols of each row in turn, ascending within a row.
     places: Vec<u16>,
@@ -58,50 +58,51 @@ pub struct BaseGraph {
     /// What the generators were made for.
     made_for: Option<(usize, u8)>,
     scratch: Vec<u8>,
-    deal: Vec<u16>,
 }
 
 impl BaseGraph {
-    /// A graph without rows, to be reset before use.
-    pub(super) fn new() -> Self {
+    /// A graph without rows, to be reset before use, with room for built-in ones within `limits`.
+    pub(super) fn new(limits: Limits) -> Self {
+        let Limits { source_symbols_max, batch_size_max, .. } = limits;
+        let degree_max = DEGREE_MAX.min(source_symbols_max);
+        let generator = degree_max * batch_size_max;
         Self {
             symbols: 0,
             batch_size: 0,
-            degrees: Vec::with_capacity(ROWS_MAX),
-            places: Vec::new(),
-            starts: Vec::new(),
-            generators: Vec::new(),
+            degrees: Vec::with_capacity(PATTERN_MAX),
+            places: Vec::with_capacity(source_symbols_max + BUILT_IN * degree_max),
+            starts: Vec::with_capacity(source_symbols_max / 8 + BUILT_IN + 2),
+            generators: Vec::with_capacity(BUILT_IN * generator),
             made_for: None,
-            scratch: Vec::new(),
-            deal: Vec::new(),
+            scratch: Vec::with_capacity(generator),
         }
     }
 
-    /// Sets the row degrees.
+    /// Whether row degrees describe a base graph.
     ///
     /// # Errors
     /// There are none or too many, or one is out of range.
-    pub(super) fn set_degrees(&mut self, degrees: &[u16]) -> Result<(), ParamsError> {
+    pub(super) fn check(degrees: &[u16]) -> Result<(), ParamsError> {
         let is_degree = |&degree: &u16| (1..=DEGREE_MAX).contains(&usize::from(degree));
-        if !(1..=ROWS_MAX).contains(&degrees.len()) || !degrees.iter().all(is_degree) {
-            return Err(ParamsError::RowDegrees { max: ROWS_MAX, degree_max: DEGREE_MAX });
+        if (1..=PATTERN_MAX).contains(&degrees.len()) && degrees.iter().all(is_degree) {
+            return Ok(());
         }
-        if self.degrees != degrees {
-            self.degrees.clear();
-            self.degrees.extend_from_slice(degrees);
-            self.made_for = None;
-        }
-        Ok(())
+        Err(ParamsError::RowDegrees { max: PATTERN_MAX, degree_max: DEGREE_MAX })
     }
 
-    /// Forms the graph of a block. Allocates only when it grows beyond what it has been before.
-    pub(super) fn reset(&mut self, params: Params) {
+    /// Forms the graph of a block with `rows` rows, whose degrees repeat `degrees` over and over.
+    /// Allocates only when it grows beyond what it has been before.
+    pub(super) fn reset(&mut self, params: Params, degrees: &[u16], rows: usize) {
+        let made_for = (params.batch_size, params.generator_bits);
+        let is_made = self.made_for == Some(made_for) && self.degrees == degrees;
         self.symbols = params.source_symbols;
         self.batch_size = params.batch_size;
-        self.deal_places();
-        if self.made_for != Some((params.batch_size, params.generator_bits)) {
+        self.degrees.clear();
+        self.degrees.extend_from_slice(degrees);
+        self.deal(rows);
+        if !is_made {
             self.make_generators(params.generator_bits);
-            self.made_for = Some((params.batch_size, params.generator_bits));
+            self.made_for = Some(made_for);
         }
     }
 
@@ -132,7 +133,7 @@ impl BaseGraph {
         }
     }
 
-    /// Degree and generator of a row of the first copy.
+    /// Degree and generator of a row by its place in the pattern.
     fn generator(&self, row: usize) -> (usize, &[u8]) {
         let before: usize = self.degrees[..row].iter().map(|&degree| usize::from(degree)).sum();
         let degree = usize::from(self.degrees[row]);
@@ -140,30 +141,56 @@ impl BaseGraph {
         (degree, &self.generators[start..start + degree * self.batch_size])
     }
 
-    /// Deals evenly spread places to the rows.
-    fn deal_places(&mut self) {
-        let copies = (self.symbols / SYMBOLS_PER_COPY).max(1);
-        let degrees = self.degrees.iter().map(|&degree| usize::from(degree));
-        let slots = copies * degrees.clone().sum::<usize>();
-        self.deal.clear();
-        let rows = (0..copies).flat_map(|_| degrees.clone()).enumerate();
-        for (row, degree) in rows {
-            self.deal.extend(std::iter::repeat_n(row as u16, degree));
-        }
-        shuffle(&mut self.deal, DEAL_SEED ^ self.symbols as u32);
-        self.places.clear();
+    /// Gives the rows their symbols.
+    fn deal(&mut self, rows: usize) {
+        let symbols = self.symbols;
+        let degree_of =
+            |row: usize| usize::from(self.degrees[row % self.degrees.len()]).min(symbols);
+        let length = (0..rows).map(degree_of).sum();
         self.starts.clear();
         self.starts.push(0);
-        for row in 0..copies * self.degrees.len() {
-            let start = self.places.len();
-            for (slot, _) in self.deal.iter().enumerate().filter(|(_, to)| **to == row as u16) {
-                let place = (slot * self.symbols / slots) as u16;
-                // Where places outnumber symbols, a row may be dealt one symbol twice.
-                if self.places[start..].last() != Some(&place) {
-                    self.places.push(place);
+        let (mut start, mut kept) = (0, 0);
+        self.fill_stream(length);
+        for row in 0..rows {
+            let end = start + usize::from(self.degrees[row % self.degrees.len()]).min(symbols);
+            for at in start..end {
+                self.avoid_repetition(start, at);
+            }
+            self.places[start..end].sort_unstable();
+            let first = kept;
+            for at in start..end {
+                let place = self.places[at];
+                if kept == first || self.places[kept - 1] != place {
+                    self.places[kept] = place;
+                    kept += 1;
                 }
             }
-            self.starts.push(self.places.len() as u32);
+            self.starts.push(kept as u32);
+            start = end;
+        }
+        self.places.truncate(kept);
+    }
+
+    /// Fills `places` with permutations of the block, of which the last is evenly thinned out.
+    fn fill_stream(&mut self, length: usize) {
+        let symbols = self.symbols;
+        let mut random = TinyMt32::new(DEAL_SEED ^ symbols as u32);
+        self.places.clear();
+        while self.places.len() < length {
+            let start = self.places.len();
+            let count = symbols.min(length - start);
+            self.places.extend((0..count).map(|slot| (slot * symbols / count) as u16));
+            shuffle(&mut self.places[start..], &mut random);
+        }
+    }
+
+    /// Where two permutations meet, a row might get one symbol twice: then it takes a later one, if
+    /// there is one left.
+    fn avoid_repetition(&mut self, start: usize, at: usize) {
+        let (row, rest) = self.places.split_at_mut(at);
+        let row = &row[start..];
+        if let Some(other) = rest.iter().position(|symbol| !row.contains(symbol)) {
+            rest.swap(0, other);
         }
     }
 
@@ -189,9 +216,8 @@ impl BaseGraph {
     }
 }
 
-/// Fisher-Yates from a seed.
-fn shuffle(items: &mut [u16], seed: u32) {
-    let mut random = TinyMt32::new(seed);
+/// Fisher-Yates.
+fn shuffle(items: &mut [u16], random: &mut TinyMt32) {
     for last in (1..items.len()).rev() {
         items.swap(last, scaled(random.next_u32(), last + 1));
     }

@@ -1,0 +1,173 @@
+//! Working off one group: elimination over its unknown symbols.
+
+use crate::bats::code::Code;
+use crate::bats::decoder::received::Received;
+use crate::bats::decoder::system::{Group, Origin, State, Step, System, TooManyInactive, Work};
+use recoded_gf::inverse;
+
+impl System {
+    /// Eliminates a group's unknown symbols and appends its step. Without `may_inactivate` a group
+    /// that does not determine all of them is left alone: `Ok(false)`.
+    pub(super) fn work_off(
+        &mut self,
+        group: usize,
+        code: &Code,
+        received: &Received,
+        may_inactivate: bool,
+    ) -> Result<bool, TooManyInactive> {
+        let unknown = usize::from(self.groups[group].unknown);
+        self.order_columns(group);
+        let equations = self.load(group, code, received);
+        self.eliminate(equations, unknown);
+        if self.work.pivots.len() < unknown && !may_inactivate {
+            return Ok(false);
+        }
+        let step = self.append_step(group, equations);
+        let columns = step.first_column as usize..;
+        for index in 0..usize::from(step.degree) {
+            let symbol = self.columns[columns.clone()][index];
+            if index >= usize::from(step.pivots)
+                && self.states[usize::from(symbol)] == State::Unknown
+            {
+                self.inactivate(symbol)?;
+            }
+            self.weights[usize::from(symbol)] -= 1;
+        }
+        let state = if may_inactivate { State::Resolved } else { State::Known };
+        for index in 0..usize::from(step.pivots) {
+            self.settle(self.columns[columns.clone()][index], state);
+        }
+        if may_inactivate {
+            self.depend(&step);
+        }
+        Ok(true)
+    }
+
+    /// Puts the symbols of a group into `work.order`: unknown ones first, of these the ones that few
+    /// other groups hold, so that those which many hold become inactive.
+    fn order_columns(&mut self, group: usize) {
+        let Group { first_edge, degree, .. } = self.groups[group];
+        let edges = &self.edges[first_edge as usize..][..usize::from(degree)];
+        let order = &mut self.work.order;
+        order.clear();
+        order.extend(0..degree);
+        let key = |&column: &u16| {
+            let symbol = usize::from(edges[usize::from(column)].symbol);
+            let is_settled = self.states[symbol] != State::Unknown;
+            (is_settled, self.weights[symbol])
+        };
+        order.sort_unstable_by_key(key);
+    }
+
+    /// Loads the equations of a group into `work.rows`: coefficients of its symbols in `work.order`,
+    /// then the unit matrix. Returns how many there are.
+    fn load(&mut self, group: usize, code: &Code, received: &Received) -> usize {
+        let Group { origin, degree, rank, .. } = self.groups[group];
+        let (degree, rank) = (usize::from(degree), usize::from(rank));
+        let stride = degree + rank;
+        let Work { batch: contents, rows, order, fresh, .. } = &mut self.work;
+        rows[..rank * stride].fill(0);
+        match origin {
+            Origin::Ldpc(_) => rows[..degree].fill(1),
+            Origin::Batch(batch) => {
+                code.batch(received.id(usize::from(batch)), contents);
+                let slots = received.slots(usize::from(batch));
+                for (row, &slot) in rows.chunks_exact_mut(stride).zip(slots) {
+                    let natural = &mut fresh[..degree];
+                    natural.fill(0);
+                    let vector = received.vector(slot);
+                    self.kernel.reduce(natural, vector, contents.generator(), degree);
+                    for (out, &column) in row.iter_mut().zip(&*order) {
+                        *out = natural[usize::from(column)];
+                    }
+                }
+            }
+        }
+        for row in 0..rank {
+            rows[row * stride + degree + row] = 1;
+        }
+        // Symbols from here on, no longer places in the group.
+        let edges = &self.edges[self.groups[group].first_edge as usize..];
+        for column in order.iter_mut() {
+            *column = edges[usize::from(*column)].symbol;
+        }
+        rank
+    }
+
+    /// Gauss-Jordan elimination of the first `unknown` columns of `work.rows`; `work.pivots` are the
+    /// columns led, by row.
+    fn eliminate(&mut self, equations: usize, unknown: usize) {
+        let Work { rows, fresh, order, pivots, .. } = &mut self.work;
+        let stride = order.len() + equations;
+        let rows = &mut rows[..equations * stride];
+        pivots.clear();
+        for column in 0..unknown {
+            let place = pivots.len();
+            let mut candidates = place..equations;
+            let Some(found) = candidates.find(|row| rows[row * stride + column] != 0) else {
+                continue;
+            };
+            let (above, below) = rows.split_at_mut(found * stride);
+            if found != place {
+                above[place * stride..][..stride].swap_with_slice(&mut below[..stride]);
+            }
+            let (above, rest) = rows.split_at_mut(place * stride);
+            let (row, below) = rest.split_at_mut(stride);
+            self.kernel.mul(row, inverse(row[column]).unwrap_or(1));
+            fresh[..stride].copy_from_slice(row);
+            if !above.is_empty() {
+                self.kernel.eliminate(above, stride, column, &fresh[..stride]);
+            }
+            if !below.is_empty() {
+                self.kernel.eliminate(below, stride, column, &fresh[..stride]);
+            }
+            pivots.push(column as u16);
+            if pivots.len() == equations {
+                break;
+            }
+        }
+    }
+
+    /// Stores the eliminated equations of a group.
+    fn append_step(&mut self, group: usize, equations: usize) -> Step {
+        let Work { rows, order, pivots, .. } = &self.work;
+        let group = &mut self.groups[group];
+        group.is_done = true;
+        let step = Step {
+            origin: group.origin,
+            first_slot: 0,
+            equations: equations as u16,
+            first_column: self.columns.len() as u32,
+            degree: group.degree,
+            pivots: pivots.len() as u16,
+            matrix: self.matrices.len() as u32,
+        };
+        self.columns.extend(pivots.iter().map(|&pivot| order[usize::from(pivot)]));
+        let is_other = |column: &usize| !pivots.contains(&(*column as u16));
+        self.columns.extend((0..order.len()).filter(is_other).map(|column| order[column]));
+        let stride = order.len() + equations;
+        for row in rows.chunks_exact(stride).take(equations) {
+            let others = (0..order.len()).filter(is_other).map(|column| row[column]);
+            self.matrices.extend(others);
+            self.matrices.extend_from_slice(&row[order.len()..]);
+        }
+        self.steps.push(step);
+        step
+    }
+
+    /// Computes how the symbols that a step resolves depend on inactive ones.
+    fn depend(&mut self, step: &Step) {
+        let width = self.inactive.len();
+        if width == 0 {
+            return;
+        }
+        self.gather(step, width);
+        for pivot in 0..usize::from(step.pivots) {
+            let symbol = self.columns[step.first_column as usize + pivot];
+            let start = step.matrix as usize + pivot * step.stride();
+            let factors = &self.matrices[start..start + step.others()];
+            let row = &mut self.dependence[usize::from(symbol) * self.inactive_max..][..width];
+            self.kernel.reduce(row, factors, &self.work.gathered, width);
+        }
+    }
+}
