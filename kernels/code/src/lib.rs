@@ -18,6 +18,8 @@ pub mod vector;
 
 mod elimination;
 
+pub mod rlnc;
+
 #[cfg(feature = "bats")]
 pub mod bats;
 
