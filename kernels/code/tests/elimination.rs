@@ -133,39 +133,6 @@ fn insert_of_more_symbols_than_a_byte_numbers_matches_reference() {
     assert_eq!(elimination.insert_unit(SIZE - 1), Outcome::Redundant);
 }
 
-/// Mean number of vectors beyond `size` that complete a generation, over `trials`.
-fn mean_extra(field: FieldOrder, size: usize, trials: u32) -> f64 {
-    let mut rng = seeded();
-    let mut elimination = Elimination::new(size);
-    let mut extra = 0_u64;
-    for _ in 0..trials {
-        elimination.reset(size);
-        while !elimination.is_complete() {
-            let vector = random_vector(&mut rng, field, size);
-            extra += u64::from(!elimination.insert(&vector).is_innovative());
-        }
-    }
-    extra as f64 / f64::from(trials)
-}
-
-#[test]
-fn random_coding_overhead_matches_theory_within_three_sigma() {
-    // E[extra] of 64 symbols: the sum of 1/(q^i - 1), 1 <= i <= 64.
-    let table = [1.606_695, 0.421_098, 0.070_849, 0.003_937];
-    for (field, expected) in FieldOrder::ALL.into_iter().zip(table) {
-        let powers = || (1..=64).map(|i| f64::from(field.order()).powi(i));
-        let exact: f64 = powers().map(|power| 1.0 / (power - 1.0)).sum();
-        assert!((exact - expected).abs() < 1e-6, "GF({field}): the table is the closed form");
-        // Each missing degree of freedom waits geometrically: variance p / (1 - p)^2.
-        let variance: f64 = powers().map(|p| (1.0 / p) / (1.0 - 1.0 / p).powi(2)).sum();
-        let trials = 10_000;
-        let sigma = (variance / f64::from(trials)).sqrt();
-        let measured = mean_extra(field, 64, trials);
-        println!("GF({field}): {measured} extra, theory {exact}, sigma {sigma}");
-        assert!((measured - exact).abs() <= 3.0 * sigma, "GF({field}): {measured} != {exact}");
-    }
-}
-
 #[test]
 fn decode_by_solution_and_one_product_restores_every_symbol() {
     let mut rng = seeded();

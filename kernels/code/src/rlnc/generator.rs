@@ -123,9 +123,9 @@ impl Generator for Random {
 /// Low bits will not do: the lowest bit of a word is linear over GF(2) in 127 bits of state, so
 /// vectors of more than 127 coefficients of GF(2) would never reach full rank.
 ///
-/// A seed is good until the first recoding; from there on the vector must travel. TinyMT32 is no
-/// secret (RFC 8682 section 4): whoever can change a seed in flight can corrupt a generation, so
-/// packets need authentication.
+/// A seed is good until the first recoding; from there on the vector must travel. RFC 8682 forbids
+/// cryptographic use of TinyMT32: coefficients are predictable, and whoever can change a seed in
+/// flight corrupts a generation, so packets need authentication.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     words: TinyMt32,
