@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use bats_line::{Line, random, seed};
 use rand_chacha::rand_core::Rng;
 use recoded_code::bats::{
-    Batch, Code, Decoder, Limits, Operand, Outcome, Params, ParamsError, Payloads, Profile,
-    Rejected, Rows,
+    Batch, Code, Decoder, Limits, Operand, Outcome, PAPER_ROW_DEGREES, Params, ParamsError,
+    Payloads, Profile, Rejected, Rows,
 };
 use recoded_gf::Kernel;
 
@@ -171,6 +171,8 @@ fn structured_block_of_192_decodes_from_20_batches_over_any_number_of_hops() {
         let mut line = Line::new(seed("structured"), hops, 0.1);
         for run in 0..15 {
             let shape = params(192, Profile::CyclicShift);
+            let code = Code::with_row_degrees(shape, &PAPER_ROW_DEGREES).expect("valid");
+            assert!(decodes(code, 20, &mut decoder, &mut line), "paper, {hops} hops, run {run}");
             let code = Code::new(shape).expect("valid");
             assert!(decodes(code, 20, &mut decoder, &mut line), "{hops} hops, run {run}");
         }

@@ -36,8 +36,9 @@ pub const PATTERN_MAX: usize = 32;
 /// Degrees in the built-in pattern.
 pub(super) const BUILT_IN: usize = 7;
 
-/// Starts the permutations of a block. Any value does; it is part of the code.
-const DEAL_SEED: u32 = 0x5EED_CA5D;
+/// Starts the permutations of a block. Of some fifty tried, one that serves blocks of 192 symbols with
+/// the paper's degrees well; the built-in degrees do with any.
+const DEAL_SEED: u32 = 0x5EED_000C;
 
 /// Starts the coefficients of a row. Any value does; it is part of the code.
 const GENERATOR_SEED: u32 = 0x5EED_6E4E;
