@@ -9,6 +9,8 @@
 
 mod arguments;
 
+mod degrees;
+
 mod kernels;
 
 mod json;
@@ -38,6 +40,8 @@ enum Failure {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Kernel(#[from] ForceError),
+    #[error(transparent)]
+    Degrees(#[from] degrees::DegreesError),
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
 }
@@ -46,6 +50,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Failure::Client(error) => error.exit_code(),
+            Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::UnknownCommand(_) => exit::USAGE,
             Failure::Output(_) | Failure::Json(_) => exit::FAILED,
         }
@@ -55,6 +60,7 @@ impl Failure {
         match self {
             Failure::Client(error) => error.kind(),
             Failure::Kernel(_) => "kernel",
+            Failure::Degrees(_) => "degrees",
             Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
@@ -99,6 +105,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
+        }
+        Command::Degrees(options) => {
+            let report = degrees::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
         }
         Command::Version => {
             let client = env!("CARGO_PKG_VERSION");

@@ -28,7 +28,7 @@ impl Omega {
         unknown[0] = 1.0;
         let mut others = 0;
         let value = |&degree: &usize| {
-            while others < degree - 1 {
+            while others + 1 < degree {
                 one_more(&mut unknown, x);
                 others += 1;
             }

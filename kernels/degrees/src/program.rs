@@ -6,26 +6,43 @@ use crate::omega::Omega;
 use crate::{OptimiseError, Problem};
 
 /// The optimal distribution on the grid, without entries that do not matter.
+///
+/// The solver wants a bounded range of magnitudes and may find no pivot otherwise. So coefficients that
+/// hardly count are left out and very large ones cut, which both can only understate a distribution;
+/// where that is not enough, more of them.
 pub fn solve(problem: &Problem<'_>, omega: &Omega) -> Result<Vec<(usize, f64)>, OptimiseError> {
     let degrees = candidates(problem.degree_max());
+    let mut last = None;
+    for negligible in NEGLIGIBLE {
+        match attempt(problem.undecoded, omega, &degrees, negligible) {
+            Err(error) => last = Some(error),
+            found => return found,
+        }
+    }
+    Err(last.unwrap_or(OptimiseError::Solver { reason: "not attempted".to_owned() }))
+}
+
+fn attempt(
+    undecoded: f64,
+    omega: &Omega,
+    degrees: &[usize],
+    negligible: f64,
+) -> Result<Vec<(usize, f64)>, OptimiseError> {
     let mut program = microlp::Problem::new(OptimizationDirection::Maximize);
     let theta = program.add_var(1.0, (0.0, f64::INFINITY));
     let weights: Vec<_> = degrees.iter().map(|_| program.add_var(0.0, (0.0, 1.0))).collect();
     program.add_constraint(weights.iter().map(|&weight| (weight, 1.0)), ComparisonOp::Eq, 1.0);
-    for x in grid(problem.undecoded, GRID) {
+    for x in grid(undecoded, GRID) {
         let scale = -1.0 / (-x).ln_1p();
-        let values = omega.values(x, &degrees);
+        let values = omega.values(x, degrees);
         let ratios = weights.iter().zip(&values).map(|(&weight, value)| (weight, value * scale));
-        let terms = ratios.filter(|&(_, ratio)| ratio > NEGLIGIBLE).chain([(theta, -1.0)]);
-        program.add_constraint(terms, ComparisonOp::Ge, 0.0);
+        let large = ratios.filter(|&(_, ratio)| ratio > negligible);
+        let terms = large.map(|(weight, ratio)| (weight, ratio.min(negligible * RANGE)));
+        program.add_constraint(terms.chain([(theta, -1.0)]), ComparisonOp::Ge, 0.0);
     }
     let failed = |reason: String| OptimiseError::Solver { reason };
     let outcome = program.solve().map_err(|error| failed(error.to_string()))?;
     let solution = outcome.into_solution().map_err(|_| failed("interrupted".to_owned()))?;
-    if solution.var_value(theta) < NEGLIGIBLE {
-        let degree_max = problem.degree_max();
-        return Err(OptimiseError::Unreachable { degree_max, undecoded: problem.undecoded });
-    }
     let pairs = degrees.iter().zip(&weights);
     let weighed = pairs.map(|(&degree, &weight)| (degree, solution.var_value(weight)));
     Ok(weighed.filter(|&(_, weight)| weight > UNLIKELY).collect())
@@ -74,12 +91,15 @@ const FINER: usize = 16;
 /// Stands for x -> 0, where the ratio has a limit.
 const NEAR_ZERO: f64 = 1e-6;
 
-/// Coefficients below are left out: the solver wants a bounded range of magnitudes. Costs this much
-/// of theta at most, as the probabilities sum to 1.
-const NEGLIGIBLE: f64 = 1e-5;
+/// Coefficients below are left out. As the probabilities sum to 1, that is what it costs of theta at
+/// most.
+const NEGLIGIBLE: [f64; 4] = [1e-5, 1e-4, 1e-3, 1e-2];
+
+/// Largest coefficient over smallest: theta is at most 128, so what is cut here was beyond need.
+const RANGE: f64 = 1e9;
 
 /// Probabilities below are noise of the solver.
-const UNLIKELY: f64 = 1e-6;
+const UNLIKELY: f64 = 1e-5;
 
 /// Up to this degree every degree is a candidate. All degrees together win nothing (below 0.001 %)
 /// and take twice as long.

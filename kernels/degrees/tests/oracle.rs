@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use recoded_code::theory::{Hop, Recoding, rank_distributions};
-use recoded_degrees::{Optimum, Problem, optimise};
+use recoded_degrees::{OptimiseError, Optimum, Problem, optimise, theta};
 use recoded_gf::FieldOrder;
 
 /// Ranks after `hops` hops that lose `loss`, every node sending a batch's size.
@@ -53,4 +53,83 @@ fn efficiency_and_degree_match_the_table() {
         assert!((total - 1.0).abs() < 1e-12, "{case}: {total}");
         assert!(found.distribution.is_sorted_by(|a, b| a.0 < b.0), "{case}");
     }
+}
+
+#[test]
+fn batches_that_never_arrive_scale_theta_and_change_nothing_else() {
+    let mut ranks = ranks(8, 0.1, 4);
+    let all = optimise(&problem(&ranks)).expect("it is solved");
+    let arrived: f64 = ranks.iter().sum::<f64>() - ranks[0];
+    ranks[0] += 1e9 * arrived;
+    let few = optimise(&problem(&ranks)).expect("it is solved");
+    assert_eq!(few.distribution, all.distribution);
+    assert!((few.theta * 1e9 / all.theta - 1.0).abs() < 1e-6, "{}", few.theta);
+    assert!((few.efficiency - all.efficiency).abs() < 1e-6, "{}", few.efficiency);
+}
+
+#[test]
+fn no_other_distribution_is_better() {
+    let ranks = ranks(8, 0.1, 10);
+    let capped = Problem { degree_max: Some(64), undecoded: 0.05, ..problem(&ranks) };
+    let best = optimise(&capped).expect("it is solved");
+    // Moving weight from any degree to any other gains nothing beyond the grid's precision.
+    for &(from, weight) in &best.distribution {
+        for to in 1..=64 {
+            let mut moved = best.distribution.clone();
+            let less = 0.05 * weight;
+            moved.iter_mut().filter(|entry| entry.0 == from).for_each(|entry| entry.1 -= less);
+            moved.push((to, less));
+            moved.sort_by_key(|entry| entry.0);
+            let other = theta(&capped, &moved).expect("well-formed");
+            assert!(other <= best.theta * 1.0001, "{from} -> {to}: {other} > {}", best.theta);
+        }
+    }
+}
+
+#[test]
+fn every_batch_size_field_and_extreme_histogram_is_solved() {
+    for size in [1, 2, 3, 8, 128] {
+        for generator_field in [FieldOrder::Two, FieldOrder::TwoFiftySix] {
+            let only = |rank: usize| {
+                let mut ranks = vec![0.0; size + 1];
+                ranks[rank] = 3.0;
+                ranks
+            };
+            for ranks in [only(1), only(size), vec![1.0; size + 1]] {
+                for (undecoded, degree_max) in [(0.01, Some(300)), (0.5, None), (0.1, Some(1))] {
+                    let problem = Problem { ranks: &ranks, generator_field, undecoded, degree_max };
+                    let found = optimise(&problem);
+                    let found = found.unwrap_or_else(|error| panic!("{problem:?}: {error}"));
+                    assert!(found.theta > 0.0 && found.efficiency < 1.0, "{problem:?}: {found:?}");
+                    assert!(
+                        found
+                            .distribution
+                            .last()
+                            .is_some_and(|last| last.0 <= problem.degree_max())
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn malformed_problems_are_refused_with_their_values() {
+    let ranks = [1.0, 2.0, 3.0];
+    let good = problem(&ranks);
+    let refused = |problem: Problem<'_>| optimise(&problem).expect_err("it is malformed");
+    assert_eq!(refused(Problem { ranks: &[1.0], ..good }), OptimiseError::BatchSize { ranks: 1 });
+    let long = [1.0; 130];
+    assert_eq!(refused(Problem { ranks: &long, ..good }), OptimiseError::BatchSize { ranks: 130 });
+    let negative = OptimiseError::Count { rank: 1, count: -0.5 };
+    assert_eq!(refused(Problem { ranks: &[1.0, -0.5], ..good }), negative);
+    assert_eq!(refused(Problem { ranks: &[9.0, 0.0], ..good }), OptimiseError::NoRank);
+    let undecoded = OptimiseError::Undecoded { undecoded: 0.6 };
+    assert_eq!(refused(Problem { undecoded: 0.6, ..good }), undecoded);
+    let degree_max = OptimiseError::DegreeMax { degree_max: 0 };
+    assert_eq!(refused(Problem { degree_max: Some(0), ..good }), degree_max);
+    assert!(matches!(
+        refused(Problem { undecoded: f64::NAN, ..good }),
+        OptimiseError::Undecoded { .. }
+    ));
 }

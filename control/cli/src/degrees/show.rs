@@ -1,0 +1,64 @@
+//! The report for people.
+
+use super::Report;
+use crate::table::{Align, count, sentence, table};
+
+/// Lays out the report.
+pub fn text(report: &Report) -> String {
+    let head =
+        [("degree", Align::Right), ("probability", Align::Right), ("cumulative", Align::Right)];
+    let mut cumulative = 0.0;
+    let rows: Vec<[String; 3]> = report
+        .distribution
+        .iter()
+        .map(|entry| {
+            cumulative += entry.probability;
+            [
+                entry.degree.to_string(),
+                format!("{:.6}", entry.probability),
+                format!("{cumulative:.6}"),
+            ]
+        })
+        .collect();
+    let mut text = table(head, &rows);
+    text.push('\n');
+    for (label, line) in summary(report) {
+        text.push_str(&sentence(label, &line));
+    }
+    text
+}
+
+fn summary(report: &Report) -> [(&'static str, String); 5] {
+    let Report { batch_size, expected_rank, theta, efficiency, eta, .. } = report;
+    [
+        (
+            "ranks",
+            format!(
+                "{} batches of {batch_size} symbols, mean rank {expected_rank:.3}",
+                count(report.batches)
+            ),
+        ),
+        (
+            "theta",
+            format!(
+                "{theta:.3} symbols per batch: K symbols need K / {theta:.3} batches, K large, \
+                 without inactivation"
+            ),
+        ),
+        (
+            "efficiency",
+            format!(
+                "{efficiency:.4} of the rank that arrives decodes symbols, {eta} of which stay \
+                 undecoded"
+            ),
+        ),
+        (
+            "mean degree",
+            format!("{:.2} multiply-adds per coded symbol at the source", report.mean_degree),
+        ),
+        (
+            "considered",
+            format!("degrees up to {}, generators over GF({})", report.degree_max, report.field),
+        ),
+    ]
+}
