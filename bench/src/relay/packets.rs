@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use recoded_gf::FieldOrder;
+use recoded_pipeline::params::FlowCode;
 use recoded_runtime::encap::Encap;
 use recoded_runtime::symbol_bytes_max;
 use recoded_wire::DEFAULT_PORT;
@@ -70,7 +71,8 @@ impl Packet {
 
 /// Bytes of symbol in an IP packet of `packet_bytes` when it carries a coding vector.
 pub fn symbol_bytes(packet_bytes: usize) -> Option<usize> {
-    symbol_bytes_max(packet_bytes, IN.address, GENERATION_SIZE, FIELD.code())
+    let coding_bytes = FlowCode::Rlnc.coding_bytes(GENERATION_SIZE, FIELD);
+    symbol_bytes_max(packet_bytes, IN.address, coding_bytes)
 }
 
 #[cfg(test)]

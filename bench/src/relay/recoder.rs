@@ -1,6 +1,6 @@
 //! The recoding relay itself: the real runtime, started in this process inside the namespace.
 
-use recoded_pipeline::params::{FlowParams, HopId, Recoding, Redundancy, Role, Snapshot};
+use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, Snapshot};
 use recoded_pipeline::report::FlowCounters;
 use recoded_runtime::{HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology};
 use recoded_wire::DEFAULT_PORT;
@@ -96,6 +96,7 @@ fn flow(symbol_bytes: usize) -> FlowParams {
         id: FLOW,
         role: Role::Relay { upstream: HopId(1) },
         next_hops: vec![HopId(0)],
+        code: FlowCode::Rlnc,
         field: FIELD,
         generation_size: 64,
         symbol_bytes,
@@ -106,6 +107,7 @@ fn flow(symbol_bytes: usize) -> FlowParams {
         batch_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: Recoding::Systematic,
+        adaptive: true,
         repair: true,
         batches: 64,
     }

@@ -4,6 +4,7 @@
 //! packet can exceed it.
 
 use recoded_gf::FieldOrder;
+use recoded_wire::header::{BLOCK_BYTES, INDEX_BYTES, WINDOW_BYTES, vector_bytes};
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
@@ -60,6 +61,74 @@ pub enum Recoding {
     Random,
 }
 
+/// What protects a flow. Source and sink agree on it; a relay serves every code with what packets
+/// say and ignores this.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum FlowCode {
+    /// Random linear network coding over generations.
+    Rlnc,
+    /// BATS: an outer code over a block of source symbols, recoded within batches.
+    Bats(BatsParams),
+    /// Sliding window (RFC 8681) between the edges; relays forward.
+    Window(WindowParams),
+}
+
+/// Outer code of a BATS flow. The batch size is the flow's `generation_size`, at most 128, and its
+/// `field` is that of the inner code.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct BatsParams {
+    /// Source: source symbols of a full block, 1 to 4096. Sink: the most it accepts.
+    pub source_symbols: usize,
+    /// Source: how batches are drawn.
+    pub profile: Profile,
+    /// Source: bits of a generator element: 1, 2, 3, 4 or 8.
+    pub generator_bits: u8,
+    /// Source: batches that take turns.
+    pub interleave: Interleave,
+}
+
+/// How the batches of a block are drawn (RFC 9426 calls the whole of this the outer code).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Profile {
+    /// The procedures of RFC 9426.
+    Baseline,
+    /// These over symbols with LDPC and HDPC parity.
+    Precoded,
+    /// A structured graph, cyclically shifted.
+    CyclicShift,
+}
+
+/// How many batches of a BATS flow take turns, packet by packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Interleave {
+    /// Twice the mean burst of the worst hop.
+    Auto,
+    /// So many, 1 to 255; 1 is no interleaving.
+    Fixed(u8),
+}
+
+/// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol holds
+/// one IP packet and three bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct WindowParams {
+    /// Source: symbols of an encoding window. Sink: symbols kept to decode with.
+    pub window_symbols: usize,
+    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero.
+    pub density: u8,
+}
+
+impl FlowCode {
+    /// Most bytes between the fixed header and the symbol.
+    pub fn coding_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
+        let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
+        match self {
+            FlowCode::Rlnc => vector,
+            FlowCode::Bats(_) => BLOCK_BYTES + vector,
+            FlowCode::Window(_) => WINDOW_BYTES,
+        }
+    }
+}
+
 /// Everything one node knows about one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowParams {
@@ -69,9 +138,12 @@ pub struct FlowParams {
     pub role: Role,
     /// Where coded packets go: source and relay; at most [`NEXT_HOPS_MAX`].
     pub next_hops: Vec<HopId>,
+    /// What protects it.
+    pub code: FlowCode,
     /// Source: field of the coding coefficients.
     pub field: FieldOrder,
-    /// Source: symbols per generation, 1 to 256. Relay and sink: the largest they accept.
+    /// Source: symbols per generation, 1 to 256, or packets' worth of a batch (its batch size, 1 to
+    /// 128). Relay and sink: the largest they accept.
     pub generation_size: usize,
     /// Source: bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: usize,
@@ -90,6 +162,8 @@ pub struct FlowParams {
     pub hold_timeout_nanos: Nanos,
     /// Relay: how packets are formed.
     pub recoding: Recoding,
+    /// Relay: packets for a batch of a BATS flow follow its rank, at equal airtime.
+    pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
     /// Generations held at once, allocated when the flow is created.

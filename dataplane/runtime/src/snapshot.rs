@@ -4,7 +4,7 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::error::SnapshotError;
 use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
-use recoded_wire::header::{HEADER_BYTES, INDEX_BYTES, vector_bytes};
+use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::RECEIVE_BYTES_MAX;
 use std::collections::{HashMap, HashSet};
@@ -13,28 +13,17 @@ use std::net::IpAddr;
 /// Largest IP packet that the sockets at both ends of a link take, whatever its MTU.
 pub const IP_PACKET_BYTES_MAX: usize = RECEIVE_BYTES_MAX - ETHERNET_BYTES;
 
-/// Largest symbol that fits a link of `mtu` bytes towards `address`, for generations of
-/// `generation_size` symbols and the field of `field_code`. `None` when not even one byte fits.
-pub fn symbol_bytes_max(
-    mtu: usize,
-    address: IpAddr,
-    generation_size: usize,
-    field_code: u8,
-) -> Option<usize> {
+/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `coding_bytes`, which are
+/// [`recoded_pipeline::params::FlowCode::coding_bytes`]. `None` when not even one byte fits.
+pub fn symbol_bytes_max(mtu: usize, address: IpAddr, coding_bytes: usize) -> Option<usize> {
     mtu.min(IP_PACKET_BYTES_MAX)
-        .checked_sub(packet_bytes(address, generation_size, field_code, 0))
+        .checked_sub(packet_bytes(address, coding_bytes, 0))
         .filter(|bytes| *bytes > 0)
 }
 
 /// Bytes of the IP packet that carries a symbol.
-fn packet_bytes(
-    address: IpAddr,
-    generation_size: usize,
-    field_code: u8,
-    symbol_bytes: usize,
-) -> usize {
-    let vector = vector_bytes(generation_size, field_code).max(INDEX_BYTES);
-    header_bytes(address) - ETHERNET_BYTES + HEADER_BYTES + vector + symbol_bytes
+fn packet_bytes(address: IpAddr, coding_bytes: usize, symbol_bytes: usize) -> usize {
+    header_bytes(address) - ETHERNET_BYTES + HEADER_BYTES + coding_bytes + symbol_bytes
 }
 
 /// Checks `snapshot` against the topology and the MTU of each of its links.
@@ -92,8 +81,8 @@ fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), 
 fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<(), SnapshotError> {
     for hop in &flow.next_hops {
         let hop = &topology.hops[usize::from(hop.0)];
-        let needed =
-            packet_bytes(hop.address, flow.generation_size, flow.field.code(), flow.symbol_bytes);
+        let coding_bytes = flow.code.coding_bytes(flow.generation_size, flow.field);
+        let needed = packet_bytes(hop.address, coding_bytes, flow.symbol_bytes);
         let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
         if needed > mtu {
             let interface = topology.links[hop.link].interface.clone();
@@ -107,7 +96,7 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
 mod tests {
     use super::*;
     use crate::topology::{HopConfig, Idle, LinkConfig, TunnelConfig};
-    use recoded_pipeline::params::{Recoding, Redundancy};
+    use recoded_pipeline::params::{FlowCode, Recoding, Redundancy};
     use recoded_xsk::ModePreference;
 
     fn topology() -> Topology {
@@ -138,6 +127,7 @@ mod tests {
             id,
             role: Role::Source { tunnel: TunnelId(0) },
             next_hops: vec![HopId(0)],
+            code: FlowCode::Rlnc,
             field: "16".parse().unwrap(),
             generation_size: 16,
             symbol_bytes,
@@ -148,6 +138,7 @@ mod tests {
             batch_timeout_nanos: 20_000_000,
             hold_timeout_nanos: 200_000_000,
             recoding: Recoding::Systematic,
+            adaptive: true,
             repair: true,
             batches: 64,
         }
@@ -159,7 +150,7 @@ mod tests {
 
     #[test]
     fn symbol_bytes_max_is_the_largest_accepted() {
-        let max = symbol_bytes_max(1500, "10.0.2.2".parse().unwrap(), 16, 2).unwrap();
+        let max = symbol_bytes_max(1500, "10.0.2.2".parse().unwrap(), 8).unwrap();
         // 1500 - IPv4 20 - UDP 8 - header 20 - vector 8
         assert_eq!(max, 1444);
         assert_eq!(outcome(vec![source(1, max)]), Ok(()));
@@ -173,10 +164,10 @@ mod tests {
     fn symbol_bytes_max_large_mtu_is_bounded_by_the_frame() {
         let address = "10.0.2.2".parse().unwrap();
         assert_eq!(
-            symbol_bytes_max(9000, address, 16, 2),
-            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 16, 2)
+            symbol_bytes_max(9000, address, 8),
+            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 8)
         );
-        assert_eq!(symbol_bytes_max(56, address, 16, 2), None);
+        assert_eq!(symbol_bytes_max(56, address, 8), None);
     }
 
     #[test]

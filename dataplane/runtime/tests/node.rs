@@ -1,6 +1,8 @@
 //! Nodes on veth pairs in namespaces: they start, carry packets, stop, and leave nothing behind.
 
-use recoded_pipeline::params::{FlowParams, HopId, Recoding, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, Snapshot, TunnelId,
+};
 use recoded_runtime::{
     HopConfig, Idle, Interface, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
@@ -113,6 +115,7 @@ fn flow(id: u32, role: Role) -> FlowParams {
         id,
         role,
         next_hops,
+        code: FlowCode::Rlnc,
         field: "16".parse().unwrap(),
         generation_size: 16,
         symbol_bytes: 1404,
@@ -123,6 +126,7 @@ fn flow(id: u32, role: Role) -> FlowParams {
         batch_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: Recoding::Systematic,
+        adaptive: true,
         repair: true,
         batches: 64,
     }

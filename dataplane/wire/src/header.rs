@@ -10,6 +10,13 @@ pub const HEADER_BYTES: usize = 20;
 /// Bytes of the symbol index that a systematic packet carries in place of a coding vector.
 pub const INDEX_BYTES: usize = 4;
 
+/// Bytes of the block word that a BATS packet carries behind the fixed header.
+pub const BLOCK_BYTES: usize = 8;
+
+/// Bytes that a packet of a window flow carries besides its symbol at most: the Repair FEC Payload ID
+/// of RFC 8681, section 4.1.3.
+pub const WINDOW_BYTES: usize = 8;
+
 /// Wire format version this crate speaks.
 pub const VERSION: u8 = 1;
 

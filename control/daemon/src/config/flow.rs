@@ -8,7 +8,7 @@ use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_defau
 use super::{Flow, Hop, Link, Tunnel, refuse_duplicates};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
-    FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::symbol_bytes_max;
 use recoded_wire::steer::FLOWS_MAX;
@@ -96,11 +96,11 @@ pub fn flow(
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
     let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
-    let field = field(reader);
+    let (code, field) = (FlowCode::Rlnc, field(reader));
     let (generation_size, symbol_bytes) = match kind {
         Kind::Source => {
             let size = sizes(reader, "generation_size", 16);
-            (size, source_symbol_bytes(reader, context, next_hops.as_deref(), size, field))
+            (size, source_symbol_bytes(reader, context, next_hops.as_deref(), (code, size, field)))
         }
         _ => (sizes(reader, "generation_size_max", 64), accepted_symbol_bytes(reader)),
     };
@@ -126,6 +126,7 @@ pub fn flow(
         id: id?,
         role,
         next_hops: next_hops?,
+        code,
         field,
         generation_size,
         symbol_bytes,
@@ -136,6 +137,7 @@ pub fn flow(
         batch_timeout_nanos,
         hold_timeout_nanos,
         recoding,
+        adaptive: true,
         repair,
         batches,
     };
@@ -345,11 +347,10 @@ fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     next_hops: Option<&[HopId]>,
-    size: usize,
-    field: FieldOrder,
+    (code, size, field): (FlowCode, usize, FieldOrder),
 ) -> Option<(usize, bool)> {
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
-    let code = field.code();
+    let coding_bytes = code.coding_bytes(size, field);
     let mut fit = SYMBOL_BYTES_MAX;
     let mut default = SYMBOL_BYTES_MAX;
     let mut tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
@@ -357,12 +358,12 @@ fn source_symbol_bytes(
         let Hop { link, address } = context.hops[usize::from(hop.0)];
         let interface = &context.links[link].interface;
         let mtu = context.mtus.of(interface);
-        let most = symbol_bytes_max(mtu, address, size, code).unwrap_or(0);
+        let most = symbol_bytes_max(mtu, address, coding_bytes).unwrap_or(0);
         if most < fit {
             fit = most;
             tightest = (address, interface.clone(), mtu);
         }
-        default = default.min(symbol_bytes_default(mtu, address, size, code));
+        default = default.min(symbol_bytes_default(mtu, address, coding_bytes));
     }
     let (address, interface, mtu) = tightest;
     let room = format!(

@@ -40,8 +40,8 @@ impl Mtus {
 
 /// Size of symbols when none is configured: the largest that fits, less room for a tag, in whole
 /// words.
-pub fn symbol_bytes_default(mtu: usize, address: IpAddr, size: usize, field_code: u8) -> usize {
-    let most = symbol_bytes_max(mtu, address, size, field_code);
+pub fn symbol_bytes_default(mtu: usize, address: IpAddr, coding_bytes: usize) -> usize {
+    let most = symbol_bytes_max(mtu, address, coding_bytes);
     most.unwrap_or(0).saturating_sub(TAG_BYTES) & !3
 }
 
@@ -54,11 +54,11 @@ mod tests {
     fn default_at_ethernet_mtu_is_what_the_wire_format_promises() {
         let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
-        assert_eq!(symbol_bytes_default(1500, v4, 16, 2), 1428);
-        assert_eq!(symbol_bytes_default(1500, v6, 16, 2), 1408);
-        assert_eq!(symbol_bytes_default(1500, v4, 256, 3), 1180);
-        assert_eq!(symbol_bytes_default(1500, v4, 1, 0), 1432, "an index still takes four bytes");
-        assert_eq!(symbol_bytes_default(9000, v4, 16, 2), 1704, "a frame holds no more");
-        assert_eq!(symbol_bytes_default(68, v4, 256, 3), 0);
+        assert_eq!(symbol_bytes_default(1500, v4, 8), 1428);
+        assert_eq!(symbol_bytes_default(1500, v6, 8), 1408);
+        assert_eq!(symbol_bytes_default(1500, v4, 256), 1180);
+        assert_eq!(symbol_bytes_default(1500, v4, 4), 1432, "an index still takes four bytes");
+        assert_eq!(symbol_bytes_default(9000, v4, 8), 1704, "a frame holds no more");
+        assert_eq!(symbol_bytes_default(68, v4, 256), 0);
     }
 }

@@ -4,7 +4,7 @@ use super::flow::FLOW_KEYS;
 use super::*;
 use proptest::prelude::*;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{HopId, Redundancy, TunnelId};
+use recoded_pipeline::params::{FlowCode, HopId, Redundancy, TunnelId};
 
 const HEAD: &str = r#"[[link]]
 name = "west"
@@ -55,6 +55,7 @@ fn shortest_source_gets_the_documented_defaults() {
         id: 1,
         role: Role::Source { tunnel: TunnelId(0) },
         next_hops: vec![HopId(0)],
+        code: FlowCode::Rlnc,
         field: FieldOrder::Sixteen,
         generation_size: 16,
         symbol_bytes: 1428,
@@ -65,6 +66,7 @@ fn shortest_source_gets_the_documented_defaults() {
         batch_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: recoded_pipeline::params::Recoding::Systematic,
+        adaptive: true,
         repair: true,
         batches: 256,
     };

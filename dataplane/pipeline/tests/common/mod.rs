@@ -8,7 +8,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
+    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
@@ -108,6 +108,7 @@ pub fn params(role: Role) -> FlowParams {
         id: FLOW,
         role,
         next_hops: vec![DOWN],
+        code: FlowCode::Rlnc,
         field: FieldOrder::Sixteen,
         generation_size: 16,
         symbol_bytes: 200,
@@ -118,6 +119,7 @@ pub fn params(role: Role) -> FlowParams {
         batch_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: Recoding::Systematic,
+        adaptive: true,
         repair: true,
         batches: 64,
     }
