@@ -3,6 +3,7 @@
 //! Workers pick a snapshot up between bursts. Every value here was validated before; nothing in a
 //! packet can exceed it.
 
+pub use recoded_code::bats::Profile;
 use recoded_gf::FieldOrder;
 use recoded_wire::header::{BLOCK_BYTES, INDEX_BYTES, WINDOW_BYTES, vector_bytes};
 
@@ -85,17 +86,6 @@ pub struct BatsParams {
     pub generator_bits: u8,
     /// Source: batches that take turns.
     pub interleave: Interleave,
-}
-
-/// How the batches of a block are drawn (RFC 9426 calls the whole of this the outer code).
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Profile {
-    /// The procedures of RFC 9426.
-    Baseline,
-    /// These over symbols with LDPC and HDPC parity.
-    Precoded,
-    /// A structured graph, cyclically shifted.
-    CyclicShift,
 }
 
 /// How many batches of a BATS flow take turns, packet by packet.

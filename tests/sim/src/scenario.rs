@@ -4,7 +4,9 @@
 use std::ops::{Range, RangeInclusive};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, HopId, Nanos, Recoding, Redundancy, Role, TunnelId};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, TunnelId,
+};
 
 use crate::link::Link;
 
@@ -193,6 +195,7 @@ fn flow_params(role: Role) -> FlowParams {
         id: FLOW,
         role,
         next_hops: vec![DOWN],
+        code: FlowCode::Rlnc,
         field: FieldOrder::Sixteen,
         generation_size: 16,
         symbol_bytes: 200,
@@ -203,6 +206,7 @@ fn flow_params(role: Role) -> FlowParams {
         batch_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: Recoding::Systematic,
+        adaptive: true,
         repair: true,
         batches: 64,
     }
