@@ -101,6 +101,27 @@ pub enum OptimiseError {
     },
 }
 
+impl Optimum {
+    /// The distribution as `recoded_code::degrees::Distribution` has it: cumulative probabilities over
+    /// 2^32, the last one `u32::MAX`. Degrees whose probability rounds to nothing are left out.
+    #[must_use]
+    pub fn cumulative(&self) -> Vec<(u16, u32)> {
+        let mut sum = 0.0;
+        let mut entries: Vec<(u16, u32)> = Vec::with_capacity(self.distribution.len());
+        for &(degree, probability) in &self.distribution {
+            sum += probability;
+            let scaled = (sum * 2_f64.powi(32) - 1.0).round() as u32;
+            if entries.last().is_none_or(|last| scaled > last.1) {
+                entries.push((u16::try_from(degree).unwrap_or(u16::MAX), scaled));
+            }
+        }
+        if let Some(last) = entries.last_mut() {
+            last.1 = u32::MAX;
+        }
+        entries
+    }
+}
+
 impl Problem<'_> {
     /// The batch size M.
     #[must_use]

@@ -63,6 +63,8 @@ pub struct Report {
 struct Entry {
     degree: usize,
     probability: f64,
+    /// Up to and with this degree, over 2^32 and less one: what `recoded_code::degrees` draws from.
+    cumulative: u32,
 }
 
 /// Reads the histogram and optimises for it.
@@ -79,7 +81,9 @@ pub fn report(options: &Degrees) -> Result<Report, DegreesError> {
         degree_max: options.max_degree,
     };
     let found = optimise(&problem)?;
-    let entry = |&(degree, probability): &(usize, f64)| Entry { degree, probability };
+    let entries = found.distribution.iter().zip(found.cumulative());
+    let entry =
+        |(&(degree, probability), (_, cumulative))| Entry { degree, probability, cumulative };
     Ok(Report {
         batch_size: problem.batch_size(),
         batches: counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count)),
@@ -90,6 +94,6 @@ pub fn report(options: &Degrees) -> Result<Report, DegreesError> {
         theta: found.theta,
         efficiency: found.efficiency,
         mean_degree: found.mean_degree,
-        distribution: found.distribution.iter().map(entry).collect(),
+        distribution: entries.map(entry).collect(),
     })
 }

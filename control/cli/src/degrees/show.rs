@@ -7,16 +7,15 @@ use crate::table::{Align, count, sentence, table};
 pub fn text(report: &Report) -> String {
     let head =
         [("degree", Align::Right), ("probability", Align::Right), ("cumulative", Align::Right)];
-    let mut cumulative = 0.0;
+    let share = |cumulative: u32| (f64::from(cumulative) + 1.0) / 2_f64.powi(32);
     let rows: Vec<[String; 3]> = report
         .distribution
         .iter()
         .map(|entry| {
-            cumulative += entry.probability;
             [
                 entry.degree.to_string(),
                 format!("{:.6}", entry.probability),
-                format!("{cumulative:.6}"),
+                format!("{:.6}", share(entry.cumulative)),
             ]
         })
         .collect();

@@ -20,14 +20,7 @@ pub type Distribution = [(u16, u32)];
 /// Sizes between the powers of two that there are distributions for get the nearest by ratio.
 #[must_use]
 pub fn family(batch_size: usize) -> &'static Distribution {
-    family::BASELINE[nearest(batch_size)]
-}
-
-/// The same for symbols that are precoded: it recovers 95 %, and leaves the rest to the precode. The
-/// mean degree is lower by a quarter.
-#[must_use]
-pub fn family_precoded(batch_size: usize) -> &'static Distribution {
-    family::PRECODED[nearest(batch_size)]
+    family::FAMILY[nearest(batch_size)]
 }
 
 /// The degree that a uniformly random number stands for.
@@ -73,13 +66,12 @@ mod tests {
     fn distributions_are_cumulative_and_within_their_degrees() {
         for exponent in 0..SIZES {
             let size = 1_usize << exponent;
-            for distribution in [family(size), family_precoded(size)] {
-                assert!(distribution.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "size {size}");
-                let (first, last) = (distribution[0], distribution[distribution.len() - 1]);
-                assert!(first.0 >= 1 && first.1 > 0, "size {size}: {first:?}");
-                let cap = (16 * size).clamp(128, 512);
-                assert!(usize::from(last.0) <= cap && last.1 == u32::MAX, "size {size}: {last:?}");
-            }
+            let distribution = family(size);
+            assert!(distribution.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "size {size}");
+            let (first, last) = (distribution[0], distribution[distribution.len() - 1]);
+            assert!(first.0 >= 1 && first.1 > 0, "size {size}: {first:?}");
+            let cap = (16 * size).clamp(128, 512);
+            assert!(usize::from(last.0) <= cap && last.1 == u32::MAX, "size {size}: {last:?}");
         }
     }
 
