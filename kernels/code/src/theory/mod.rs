@@ -11,6 +11,8 @@ mod chain;
 
 pub mod adaptive;
 
+pub mod batches;
+
 pub mod burst;
 
 use recoded_gf::FieldOrder;
