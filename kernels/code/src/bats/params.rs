@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::bats::precode::Precode;
+
 /// Most source symbols of a block: 12 bits keep every index of an intermediate symbol in a `u16`,
 /// and a block of that size already takes 6 MB of packets.
 pub const SOURCE_SYMBOLS_MAX: usize = 4096;
@@ -147,6 +149,13 @@ impl Limits {
             batches_max: 3 * source_symbols_max.div_ceil(batch_size_max.max(1)) + 8,
             inactive_max: (source_symbols_max / 2 + 64).min(INACTIVE_MAX),
         }
+    }
+
+    /// Most intermediate symbols of a block within these limits.
+    #[must_use]
+    pub fn intermediate_symbols_max(&self) -> usize {
+        let symbols = self.clamped().source_symbols_max;
+        symbols + Precode::of(symbols).parity_symbols()
     }
 
     /// These limits within those of the code.
