@@ -97,40 +97,36 @@ impl System {
     /// Gauss-Jordan elimination of the first `unknown` columns of `work.rows`; `work.pivots` are the
     /// columns led, by row.
     fn eliminate(&mut self, equations: usize, unknown: usize) {
-        let Work { rows, fresh, order, pivots, .. } = &mut self.work;
+        let Work { rows, fresh, order, pivots, others, .. } = &mut self.work;
         let stride = order.len() + equations;
-        let rows = &mut rows[..equations * stride];
+        let (rows, fresh) = (&mut rows[..equations * stride], &mut fresh[..stride]);
         pivots.clear();
+        others.clear();
         for column in 0..unknown {
             let place = pivots.len();
             let mut candidates = place..equations;
             let Some(found) = candidates.find(|row| rows[row * stride + column] != 0) else {
+                others.push(column as u16);
                 continue;
             };
-            let (above, below) = rows.split_at_mut(found * stride);
             if found != place {
+                let (above, below) = rows.split_at_mut(found * stride);
                 above[place * stride..][..stride].swap_with_slice(&mut below[..stride]);
             }
-            let (above, rest) = rows.split_at_mut(place * stride);
-            let (row, below) = rest.split_at_mut(stride);
-            self.kernel.mul(row, inverse(row[column]).unwrap_or(1));
-            fresh[..stride].copy_from_slice(row);
-            if !above.is_empty() {
-                self.kernel.eliminate(above, stride, column, &fresh[..stride]);
-            }
-            if !below.is_empty() {
-                self.kernel.eliminate(below, stride, column, &fresh[..stride]);
-            }
+            let leading = place * stride..(place + 1) * stride;
+            fresh.copy_from_slice(&rows[leading.clone()]);
+            self.kernel.mul(fresh, inverse(fresh[column]).unwrap_or(1));
+            // Clears the column everywhere, the leading row with it, which is then put back.
+            self.kernel.eliminate(rows, stride, column, fresh);
+            rows[leading].copy_from_slice(fresh);
             pivots.push(column as u16);
-            if pivots.len() == equations {
-                break;
-            }
         }
+        others.extend(unknown as u16..order.len() as u16);
     }
 
     /// Stores the eliminated equations of a group.
     fn append_step(&mut self, group: usize, equations: usize) -> Step {
-        let Work { rows, order, pivots, .. } = &self.work;
+        let Work { rows, order, pivots, others, .. } = &self.work;
         let group = &mut self.groups[group];
         group.is_done = true;
         let step = Step {
@@ -143,12 +139,10 @@ impl System {
             matrix: self.matrices.len() as u32,
         };
         self.columns.extend(pivots.iter().map(|&pivot| order[usize::from(pivot)]));
-        let is_other = |column: &usize| !pivots.contains(&(*column as u16));
-        self.columns.extend((0..order.len()).filter(is_other).map(|column| order[column]));
+        self.columns.extend(others.iter().map(|&other| order[usize::from(other)]));
         let stride = order.len() + equations;
         for row in rows.chunks_exact(stride).take(equations) {
-            let others = (0..order.len()).filter(is_other).map(|column| row[column]);
-            self.matrices.extend(others);
+            self.matrices.extend(others.iter().map(|&other| row[usize::from(other)]));
             self.matrices.extend_from_slice(&row[order.len()..]);
         }
         self.steps.push(step);

@@ -141,7 +141,9 @@ struct Work {
     rows: Vec<u8>,
     fresh: Vec<u8>,
     order: Vec<u16>,
+    /// Columns that lead a row, and those that do not, ascending.
     pivots: Vec<u16>,
+    others: Vec<u16>,
     gathered: Vec<u8>,
     row: Vec<u8>,
 }
@@ -176,6 +178,7 @@ impl System {
                 fresh: vec![0; degree + size],
                 order: Vec::with_capacity(degree),
                 pivots: Vec::with_capacity(size),
+                others: Vec::with_capacity(degree),
                 gathered: vec![0; degree * inactive_max],
                 row: vec![0; inactive_max],
             },
