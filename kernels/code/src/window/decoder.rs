@@ -367,7 +367,8 @@ impl Decoder {
     /// packet has told.
     fn cover(&mut self, first: u32, count: usize) {
         if std::mem::take(&mut self.is_fresh) && first as usize >= self.parameters.window_symbols {
-            // A flow joined later. One followed from its start begins with ESI 0 (section 3.4).
+            // A flow joined later. One followed from its start begins with ESI 0 (section 3.4),
+            // which a flow joined within a window after the wrap of the ESI looks like.
             self.system.reset(first);
             self.end_begins = false;
         }
