@@ -362,6 +362,7 @@ impl Relay {
     ) {
         let index = request.generation as usize % self.batches.len();
         let batch = &mut self.batches[index];
+        let Some((_, field, _)) = batch.shape() else { return };
         if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
             return;
         }
@@ -369,7 +370,7 @@ impl Relay {
         let missing = usize::from(request.missing).min(batch.size());
         let most = usize::from(plan_within(params, batch.size(), u16::MAX));
         let through = (1.0 - self.incoming.loss.loss()).powi(i32::from(hops));
-        let count = repair_packets(through, missing, most.max(missing)) as u16;
+        let count = repair_packets(through, field, missing, most.max(missing)) as u16;
         counters.repairs += 1;
         counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
     }

@@ -364,7 +364,8 @@ impl Source {
         let size = generation.symbols.len();
         let missing = usize::from(request.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
-        let packets = repair_packets(self.planner.through(), missing, most.max(missing));
+        let field = generation.field;
+        let packets = repair_packets(self.planner.through(), field, missing, most.max(missing));
         counters.repairs += 1;
         counters.sent_repair += self.send_coded(index, counters, io, packets, 0);
     }

@@ -218,6 +218,11 @@ impl Draft {
         if !self.is_bounded() {
             self.roughen(&mut params);
         }
+        // Relays that close what the source still fills would make a full plan of a part.
+        let fills = 2 * params.flush_timeout_nanos + self.trip_nanos;
+        if self.is_bounded() {
+            params.batch_timeout_nanos = params.batch_timeout_nanos.max(fills);
+        }
         self.code.set(&mut params);
         params
     }
