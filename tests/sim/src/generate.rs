@@ -18,8 +18,9 @@ const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
 
-/// Packets that enter alone before the bursts begin, so that the sink hears of one at least.
-const LEADERS: u32 = 4;
+/// Packets that enter alone before and after the bursts: that the sink hears of none of them is
+/// unlikely enough.
+const ALONE: u32 = 5;
 
 const MILLI: Nanos = 1_000_000;
 
@@ -262,13 +263,7 @@ impl Draft {
             true => least.max(self.random.among(0..=20 * MILLI)),
             false => self.random.pick(&[10_000, MILLI, 20 * MILLI]),
         };
-        Traffic {
-            packets,
-            leaders: LEADERS,
-            bytes: bytes_min..=self.bytes_max,
-            interval_nanos,
-            burst,
-        }
+        Traffic { packets, alone: ALONE, bytes: bytes_min..=self.bytes_max, interval_nanos, burst }
     }
 
     fn frames(&mut self, params: &FlowParams) -> usize {
@@ -320,7 +315,7 @@ impl Draft {
             };
             scenario.changes.push((at, change));
         }
-        let everything = Some(scenario.traffic.due(LEADERS)..Nanos::MAX);
+        let everything = Some(scenario.traffic.bursts());
         let delivered = match self.weather {
             Weather::Fair => everything,
             Weather::Squall => self.squall(scenario, end),
@@ -346,7 +341,7 @@ impl Draft {
                 Change::Params { node, params: Box::new(params) }
             }
             _ => {
-                params.batch_timeout_nanos = self.random.pick(&[5 * MILLI, 20 * MILLI]);
+                params.batch_timeout_nanos *= self.random.among(1..=3);
                 Change::Params { node, params: Box::new(params) }
             }
         }
@@ -374,7 +369,7 @@ impl Draft {
         scenario.changes.push((at, change));
         scenario.changes.sort_by_key(|(at, _)| *at);
         let settled = scenario.settle_nanos().max(2 * scenario.traffic.interval_nanos);
-        Some(at + quiet + settled..Nanos::MAX)
+        Some(at + quiet + settled..scenario.traffic.bursts().end)
     }
 }
 

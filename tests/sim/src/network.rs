@@ -27,10 +27,14 @@ use crate::violation::Violation;
 /// longest hold timeout fit many times.
 const REST_NANOS: Nanos = 60_000_000_000;
 
-/// Events per symbol and node that traffic may cause, and some to begin with: four times the packets,
-/// as many repairs, twice on every link, and timers.
+/// Events per symbol and node that traffic may cause where all is well, and some to begin with: four
+/// times the packets, as many repairs, twice on every link, and timers.
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
+
+/// Where it is not, relays close generations that the source still fills, and send the plan of a whole
+/// for a part of it; so many times.
+const PLANS_PER_PACKET: u64 = 4;
 
 enum What {
     /// The next packet enters.
@@ -131,9 +135,7 @@ impl<'a> Network<'a> {
         let traffic = &self.scenario.traffic;
         let changes = self.scenario.changes.iter().map(|(at, _)| *at);
         let rest = changes.fold(traffic.end(), Nanos::max).saturating_add(REST_NANOS);
-        let smallest = self.smallest_symbol_bytes();
-        let symbols = u64::from(traffic.packets) * (traffic.bytes.end() / smallest + 2) as u64;
-        let events_max = EVENTS_MIN + EVENTS_PER_SYMBOL * symbols * self.nodes.len() as u64;
+        let events_max = self.events_max();
         while let Some(Reverse(event)) = self.queue.pop() {
             self.now = event.at;
             self.events += 1;
@@ -148,12 +150,21 @@ impl<'a> Network<'a> {
         self.finish()
     }
 
-    fn smallest_symbol_bytes(&self) -> usize {
-        let changed = self.scenario.changes.iter().filter_map(|(_, change)| match change {
+    /// More than this is a storm.
+    fn events_max(&self) -> u64 {
+        let Scenario { nodes, traffic, promise, changes, .. } = self.scenario;
+        let changed = changes.iter().filter_map(|(_, change)| match change {
             Change::Params { node: 0, params } => Some(params.symbol_bytes),
             _ => None,
         });
-        changed.fold(self.scenario.nodes[0].symbol_bytes, usize::min).max(1)
+        let smallest = changed.fold(nodes[0].symbol_bytes, usize::min).max(1);
+        let sink = &nodes[nodes.len() - 1];
+        let plan = (sink.redundancy_max * sink.generation_size as f64).ceil() as u64;
+        let mut each = EVENTS_PER_SYMBOL * (traffic.bytes.end() / smallest + 2) as u64;
+        if promise.delivered.is_none() {
+            each += PLANS_PER_PACKET * plan;
+        }
+        EVENTS_MIN + each * u64::from(traffic.packets) * nodes.len() as u64
     }
 
     fn finish(mut self) -> Result<Outcome, Violation> {

@@ -166,7 +166,7 @@ mod tests {
 
     fn oracle(intact: bool) -> Oracle {
         let traffic =
-            Traffic { packets: 100, leaders: 0, bytes: 24..=90, interval_nanos: 10, burst: 1 };
+            Traffic { packets: 100, alone: 0, bytes: 24..=90, interval_nanos: 10, burst: 1 };
         Oracle::new(1, &traffic, &Promise { intact, delivered: Some(200..400) })
     }
 

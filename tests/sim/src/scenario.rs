@@ -50,15 +50,15 @@ pub struct Hop {
     pub up: Link,
 }
 
-/// IP packets at an even pace, first alone, then in bursts. Packet `n` can be told from its number
+/// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told from its number
 /// alone, so that nothing need be remembered of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
     /// How many.
     pub packets: u32,
-    /// How many of these go ahead one by one: a sink knows a flow by the first generation it hears of,
-    /// and what came before that is lost.
-    pub leaders: u32,
+    /// How many of these enter one by one, before the bursts and again after them: a sink knows of a
+    /// generation by those before and after it.
+    pub alone: u32,
     /// Bytes of each, evenly among these; at least [`Traffic::BYTES_MIN`].
     pub bytes: RangeInclusive<usize>,
     /// Time from one burst to the next.
@@ -108,11 +108,26 @@ impl Traffic {
     /// When packet `number` enters.
     #[must_use]
     pub fn due(&self, number: u32) -> Nanos {
-        let burst = match number.checked_sub(self.leaders) {
-            Some(follower) => self.leaders + follower / self.burst.max(1),
-            None => number,
+        let (first, end, burst) = (self.alone, self.bursts_end(), self.burst.max(1));
+        let turn = if number < first {
+            number
+        } else if number < end {
+            first + (number - first) / burst
+        } else {
+            first + (end - first).div_ceil(burst) + (number - end)
         };
-        u64::from(burst) * self.interval_nanos
+        u64::from(turn) * self.interval_nanos
+    }
+
+    /// The first packet after the bursts.
+    fn bursts_end(&self) -> u32 {
+        self.packets.saturating_sub(self.alone).max(self.alone)
+    }
+
+    /// When the bursts enter: from the first to before the first packet that is alone again.
+    #[must_use]
+    pub fn bursts(&self) -> Range<Nanos> {
+        self.due(self.alone)..self.due(self.bursts_end())
     }
 
     /// When the last one does.
@@ -145,7 +160,7 @@ impl Scenario {
             poll_nanos: 0,
             traffic: Traffic {
                 packets: 1000,
-                leaders: 0,
+                alone: 0,
                 bytes: Traffic::BYTES_MIN..=500,
                 interval_nanos: 1_000_000,
                 burst: 8,

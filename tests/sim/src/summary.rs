@@ -70,7 +70,12 @@ impl fmt::Display for Described<'_> {
             }
         }
         match &scenario.promise.delivered {
-            Some(time) => writeln!(f, "promised: all that enters from {} on", Time(time.start)),
+            Some(time) => writeln!(
+                f,
+                "promised: all that enters from {} until {}",
+                Time(time.start),
+                Time(time.end)
+            ),
             None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
             None => writeln!(f, "promised: nothing"),
         }
