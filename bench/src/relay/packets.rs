@@ -53,7 +53,7 @@ impl Packet {
         };
         let payload = &mut packet[encap.header_bytes()..];
         header.write(payload);
-        write_index(payload, 0);
+        write_index(payload, PacketType::Generation, 0);
         encap.write(&mut packet, source_port(FLOW, 0));
         Some(Packet(packet))
     }

@@ -69,6 +69,7 @@ impl Dataplane for Handle {
             role: recoded_pipeline::params::Role::Source {
                 tunnel: recoded_pipeline::params::TunnelId(0),
             },
+            code: recoded_pipeline::params::FlowCode::Rlnc,
             epoch: 3,
             field: FieldOrder::Sixteen,
             generation_size: 16,

@@ -5,7 +5,7 @@ use crate::params::Nanos;
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Coded, Coding, SIZE_MAX};
+use recoded_wire::header::{Block, Coded, Coding, SIZE_MAX};
 
 use crate::combine::Sources;
 
@@ -20,7 +20,16 @@ pub(crate) enum Accepted {
     Mismatch,
 }
 
-/// A generation being collected.
+/// What all packets of a generation agree on; and those of a batch, on their block word too.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub epoch: u8,
+    pub field: FieldOrder,
+    pub symbol_bytes: u16,
+    pub block: Option<Block>,
+}
+
+/// A generation, or a batch of a BATS block, being collected.
 pub(crate) struct Batch {
     /// Generation number.
     pub generation: u32,
@@ -32,12 +41,18 @@ pub(crate) struct Batch {
     pub touched: Nanos,
     /// Packets this hop may send.
     pub planned: u16,
+    /// Whether that was decided by the rank the batch ended with.
+    pub is_planned: bool,
     /// Packets this hop has sent.
     pub sent: u16,
+    /// Packets still to be sent of a batch that has closed.
+    pub owed: u16,
+    /// When the first packet arrived.
+    pub first: Nanos,
     /// Repair rounds this hop has answered.
     pub repaired: u8,
-    /// Parameters, once a packet told them: epoch, field, symbol bytes.
-    shape: Option<(u8, FieldOrder, u16)>,
+    /// Parameters, once a packet told them.
+    shape: Option<Shape>,
     /// Innovative symbols in order of arrival.
     symbols: Vec<Span>,
     /// Their coding vectors, unpacked, `size_max` bytes apart. Empty when not kept.
@@ -56,7 +71,10 @@ impl Batch {
             closed: false,
             touched: 0,
             planned: 0,
+            is_planned: false,
             sent: 0,
+            owed: 0,
+            first: 0,
             repaired: 0,
             shape: None,
             symbols: Vec::with_capacity(size_max),
@@ -73,7 +91,8 @@ impl Batch {
         self.live = true;
         self.closed = false;
         self.touched = now;
-        (self.planned, self.sent, self.repaired) = (0, 0, 0);
+        (self.planned, self.sent, self.owed, self.repaired) = (0, 0, 0, 0);
+        self.is_planned = false;
         self.shape = None;
     }
 
@@ -92,14 +111,18 @@ impl Batch {
         payload: Span,
         coded: &PacketView,
     ) -> Accepted {
-        let shape = (coded.epoch, coded.field, coded.symbol_bytes);
+        let shape = coded.shape();
         if self.shape.is_none() {
             self.shape = Some(shape);
+            self.first = self.touched;
             self.elimination.reset(coded.size);
         }
         let size = self.elimination.size();
+        // A generation may turn out shorter; a batch may not.
+        let has_shrunk = coded.size < size;
         if self.shape != Some(shape)
-            || (coded.size < size && self.elimination.shrink(coded.size).is_err())
+            || (shape.block.is_some() && coded.size != size)
+            || (has_shrunk && self.elimination.shrink(coded.size).is_err())
         {
             return Accepted::Mismatch;
         }
@@ -145,8 +168,8 @@ impl Batch {
         self.shape.is_some() && self.elimination.is_complete()
     }
 
-    /// Epoch, field and symbol bytes, once known.
-    pub(crate) fn shape(&self) -> Option<(u8, FieldOrder, u16)> {
+    /// What its packets agree on, once known.
+    pub(crate) fn shape(&self) -> Option<Shape> {
         self.shape
     }
 
@@ -162,10 +185,11 @@ impl Batch {
 
     /// What a relay combines.
     pub(crate) fn sources(&self) -> Option<Sources<'_>> {
-        let (_, field, _) = self.shape?;
+        let Shape { field, block, .. } = self.shape?;
         Some(Sources {
             size: self.elimination.size(),
             field,
+            block,
             symbols: &self.symbols,
             vectors: Some((&self.vectors, self.size_max)),
         })
@@ -178,6 +202,7 @@ pub(crate) struct PacketView {
     pub epoch: u8,
     pub size: usize,
     pub field: FieldOrder,
+    pub block: Option<Block>,
     pub symbol: Span,
     pub symbol_bytes: u16,
     pub coding: PacketCoding,
@@ -212,6 +237,16 @@ impl PacketCoding {
 }
 
 impl PacketView {
+    /// What it must agree on with others of its generation.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            epoch: self.epoch,
+            field: self.field,
+            symbol_bytes: self.symbol_bytes,
+            block: self.block,
+        }
+    }
+
     /// Unpacks `coded`, which lies in `payload`. `None` when the field code is none, which two bits
     /// cannot say.
     pub(crate) fn new(payload: Span, coded: &Coded<'_>) -> Option<PacketView> {
@@ -229,6 +264,7 @@ impl PacketView {
             epoch: coded.header.epoch,
             size,
             field,
+            block: coded.block,
             symbol: payload.slice(coded.symbol_offset, coded.symbol_bytes)?,
             symbol_bytes: coded.symbol_bytes as u16,
             coding,

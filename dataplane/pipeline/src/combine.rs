@@ -4,11 +4,13 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::theory::adaptive::Adaptive;
 use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
-use recoded_wire::header::{SIZE_MAX, vector_bytes};
+use recoded_wire::header::{Block, HEADER_BYTES, PacketType, SIZE_MAX, vector_bytes};
 
+use crate::adaptive::{BATCH_SIZE_MAX, PACKETS_MAX};
 use crate::layout::symbol_offset;
 
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
@@ -20,6 +22,8 @@ pub(crate) struct Sources<'a> {
     pub size: usize,
     /// Field of the coefficients.
     pub field: FieldOrder,
+    /// Block word, if it is a batch.
+    pub block: Option<Block>,
     /// The held symbols.
     pub symbols: &'a [Span],
     /// Their coding vectors, unpacked, `stride` bytes apart; `None` when they are the source
@@ -27,11 +31,26 @@ pub(crate) struct Sources<'a> {
     pub vectors: Option<(&'a [u8], usize)>,
 }
 
+impl Sources<'_> {
+    /// Type of the packets formed.
+    pub(crate) fn packet_type(&self) -> PacketType {
+        if self.block.is_some() { PacketType::Bats } else { PacketType::Generation }
+    }
+
+    /// Bytes between the fixed header and the symbol of a packet formed: block word and vector.
+    pub(crate) fn coding_bytes(&self) -> usize {
+        let before = self.packet_type().coding_offset() - HEADER_BYTES;
+        before + vector_bytes(self.size, self.field.code())
+    }
+}
+
 /// Scratch and random state of one worker.
 pub(crate) struct Combiner {
     kernel: &'static Kernel,
     // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
     random: ChaCha8Rng,
+    /// Makes the tables of this worker's relays.
+    adaptive: Adaptive,
     coefficients: Vec<u8>,
     vectors: Vec<u8>,
     formed: Vec<Span>,
@@ -42,6 +61,7 @@ impl Combiner {
         Combiner {
             kernel: Kernel::best(),
             random: ChaCha8Rng::seed_from_u64(seed),
+            adaptive: Adaptive::new(BATCH_SIZE_MAX, PACKETS_MAX),
             coefficients: vec![0; GROUP_MAX * GATHER_MAX],
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
@@ -51,6 +71,11 @@ impl Combiner {
     /// A random 32-bit number.
     pub(crate) fn next_u32(&mut self) -> u32 {
         self.random.next_u32()
+    }
+
+    /// What makes recoding tables.
+    pub(crate) fn adaptive(&mut self) -> &mut Adaptive {
+        &mut self.adaptive
     }
 
     /// The kernel in use.
@@ -72,7 +97,7 @@ impl Combiner {
             return &self.formed;
         };
         let packed_bytes = vector_bytes(sources.size, sources.field.code());
-        let offset = symbol_offset(packed_bytes) as u16;
+        let offset = symbol_offset(sources.coding_bytes()) as u16;
         for _ in 0..count.min(GROUP_MAX) {
             let Some(frame) = frames.take() else { break };
             self.formed.push(Span { frame, offset, len: first.len });

@@ -5,9 +5,9 @@ use crate::egress::Egress;
 use crate::io::Io;
 use crate::layout::payload_of;
 use crate::params::HopId;
-use recoded_wire::entropy::{BUCKETS, bucket, source_port};
+use recoded_wire::entropy::{BUCKETS, bucket_of, source_port};
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
-use recoded_wire::header::{Flags, Header, vector_bytes};
+use recoded_wire::header::{Block, Flags, Header, PacketType};
 
 /// The next hops of a flow with their link sequence numbers.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ impl NextHops {
         self.hops = hops.iter().map(|hop| (*hop, kept(hop).unwrap_or([0; BUCKETS]))).collect();
     }
 
-    /// Sends `payload` to every next hop. Writes `header` over its first bytes; takes over one
-    /// reference. Returns how many copies could not be made for want of frames.
+    /// Sends `payload` to every next hop. Writes `header` over its first bytes; the block word of a
+    /// BATS packet must be there. Takes over one reference. Returns how many copies could not be made for want of frames.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
@@ -36,7 +36,9 @@ impl NextHops {
         payload: Span,
         mut header: Header,
     ) -> u64 {
-        let bucket = bucket(header.generation);
+        let is_bats = header.packet_type == PacketType::Bats;
+        let block = if is_bats { Block::read(frames.bytes(payload)) } else { None };
+        let bucket = bucket_of(&header, block.as_ref());
         let port = source_port(header.flow, bucket);
         let mut failed = 0;
         let Some(((first, first_sequences), others)) = self.hops.split_first_mut() else {
@@ -60,8 +62,8 @@ impl NextHops {
 }
 
 impl NextHops {
-    /// Sends `count` fresh combinations of `sources` under `header`, whose field, size and END are set
-    /// here: the last one ends its generation on this hop, unless they are repairs (`planned` 0).
+    /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are set
+    /// here; END, if it has it, stays with the last one.
     /// Returns how many were sent, and how many packets found no frame.
     pub(crate) fn send_combinations(
         &mut self,
@@ -71,7 +73,7 @@ impl NextHops {
         count: usize,
     ) -> (u64, u64) {
         let code = sources.field.code();
-        let vector_bytes = vector_bytes(sources.size, code);
+        let (packet_type, coding_bytes) = (sources.packet_type(), sources.coding_bytes());
         let (mut left, mut sent, mut failed) = (count, 0, 0);
         while left > 0 {
             let group = left.min(GROUP_MAX);
@@ -79,10 +81,14 @@ impl NextHops {
             failed += (group - formed.len()) as u64;
             left -= group;
             for (position, symbol) in formed.iter().enumerate() {
-                let ends = header.planned > 0 && left == 0 && position + 1 == formed.len();
+                let is_last = left == 0 && position + 1 == formed.len();
+                let ends = header.flags.has(Flags::END) && is_last;
                 let flags = Flags(header.flags.0 | code).with(Flags::END, ends);
-                let header = Header { flags, size: sources.size as u16, ..header };
-                let payload = payload_of(*symbol, vector_bytes);
+                let header = Header { packet_type, flags, size: sources.size as u16, ..header };
+                let payload = payload_of(*symbol, coding_bytes);
+                if let Some(block) = &sources.block {
+                    block.write(io.frames.bytes_mut(payload));
+                }
                 failed += self.send(io.frames, io.egress, payload, header);
                 sent += 1;
             }

@@ -3,7 +3,7 @@
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::{Fate, Io, earlier};
-use crate::params::{FlowParams, Nanos, Role};
+use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
@@ -15,9 +15,9 @@ use crate::batch::PacketView;
 
 /// The state of a role.
 pub(crate) enum State {
-    Source(Source),
-    Relay(Relay),
-    Sink(Sink),
+    Source(Box<Source>),
+    Relay(Box<Relay>),
+    Sink(Box<Sink>),
 }
 
 /// A flow: parameters, counters, state.
@@ -32,9 +32,9 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
         let state = match params.role {
-            Role::Source { .. } => State::Source(Source::new(params, combiner)),
-            Role::Relay { .. } => State::Relay(Relay::new(params, combiner)),
-            Role::Sink { .. } => State::Sink(Sink::new(params, combiner)),
+            Role::Source { .. } => State::Source(Box::new(Source::new(params, combiner))),
+            Role::Relay { .. } => State::Relay(Box::new(Relay::new(params, combiner))),
+            Role::Sink { .. } => State::Sink(Box::new(Sink::new(params, combiner))),
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
@@ -44,6 +44,7 @@ impl Flow {
         let fits = std::mem::discriminant(&self.params.role)
             == std::mem::discriminant(&params.role)
             && self.params.batches == params.batches
+            && std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code)
             && (self.params.generation_size == params.generation_size
                 || matches!(params.role, Role::Source { .. }));
         if !fits {
@@ -78,6 +79,15 @@ impl Flow {
         view: &PacketView,
     ) -> Fate {
         if matches!(self.state, State::Source(_)) {
+            return Fate::Dropped(DropReason::WrongRole);
+        }
+        // A relay serves every code.
+        let wanted = match self.params.code {
+            FlowCode::Rlnc => view.block.is_none(),
+            FlowCode::Bats(_) => view.block.is_some(),
+            FlowCode::Window(_) => false,
+        };
+        if !wanted && matches!(self.state, State::Sink(_)) {
             return Fate::Dropped(DropReason::WrongRole);
         }
         if view.size > self.params.generation_size
@@ -175,6 +185,7 @@ impl Flow {
         let mut report = FlowReport {
             id: self.params.id,
             role: self.params.role.clone(),
+            code: self.params.code,
             epoch: 0,
             field: self.params.field,
             generation_size: self.params.generation_size,

@@ -6,7 +6,7 @@ use crate::loss::LossTracker;
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
-use recoded_wire::header::Header;
+use recoded_wire::header::{Block, Header};
 
 /// The receiving side of a flow.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Incoming {
     pub loss: LossTracker,
     pub ranks: RankHistogram,
     newest: Option<(FieldOrder, Header, u16)>,
+    /// Block word of the newest packet, if it belongs to a batch.
+    block: Option<Block>,
     /// Plan of the newest packet that was not a repair.
     planned: u16,
 }
@@ -21,11 +23,18 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Notes an arrival.
     pub(crate) fn arrived(&mut self, header: &Header, view: &PacketView) {
-        self.loss.arrived(header);
+        self.loss.arrived(header, view.block.as_ref());
         self.newest = Some((view.field, *header, view.symbol_bytes));
+        self.block = view.block;
         if header.planned > 0 {
             self.planned = header.planned;
         }
+    }
+
+    /// Size, field and block word of batches, if that is what arrives.
+    pub(crate) fn batch(&self) -> Option<(usize, FieldOrder, Block)> {
+        let (field, header, _) = self.newest?;
+        Some((self.ranks.nominal().max(usize::from(header.size)), field, self.block?))
     }
 
     /// Hop index of what arrives: links travelled before the one it came over.

@@ -41,6 +41,8 @@ mod framing;
 
 mod combine;
 
+mod adaptive;
+
 mod emit;
 
 mod layout;
@@ -215,7 +217,7 @@ fn dispatch<F: Frames, E: Egress>(
     let flow = &mut flows[index];
     match header.packet_type {
         PacketType::Feedback => flow.receive_feedback(io, payload, header),
-        PacketType::Generation => match parse_coded(bytes) {
+        PacketType::Generation | PacketType::Bats => match parse_coded(bytes) {
             Ok(coded) => match PacketView::new(payload, &coded) {
                 Some(view) => flow.receive_coded(io, payload, header, &view),
                 None => Fate::Dropped(DropReason::Malformed),

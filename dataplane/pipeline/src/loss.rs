@@ -4,9 +4,9 @@
 //! of a flow's buckets still sees no gap that is not a loss. No probe traffic is needed.
 
 use crate::report::HopLoss;
-use recoded_wire::entropy::{BUCKETS, bucket};
+use recoded_wire::entropy::{BUCKETS, bucket_of};
 use recoded_wire::feedback::{HopReport, Item};
-use recoded_wire::header::Header;
+use recoded_wire::header::{Block, Header};
 
 /// Packets per measuring window: long enough that 1 % loss shows up, short enough (10 ms at
 /// 25,000 packets a second) to follow a link that changes.
@@ -21,6 +21,10 @@ const WEIGHT_JUMP: f64 = 0.5;
 
 /// A gap wider than this is a sender that restarted, not a loss.
 const GAP_MAX: u32 = 1 << 14;
+
+/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
+const LOSS_STEP: f64 = 0.003;
+const LOSS_STEP_RELATIVE: f64 = 0.05;
 
 /// Assumed of a link that has not been measured yet.
 const LOSS_UNKNOWN: f64 = 0.1;
@@ -38,9 +42,9 @@ pub(crate) struct LossTracker {
 
 impl LossTracker {
     /// Notes an arrival.
-    pub(crate) fn arrived(&mut self, header: &Header) {
+    pub(crate) fn arrived(&mut self, header: &Header, block: Option<&Block>) {
         self.hop = header.hop_index;
-        let expected = &mut self.expected[bucket(header.generation)];
+        let expected = &mut self.expected[bucket_of(header, block)];
         let gap = expected.map_or(0, |next| header.link_sequence.wrapping_sub(next));
         if gap > u32::MAX - GAP_MAX {
             return; // reordered or repeated: already counted as lost, and rare
@@ -81,6 +85,12 @@ impl LossTracker {
     }
 }
 
+/// Whether an estimate has changed so much that plans made for `old` are out of date.
+pub(crate) fn moved(new: &HopLoss, old: &HopLoss) -> bool {
+    (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
+        || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
+}
+
 /// What a tracker has to report upstream.
 pub(crate) fn hop_report(tracker: &LossTracker) -> Option<Item<'static>> {
     let estimate = tracker.estimate()?;
@@ -115,7 +125,7 @@ mod tests {
     fn every_tenth_packet_missing_is_ten_percent_in_single_losses() {
         let mut tracker = LossTracker::default();
         for sequence in (0..20_000u32).filter(|sequence| sequence % 10 != 9) {
-            tracker.arrived(&header(0, sequence));
+            tracker.arrived(&header(0, sequence), None);
         }
         let estimate = tracker.estimate().unwrap();
         assert!((estimate.loss - 0.1).abs() < 0.005, "{estimate:?}");
@@ -127,7 +137,7 @@ mod tests {
     fn runs_of_five_are_a_burst_mean_of_five() {
         let mut tracker = LossTracker::default();
         for sequence in (0..40_000u32).filter(|sequence| sequence % 50 >= 5) {
-            tracker.arrived(&header(0, sequence));
+            tracker.arrived(&header(0, sequence), None);
         }
         let estimate = tracker.estimate().unwrap();
         assert!((estimate.burst_mean - 5.0).abs() < 0.3, "{estimate:?}");
@@ -138,7 +148,7 @@ mod tests {
         let mut tracker = LossTracker::default();
         for start in [0u32, 900_000, 5] {
             for sequence in start..start + 1000 {
-                tracker.arrived(&header(0, sequence));
+                tracker.arrived(&header(0, sequence), None);
             }
         }
         assert_eq!(tracker.estimate().unwrap().loss, 0.0);
@@ -148,10 +158,10 @@ mod tests {
     fn loss_that_jumps_is_followed_within_two_windows() {
         let mut tracker = LossTracker::default();
         for sequence in 0..4096u32 {
-            tracker.arrived(&header(0, sequence));
+            tracker.arrived(&header(0, sequence), None);
         }
         for sequence in (4096..4096 + 2 * 256u32).filter(|sequence| sequence % 5 != 0) {
-            tracker.arrived(&header(0, sequence));
+            tracker.arrived(&header(0, sequence), None);
         }
         assert!(tracker.estimate().unwrap().loss > 0.12, "{:?}", tracker.estimate());
     }

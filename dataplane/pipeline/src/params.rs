@@ -108,6 +108,15 @@ pub struct WindowParams {
 }
 
 impl FlowCode {
+    /// Name in configurations and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FlowCode::Rlnc => "rlnc",
+            FlowCode::Bats(_) => "bats",
+            FlowCode::Window(_) => "window",
+        }
+    }
+
     /// Most bytes between the fixed header and the symbol.
     pub fn coding_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
         let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
@@ -156,9 +165,25 @@ pub struct FlowParams {
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
-    /// Generations held at once, allocated when the flow is created.
+    /// Generations or batches held at once, allocated when the flow is created.
     pub batches: usize,
 }
+
+impl FlowParams {
+    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at least
+    /// [`BLOCKS_MIN`].
+    pub fn blocks(&self, bats: &BatsParams) -> usize {
+        let symbols = self.batches * self.generation_size;
+        (symbols / bats.source_symbols.max(1)).clamp(BLOCKS_MIN, BLOCKS_MAX)
+    }
+}
+
+/// Blocks below which a flow would stand still while one is asked for: one is collected, one is being
+/// sent, two are on the way.
+const BLOCKS_MIN: usize = 4;
+
+/// Blocks above which more are of no use to any path.
+const BLOCKS_MAX: usize = 64;
 
 /// All flows of a node, and which edition of the configuration they come from.
 #[derive(Clone, PartialEq, Debug)]

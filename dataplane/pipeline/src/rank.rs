@@ -1,7 +1,6 @@
 //! Rank histogram of a flow: what the theory is held against, and what the source is told.
 
 use crate::report::FlowCounters;
-use recoded_gf::FieldOrder;
 
 /// Rank histogram of full-size generations, started anew when the source changes parameters.
 #[derive(Debug, Default)]
@@ -15,18 +14,18 @@ impl RankHistogram {
     pub(crate) fn record(
         &mut self,
         counters: &mut FlowCounters,
-        shape: (u8, FieldOrder, u16),
+        epoch: u8,
         size: usize,
         rank: usize,
     ) {
-        let newer = self.epoch.is_none_or(|epoch| (shape.0.wrapping_sub(epoch) as i8) > 0);
-        if newer || (self.epoch == Some(shape.0) && size > self.nominal) {
-            self.epoch = Some(shape.0);
+        let newer = self.epoch.is_none_or(|known| (epoch.wrapping_sub(known) as i8) > 0);
+        if newer || (self.epoch == Some(epoch) && size > self.nominal) {
+            self.epoch = Some(epoch);
             self.nominal = size;
             counters.rank_histogram.clear();
             counters.rank_histogram.resize(size + 1, 0);
         }
-        if self.epoch == Some(shape.0) && size == self.nominal {
+        if self.epoch == Some(epoch) && size == self.nominal {
             counters.rank_histogram[rank] += 1;
         }
     }
@@ -35,6 +34,13 @@ impl RankHistogram {
     pub(crate) fn record_absent(&self, counters: &mut FlowCounters, count: u32) {
         if let Some(absent) = counters.rank_histogram.first_mut() {
             *absent += u64::from(count);
+        }
+    }
+
+    /// Takes back that one was absent: it was only late.
+    pub(crate) fn retract_absent(&self, counters: &mut FlowCounters) {
+        if let Some(absent) = counters.rank_histogram.first_mut() {
+            *absent = absent.saturating_sub(1);
         }
     }
 

@@ -1,5 +1,6 @@
 //! How many packets a generation gets.
 
+use crate::loss::moved;
 use crate::params::{FlowParams, Redundancy};
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
@@ -13,9 +14,6 @@ const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Estimates are planned with one standard error added: being short costs far more than a packet.
 const LOSS_MARGIN_RELATIVE: f64 = 0.05;
-
-/// Change of a loss estimate that is worth planning anew.
-const LOSS_STEP: f64 = 0.003;
 
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
@@ -119,12 +117,8 @@ impl Planner {
             Some(hop) => *hop = report,
             None => self.hops.push(report),
         }
-        let moved = |(new, old): (&HopLoss, &HopLoss)| {
-            (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_MARGIN_RELATIVE)
-                || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
-        };
         if self.hops.len() != self.planned_with.len()
-            || self.hops.iter().zip(&self.planned_with).any(moved)
+            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old))
         {
             self.planned_with.clear();
             self.planned_with.extend_from_slice(&self.hops);

@@ -6,8 +6,14 @@
 //! multiplications and without batch delay (`theory` in `recoded-code` has the exact figures).
 //!
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
+//!
+//! To a relay a batch of a BATS flow is a generation, but for two things. How many packets it is worth
+//! follows its rank (see `adaptive`) and no plan of the source's. And batches may take turns: so many
+//! are open at once as their block word says, one closes when another so much newer begins, and what
+//! closing batches are owed leaves in turns too, since a burst would take all packets of one.
 
-use crate::batch::{Accepted, Batch, PacketView};
+use crate::adaptive::{AdaptivePlan, Batches};
+use crate::batch::{Accepted, Batch, PacketView, Shape};
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::emit::NextHops;
@@ -16,11 +22,12 @@ use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
 use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Recoding, Role};
 use crate::redundancy::{ROUNDS, repair_packets};
-use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::report::{DropReason, FlowCounters, FlowReport, HopLoss};
 use crate::reporter::Reporter;
-use recoded_wire::feedback::{REPAIRS_MAX, RepairRequest, withdraw_repairs};
+use recoded_code::theory;
+use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, Header, PacketType, serial_before};
+use recoded_wire::header::{Block, Flags, Header, serial_before};
 
 /// Relay state of one flow. Batches are found by generation number modulo their count.
 pub(crate) struct Relay {
@@ -29,7 +36,15 @@ pub(crate) struct Relay {
     hops: NextHops,
     incoming: Incoming,
     reporter: Reporter,
+    adaptive: AdaptivePlan,
+    /// Closed batches that are owed packets, by place in the table, and when they are paid.
+    debts: Vec<usize>,
+    pay: Option<Nanos>,
 }
+
+/// How long a batch that ended may wait for those it took turns with. Their ends are a packet apart,
+/// so this is ample from 50 Mbit/s up, and little beside what interleaving itself costs.
+const PAY_DELAY_NANOS: Nanos = 500_000;
 
 /// Where a generation belongs in the table.
 enum Place {
@@ -48,6 +63,9 @@ impl Relay {
             hops: NextHops::new(&params.next_hops),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
+            adaptive: AdaptivePlan::default(),
+            debts: Vec::with_capacity(params.batches.max(1)),
+            pay: None,
         }
     }
 
@@ -66,10 +84,13 @@ impl Relay {
     ) -> Fate {
         self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        let is_repair = header.planned == 0;
+        let is_repair = header.planned == 0 && view.block.is_none();
         let index = match self.place(header.generation, io.frames) {
             Place::Held(index) => index,
-            Place::New(index) => self.open(index, params, counters, io, header.generation),
+            Place::New(index) => {
+                let depth = self.depth(view.block.as_ref());
+                self.open(index, params, counters, io, (header.generation, depth))
+            }
             Place::Late if is_repair => {
                 counters.sent_repair += 1;
                 self.forward(counters, io, payload, header, false);
@@ -88,16 +109,24 @@ impl Relay {
         if is_repair {
             return self.repair((index, accepted), params, counters, io, payload, header);
         }
-        batch.planned = plan_within(params, batch.size(), header.planned);
+        let ends = header.flags.has(Flags::END) || batch.is_complete();
+        let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
+        if !batch.is_planned {
+            batch.planned = plan_within(params, batch.size(), announced);
+        }
         let cut_through = accepted == Accepted::Innovative
             && params.recoding == Recoding::Systematic
             && !batch.closed
             && batch.sent < batch.planned;
-        let ends = header.flags.has(Flags::END) || batch.is_complete();
+        if ends && !batch.closed {
+            self.plan_by_rank(index, params, io.combiner);
+        }
         if cut_through {
+            let batch = &mut self.batches[index];
             batch.sent += 1;
             let forwarded = Header { planned: batch.planned, ..header };
-            let last = batch.sent == batch.planned;
+            // What a batch will be worth is not known before it ends.
+            let last = batch.sent == batch.planned && (ends || view.block.is_none());
             self.forward(counters, io, payload, forwarded, last);
         }
         if ends && !self.batches[index].closed {
@@ -125,14 +154,20 @@ impl Relay {
         if behind >= count { Place::Late } else { Place::New(index) }
     }
 
-    /// Begins a generation: whoever held its entry leaves early, and older ones close.
+    /// Batches that are open at once.
+    fn depth(&self, block: Option<&Block>) -> u32 {
+        let wanted = block.map_or(1, |block| u32::from(block.interleave));
+        wanted.clamp(1, self.batches.len() as u32)
+    }
+
+    /// Begins a generation: whoever held its entry leaves early, and those `depth` older close.
     fn open(
         &mut self,
         index: usize,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        generation: u32,
+        (generation, depth): (u32, u32),
     ) -> usize {
         let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
         if is_newest {
@@ -143,7 +178,9 @@ impl Relay {
                 }
             }
             self.newest = Some(generation);
-            self.close_all(params, counters, io);
+            self.close_older(generation.wrapping_sub(depth), params, counters, io);
+        } else if depth > 1 {
+            self.incoming.ranks.retract_absent(counters);
         }
         if self.batches[index].live {
             self.evict(index, params, counters, io);
@@ -152,17 +189,39 @@ impl Relay {
         index
     }
 
-    fn close_all(
+    /// Closes all up to generation `last`, and sends what they are owed: packets of newer ones must
+    /// not overtake it, or the next node closes them short.
+    fn close_older(
         &mut self,
+        last: u32,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
         for index in 0..self.batches.len() {
-            if self.batches[index].live && !self.batches[index].closed {
+            let batch = &self.batches[index];
+            let is_older = !serial_before(last, batch.generation);
+            if batch.live && !batch.closed && is_older {
                 self.close(index, params, counters, io);
             }
         }
+        let owes = |index: &usize| !serial_before(last, self.batches[*index].generation);
+        if self.debts.iter().any(owes) {
+            self.pay_debts(params, counters, io);
+        }
+    }
+
+    /// Sets how many packets a batch is worth, by the rank it has now.
+    fn plan_by_rank(&mut self, index: usize, params: &FlowParams, combiner: &mut Combiner) {
+        let batch = &mut self.batches[index];
+        let is_batch = batch.shape().is_some_and(|shape| shape.block.is_some());
+        if !is_batch || batch.is_planned || !params.adaptive {
+            return;
+        }
+        batch.is_planned = true;
+        let (size, rank) = (batch.size(), batch.rank());
+        let packets = self.adaptive.packets(size, rank, combiner.next_u32());
+        batch.planned = plan_within(params, size, packets.min(usize::from(u16::MAX)) as u16);
     }
 
     /// Ends a generation: sends what its plan still lacks.
@@ -178,15 +237,48 @@ impl Relay {
         let Some(shape) = batch.shape() else { return };
         counters.generations += 1;
         counters.generations_complete += u64::from(batch.is_complete());
-        self.incoming.ranks.record(counters, shape, batch.size(), batch.rank());
+        self.incoming.ranks.record(counters, shape.epoch, batch.size(), batch.rank());
+        self.plan_by_rank(index, params, io.combiner);
+        let depth = self.depth(shape.block.as_ref());
+        let batch = &mut self.batches[index];
         let shortfall = batch.planned.saturating_sub(batch.sent);
+        if depth > 1 {
+            batch.owed = shortfall;
+            if shortfall > 0 {
+                self.debts.push(index);
+                self.pay.get_or_insert(io.now + PAY_DELAY_NANOS);
+            }
+            return;
+        }
         batch.sent += shortfall;
         let planned = plan_within(params, batch.size(), batch.planned);
         counters.sent_recoded += self.send_recoded(index, params, counters, io, shortfall, planned);
     }
 
+    /// Sends what closed batches are owed, in turns.
+    fn pay_debts(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        self.pay = None;
+        while !self.debts.is_empty() {
+            for place in 0..self.debts.len() {
+                let index = self.debts[place];
+                let batch = &mut self.batches[index];
+                batch.owed -= 1;
+                batch.sent += 1;
+                let planned = batch.planned;
+                counters.sent_recoded += self.send_recoded(index, params, counters, io, 1, planned);
+            }
+            let batches = &self.batches;
+            self.debts.retain(|index| batches[*index].owed > 0);
+        }
+    }
+
     /// Sends `count` fresh combinations of a generation; the last one ends it on this hop unless
-    /// they are repairs (`planned` 0). Returns how many were sent.
+    /// more are owed or they are repairs (`planned` 0). Returns how many were sent.
     fn send_recoded(
         &mut self,
         index: usize,
@@ -197,13 +289,14 @@ impl Relay {
         planned: u16,
     ) -> u64 {
         let batch = &self.batches[index];
-        let (Some(sources), Some((epoch, field, _))) = (batch.sources(), batch.shape()) else {
+        let (Some(sources), Some(shape)) = (batch.sources(), batch.shape()) else {
             return 0;
         };
+        let ends = planned > 0 && batch.owed == 0;
         let header = Header {
-            packet_type: PacketType::Generation,
-            flags: Flags(Flags::RECODED | field.code()),
-            epoch,
+            packet_type: sources.packet_type(),
+            flags: Flags(Flags::RECODED).with(Flags::END, ends),
+            epoch: shape.epoch,
             size: sources.size as u16,
             flow: params.id,
             generation: batch.generation,
@@ -268,6 +361,9 @@ impl Relay {
             counters.generations_evicted += 1;
             self.close(index, params, counters, io);
         }
+        if self.debts.contains(&index) {
+            self.pay_debts(params, counters, io);
+        }
         self.batches[index].clear(io.frames);
     }
 
@@ -304,15 +400,19 @@ impl Relay {
                 deadline = earlier(deadline, Some(end));
             }
         }
+        if self.pay.is_some_and(|due| due <= io.now) {
+            self.pay_debts(params, counters, io);
+        }
         if self.reporter.due().is_some_and(|due| due <= io.now) {
             self.report_loss(params, io);
         }
-        earlier(deadline, self.reporter.due())
+        earlier(earlier(deadline, self.pay), self.reporter.due())
     }
 
     /// When to call [`Relay::tick`] again, after a packet arrived.
     pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        earlier(Some(now + params.batch_timeout_nanos), self.reporter.due())
+        let timers = earlier(self.pay, self.reporter.due());
+        earlier(Some(now + params.batch_timeout_nanos), timers)
     }
 
     /// Hands a report of a node further down upstream, having answered the repair requests it can.
@@ -331,6 +431,7 @@ impl Relay {
         if self.reporter.is_repeated(&header) {
             return Fate::Consumed;
         }
+        self.hear_link(params, counters, io, payload);
         let mut answers = [None; REPAIRS_MAX];
         let mut answered = answers.iter_mut();
         withdraw_repairs(io.frames.bytes_mut(payload), |request| {
@@ -344,10 +445,46 @@ impl Relay {
         self.reporter.relay(io, upstream, payload, header, self.incoming.loss.loss())
     }
 
-    /// Whether all of a generation is here, so that the source need not be asked for it.
+    /// Learns from a report what the link to the next node loses.
+    fn hear_link(
+        &mut self,
+        params: &FlowParams,
+        counters: &FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+    ) {
+        let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
+            return;
+        };
+        let outgoing = self.incoming.hop_index().saturating_add(1);
+        let link = items(io.frames.bytes(payload)).find_map(|item| match item {
+            Item::Hop(report) if report.hop == outgoing => Some(HopLoss {
+                hop: report.hop,
+                loss: f64::from(report.loss),
+                burst_mean: f64::from(report.burst_mean),
+            }),
+            _ => None,
+        });
+        let Some(link) = link else { return };
+        let batches = Batches {
+            size,
+            field,
+            interleave: self.depth(Some(&block)) as usize,
+            recoding: match params.recoding {
+                Recoding::Systematic => theory::Recoding::Systematic,
+                Recoding::Random => theory::Recoding::Random,
+            },
+            ranks: &counters.rank_histogram,
+        };
+        self.adaptive.hear(io.combiner, link, &batches);
+    }
+
+    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
+    /// BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, request: RepairRequest) -> bool {
         let batch = &self.batches[request.generation as usize % self.batches.len()];
-        batch.live && batch.generation == request.generation && batch.is_complete()
+        let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
+        is_generation && batch.live && batch.generation == request.generation && batch.is_complete()
     }
 
     /// Answers a repair request from `hops` links further down, once per round. What is missing there
@@ -362,7 +499,7 @@ impl Relay {
     ) {
         let index = request.generation as usize % self.batches.len();
         let batch = &mut self.batches[index];
-        let Some((_, field, _)) = batch.shape() else { return };
+        let Some(Shape { field, .. }) = batch.shape() else { return };
         if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
             return;
         }
@@ -393,13 +530,17 @@ impl Relay {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
-        self.close_all(params, counters, io);
+        if let Some(newest) = self.newest {
+            self.close_older(newest, params, counters, io);
+        }
     }
 
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         for batch in &mut self.batches {
             batch.clear(frames);
         }
+        self.debts.clear();
+        self.pay = None;
     }
 
     pub(crate) fn held(&self) -> usize {

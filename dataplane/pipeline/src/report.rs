@@ -4,7 +4,7 @@
 //! The conservation law, held by a property test: every received packet is counted in exactly one of
 //! `forwarded`, `consumed` and one [`DropReason`].
 
-use crate::params::Role;
+use crate::params::{FlowCode, Nanos, Role};
 use recoded_gf::FieldOrder;
 
 /// Why a received packet was dropped. One counter each.
@@ -21,19 +21,22 @@ pub enum DropReason {
     UnknownFlow,
     /// A packet type this node does not handle for the flow (data at a source, say).
     WrongRole,
-    /// Generation size or symbol size above what the flow accepts.
+    /// Generation, batch, block or symbol size above what the flow accepts.
     Oversize,
-    /// Contradicts earlier packets of its generation (size, field, symbol bytes).
+    /// Contradicts earlier packets of its generation, batch or block (size, field, symbol bytes, block
+    /// word).
     Mismatch,
     /// Its generation was already delivered, given up or replaced.
     Late,
+    /// Its block holds as many batches as there is room for.
+    BatchesExhausted,
     /// No free frame to hold it or a combination of it.
     FrameExhausted,
 }
 
 impl DropReason {
     /// Every reason, in counter order.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Truncated,
         DropReason::Version,
         DropReason::Malformed,
@@ -42,6 +45,7 @@ impl DropReason {
         DropReason::Oversize,
         DropReason::Mismatch,
         DropReason::Late,
+        DropReason::BatchesExhausted,
         DropReason::FrameExhausted,
     ];
 
@@ -56,6 +60,7 @@ impl DropReason {
             DropReason::Oversize => "oversize",
             DropReason::Mismatch => "mismatch",
             DropReason::Late => "late",
+            DropReason::BatchesExhausted => "batches_exhausted",
             DropReason::FrameExhausted => "frame_exhausted",
         }
     }
@@ -108,7 +113,11 @@ pub struct FlowCounters {
     pub sent_repair: u64,
     /// Packets that could not be formed or copied because no frame was free.
     pub send_failed: u64,
-    /// Source: generations closed. Relay: batches closed. Sink: generations ended.
+    /// Source symbols: closed (source), decoded (sink). Packets sent or received per source symbol are
+    /// the overhead.
+    pub source_symbols: u64,
+    /// Source: generations, or blocks of a BATS flow, closed. Relay: generations or batches closed.
+    /// Sink: generations or blocks ended.
     pub generations: u64,
     /// Of these, ended with full rank (relay and sink).
     pub generations_complete: u64,
@@ -120,8 +129,22 @@ pub struct FlowCounters {
     pub repairs: u64,
     /// Sink: framing found broken in decoded symbols.
     pub framing_errors: u64,
-    /// Rank histogram of full-size generations when they closed, index = rank (relay and sink).
+    /// Sink: time from the first packet of a generation or block to its last symbol, summed over
+    /// those that were complete.
+    pub decode_delay_nanos: u64,
+    /// Longest such time.
+    pub decode_delay_nanos_max: u64,
+    /// Rank histogram of full-size generations or batches when they closed, index = rank (relay and
+    /// sink).
     pub rank_histogram: Vec<u64>,
+}
+
+impl FlowCounters {
+    /// Notes that a generation or block was complete this long after its first packet.
+    pub(crate) fn decoded_after(&mut self, delay: Nanos) {
+        self.decode_delay_nanos += delay;
+        self.decode_delay_nanos_max = self.decode_delay_nanos_max.max(delay);
+    }
 }
 
 /// Loss of one hop, as a source has heard or a receiver has measured it.
@@ -155,11 +178,13 @@ pub struct FlowReport {
     pub id: u32,
     /// Role.
     pub role: Role,
+    /// Code. A relay's is that of its configuration, which it ignores.
+    pub code: FlowCode,
     /// Source: epoch of the parameters in use.
     pub epoch: u8,
     /// Field in use (relay and sink: of the newest generation).
     pub field: FieldOrder,
-    /// Generation size in use (relay and sink: of the newest generation).
+    /// Generation or batch size in use (relay and sink: of the newest generation).
     pub generation_size: usize,
     /// Bytes per symbol in use.
     pub symbol_bytes: usize,

@@ -5,7 +5,7 @@
 //! computed by one fused multiply when the rank is full. A generation that closed short asks the
 //! source once for its missing degrees of freedom, and is given up after the hold timeout.
 
-use crate::batch::{Accepted, Batch, PacketCoding, PacketView};
+use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
 use crate::combine::{Combiner, GROUP_MAX};
 use crate::egress::Egress;
 use crate::framing::{Unpacker, is_ip_packet};
@@ -115,7 +115,7 @@ impl Sink {
             Accepted::Redundant => counters.redundant += 1,
         }
         if entry.batch.is_complete() && !entry.decoded {
-            entry.decoded = decode(entry, &mut self.solutions, io);
+            entry.decoded = decode(entry, &mut self.solutions, counters, io);
         }
         // A repair packet comes from a generation that its source has closed.
         let ends = header.planned == 0 || header.flags.has(Flags::END);
@@ -210,8 +210,8 @@ impl Sink {
         entry.batch.closed = true;
         entry.closed_at = now;
         match entry.batch.shape() {
-            Some(shape) => {
-                self.incoming.ranks.record(counters, shape, entry.batch.size(), entry.batch.rank());
+            Some(Shape { epoch, .. }) => {
+                self.incoming.ranks.record(counters, epoch, entry.batch.size(), entry.batch.rank());
             }
             None => self.incoming.ranks.record_absent(counters, 1),
         }
@@ -247,6 +247,7 @@ impl Sink {
             self.deliver(index, tunnel, counters, io);
             let entry = &self.entries[index];
             if entry.batch.is_complete() && self.cursor == entry.batch.size() {
+                counters.source_symbols += entry.batch.size() as u64;
                 counters.generations += 1;
                 counters.generations_complete += 1;
                 self.finish(io.frames);
@@ -329,7 +330,7 @@ impl Sink {
             }
             let entry = &mut self.entries[index];
             if entry.batch.is_complete() && !entry.decoded {
-                entry.decoded = decode(entry, &mut self.solutions, io);
+                entry.decoded = decode(entry, &mut self.solutions, counters, io);
             }
             if params.repair && count < asks.len() && entry.may_ask(io.now, self.saying_interval) {
                 asks[count] = entry.ask(io.now);
@@ -492,11 +493,12 @@ impl Entry {
 fn decode(
     entry: &mut Entry,
     solutions: &mut [u8],
+    counters: &mut FlowCounters,
     io: &mut Io<'_, impl Frames, impl Egress>,
 ) -> bool {
     let batch = &entry.batch;
     let (size, rank) = (batch.size(), batch.rank());
-    let symbol_bytes = batch.shape().map_or(0, |shape| shape.2);
+    let symbol_bytes = batch.shape().map_or(0, |shape| shape.symbol_bytes);
     let offset = symbol_offset(0) as u16;
     let mut from = 0;
     while from < size {
@@ -524,5 +526,6 @@ fn decode(
             return false;
         }
     }
+    counters.decoded_after(io.now.saturating_sub(batch.first));
     true
 }

@@ -255,6 +255,7 @@ impl Source {
             let ends = planned == size && self.sent + 1 == size;
             self.send_systematic(params, counters, io, size, ends);
         }
+        counters.source_symbols += size as u64;
         let coded = planned - size;
         counters.sent_coded += self.send_coded(index, counters, io, coded, planned as u16);
         self.tail = params.repair.then_some((0, io.now + TAIL_PROBE_NANOS));
@@ -278,7 +279,7 @@ impl Source {
         let flags = header.flags.with(Flags::SYSTEMATIC, true).with(Flags::END, ends);
         let payload = payload_of(generation.symbols[index], INDEX_BYTES);
         io.frames.retain(payload.frame);
-        write_index(io.frames.bytes_mut(payload), index as u8);
+        write_index(io.frames.bytes_mut(payload), PacketType::Generation, index as u8);
         counters.sent_systematic += 1;
         counters.send_failed +=
             self.hops.send(io.frames, io.egress, payload, Header { flags, ..header });
@@ -295,9 +296,16 @@ impl Source {
     ) -> u64 {
         let generation = &self.generations[index];
         let size = generation.symbols.len();
-        let sources =
-            Sources { size, field: generation.field, symbols: &generation.symbols, vectors: None };
+        let sources = Sources {
+            size,
+            field: generation.field,
+            block: None,
+            symbols: &generation.symbols,
+            vectors: None,
+        };
         let header = generation.header(self.flow, size, planned);
+        let flags = header.flags.with(Flags::END, planned > 0);
+        let header = Header { flags, ..header };
         let (sent, failed) = self.hops.send_combinations(io, &sources, header, count);
         counters.send_failed += failed;
         sent
@@ -331,7 +339,7 @@ impl Source {
                     self.remote.rank_histogram.extend(report.counts());
                     self.planner.observe(&report);
                 }
-                Item::Ranks(_) => {}
+                Item::Ranks(_) | Item::Enough(_) => {}
             }
         }
         if params.repair {

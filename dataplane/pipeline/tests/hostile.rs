@@ -6,7 +6,7 @@ mod common;
 use common::{DOWN, FLOW, Node, UP, params};
 use proptest::prelude::*;
 use recoded_pipeline::params::{FlowParams, Recoding, Role, TunnelId};
-use recoded_wire::header::{Flags, Header, PacketType, vector_bytes, write_index};
+use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};
 
 fn role(kind: u8) -> Role {
     match kind {
@@ -40,11 +40,24 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
             } else {
                 vector_bytes(usize::from(size), header.flags.field_code())
             };
+            let coding = kind.coding_offset() + vector;
             let mut bytes: Vec<u8> =
-                noise.iter().copied().cycle().take(20 + vector + symbol % 3 + 30).collect();
+                noise.iter().copied().cycle().take(coding + symbol % 3 + 30).collect();
             header.write(&mut bytes);
+            if kind == PacketType::Bats {
+                // Mostly blocks that agree with one another, and now and then one that does not.
+                Block {
+                    number: u16::from(noise[2] % 3),
+                    batch: u16::from(noise[3] % 5),
+                    source_symbols: 1 + u32::from(if noise[4] < 230 { 19 } else { noise[4] }),
+                    profile: if noise[5] < 200 { 2 } else { noise[5] % 16 },
+                    generator_bits: if noise[6] < 230 { 8 } else { noise[6] % 16 },
+                    interleave: noise[7] % 5,
+                }
+                .write(&mut bytes);
+            }
             if systematic {
-                write_index(&mut bytes, noise[1] % size.min(255) as u8);
+                write_index(&mut bytes, kind, noise[1] % size.min(255) as u8);
             }
             bytes
         },
@@ -68,9 +81,13 @@ proptest! {
         kind in 0u8..3,
         random in any::<bool>(),
         batches in 1usize..8,
+        is_bats in any::<bool>(),
         packets in prop::collection::vec((input(), 0u64..30_000_000), 1..200),
     ) {
         let mut params = params(role(kind));
+        if is_bats {
+            params.code = common::bats(40);
+        }
         params.batches = batches;
         params.redundancy_max = 2.0;
         params.recoding = if random { Recoding::Random } else { Recoding::Systematic };

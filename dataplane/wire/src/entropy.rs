@@ -5,6 +5,8 @@
 //! [`BUCKETS`] ports rather than a free one per generation: a link sequence number is kept per
 //! bucket, so that each receiving queue sees gapless numbers and can measure loss without locks.
 
+use crate::header::{Block, Header};
+
 /// Source ports per flow.
 pub const BUCKETS: usize = 16;
 
@@ -14,6 +16,12 @@ const PORT_FIRST: u16 = 49152;
 /// Bucket of a generation: consecutive generations take turns.
 pub fn bucket(generation: u32) -> usize {
     generation as usize % BUCKETS
+}
+
+/// Bucket of a coded packet: that of its generation, or, for a batch, that of its block, whose batches
+/// must meet at the sink.
+pub fn bucket_of(header: &Header, block: Option<&Block>) -> usize {
+    bucket(block.map_or(header.generation, |block| u32::from(block.number)))
 }
 
 /// Source port of a flow's bucket.

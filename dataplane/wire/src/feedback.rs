@@ -13,6 +13,7 @@ const HOP_BYTES: usize = 8;
 const FLOW_BYTES: usize = 12;
 const REPAIR_BYTES: usize = 8;
 const RANKS_HEADER_BYTES: usize = 4;
+const ENOUGH_BYTES: usize = 4;
 
 /// Kind of an item that a node on the way has dealt with.
 const KIND_WITHDRAWN: u8 = 0;
@@ -93,6 +94,8 @@ pub enum Item<'a> {
     Repair(RepairRequest),
     /// Kind 4. Written by [`Writer::push_ranks`].
     Ranks(RankReport<'a>),
+    /// Kind 5: nothing more is wanted of this block of a BATS flow, nor of any before it.
+    Enough(u16),
 }
 
 /// Writes items behind the fixed header of a packet buffer.
@@ -131,6 +134,10 @@ impl<'a> Writer<'a> {
                 value[4..6].copy_from_slice(&request.missing.to_be_bytes());
                 value[6] = request.round;
                 (3, REPAIR_BYTES)
+            }
+            Item::Enough(block) => {
+                value[..2].copy_from_slice(&block.to_be_bytes());
+                (5, ENOUGH_BYTES)
             }
             Item::Ranks(report) => {
                 let Some(out) = self.item(4, RANKS_HEADER_BYTES + report.counts.len()) else {
@@ -225,6 +232,7 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
             let whole = counts.len() % 4 == 0 && (2..=SIZE_MAX + 1).contains(&(counts.len() / 4));
             return whole.then_some(Item::Ranks(RankReport { epoch: head[0], counts }));
         }
+        5 => Item::Enough(half(0)?),
         _ => return None,
     })
 }
@@ -242,6 +250,7 @@ mod tests {
             Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
             Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
             Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL, round: 2 }),
+            Item::Enough(0xFFFE),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {

@@ -198,7 +198,8 @@ impl Header {
         out[16..20].copy_from_slice(&self.link_sequence.to_be_bytes());
     }
 
-    /// Bytes of coding vector (or symbol index) that follow the fixed header of a generation packet.
+    /// Bytes of coding vector (or symbol index) that follow the fixed header of a generation packet,
+    /// or the block word of a BATS packet.
     ///
     /// # Errors
     /// [`HeaderError::Flags`] for flags that version 1 reserves: SEED, TIMESTAMP and TAGGED.
@@ -213,17 +214,80 @@ impl Header {
     }
 }
 
+impl PacketType {
+    /// Where the coding vector (or symbol index) of a coded packet begins: behind the fixed header
+    /// and, in a BATS packet, the block word.
+    pub const fn coding_offset(self) -> usize {
+        match self {
+            PacketType::Bats => HEADER_BYTES + BLOCK_BYTES,
+            _ => HEADER_BYTES,
+        }
+    }
+}
+
+/// The block word: which batch of which block a BATS packet belongs to, and how that block is coded.
+/// Relays copy it as it is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Block {
+    /// Block number, a serial number of 16 bits.
+    pub number: u16,
+    /// Batch of the block, from 0.
+    pub batch: u16,
+    /// Source symbols of the block (K), 1 to 65536.
+    pub source_symbols: u32,
+    /// How batches are drawn: 0 baseline, 1 precoded, 2 cyclic-shift. Below 16.
+    pub profile: u8,
+    /// Bits of an element of the outer code's generators. Below 16.
+    pub generator_bits: u8,
+    /// Batches that take turns; 0 counts as 1, which is no interleaving.
+    pub interleave: u8,
+}
+
+impl Block {
+    /// Reads the block word that follows the fixed header of `payload`; `None` when it is cut off.
+    pub fn read(payload: &[u8]) -> Option<Block> {
+        let bytes: &[u8; BLOCK_BYTES] =
+            payload.get(HEADER_BYTES..HEADER_BYTES + BLOCK_BYTES)?.try_into().ok()?;
+        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        Some(Block {
+            number: half(0),
+            batch: half(2),
+            source_symbols: u32::from(half(4)) + 1,
+            profile: bytes[6] >> 4,
+            generator_bits: bytes[6] & 15,
+            interleave: bytes[7],
+        })
+    }
+
+    /// Writes the block word behind the fixed header of `out`.
+    ///
+    /// # Panics
+    /// When `out`, which starts at the fixed header, is too short, or a field is out of its range.
+    pub fn write(&self, out: &mut [u8]) {
+        assert!((1..=1 << 16).contains(&self.source_symbols), "{} symbols", self.source_symbols);
+        assert!(self.profile < 16 && self.generator_bits < 16, "nibbles");
+        let out = &mut out[HEADER_BYTES..HEADER_BYTES + BLOCK_BYTES];
+        out[..2].copy_from_slice(&self.number.to_be_bytes());
+        out[2..4].copy_from_slice(&self.batch.to_be_bytes());
+        out[4..6].copy_from_slice(&((self.source_symbols - 1) as u16).to_be_bytes());
+        out[6] = self.profile << 4 | self.generator_bits;
+        out[7] = self.interleave;
+    }
+}
+
 /// Bytes of a coding vector over `size` symbols, padded to a multiple of four.
 pub fn vector_bytes(size: usize, field_code: u8) -> usize {
     let bits = size << (field_code & 3);
     bits.div_ceil(32) * 4
 }
 
-/// A generation packet taken apart: header, vector (or index) and symbol, all borrowed.
+/// A packet of a generation or batch taken apart: header, block word, vector (or index) and symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Coded<'a> {
     /// The fixed header.
     pub header: Header,
+    /// The block word of a BATS packet; `None` in packets of generations.
+    pub block: Option<Block>,
     /// How the symbol was formed.
     pub coding: Coding<'a>,
     /// Offset of the symbol within the UDP payload.
@@ -235,22 +299,29 @@ pub struct Coded<'a> {
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Coding<'a> {
-    /// It is the source symbol with this index, less than the header's size.
+    /// It is the source symbol of the generation, or the coded symbol of the batch, with this index,
+    /// less than the header's size.
     Systematic(u8),
     /// It is the combination given by this packed coding vector.
     Vector(&'a [u8]),
 }
 
-/// Takes a generation packet apart.
+/// Takes a packet of a generation or of a batch apart.
 ///
 /// # Errors
-/// [`HeaderError`] when anything is missing: the fixed header, the whole vector, or at least one
-/// byte of symbol; or when a systematic index is not below the size.
+/// [`HeaderError`] when anything is missing: the fixed header, the block word of a BATS packet, the
+/// whole vector, or at least one byte of symbol; when a systematic index is not below the size; or
+/// when the packet is of another type.
 pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     let header = Header::parse(payload)?;
-    let vector_bytes = header.vector_bytes()?;
-    let symbol_offset = HEADER_BYTES + vector_bytes;
-    let vector = payload.get(HEADER_BYTES..symbol_offset).ok_or(HeaderError::Truncated)?;
+    let block = match header.packet_type {
+        PacketType::Generation => None,
+        PacketType::Bats => Some(Block::read(payload).ok_or(HeaderError::Truncated)?),
+        other => return Err(HeaderError::Type(other as u8)),
+    };
+    let coding_offset = header.packet_type.coding_offset();
+    let symbol_offset = coding_offset + header.vector_bytes()?;
+    let vector = payload.get(coding_offset..symbol_offset).ok_or(HeaderError::Truncated)?;
     let symbol_bytes = payload.len() - symbol_offset;
     if symbol_bytes == 0 {
         return Err(HeaderError::Truncated);
@@ -264,15 +335,16 @@ pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     } else {
         Coding::Vector(vector)
     };
-    Ok(Coded { header, coding, symbol_offset, symbol_bytes })
+    Ok(Coded { header, block, coding, symbol_offset, symbol_bytes })
 }
 
-/// Writes the index of a systematic packet behind the fixed header.
+/// Writes the index of a systematic packet where its coding vector would be.
 ///
 /// # Panics
 /// When `out`, which starts at the fixed header, is too short.
-pub fn write_index(out: &mut [u8], index: u8) {
-    out[HEADER_BYTES..HEADER_BYTES + INDEX_BYTES].copy_from_slice(&u32::from(index).to_be_bytes());
+pub fn write_index(out: &mut [u8], packet_type: PacketType, index: u8) {
+    let at = packet_type.coding_offset();
+    out[at..at + INDEX_BYTES].copy_from_slice(&u32::from(index).to_be_bytes());
 }
 
 /// Whether serial number `a` comes before `b` (RFC 1982).
@@ -314,12 +386,34 @@ mod tests {
             })
     }
 
+    /// Headers of packets that have a coding vector or an index.
+    fn coded_headers() -> impl Strategy<Value = Header> {
+        (headers(), prop::bool::ANY).prop_map(|(header, is_bats)| {
+            let packet_type = if is_bats { PacketType::Bats } else { PacketType::Generation };
+            Header { packet_type, ..header }
+        })
+    }
+
+    fn blocks() -> impl Strategy<Value = Block> {
+        (any::<u16>(), any::<u16>(), 1u32..=65536, 0u8..16, 0u8..16, any::<u8>()).prop_map(
+            |(number, batch, source_symbols, profile, generator_bits, interleave)| Block {
+                number,
+                batch,
+                source_symbols,
+                profile,
+                generator_bits,
+                interleave,
+            },
+        )
+    }
+
     fn packet(header: &Header, symbol_bytes: usize) -> Vec<u8> {
         let vector = header.vector_bytes().unwrap();
-        let mut bytes = vec![0xA5; HEADER_BYTES + vector + symbol_bytes];
+        let coding_offset = header.packet_type.coding_offset();
+        let mut bytes = vec![0xA5; coding_offset + vector + symbol_bytes];
         header.write(&mut bytes);
         if header.flags.has(Flags::SYSTEMATIC) {
-            write_index(&mut bytes, (header.size - 1) as u8);
+            write_index(&mut bytes, header.packet_type, (header.size - 1) as u8);
         }
         bytes
     }
@@ -333,10 +427,19 @@ mod tests {
         }
 
         #[test]
-        fn coded_packet_round_trips(header in headers(), symbol_bytes in 1usize..1500) {
-            let bytes = packet(&header, symbol_bytes);
+        fn coded_packet_round_trips(
+            header in coded_headers(),
+            block in blocks(),
+            symbol_bytes in 1usize..1500,
+        ) {
+            let mut bytes = packet(&header, symbol_bytes);
+            let block = (header.packet_type == PacketType::Bats).then_some(block);
+            if let Some(block) = block {
+                block.write(&mut bytes);
+            }
             let coded = parse_coded(&bytes).unwrap();
             prop_assert_eq!(coded.header, header);
+            prop_assert_eq!(coded.block, block);
             prop_assert_eq!(coded.symbol_bytes, symbol_bytes);
             prop_assert_eq!(coded.symbol_offset + symbol_bytes, bytes.len());
             match coded.coding {
@@ -349,7 +452,7 @@ mod tests {
         }
 
         #[test]
-        fn coded_packet_truncated_anywhere_is_refused(header in headers()) {
+        fn coded_packet_truncated_anywhere_is_refused(header in coded_headers()) {
             let bytes = packet(&header, 1);
             for length in 0..bytes.len() {
                 prop_assert_eq!(parse_coded(&bytes[..length]), Err(HeaderError::Truncated));
@@ -387,6 +490,36 @@ mod tests {
     }
 
     #[test]
+    fn block_word_layout_is_the_documented_one() {
+        let block = Block {
+            number: 0x0102,
+            batch: 0x0304,
+            source_symbols: 0x0506 + 1,
+            profile: 2,
+            generator_bits: 8,
+            interleave: 9,
+        };
+        let mut bytes = [0u8; HEADER_BYTES + BLOCK_BYTES];
+        block.write(&mut bytes);
+        assert_eq!(bytes[HEADER_BYTES..], [1, 2, 3, 4, 5, 6, 0x28, 9]);
+        assert_eq!(Block::read(&bytes), Some(block));
+    }
+
+    #[test]
+    fn packet_of_another_type_is_no_coded_packet() {
+        for other in PacketType::ALL {
+            let mut bytes = [0u8; 64];
+            bytes[0] = VERSION << 4 | other as u8;
+            let parsed = parse_coded(&bytes);
+            if matches!(other, PacketType::Bats | PacketType::Generation) {
+                assert!(parsed.is_ok(), "{other:?}: {parsed:?}");
+            } else {
+                assert_eq!(parsed, Err(HeaderError::Type(other as u8)));
+            }
+        }
+    }
+
+    #[test]
     fn index_at_or_above_the_size_is_refused() {
         let header = Header {
             packet_type: PacketType::Generation,
@@ -401,7 +534,7 @@ mod tests {
             link_sequence: 0,
         };
         let mut bytes = packet(&header, 8);
-        write_index(&mut bytes, 4);
+        write_index(&mut bytes, PacketType::Generation, 4);
         assert_eq!(parse_coded(&bytes), Err(HeaderError::Flags(Flags::SYSTEMATIC)));
     }
 

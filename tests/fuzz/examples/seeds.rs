@@ -41,7 +41,7 @@ fn header(packet_type: PacketType, flags: u8) -> Header {
 fn systematic() -> Vec<u8> {
     let mut packet = vec![0x55; HEADER_BYTES + 4 + 32];
     header(PacketType::Generation, Flags::SYSTEMATIC | 2).write(&mut packet);
-    write_index(&mut packet, 15);
+    write_index(&mut packet, PacketType::Generation, 15);
     packet
 }
 

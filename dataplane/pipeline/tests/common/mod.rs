@@ -8,7 +8,8 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
+    BatsParams, FlowCode, FlowParams, HopId, Interleave, Nanos, Profile, Recoding, Redundancy,
+    Role, Snapshot, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
@@ -123,6 +124,16 @@ pub fn params(role: Role) -> FlowParams {
         repair: true,
         batches: 64,
     }
+}
+
+/// BATS over blocks of up to `source_symbols`.
+pub fn bats(source_symbols: usize) -> FlowCode {
+    FlowCode::Bats(BatsParams {
+        source_symbols,
+        profile: Profile::CyclicShift,
+        generator_bits: 8,
+        interleave: Interleave::Auto,
+    })
 }
 
 /// Source, relays, sink, and the links between them.
