@@ -1,5 +1,6 @@
 //! One flow on one node: which role it plays.
 
+use crate::bats::sink::BatsSink;
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::{Fate, Io, earlier};
@@ -18,6 +19,7 @@ pub(crate) enum State {
     Source(Box<Source>),
     Relay(Box<Relay>),
     Sink(Box<Sink>),
+    BatsSink(Box<BatsSink>),
 }
 
 /// A flow: parameters, counters, state.
@@ -34,7 +36,12 @@ impl Flow {
         let state = match params.role {
             Role::Source { .. } => State::Source(Box::new(Source::new(params, combiner))),
             Role::Relay { .. } => State::Relay(Box::new(Relay::new(params, combiner))),
-            Role::Sink { .. } => State::Sink(Box::new(Sink::new(params, combiner))),
+            Role::Sink { .. } => match &params.code {
+                FlowCode::Bats(code) => {
+                    State::BatsSink(Box::new(BatsSink::new(params, code, combiner)))
+                }
+                _ => State::Sink(Box::new(Sink::new(params, combiner))),
+            },
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
@@ -56,7 +63,7 @@ impl Flow {
         match &mut self.state {
             State::Source(source) => source.apply(&self.params, params, &mut self.counters, io),
             State::Relay(relay) => relay.apply(params),
-            State::Sink(_) => {}
+            State::Sink(_) | State::BatsSink(_) => {}
         }
         self.params = params.clone();
     }
@@ -67,6 +74,7 @@ impl Flow {
             State::Source(source) => source.held(),
             State::Relay(relay) => relay.held(),
             State::Sink(sink) => sink.held(),
+            State::BatsSink(sink) => sink.held(),
         }
     }
 
@@ -87,7 +95,7 @@ impl Flow {
             FlowCode::Bats(_) => view.block.is_some(),
             FlowCode::Window(_) => false,
         };
-        if !wanted && matches!(self.state, State::Sink(_)) {
+        if !wanted && !matches!(self.state, State::Relay(_)) {
             return Fate::Dropped(DropReason::WrongRole);
         }
         if view.size > self.params.generation_size
@@ -105,6 +113,10 @@ impl Flow {
             }
             State::Sink(sink) => {
                 let fate = sink.receive(params, counters, io, payload, header, view);
+                (fate, sink.wake(params, io.now))
+            }
+            State::BatsSink(sink) => {
+                let fate = sink.receive(params, counters, io, header, view);
                 (fate, sink.wake(params, io.now))
             }
         };
@@ -147,6 +159,7 @@ impl Flow {
                 State::Source(source) => source.tick(params, counters, io),
                 State::Relay(relay) => relay.tick(params, counters, io),
                 State::Sink(sink) => sink.tick(params, counters, io),
+                State::BatsSink(sink) => sink.tick(params, counters, io),
             };
         }
         self.deadline
@@ -159,6 +172,7 @@ impl Flow {
             State::Source(source) => source.evict_oldest(counters, io),
             State::Relay(relay) => relay.evict_oldest(params, counters, io),
             State::Sink(sink) => sink.evict_oldest(params, counters, io),
+            State::BatsSink(sink) => sink.evict_oldest(params, counters, io),
         }
     }
 
@@ -168,7 +182,7 @@ impl Flow {
         match &mut self.state {
             State::Source(source) => source.close(params, counters, io),
             State::Relay(relay) => relay.drain(params, counters, io),
-            State::Sink(_) => {}
+            State::Sink(_) | State::BatsSink(_) => {}
         }
     }
 
@@ -178,6 +192,7 @@ impl Flow {
             State::Source(source) => source.release(frames),
             State::Relay(relay) => relay.release(frames),
             State::Sink(sink) => sink.release(frames),
+            State::BatsSink(sink) => sink.release(frames),
         }
     }
 
@@ -200,6 +215,7 @@ impl Flow {
             State::Source(source) => source.fill(&mut report),
             State::Relay(relay) => relay.fill(&mut report),
             State::Sink(sink) => sink.fill(&mut report),
+            State::BatsSink(sink) => sink.fill(&mut report),
         }
         report
     }

@@ -31,6 +31,8 @@ mod relay;
 
 mod sink;
 
+mod bats;
+
 mod redundancy;
 
 mod reporter;

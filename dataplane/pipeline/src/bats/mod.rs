@@ -1,0 +1,9 @@
+//! The edges of BATS flows. Relays need nothing from here: to them a batch is a generation.
+//!
+//! ```text
+//!  TUN -> source: block of symbols -> batches -> relays -> sink: decoder per block -> TUN
+//! ```
+
+pub(crate) mod sink;
+
+mod rows;
