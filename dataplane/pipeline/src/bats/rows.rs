@@ -67,12 +67,6 @@ impl Rows {
         }
     }
 
-    /// Frames held.
-    pub(crate) fn frames(&self) -> usize {
-        let count = |rows: &[Option<Span>]| rows.iter().flatten().count();
-        self.received.len() + count(&self.symbols) + count(&self.spares)
-    }
-
     fn place(&mut self, operand: Operand) -> Option<&mut Option<Span>> {
         match operand {
             Operand::Received(_) => None,

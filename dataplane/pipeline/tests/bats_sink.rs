@@ -1,0 +1,226 @@
+//! The sink of a BATS flow against packets made by hand from the code's own definition.
+
+mod common;
+
+use common::*;
+use recoded_code::bats::{Batch, Code, Operand, Params, Profile, Rows};
+use recoded_code::vector;
+use recoded_gf::{FieldOrder, Kernel};
+use recoded_pipeline::params::{FlowParams, Role, TunnelId};
+use recoded_pipeline::report::DropReason;
+use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::frames::Frames;
+use recoded_wire::header::{Block, Flags, HEADER_BYTES, Header, PacketType, vector_bytes};
+
+const SYMBOL_BYTES: usize = 200;
+const MILLI: u64 = 1_000_000;
+
+fn sink() -> FlowParams {
+    let role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+    FlowParams { code: bats(64), ..params(role) }
+}
+
+/// A block of IP packets as a source would send it.
+struct HandMade {
+    number: u16,
+    code: Code,
+    rows: Rows,
+    packets: Vec<Vec<u8>>,
+    link_sequence: u32,
+}
+
+impl HandMade {
+    fn new(number: u16, source_symbols: usize, profile: Profile) -> HandMade {
+        let params = Params { source_symbols, profile, ..Params::default() };
+        let code = Code::new(params).expect("valid parameters");
+        let count = source_symbols * SYMBOL_BYTES / 102;
+        let packets: Vec<Vec<u8>> =
+            (0..count as u32).map(|nth| ip_packet(100, u32::from(number) << 16 | nth)).collect();
+        let mut stream = Vec::new();
+        for packet in &packets {
+            stream.extend_from_slice(&(packet.len() as u16).to_be_bytes());
+            stream.extend_from_slice(packet);
+        }
+        stream.resize(source_symbols * SYMBOL_BYTES, 0);
+        let mut rows = Rows::new(SYMBOL_BYTES);
+        for (index, symbol) in stream.chunks(SYMBOL_BYTES).enumerate() {
+            rows.set(Operand::Symbol(index as u16), symbol);
+        }
+        let Ok(()) = code.precode_symbols(&mut rows);
+        HandMade { number, code, rows, packets, link_sequence: 0 }
+    }
+
+    fn block(&self, batch: u16) -> Block {
+        let params = self.code.params();
+        Block {
+            number: self.number,
+            batch,
+            source_symbols: params.source_symbols as u32,
+            profile: params.profile.code(),
+            generator_bits: params.generator_bits,
+            interleave: 1,
+        }
+    }
+
+    /// A packet of a batch, with a coding vector of its own.
+    fn packet(&mut self, batch: u16, elements: &[u8]) -> Vec<u8> {
+        let mut contents = Batch::new();
+        self.code.batch(batch, &mut contents);
+        let mut factors = vec![0; contents.degree()];
+        Kernel::best().reduce(&mut factors, elements, contents.generator(), contents.degree());
+        let mut symbol = vec![0; SYMBOL_BYTES];
+        for (&factor, &index) in factors.iter().zip(contents.indices()) {
+            let row = self.rows.get(Operand::Symbol(index)).expect("an encoded symbol");
+            Kernel::best().madd(&mut symbol, factor, row);
+        }
+        let field = FieldOrder::TwoFiftySix;
+        let header = Header {
+            packet_type: PacketType::Bats,
+            flags: Flags(field.code()),
+            epoch: 0,
+            size: elements.len() as u16,
+            flow: FLOW,
+            generation: u32::from(self.number) * 1000 + u32::from(batch),
+            hop_index: 0,
+            key_id: 0,
+            planned: 16,
+            link_sequence: self.link_sequence,
+        };
+        self.link_sequence += 1;
+        let at = header.packet_type.coding_offset();
+        let packed = vector_bytes(elements.len(), field.code());
+        let mut bytes = vec![0; at + packed];
+        header.write(&mut bytes);
+        self.block(batch).write(&mut bytes);
+        vector::pack(field, elements, &mut bytes[at..]);
+        bytes.extend_from_slice(&symbol);
+        bytes
+    }
+}
+
+fn unit(index: usize) -> Vec<u8> {
+    (0..16).map(|at| u8::from(at == index)).collect()
+}
+
+/// What the sink asks for in these packets, which are copied on lossy links.
+fn requests(sent: &[(recoded_pipeline::params::HopId, Vec<u8>)]) -> Vec<RepairRequest> {
+    let bodies = sent.iter().flat_map(|(_, packet)| items(packet));
+    let asked = bodies.filter_map(|item| match item {
+        Item::Repair(request) => Some(request),
+        _ => None,
+    });
+    let mut asked: Vec<_> = asked.collect();
+    asked.dedup();
+    asked
+}
+
+#[test]
+fn blocks_of_every_profile_are_delivered_in_order() {
+    for profile in Profile::ALL {
+        let mut node = Node::new(sink(), 1);
+        let mut expected = Vec::new();
+        for (number, source_symbols) in [(u16::MAX, 64), (0, 1), (1, 17), (2, 64)] {
+            let mut block = HandMade::new(number, source_symbols, profile);
+            expected.extend(block.packets.iter().cloned());
+            for batch in 0..20 {
+                for index in (0..16).filter(|index| (index + batch) % 7 != 0) {
+                    let packet = block.packet(batch as u16, &unit(index));
+                    node.receive(&packet, MILLI);
+                }
+            }
+        }
+        assert!(node.delivered == expected, "{profile}: delivered something else");
+        let counters = node.flow().counters;
+        assert_eq!((counters.generations_complete, counters.generations_failed), (4, 0));
+        assert_eq!(counters.source_symbols, 64 + 1 + 17 + 64);
+        assert_eq!(node.leaked(), 0);
+    }
+}
+
+#[test]
+fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
+    let mut node = Node::new(sink(), 2);
+    let mut block = HandMade::new(5, 64, Profile::CyclicShift);
+    for batch in 0..3 {
+        for index in 0..16 {
+            let packet = block.packet(batch, &unit(index));
+            node.receive(&packet, MILLI);
+        }
+    }
+    assert!(requests(&node.tick(10 * MILLI)).is_empty(), "asked before the silence");
+    let asked = requests(&node.tick(22 * MILLI));
+    assert_eq!(asked, [RepairRequest { generation: 5, missing: 16, round: 0 }]);
+    for index in 0..16 {
+        assert!(node.delivered.len() < block.packets.len());
+        let packet = block.packet(3, &unit(index));
+        node.receive(&packet, 30 * MILLI);
+    }
+    assert!(node.delivered == block.packets, "delivered something else");
+    assert_eq!(node.leaked(), 0);
+}
+
+#[test]
+fn block_whose_batches_never_suffice_is_given_up_and_leaves_nothing() {
+    let mut node = Node::new(sink(), 3);
+    let mut block = HandMade::new(9, 64, Profile::CyclicShift);
+    for batch in 0..3 {
+        let packet = block.packet(batch, &unit(0));
+        node.receive(&packet, MILLI);
+    }
+    let mut asked = 0;
+    for milli in 2..600 {
+        asked += requests(&node.tick(milli * MILLI)).len();
+    }
+    let counters = node.flow().counters;
+    assert_eq!((counters.generations_failed, counters.generations_complete), (1, 0));
+    assert!((3..=12).contains(&asked), "asked {asked} times");
+    assert_eq!(node.flow().held, 0);
+    assert_eq!(node.leaked(), 0);
+}
+
+#[test]
+fn packets_that_contradict_their_block_are_dropped_by_reason() {
+    let mut node = Node::new(sink(), 4);
+    let mut block = HandMade::new(1, 40, Profile::CyclicShift);
+    let good = block.packet(0, &unit(0));
+    node.receive(&good, MILLI);
+    let mut send = |change: fn(&mut Block), reason: DropReason| {
+        let before = node.packets().dropped[reason as usize];
+        let mut bytes = good.clone();
+        let mut word = Block::read(&bytes).expect("a block word");
+        change(&mut word);
+        word.write(&mut bytes);
+        node.receive(&bytes, MILLI);
+        assert_eq!(node.packets().dropped[reason as usize], before + 1, "{word:?}");
+    };
+    send(|word| word.source_symbols = 41, DropReason::Mismatch);
+    send(|word| word.profile = 1, DropReason::Mismatch);
+    send(|word| word.generator_bits = 2, DropReason::Mismatch);
+    send(|word| word.interleave = 7, DropReason::Mismatch);
+    send(|word| word.source_symbols = 65, DropReason::Oversize);
+    send(|word| word.profile = 3, DropReason::Malformed);
+    send(|word| word.generator_bits = 5, DropReason::Malformed);
+    send(|word| word.batch = u16::MAX, DropReason::BatchesExhausted);
+    let mut shorter = good.clone();
+    shorter.truncate(HEADER_BYTES + 30);
+    node.receive(&shorter, MILLI);
+    assert_eq!(node.packets().dropped[DropReason::Mismatch as usize], 5);
+    assert_eq!(node.leaked(), 0);
+}
+
+#[test]
+fn block_gives_way_when_frames_run_out() {
+    let mut node = Node::new(sink(), 5);
+    let mut block = HandMade::new(3, 64, Profile::CyclicShift);
+    for index in 0..16 {
+        let packet = block.packet(0, &unit(index));
+        node.receive(&packet, MILLI);
+    }
+    let last = block.packet(1, &unit(0));
+    let span = node.frames.receive(&last).expect("a frame");
+    let hoard: Vec<_> = std::iter::from_fn(|| node.frames.take()).collect();
+    node.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, 2 * MILLI));
+    assert_eq!(node.flow().counters.generations_evicted, 1);
+    hoard.into_iter().for_each(|frame| node.frames.release(frame));
+    assert_eq!(node.leaked(), 0);
+}
