@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, write_index};
+use recoded_wire::header::{Block, Flags, HEADER_BYTES, Header, PacketType, write_index};
 
 fn main() -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/header");
@@ -13,6 +13,7 @@ fn main() -> io::Result<()> {
         ("systematic", systematic()),
         ("coded-gf2", coded(0)),
         ("coded-gf256", coded(3)),
+        ("batch", batch()),
         ("feedback", feedback()),
     ];
     for (name, payload) in payloads {
@@ -46,10 +47,26 @@ fn systematic() -> Vec<u8> {
 }
 
 fn coded(field: u8) -> Vec<u8> {
-    let header = header(PacketType::Bats, Flags::RECODED | Flags::END | field);
+    let header = header(PacketType::Generation, Flags::RECODED | Flags::END | field);
     let vector = header.vector_bytes().unwrap_or_default();
     let mut packet = vec![0xA7; HEADER_BYTES + vector + 32];
     header.write(&mut packet);
+    packet
+}
+
+fn batch() -> Vec<u8> {
+    let header = header(PacketType::Bats, 2);
+    let block = Block {
+        number: 0xFFFF,
+        batch: 3,
+        source_symbols: 256,
+        profile: 2,
+        generator_bits: 8,
+        interleave: 4,
+    };
+    let mut packet = vec![0x33; PacketType::Bats.coding_offset() + 8 + 32];
+    header.write(&mut packet);
+    block.write(&mut packet);
     packet
 }
 
@@ -61,6 +78,7 @@ fn feedback() -> Vec<u8> {
     writer.push(Item::Flow(FlowReport { newest: 9, complete: 7, failed: 1 }));
     writer.push(Item::Repair(RepairRequest { generation: 8, missing: 3, round: 0 }));
     writer.push(Item::Repair(RepairRequest { generation: 9, missing: 65535, round: 1 }));
+    writer.push(Item::Enough(0xFFFE));
     writer.push_ranks(1, (0..17).map(|rank| rank * rank));
     let length = writer.finish();
     packet.truncate(length);

@@ -1,7 +1,7 @@
 //! Bytes from the wire: frames, fixed headers, coded packets, feedback.
 
 use recoded_wire::feedback::{Item, items, withdraw_repairs};
-use recoded_wire::header::{HEADER_BYTES, Header, parse_coded};
+use recoded_wire::header::{BLOCK_BYTES, HEADER_BYTES, Header, parse_coded};
 use recoded_wire::packet::locate;
 
 /// The same bytes as a frame and as a UDP payload.
@@ -22,6 +22,12 @@ fn payload_target(payload: &[u8]) {
     if let Ok(coded) = parse_coded(payload) {
         assert!(coded.symbol_bytes > 0 && coded.symbol_offset > HEADER_BYTES);
         assert_eq!(coded.symbol_offset + coded.symbol_bytes, payload.len());
+        if let Some(block) = coded.block {
+            let mut written = payload.to_vec();
+            written[HEADER_BYTES..HEADER_BYTES + BLOCK_BYTES].fill(0);
+            block.write(&mut written);
+            assert_eq!(written, payload, "{block:?}");
+        }
     }
     feedback_target(payload);
 }

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 17] = [
+const DIRECTIONS: [(&str, Allowed); 18] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
@@ -55,6 +55,7 @@ const DIRECTIONS: [(&str, Allowed); 17] = [
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),
+    ("recoded-vectors", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
     ("recoded-fuzz", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
     ("bench", Allowed::Everything),
     ("bench-native", Allowed::Only(&[])),
