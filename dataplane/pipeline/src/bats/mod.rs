@@ -6,4 +6,6 @@
 
 pub(crate) mod sink;
 
+mod entry;
+
 mod rows;
