@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::theory::Hop;
+use recoded_code::theory::window::WindowCode;
 use recoded_code::window::{
     AduError, Counts, Decoder, Density, Encoder, Parameters, ParametersError, REPAIR_ID_BYTES,
     Received, Rejected, RepairError, RepairId, Scheme, coding_coefficients,
@@ -423,6 +425,81 @@ fn parameters_and_adus_out_of_range_are_errors() {
     assert_eq!(encoder.repair(Density::FULL, &mut packet[..15]), Err(wrong));
     encoder.retire(1);
     assert_eq!(encoder.repair(Density::FULL, &mut packet), Err(RepairError::Empty));
+}
+
+#[test]
+fn a_decoder_takes_another_shape_within_its_memory() {
+    let mut decoder = decoder(Scheme::Gf256, 32, 16);
+    let shapes = [(Scheme::Gf2, 8), (Scheme::Gf256, 32), (Scheme::Gf256, 3), (Scheme::Gf2, 20)];
+    let too_long = Err(ParametersError::SymbolBytes { symbol_bytes: 33 });
+    assert_eq!(decoder.reshape(Scheme::Gf2, 33), too_long);
+    assert!(decoder.reshape(Scheme::Gf2, 2).is_err());
+    for (round, (scheme, symbol_bytes)) in shapes.into_iter().enumerate() {
+        let mut encoder = encoder(scheme, symbol_bytes, 16);
+        let start = 1000 * round as u32 + 100;
+        encoder.reset(start);
+        let adus: Vec<Vec<u8>> =
+            (0..8).map(|index| vec![index; usize::from(symbol_bytes) - 3]).collect();
+        for adu in &adus {
+            encoder.push(FLOW, adu).expect("one symbol");
+        }
+        let mut repair = vec![0; REPAIR_ID_BYTES + usize::from(symbol_bytes)];
+        encoder.repair(Density::FULL, &mut repair).expect("a window with symbols");
+        let allocations = allocation_counter::measure(|| {
+            decoder.reshape(scheme, symbol_bytes).expect("it fits");
+        });
+        assert_eq!(allocations.count_total, 0);
+        for (esi, adu) in (start..).zip(&adus).filter(|(esi, _)| *esi != start + 5) {
+            assert!(decoder.add_source(FLOW, &source_packet(esi, adu)).is_ok());
+        }
+        assert_eq!((decoder.end(), decoder.symbol(start + 5)), (start + 8, None));
+        assert_eq!(decoder.add_repair(&repair), Ok(1));
+        let expected = [&[FLOW, 0, symbol_bytes as u8 - 3][..], &adus[5]].concat();
+        assert_eq!(decoder.symbol(start + 5), Some(&expected[..]));
+        assert_eq!(decoder.symbol(start + 8), None);
+    }
+}
+
+/// What is lost for good at the planned rate is within the target, and not far below it.
+#[test]
+fn planned_rates_meet_their_target_without_waste() {
+    let mut rng = seeded();
+    let target = 2e-3;
+    for (scheme, redundant, window_symbols, loss) in
+        [(Scheme::Gf256, 1.0 / 256.0, 32, 0.1), (Scheme::Gf2, 0.5, 64, 0.05)]
+    {
+        let path = Hop::independent(loss);
+        let code = WindowCode { symbols: window_symbols, redundant, path };
+        let plan = code.plan(target, 2.0);
+        let mut encoder = encoder(scheme, 4, window_symbols);
+        let mut decoder = decoder(scheme, 4, 2 * window_symbols);
+        let (symbols, threshold) = (150_000, if scheme == Scheme::Gf2 { 7 } else { 15 });
+        let (mut lost, mut back, mut credit) = (0, 0, 0.0);
+        let mut is_lost = || f64::from(rng.next_u32()) < loss * 4_294_967_296.0;
+        for number in 0..symbols {
+            let adu = [number as u8];
+            let esi = encoder.push(FLOW, &adu).expect("a short ADU");
+            if is_lost() && number > 0 {
+                lost += 1;
+            } else {
+                decoder.add_source(FLOW, &source_packet(esi, &adu)).expect("honest");
+            }
+            credit += plan.rate;
+            while credit >= 1.0 {
+                credit -= 1.0;
+                let packet = repair_packet(&mut encoder, threshold, 4, 1);
+                if !is_lost() {
+                    decoder.add_repair(&packet).expect("honest");
+                }
+            }
+            while decoder.next_recovered().is_some() {
+                back += 1;
+            }
+        }
+        let residual = f64::from(lost - back) / f64::from(symbols);
+        println!("{scheme:?}: {plan:?}, residual loss {residual:.5}, planned for {target}");
+        assert!(residual < 2.5 * target && residual > target / 10.0, "{residual} at {plan:?}");
+    }
 }
 
 /// Honest packets, mutated packets and noise: errors, no panic, not one allocation.

@@ -15,6 +15,8 @@ pub mod batches;
 
 pub mod burst;
 
+pub mod window;
+
 use recoded_gf::FieldOrder;
 
 use chain::{Chain, Channel};

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::system::{Outcome, System};
 use super::{
     ADUI_HEADER_BYTES, DECODING_WINDOW_MAX, Parameters, ParametersError, REPAIR_ID_BYTES, RepairId,
-    SOURCE_ID_BYTES, adui_symbols, coding_coefficients, write_adui_symbol,
+    SOURCE_ID_BYTES, Scheme, adui_symbols, coding_coefficients, write_adui_symbol,
 };
 
 /// What a source packet brought.
@@ -156,6 +156,8 @@ struct Place {
 /// The decoding window of one flow.
 pub struct Decoder {
     parameters: Parameters,
+    /// The longest symbols that there is memory for.
+    symbol_bytes_max: u16,
     system: System,
     /// By slot.
     places: Box<[Place]>,
@@ -178,6 +180,7 @@ impl Decoder {
         parameters.check(DECODING_WINDOW_MAX)?;
         Ok(Self {
             parameters,
+            symbol_bytes_max: parameters.symbol_bytes,
             system: System::new(&parameters),
             places: vec![Place::default(); parameters.slots()].into_boxed_slice(),
             end_begins: true,
@@ -203,6 +206,36 @@ impl Decoder {
         self.end_begins = true;
         self.is_fresh = true;
         self.ready.clear();
+    }
+
+    /// [`Decoder::reset`] for a sender that starts again over another field or with symbols of
+    /// another length, at most that of [`Decoder::new`]. Allocates nothing.
+    ///
+    /// # Errors
+    /// The length is out of range; nothing changes then.
+    pub fn reshape(&mut self, scheme: Scheme, symbol_bytes: u16) -> Result<(), ParametersError> {
+        if symbol_bytes > self.symbol_bytes_max {
+            return Err(ParametersError::SymbolBytes { symbol_bytes });
+        }
+        let parameters = Parameters { scheme, symbol_bytes, ..self.parameters };
+        parameters.check(DECODING_WINDOW_MAX)?;
+        self.parameters = parameters;
+        self.system.reshape(usize::from(symbol_bytes));
+        self.reset();
+        Ok(())
+    }
+
+    /// The ESI after the newest symbol that a packet told of: the window is what lies before it.
+    #[must_use]
+    pub const fn end(&self) -> u32 {
+        self.system.end()
+    }
+
+    /// The source symbol with this ESI, if it is in the window and known: flow ID, length and ADU,
+    /// where each ADU takes one symbol (RFC 8681 section 3.2).
+    #[must_use]
+    pub fn symbol(&self, esi: u32) -> Option<&[u8]> {
+        self.system.is_known(esi).then(|| self.system.symbol(esi))
     }
 
     /// What became of symbols and ADUs so far.

@@ -68,7 +68,7 @@ pub const ENCODING_WINDOW_MAX: usize = 4095;
 pub const DECODING_WINDOW_MAX: usize = 8192;
 
 /// Flow ID and length in front of each ADU (RFC 8681 section 3.2).
-const ADUI_HEADER_BYTES: usize = 3;
+pub const ADUI_HEADER_BYTES: usize = 3;
 
 /// Which of the two FEC schemes, that is, over which field.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -116,8 +116,8 @@ pub struct Parameters {
 /// Why a window cannot be made.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParametersError {
-    /// A symbol does not hold the header of an ADUI.
-    #[error("symbols of {symbol_bytes} bytes: at least 3 are needed for flow ID and length")]
+    /// A symbol does not hold the header of an ADUI, or there is no memory for symbols this long.
+    #[error("symbols of {symbol_bytes} bytes: less than the 3 of flow ID and length, or too long")]
     SymbolBytes {
         /// What was asked for.
         symbol_bytes: u16,

@@ -5,7 +5,7 @@ use recoded_gf::Kernel;
 /// Sources of one multiply, so that their list lives on the stack.
 const SOURCES: usize = 32;
 
-/// A ring's worth of symbols. Its length never changes.
+/// A ring's worth of symbols. Its memory never changes.
 pub(super) struct Slab {
     symbol_bytes: usize,
     bytes: Box<[u8]>,
@@ -14,6 +14,11 @@ pub(super) struct Slab {
 impl Slab {
     pub fn new(slots: usize, symbol_bytes: usize) -> Self {
         Self { symbol_bytes, bytes: vec![0; slots * symbol_bytes].into_boxed_slice() }
+    }
+
+    /// Symbols of another length from now on, at most that of `new`; all are forgotten.
+    pub fn reshape(&mut self, symbol_bytes: usize) {
+        self.symbol_bytes = symbol_bytes;
     }
 
     pub fn symbol(&self, slot: usize) -> &[u8] {

@@ -66,7 +66,7 @@ pub(super) struct System {
     leaders: Vec<usize>,
     /// The equation being inserted.
     row: Box<[u8]>,
-    symbol: Box<[u8]>,
+    symbol: Vec<u8>,
     /// ESIs of symbols that equations gave, for whoever asks next.
     solved: Vec<u32>,
 }
@@ -85,7 +85,7 @@ impl System {
             rows: vec![0; slots * slots].into_boxed_slice(),
             leaders: Vec::with_capacity(window),
             row: vec![0; slots].into_boxed_slice(),
-            symbol: vec![0; symbol_bytes].into_boxed_slice(),
+            symbol: vec![0; symbol_bytes],
             solved: Vec::with_capacity(window),
         }
     }
@@ -96,6 +96,12 @@ impl System {
         self.states.fill(State::Unheard);
         self.leaders.clear();
         self.solved.clear();
+    }
+
+    /// Symbols of another length from now on, at most that of `new`. The window is to be reset.
+    pub fn reshape(&mut self, symbol_bytes: usize) {
+        self.slab.reshape(symbol_bytes);
+        self.symbol.resize(symbol_bytes, 0);
     }
 
     pub const fn end(&self) -> u32 {

@@ -1,0 +1,286 @@
+//! Sliding windows, which no node recodes: how many repair packets keep residual loss below a target.
+//!
+//! What the receiver lacks is a queue. Its deficit D is the number of missing source symbols less that
+//! of independent equations over them. A source packet that is lost adds one; a repair packet that
+//! arrives takes one off, unless it says nothing new, which has probability r^D: r is 1/q, or the share
+//! of zeros among the coefficients where that is more. What is missing becomes known when D is back at
+//! 0, so a symbol is lost for good if that does not happen before it leaves the decoding window, which
+//! is taken to be twice the encoding window, as RFC 8681 appendix D advises:
+//!
+//! ```text
+//!  D                  x lost: has until here, twice the window later
+//!  2        __        |
+//!  1    ___|  |___   _v|_____
+//!  0 __|          |_|        |_____      D = 0: all that was missing is known
+//! ```
+//!
+//! (Repair packets cover it during the first half only. In the second half they cover what was lost
+//! later, which is as good: what an equation says of one symbol, another one need not.) Losses follow
+//! the Gilbert-Elliott model, as in the parent module, source and repair packets alike. Against the
+//! codec itself (`tests/window.rs`) the loss that this expects is right to a factor of two or so, and
+//! too high rather than too low: a symbol is taken to have the longest wait for a repair packet before
+//! it, and the deficit counts symbols that have left the window until they are made good.
+
+use super::Hop;
+use super::chain::Channel;
+
+/// Deficits above this count as losses for good.
+const DEFICIT_MAX: usize = 127;
+
+/// Rates are multiples of 1 / this: the smallest rate is one repair packet per so many.
+const RATE_STEPS: usize = 64;
+
+/// Symbols after which the deficit is in equilibrium, as far as it ever is.
+const SETTLING_SYMBOLS: usize = 512;
+
+/// Probabilities below this are not carried on.
+const VANISHING: f64 = 1e-15;
+
+/// A window code on a path.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct WindowCode {
+    /// Symbols of the encoding window.
+    pub symbols: usize,
+    /// r: the probability that an equation over one missing symbol says nothing about it. 1 / q, or
+    /// 1 - density where that is more.
+    pub redundant: f64,
+    /// The path from end to end, see [`Hop::in_series`].
+    pub path: Hop,
+}
+
+/// How many repair packets to send.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct WindowPlan {
+    /// Per source packet while source packets flow.
+    pub rate: f64,
+    /// More of them when the flow pauses, so that its last packets are as safe as the others.
+    pub tail: usize,
+}
+
+impl Hop {
+    /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a run of
+    /// losses begins where one begins on any of them.
+    #[must_use]
+    pub fn in_series(hops: impl IntoIterator<Item = Self>) -> Self {
+        // Probabilities that a packet passes all hops, and that two in a row do.
+        let (mut one, mut two) = (1.0, 1.0);
+        for hop in hops {
+            let Channel { loss, good_to_bad, .. } = Channel::new(hop);
+            one *= 1.0 - loss;
+            two *= (1.0 - loss) * (1.0 - good_to_bad);
+        }
+        let begins = one - two;
+        let burst_mean = if begins > 0.0 { (1.0 - one) / begins } else { 1.0 };
+        Self { loss: 1.0 - one, burst_mean }
+    }
+}
+
+impl WindowCode {
+    /// The smallest rate, up to `rate_max`, at which a share of `target` of the source symbols is lost
+    /// at most; `rate_max` when none is enough. Allocates nothing.
+    #[must_use]
+    pub fn plan(&self, target: f64, rate_max: f64) -> WindowPlan {
+        let (mut short, mut enough) = (0, (rate_max * RATE_STEPS as f64) as usize);
+        let rate = |steps: usize| steps as f64 / RATE_STEPS as f64;
+        if self.residual_loss(0.0) <= target {
+            enough = 0;
+        }
+        while short + 1 < enough {
+            let middle = short.midpoint(enough);
+            if self.residual_loss(rate(middle)) <= target {
+                enough = middle;
+            } else {
+                short = middle;
+            }
+        }
+        let tail_max = (rate_max * self.symbols as f64) as usize;
+        WindowPlan { rate: rate(enough), tail: self.tail(rate(enough), target, tail_max) }
+    }
+
+    /// Share of the source symbols that is lost for good at `rate` repair packets per source packet.
+    #[must_use]
+    pub fn residual_loss(&self, rate: f64) -> f64 {
+        let mut queue = self.settled(rate);
+        // The symbol looked at is lost: the others are not of interest.
+        queue.good.fill(0.0);
+        queue.source();
+        let mut credit = 0.0;
+        for _ in 1..=2 * self.symbols {
+            credit += rate;
+            while credit >= 1.0 {
+                credit -= 1.0;
+                queue.repair();
+                (queue.good[0], queue.bad[0]) = (0.0, 0.0);
+            }
+            if queue.mass() < VANISHING {
+                break;
+            }
+            queue.source();
+        }
+        queue.mass()
+    }
+
+    /// Repair packets after the last source packet until anything is missing with probability
+    /// `target` at most, but `most` at most.
+    fn tail(&self, rate: f64, target: f64, most: usize) -> usize {
+        let mut queue = self.settled(rate);
+        let missing = |queue: &Deficit| queue.mass() - queue.good[0] - queue.bad[0];
+        let mut count = 0;
+        while count < most && missing(&queue) > target {
+            queue.repair();
+            count += 1;
+        }
+        count
+    }
+
+    /// The deficit in equilibrium, just after a repair packet.
+    fn settled(&self, rate: f64) -> Deficit {
+        let mut queue = Deficit::new(self.path, self.redundant);
+        let mut credit = 0.0;
+        let symbols = (2 * self.symbols).min(SETTLING_SYMBOLS);
+        for symbol in 0.. {
+            // Up to the first repair packet after so many symbols; without any there is no end.
+            if symbol >= symbols && (credit < rate || symbol >= 2 * symbols) {
+                break;
+            }
+            queue.source();
+            credit += rate;
+            while credit >= 1.0 {
+                credit -= 1.0;
+                queue.repair();
+            }
+        }
+        queue
+    }
+}
+
+/// Distribution of the deficit joined with the channel state that the next packet meets.
+struct Deficit {
+    channel: Channel,
+    good: [f64; DEFICIT_MAX + 1],
+    bad: [f64; DEFICIT_MAX + 1],
+    /// By deficit: probability that an equation lowers it.
+    innovative: [f64; DEFICIT_MAX + 1],
+    /// Entries above are zero.
+    high: usize,
+    /// Mass beyond the last entry.
+    spilled: f64,
+}
+
+impl Deficit {
+    fn new(path: Hop, redundant: f64) -> Self {
+        let channel = Channel::new(path);
+        let (mut good, mut bad) = ([0.0; DEFICIT_MAX + 1], [0.0; DEFICIT_MAX + 1]);
+        (good[0], bad[0]) = (1.0 - channel.loss, channel.loss);
+        let mut nothing_new = 1.0;
+        let innovative = std::array::from_fn(|_| {
+            let probability = 1.0 - nothing_new;
+            nothing_new *= redundant;
+            probability
+        });
+        Self { channel, good, bad, innovative, high: 0, spilled: 0.0 }
+    }
+
+    /// A source packet is sent.
+    fn source(&mut self) {
+        if self.high < DEFICIT_MAX {
+            self.high += 1;
+        }
+        self.spilled += self.bad[self.high];
+        self.bad.copy_within(..self.high, 1);
+        self.bad[0] = 0.0;
+        self.step();
+    }
+
+    /// A repair packet is sent.
+    fn repair(&mut self) {
+        for deficit in 1..=self.high {
+            let gained = self.good[deficit] * self.innovative[deficit];
+            self.good[deficit] -= gained;
+            self.good[deficit - 1] += gained;
+        }
+        self.step();
+    }
+
+    /// The channel moves on.
+    fn step(&mut self) {
+        let Channel { good_to_bad, bad_to_good, .. } = self.channel;
+        for (good, bad) in self.good.iter_mut().zip(&mut self.bad).take(self.high + 1) {
+            let moved = *good * good_to_bad - *bad * bad_to_good;
+            *good -= moved;
+            *bad += moved;
+        }
+        while self.high > 0 && self.good[self.high] + self.bad[self.high] < VANISHING {
+            (self.good[self.high], self.bad[self.high]) = (0.0, 0.0);
+            self.high -= 1;
+        }
+    }
+
+    /// All that is left of the distribution.
+    fn mass(&self) -> f64 {
+        self.spilled
+            + self.good[..=self.high].iter().sum::<f64>()
+            + self.bad[..=self.high].iter().sum::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(symbols: usize, path: Hop) -> WindowCode {
+        WindowCode { symbols, redundant: 1.0 / 256.0, path }
+    }
+
+    #[test]
+    fn hops_in_series_lose_what_any_of_them_loses() {
+        let path = Hop::in_series([Hop::independent(0.1); 3]);
+        assert!((path.loss - 0.271).abs() < 1e-12);
+        // Independent losses stay independent.
+        assert!((path.burst_mean - 1.0 / 0.729).abs() < 1e-9, "{path:?}");
+        let lone = Hop { loss: 0.1, burst_mean: 8.0 };
+        let path = Hop::in_series([lone, Hop::independent(0.0)]);
+        assert!((path.loss - 0.1).abs() < 1e-12 && (path.burst_mean - 8.0).abs() < 1e-9);
+        assert_eq!(Hop::in_series([]).loss, 0.0);
+        assert_eq!(Hop::in_series([Hop::independent(1.0)]).loss, 1.0);
+    }
+
+    /// A lost symbol has its own repair packet and that of the next symbol, if the next one is not lost
+    /// too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and a little more for what was missing before.
+    #[test]
+    fn a_window_of_one_with_a_repair_packet_each_is_as_by_hand() {
+        let code = WindowCode { redundant: 0.0, ..code(1, Hop::independent(0.1)) };
+        assert!((code.residual_loss(0.0) - 0.1).abs() < 1e-12);
+        let once = code.residual_loss(1.0);
+        assert!((0.0019..0.0023).contains(&once), "{once}");
+        assert_eq!(code.plan(once + 1e-9, 10.0).rate, 1.0);
+    }
+
+    #[test]
+    fn more_repair_or_a_longer_window_loses_less() {
+        let path = Hop { loss: 0.05, burst_mean: 3.0 };
+        let rates = [0.1, 0.2, 0.4, 0.8].map(|rate| code(64, path).residual_loss(rate));
+        assert!(rates.windows(2).all(|pair| pair[0] > pair[1]), "{rates:?}");
+        let windows = [16, 32, 64, 128].map(|symbols| code(symbols, path).residual_loss(0.2));
+        assert!(windows.windows(2).all(|pair| pair[0] > pair[1]), "{windows:?}");
+    }
+
+    #[test]
+    fn plans_stay_within_their_cap_and_a_clean_path_has_none() {
+        assert_eq!(
+            code(64, Hop::independent(0.0)).plan(1e-4, 3.0),
+            WindowPlan { rate: 0.0, tail: 0 }
+        );
+        let hopeless = code(16, Hop::independent(1.0)).plan(1e-4, 2.0);
+        assert_eq!(hopeless, WindowPlan { rate: 2.0, tail: 32 });
+        assert_eq!(code(16, Hop::independent(0.2)).plan(1e-4, 0.0).rate, 0.0);
+    }
+
+    #[test]
+    fn plans_near_the_loss_itself_are_enough_for_long_windows() {
+        let plan = code(256, Hop::independent(0.1)).plan(1e-4, 3.0);
+        let least = 0.1 / 0.9;
+        assert!((least..2.0 * least).contains(&plan.rate), "{plan:?}");
+        assert!((3..30).contains(&plan.tail), "{plan:?}");
+    }
+}
