@@ -15,6 +15,8 @@ mod relay;
 
 mod kernels;
 
+mod decode;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -32,12 +34,14 @@ struct Cli {
 enum Bench {
     Relay(relay::Options),
     Kernels(kernels::Options),
+    Decode(decode::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Relay(options) => relay::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
+        Bench::Decode(options) => decode::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,19 +7,19 @@
 //! ```
 
 mod clock;
-mod memory;
+pub mod memory;
 
-mod contest;
+pub mod contest;
 mod limits;
 
 mod rivals;
 
-mod rows;
+pub mod rows;
 
 mod anchors;
 
 mod figures;
-mod report;
+pub mod report;
 mod summary;
 mod targets;
 
@@ -138,7 +138,11 @@ fn measure(report: &mut Report) {
     }
 }
 
-fn choose_core(asked: Option<usize>) -> Result<usize, BenchError> {
+/// The core asked for, or the last that may be used.
+///
+/// # Errors
+/// [`BenchError::PinCore`].
+pub fn choose_core(asked: Option<usize>) -> Result<usize, BenchError> {
     let allowed = cores::allowed()?;
     let chosen = asked.or(allowed.last().copied()).unwrap_or_default();
     if allowed.contains(&chosen) {
@@ -147,15 +151,24 @@ fn choose_core(asked: Option<usize>) -> Result<usize, BenchError> {
     Err(BenchError::PinCore { core: chosen, allowed })
 }
 
-fn writing(path: &Path) -> String {
+/// What is attempted when a file is written, for errors.
+pub fn writing(path: &Path) -> String {
     format!("writing {}", path.display())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), BenchError> {
+/// Writes a file.
+///
+/// # Errors
+/// [`BenchError::Os`].
+pub fn write(path: &Path, text: &str) -> Result<(), BenchError> {
     fs::write(path, text).map_err(BenchError::os(writing(path)))
 }
 
-fn millis(text: &str) -> Result<f64, String> {
+/// Parses the length of a sample.
+///
+/// # Errors
+/// What is allowed.
+pub fn millis(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.01..=1000.0).contains(&value) => Ok(value),
         _ => Err("must be a number of milliseconds from 0.01 to 1000".into()),

@@ -29,8 +29,13 @@ pub struct Decoding {
 impl Decoding {
     /// Draws `n` symbols of `bytes` and vectors that can be decoded.
     pub fn draw(n: usize, bytes: usize, random: &mut SmallRng) -> Decoding {
-        let layout = Layout::packed(n, bytes);
-        let sources = layout.random(random);
+        Decoding::of(Layout::packed(n, bytes).random(random), random)
+    }
+
+    /// The same with symbols of the caller's, at least one, all of one length.
+    pub fn of(sources: Vec<&'static [u8]>, random: &mut SmallRng) -> Decoding {
+        let n = sources.len();
+        let layout = Layout::packed(n, sources.first().map_or(0, |source| source.len()));
         let (matrix, _) = draw_matrix(kernel(Field::Gf256x11D), n, random);
         let received = multiply(Field::Gf256x11D, &matrix, &sources, layout);
         let mut data_11b: Vec<Vec<u8>> = sources.iter().map(|source| source.to_vec()).collect();

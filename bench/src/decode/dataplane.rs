@@ -1,0 +1,248 @@
+//! The dataplane's sink: the real pipeline, from UDP payloads in frames to IP packets.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use recoded_gf::{FieldOrder, Kernel};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
+};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};
+
+use crate::decode::wrong;
+use crate::error::BenchError;
+use crate::kernels::contest::{Contestant, Role as Part};
+use crate::kernels::rows::Decoding;
+
+/// A generation as a source forms it.
+pub struct Generation {
+    /// Its symbols.
+    pub symbols: Vec<&'static [u8]>,
+    /// The IP packets in them.
+    packets: Vec<Vec<u8>>,
+}
+
+/// What came out of the sink, counted while it is measured.
+#[derive(Clone, Default)]
+pub struct Delivery {
+    generations: Rc<Cell<u64>>,
+    packets: Rc<Cell<u64>>,
+    packets_per_generation: u64,
+}
+
+impl Delivery {
+    /// Whether every packet of every generation came out.
+    pub fn is_complete(&self) -> bool {
+        self.generations.get() * self.packets_per_generation == self.packets.get()
+    }
+}
+
+/// What a pipeline emits.
+#[derive(Default)]
+struct Outputs {
+    sent: Vec<Span>,
+    delivered: u64,
+    /// Copies, where they are wanted.
+    packets: Option<Vec<Vec<u8>>>,
+}
+
+impl Egress for Outputs {
+    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+        self.sent.push(span);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.delivered += 1;
+        if let Some(packets) = &mut self.packets {
+            packets.push(packet.to_vec());
+        }
+    }
+}
+
+/// Has the real source form one generation of `n` symbols.
+///
+/// # Errors
+/// [`BenchError::Wrong`] when it does not.
+pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
+    let tunnel = TunnelId(0);
+    let mut pipeline = pipeline(n, bytes, Role::Source { tunnel });
+    let mut frames = HeapFrames::new(FRAMES, FRAME_BYTES);
+    let (mut outputs, mut symbols, mut packets) = (Outputs::default(), Vec::new(), Vec::new());
+    while symbols.len() < n && packets.len() < n * bytes {
+        let packet = ip_packet(packets.len());
+        pipeline.ingress(&mut frames, &mut outputs, FLOW, &packet, 0);
+        packets.push(packet);
+        for span in outputs.sent.drain(..) {
+            // Until the generation is complete, no packet is of another.
+            if let Ok(coded) = parse_coded(frames.bytes(span))
+                && matches!(coded.coding, Coding::Systematic(_))
+                && symbols.len() < n
+            {
+                let symbol = &frames.bytes(span)[coded.symbol_offset..];
+                symbols.push(&*symbol.to_vec().leak());
+            }
+            frames.release(span.frame);
+        }
+    }
+    if symbols.len() < n {
+        return Err(wrong("source", n, bytes));
+    }
+    Ok(Generation { symbols, packets })
+}
+
+/// Everything that the sink needs, ready to be received again and again.
+struct Sink {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    outputs: Outputs,
+    /// The coded packets of a generation, in frames that are kept.
+    arriving: Vec<Span>,
+    generation: u32,
+    link_sequence: u32,
+    now: Nanos,
+}
+
+impl Sink {
+    fn new(job: &Decoding) -> Option<Sink> {
+        let n = job.n();
+        let role = Role::Sink { tunnel: TunnelId(0), upstream: HopId(0) };
+        let mut frames = HeapFrames::new(FRAMES, FRAME_BYTES);
+        let arriving = job.matrix.chunks(n).zip(&job.received).map(|(vector, symbol)| {
+            let mut payload = vec![0; HEADER_BYTES];
+            header(n).write(&mut payload);
+            payload.extend_from_slice(vector);
+            payload.resize(payload.len().next_multiple_of(4), 0);
+            payload.extend_from_slice(symbol);
+            frames.receive(&payload)
+        });
+        let arriving = arriving.collect::<Option<Vec<Span>>>()?;
+        Some(Sink {
+            pipeline: pipeline(n, job.bytes(), role),
+            frames,
+            outputs: Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() },
+            arriving,
+            generation: 0,
+            link_sequence: 0,
+            now: 0,
+        })
+    }
+
+    /// Receives one generation. Its packets lie in their frames already, as after reception by
+    /// AF_XDP; only generation and link sequence number (wire format, README of `dataplane/wire`) are
+    /// written into their headers.
+    fn receive(&mut self) {
+        let Sink { pipeline, frames, outputs, arriving, .. } = self;
+        for &span in arriving.iter() {
+            let bytes = frames.bytes_mut(span);
+            bytes[8..12].copy_from_slice(&self.generation.to_be_bytes());
+            bytes[16..20].copy_from_slice(&self.link_sequence.to_be_bytes());
+            self.link_sequence = self.link_sequence.wrapping_add(1);
+        }
+        for &span in arriving.iter() {
+            // The pipeline takes over one reference; the other keeps the packet.
+            frames.retain(span.frame);
+            pipeline.receive(frames, outputs, span, self.now);
+        }
+        pipeline.tick(frames, outputs, self.now);
+        for span in outputs.sent.drain(..) {
+            frames.release(span.frame);
+        }
+        self.generation = self.generation.wrapping_add(1);
+        self.now += GENERATION_NANOS;
+    }
+}
+
+/// The sink at work on `job`.
+///
+/// # Errors
+/// [`BenchError::Wrong`] when the packets do not come out as they went in.
+pub fn contestant(
+    job: &Decoding,
+    source: &Generation,
+) -> Result<(Contestant, Delivery), BenchError> {
+    let error = || wrong("dataplane", job.n(), job.bytes());
+    let mut sink = Sink::new(job).ok_or_else(error)?;
+    sink.outputs.packets = Some(Vec::new());
+    sink.receive();
+    let packets = sink.outputs.packets.take().unwrap_or_default();
+    // What does not fit into the generation goes on in the next one.
+    if packets.is_empty() || !source.packets.starts_with(&packets) {
+        return Err(error());
+    }
+    let delivery = Delivery { packets_per_generation: packets.len() as u64, ..Delivery::default() };
+    let counted = delivery.clone();
+    sink.outputs.delivered = 0;
+    let job_done = move || {
+        sink.receive();
+        counted.generations.set(counted.generations.get() + 1);
+        counted.packets.set(sink.outputs.delivered);
+    };
+    let name = Kernel::best().name();
+    Ok((Contestant::new(Part::Ours, name, job.gigabits(), job_done), delivery))
+}
+
+/// A coded packet of the flow.
+fn header(n: usize) -> Header {
+    Header {
+        packet_type: PacketType::Generation,
+        flags: Flags(FIELD.code()),
+        epoch: 0,
+        size: n as u16,
+        flow: FLOW,
+        generation: 0,
+        hop_index: 0,
+        key_id: 0,
+        planned: n as u16,
+        link_sequence: 0,
+    }
+}
+
+fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
+    Pipeline::new(&Snapshot { edition: 1, flows: vec![flow(n, bytes, role)] }, 1)
+}
+
+/// The daemon's defaults, but for the sizes.
+fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
+    FlowParams {
+        id: FLOW,
+        role,
+        next_hops: vec![HopId(0)],
+        field: FIELD,
+        generation_size,
+        symbol_bytes,
+        redundancy: Redundancy::Auto,
+        target_loss: 1e-4,
+        redundancy_max: 4.0,
+        flush_timeout_nanos: 1_000_000,
+        batch_timeout_nanos: 20_000_000,
+        hold_timeout_nanos: 200_000_000,
+        recoding: Recoding::Systematic,
+        repair: true,
+        batches: 64,
+        code: FlowCode::Rlnc,
+        adaptive: true,
+    }
+}
+
+/// An IPv4 packet that a tunnel takes.
+fn ip_packet(number: usize) -> Vec<u8> {
+    let bytes = (0..PACKET_BYTES).map(|at| (((number * PACKET_BYTES + at) * 31) >> 3) as u8);
+    let mut packet: Vec<u8> = bytes.collect();
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(PACKET_BYTES as u16).to_be_bytes());
+    packet
+}
+
+const FLOW: u32 = 7;
+const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
+/// What fits a tunnel on Ethernet.
+const PACKET_BYTES: usize = 1400;
+/// The generation, the symbols made of it, and reports.
+const FRAMES: usize = 4096;
+const FRAME_BYTES: usize = 2048;
+/// Time between generations: 10 Gbit/s of 64 symbols of 1428 bytes.
+const GENERATION_NANOS: Nanos = 73_000;
