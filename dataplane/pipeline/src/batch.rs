@@ -133,7 +133,7 @@ impl Batch {
                 }
                 self.elimination.insert_unit(index)
             }
-            PacketCoding::Vector(ref elements) => {
+            PacketCoding::Vector(elements) => {
                 let (inside, beyond) = elements.split_at(self.elimination.size());
                 if beyond.iter().any(|element| *element != 0) {
                     return Accepted::Mismatch;
@@ -196,32 +196,28 @@ impl Batch {
     }
 }
 
-/// A coded packet, checked and unpacked: owns its vector, borrows nothing.
+/// A coded packet, checked and unpacked: borrows nothing of its frame.
 #[derive(Debug)]
-pub(crate) struct PacketView {
+pub(crate) struct PacketView<'a> {
     pub epoch: u8,
     pub size: usize,
     pub field: FieldOrder,
     pub block: Option<Block>,
     pub symbol: Span,
     pub symbol_bytes: u16,
-    pub coding: PacketCoding,
+    pub coding: PacketCoding<'a>,
 }
 
 /// How the symbol was formed.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack: a box would allocate per packet"
-)]
-pub(crate) enum PacketCoding {
+pub(crate) enum PacketCoding<'a> {
     /// Source symbol of this index.
     Systematic(usize),
-    /// Combination with these elements; zero beyond the packet's size.
-    Vector([u8; SIZE_MAX]),
+    /// Combination with these elements, as many as the packet's size.
+    Vector(&'a [u8]),
 }
 
-impl PacketCoding {
+impl PacketCoding<'_> {
     fn write(&self, row: &mut [u8]) {
         match self {
             PacketCoding::Systematic(index) => {
@@ -229,14 +225,15 @@ impl PacketCoding {
                 row[*index] = 1;
             }
             PacketCoding::Vector(elements) => {
-                let length = row.len();
-                row.copy_from_slice(&elements[..length]);
+                let (inside, beyond) = row.split_at_mut(elements.len());
+                inside.copy_from_slice(elements);
+                beyond.fill(0);
             }
         }
     }
 }
 
-impl PacketView {
+impl<'a> PacketView<'a> {
     /// What it must agree on with others of its generation.
     pub(crate) fn shape(&self) -> Shape {
         Shape {
@@ -247,16 +244,20 @@ impl PacketView {
         }
     }
 
-    /// Unpacks `coded`, which lies in `payload`. `None` when the field code is none, which two bits
-    /// cannot say.
-    pub(crate) fn new(payload: Span, coded: &Coded<'_>) -> Option<PacketView> {
+    /// Unpacks `coded`, which lies in `payload`, its vector into `vector`. `None` when the field code
+    /// is none, which two bits cannot say, or the size is none, which its byte cannot say.
+    pub(crate) fn new(
+        payload: Span,
+        coded: &Coded<'_>,
+        vector: &'a mut [u8; SIZE_MAX],
+    ) -> Option<PacketView<'a>> {
         let field = FieldOrder::from_code(coded.header.flags.field_code())?;
         let size = usize::from(coded.header.size);
         let coding = match coded.coding {
             Coding::Systematic(index) => PacketCoding::Systematic(usize::from(index)),
             Coding::Vector(packed) => {
-                let mut elements = [0; SIZE_MAX];
-                vector::unpack(field, packed, &mut elements[..size]);
+                let elements = vector.get_mut(..size)?;
+                vector::unpack(field, packed, elements);
                 PacketCoding::Vector(elements)
             }
         };

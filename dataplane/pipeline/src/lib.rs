@@ -66,7 +66,7 @@ use flow::Flow;
 use io::{Fate, Io, earlier};
 use params::{Nanos, Snapshot};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Header, HeaderError, PacketType, parse_coded};
+use recoded_wire::header::{Header, HeaderError, PacketType, SIZE_MAX, parse_coded};
 use report::{DropReason, PacketCounters, Report};
 
 /// One worker's pipeline.
@@ -75,6 +75,8 @@ pub struct Pipeline {
     /// Sorted by flow id.
     flows: Vec<Flow>,
     combiner: Combiner,
+    /// The unpacked coding vector of the packet at hand.
+    vector: Box<[u8; SIZE_MAX]>,
     packets: PacketCounters,
 }
 
@@ -86,7 +88,8 @@ impl Pipeline {
         let mut flows: Vec<Flow> =
             snapshot.flows.iter().map(|params| Flow::new(params, &mut combiner)).collect();
         flows.sort_by_key(|flow| flow.params.id);
-        Pipeline { edition: snapshot.edition, flows, combiner, packets: PacketCounters::default() }
+        let (vector, packets) = (Box::new([0; SIZE_MAX]), PacketCounters::default());
+        Pipeline { edition: snapshot.edition, flows, combiner, vector, packets }
     }
 
     /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
@@ -133,7 +136,7 @@ impl Pipeline {
         if io.frames.scarce() {
             relieve(&mut self.flows, &mut io);
         }
-        let fate = dispatch(&mut self.flows, &mut io, payload);
+        let fate = dispatch(&mut self.flows, &mut io, &mut self.vector, payload);
         self.packets.received += 1;
         match fate {
             Fate::Forwarded => self.packets.forwarded += 1,
@@ -206,6 +209,7 @@ fn find(flows: &[Flow], id: u32) -> Option<usize> {
 fn dispatch<F: Frames, E: Egress>(
     flows: &mut [Flow],
     io: &mut Io<'_, F, E>,
+    vector: &mut [u8; SIZE_MAX],
     payload: Span,
 ) -> Fate {
     let bytes = io.frames.bytes(payload);
@@ -220,7 +224,7 @@ fn dispatch<F: Frames, E: Egress>(
     match header.packet_type {
         PacketType::Feedback => flow.receive_feedback(io, payload, header),
         PacketType::Generation | PacketType::Bats => match parse_coded(bytes) {
-            Ok(coded) => match PacketView::new(payload, &coded) {
+            Ok(coded) => match PacketView::new(payload, &coded, vector) {
                 Some(view) => flow.receive_coded(io, payload, header, &view),
                 None => Fate::Dropped(DropReason::Malformed),
             },

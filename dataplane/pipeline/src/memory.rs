@@ -87,10 +87,26 @@ impl Frames for HeapFrames {
         destinations: &[Span],
         work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
     ) -> R {
-        assert!(sources.len() <= GATHER_MAX && destinations.len() <= GATHER_MAX);
+        // Preparing and dropping places takes time, and there are few destinations as a rule.
+        match destinations.len() {
+            0..=FEW => self.gather::<FEW, R>(sources, destinations, work),
+            _ => self.gather::<GATHER_MAX, R>(sources, destinations, work),
+        }
+    }
+}
+
+impl HeapFrames {
+    /// [`Frames::with_disjoint`] with at most `N` destinations.
+    fn gather<const N: usize, R>(
+        &mut self,
+        sources: &[Span],
+        destinations: &[Span],
+        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    ) -> R {
+        assert!(sources.len() <= GATHER_MAX && destinations.len() <= N);
         // A destination's memory is moved out while `work` runs; a second view of it finds it gone
         // and panics on the empty box's bounds. Arrays, because the packet path must not allocate.
-        let mut moved: [Box<[u8]>; GATHER_MAX] = std::array::from_fn(|_| Box::default());
+        let mut moved: [Box<[u8]>; N] = std::array::from_fn(|_| Box::default());
         for (place, span) in moved.iter_mut().zip(destinations) {
             *place = std::mem::take(&mut self.frames[span.frame.0 as usize]);
         }
@@ -100,7 +116,7 @@ impl Frames for HeapFrames {
                 *view = self.bytes(*span);
             }
             let mut frames = moved.iter_mut().zip(destinations);
-            let mut outputs: [&mut [u8]; GATHER_MAX] = std::array::from_fn(|_| {
+            let mut outputs: [&mut [u8]; N] = std::array::from_fn(|_| {
                 frames
                     .next()
                     .map_or_else(Default::default, |(frame, span)| &mut frame[range(*span)])
@@ -113,3 +129,6 @@ impl Frames for HeapFrames {
         result
     }
 }
+
+/// Destinations that the roles form at most in one go.
+const FEW: usize = 64;

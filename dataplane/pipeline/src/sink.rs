@@ -6,7 +6,7 @@
 //! source once for its missing degrees of freedom, and is given up after the hold timeout.
 
 use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
-use crate::combine::{Combiner, GROUP_MAX};
+use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::incoming::Incoming;
@@ -23,6 +23,9 @@ use recoded_wire::header::{Flags, Header, SIZE_MAX, serial_before};
 
 /// A request is said this often per round, since the way back is lossy too; the source answers once.
 const SAYINGS: u8 = 3;
+
+/// Symbols decoded by one product: what a product takes to begin shows in a group of 16.
+const GROUP: usize = 64;
 
 /// Shortest time between two sayings, and the first guess at it.
 const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
@@ -76,7 +79,7 @@ impl Sink {
             urgent: false,
             saying_interval: SAYING_INTERVAL_NANOS,
             unpacker: Unpacker::new(),
-            solutions: vec![0; GROUP_MAX * SIZE_MAX],
+            solutions: vec![0; GROUP * SIZE_MAX],
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
         }
@@ -502,9 +505,9 @@ fn decode(
     let offset = symbol_offset(0) as u16;
     let mut from = 0;
     while from < size {
-        let mut group = [Span { frame: FrameId(0), offset: 0, len: 0 }; GROUP_MAX];
+        let mut group = [Span { frame: FrameId(0), offset: 0, len: 0 }; GROUP];
         let mut count = 0;
-        while from < size && count < GROUP_MAX {
+        while from < size && count < GROUP {
             if entry.symbols[from].is_none() {
                 let Some(frame) = io.frames.take() else { break };
                 let symbol = Span { frame, offset, len: symbol_bytes };
@@ -522,7 +525,7 @@ fn decode(
         io.frames.with_disjoint(batch.symbols(), &group[..count], |held, out| {
             kernel.matmul(&solutions[..count * rank], held, out);
         });
-        if from < size && count < GROUP_MAX {
+        if from < size && count < GROUP {
             return false;
         }
     }

@@ -101,6 +101,8 @@ pub struct Elimination {
     pivot_row: Box<[u16]>,
     /// Per row: the symbol that it leads.
     pivot: Box<[u16]>,
+    /// Whether the row of each slot leads the symbol of the same number, as dense vectors mostly do.
+    is_in_order: bool,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
 }
@@ -130,6 +132,7 @@ impl Elimination {
             free: vec![0xFF; size_max].into_boxed_slice(),
             pivot_row: vec![NO_ROW; size_max].into_boxed_slice(),
             pivot: vec![0; size_max].into_boxed_slice(),
+            is_in_order: true,
             is_unit: vec![false; size_max].into_boxed_slice(),
         }
     }
@@ -146,6 +149,7 @@ impl Elimination {
         self.rank = 0;
         self.decoded = 0;
         self.first_free = 0;
+        self.is_in_order = true;
         self.pivot_row.fill(NO_ROW);
         self.free.fill(0xFF);
     }
@@ -259,7 +263,12 @@ impl Elimination {
     /// When `out` is shorter than [`Elimination::rank`].
     pub fn solution(&self, symbol: usize, out: &mut [u8]) -> Option<()> {
         let row = &self.rows[self.decoding_row(symbol)? * self.stride..][..self.stride];
-        for (coefficient, &pivot) in out[..self.rank].iter_mut().zip(&self.pivot) {
+        let out = &mut out[..self.rank];
+        if self.is_in_order {
+            out.copy_from_slice(&row[..self.rank]);
+            return Some(());
+        }
+        for (coefficient, &pivot) in out.iter_mut().zip(&self.pivot) {
             *coefficient = row[usize::from(pivot)];
         }
         Some(())
@@ -338,15 +347,22 @@ impl Elimination {
             self.decoded = rows;
             return;
         }
-        for row in 0..rows {
-            let elements = &self.rows[row * self.stride..][..self.size];
-            // Most rows are recognised by their next coefficient.
-            let candidate = elements[self.first_free] == 0 && elements[pivot] != 0;
-            if candidate && !self.is_unit[row] && self.is_unit_row(row) {
+        let mut from = 0;
+        while let Some(row) = self.candidate(pivot, from, rows) {
+            if !self.is_unit[row] && self.is_unit_row(row) {
                 self.is_unit[row] = true;
                 self.decoded += 1;
             }
+            from = row + 1;
         }
+    }
+
+    /// The first of `from..to` that may have become a unit vector: most rows have not, as their next
+    /// coefficient shows.
+    fn candidate(&self, pivot: usize, from: usize, to: usize) -> Option<usize> {
+        let mut rows = self.rows[from * self.stride..to * self.stride].chunks_exact(self.stride);
+        let found = rows.position(|row| row[self.first_free] == 0 && row[pivot] != 0)?;
+        Some(from + found)
     }
 
     /// Whether a row has no coefficient but its leading one.
@@ -366,6 +382,7 @@ impl Elimination {
     fn lead(&mut self, pivot: usize, slot: usize) {
         self.pivot_row[pivot] = number(slot);
         self.pivot[slot] = number(pivot);
+        self.is_in_order &= pivot == slot;
         self.free[pivot] = 0;
         self.rank += 1;
         while self.first_free < self.size && self.leads(self.first_free) {

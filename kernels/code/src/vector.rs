@@ -51,6 +51,9 @@ pub fn unpack(field: FieldOrder, packed: &[u8], out: &mut [u8]) {
     let per_byte = 8 / bits as usize;
     let needed = out.len().div_ceil(per_byte);
     assert!(packed.len() >= needed, "unpack: {} bytes, {needed} needed", packed.len());
+    if field == FieldOrder::TwoFiftySix {
+        return out.copy_from_slice(&packed[..needed]);
+    }
     for (&byte, group) in packed.iter().zip(out.chunks_mut(per_byte)) {
         let mut rest = byte;
         for element in group {

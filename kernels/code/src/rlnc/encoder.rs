@@ -32,7 +32,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder for a generation of `size` symbols, systematic to begin with. Takes `16 * size`
+    /// An encoder for a generation of `size` symbols, systematic to begin with. Takes `64 * size`
     /// bytes.
     ///
     /// # Errors

@@ -161,8 +161,8 @@ use crate::Elimination;
 pub use crate::elimination::Outcome;
 use crate::elimination::SIZE_LIMIT;
 
-/// Packets formed by one fused multiply: enough destinations for kernels to amortise their loads.
-const GROUP: usize = 16;
+/// Packets formed by one fused multiply: what a product takes to begin shows in groups of 16.
+const GROUP: usize = 64;
 
 /// How an arriving symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
