@@ -136,7 +136,7 @@ pub struct Flow {
     pub epoch: u64,
     /// Order of the field in use. Relay and sink: of the newest generation.
     pub field: u64,
-    /// Generation size in use. Relay and sink: of the newest generation.
+    /// Generation or batch size in use. Relay and sink: of the newest generation or batch.
     pub generation_size: u64,
     /// Bytes per symbol in use.
     pub symbol_bytes: u64,
@@ -159,10 +159,35 @@ pub struct Flow {
 /// Parameters of a flow as configured. Keys that do not apply to the role are null.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Parameters {
+    /// rlnc, bats or window. Null at a relay, which serves every code.
+    #[serde(default)]
+    pub code: Option<String>,
     /// Order of the coefficient field: 2, 4, 16 or 256.
     pub field: Option<u64>,
-    /// Symbols per generation. Relay and sink: the most they accept.
+    /// Symbols per generation, or packets per batch; 0 for a window. Relay and sink: the most they
+    /// accept.
     pub generation_size: u64,
+    /// BATS: source symbols of a block. Sink: the most it accepts.
+    #[serde(default)]
+    pub block_symbols: Option<u64>,
+    /// BATS: packets per batch. Sink: the most it accepts.
+    #[serde(default)]
+    pub batch_size: Option<u64>,
+    /// BATS: how batches combine source symbols: cyclic-shift, precoded or baseline.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// BATS: bits of the coefficients with which they do.
+    #[serde(default)]
+    pub generator_bits: Option<u64>,
+    /// BATS: "auto", or batches whose packets take turns.
+    #[serde(default)]
+    pub interleave: Option<String>,
+    /// Window: packets that a repair packet combines. Sink: packets kept to decode with.
+    #[serde(default)]
+    pub window_symbols: Option<u64>,
+    /// Window: density + 1 of 16 coefficients are not zero.
+    #[serde(default)]
+    pub density: Option<u64>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
     /// "auto", or packets per symbol as a number.
@@ -179,6 +204,9 @@ pub struct Parameters {
     pub hold_timeout_us: Option<u64>,
     /// systematic or random.
     pub recoding: Option<String>,
+    /// Whether the packets for a batch of a BATS flow follow its rank.
+    #[serde(default)]
+    pub adaptive: Option<bool>,
     /// Whether missing packets are asked for, or answered.
     pub repair: Option<bool>,
 }

@@ -4,6 +4,7 @@
 //! file, publishes one snapshot and waits until every worker has adopted it. Whatever fails on the
 //! way, the last good configuration is in force at the end.
 
+use crate::config::code::forget_other_codes;
 use crate::config::document::{Document, Section};
 use crate::config::flow::{FLOW_KEYS, LIVE_KEYS};
 use crate::config::symbol::Mtus;
@@ -74,6 +75,9 @@ impl<D: Dataplane> Live<D> {
         let mut document = self.document.clone();
         for (key, value) in changes {
             apply(&mut document.flows[index], id, key, value)?;
+        }
+        if changes.contains_key("code") {
+            forget_other_codes(&mut document.flows[index], |key| changes.contains_key(key));
         }
         let config = Config::from_document(&document, &self.mtus);
         let mut config =

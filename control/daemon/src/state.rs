@@ -1,10 +1,11 @@
 //! From configuration and observation to what the control socket shows.
 
+use crate::config::code::Word;
 use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
 use recoded_api::v1::{Counters, Flow, HopLoss, Parameters, Remote, State, Tunnel};
-use recoded_pipeline::params::{FlowParams, HopId, Redundancy, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Interleave, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ pub fn parameters(params: &FlowParams) -> Parameters {
     let sink = matches!(params.role, Role::Sink { .. });
     let micros = |nanos: u64| nanos / 1_000;
     Parameters {
+        code: (!relay).then(|| Word::of(&params.code).name().into()),
         field: source.then(|| params.field.order().into()),
-        generation_size: count(params.generation_size),
         symbol_bytes: count(params.symbol_bytes),
         redundancy: source.then(|| match params.redundancy {
             Redundancy::Auto => "auto".into(),
@@ -59,7 +60,34 @@ pub fn parameters(params: &FlowParams) -> Parameters {
         batch_timeout_us: (!source).then(|| micros(params.batch_timeout_nanos)),
         hold_timeout_us: sink.then(|| micros(params.hold_timeout_nanos)),
         recoding: relay.then(|| recoding(params.recoding).into()),
+        adaptive: relay.then_some(params.adaptive),
         repair: (!relay).then_some(params.repair),
+        ..code_parameters(params, source)
+    }
+}
+
+/// Parameters that depend on the code.
+fn code_parameters(params: &FlowParams, source: bool) -> Parameters {
+    let generation_size = count(params.generation_size);
+    match params.code {
+        FlowCode::Rlnc => Parameters { generation_size, ..Parameters::default() },
+        FlowCode::Bats(bats) => Parameters {
+            generation_size,
+            block_symbols: Some(count(bats.source_symbols)),
+            batch_size: Some(generation_size),
+            profile: source.then(|| bats.profile.name().into()),
+            generator_bits: source.then(|| bats.generator_bits.into()),
+            interleave: source.then(|| match bats.interleave {
+                Interleave::Auto => "auto".into(),
+                Interleave::Fixed(depth) => depth.to_string(),
+            }),
+            ..Parameters::default()
+        },
+        FlowCode::Window(window) => Parameters {
+            window_symbols: Some(count(window.window_symbols)),
+            density: source.then(|| window.density.into()),
+            ..Parameters::default()
+        },
     }
 }
 

@@ -201,6 +201,33 @@ fn set_publishes_one_snapshot_with_every_change() {
 }
 
 #[test]
+fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
+    let served = Served::start();
+    let mut client = served.client();
+    let pairs: Pairs = &[("code", "bats"), ("block_symbols", "64"), ("interleave", "auto")];
+    let adopted = client.set(1, &changes(pairs)).expect("adopted").parameters;
+    assert_eq!(adopted.code.as_deref(), Some("bats"));
+    assert_eq!((adopted.block_symbols, adopted.batch_size), (Some(64), Some(16)));
+    assert_eq!(adopted.interleave.as_deref(), Some("auto"));
+    assert_eq!(adopted.window_symbols, None);
+    let config = client.config().expect("config");
+    assert!(config.contains("block_symbols = 64") && !config.contains("\ngeneration_size = "));
+    let window: Pairs = &[("code", "window"), ("field", "256"), ("window_symbols", "32")];
+    let adopted = client.set(1, &changes(window)).expect("adopted").parameters;
+    assert_eq!((adopted.window_symbols, adopted.density), (Some(32), Some(15)));
+    assert_eq!((adopted.block_symbols, adopted.generation_size), (None, 0));
+    let other = client.set(1, &changes(&[("code", "rlnc"), ("profile", "baseline")]));
+    let said = "flow 1: profile = \"baseline\" does not apply: it is for code = \"bats\"";
+    assert_eq!(other.expect_err("a key of another code").to_string(), said);
+    let sink = client.set(3, &changes(&[("code", "bats")])).expect("adopted").parameters;
+    assert_eq!((sink.block_symbols, sink.batch_size), (Some(512), Some(32)));
+    let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
+    assert_eq!((back.generation_size, back.field), (16, Some(256)));
+    let relay = client.set(2, &changes(&[("adaptive", "false")])).expect("adopted").parameters;
+    assert_eq!((relay.adaptive, relay.code), (Some(false), None));
+}
+
+#[test]
 fn set_that_changes_nothing_publishes_nothing() {
     let served = Served::start();
     let adopted = served.client().set(1, &changes(&[("field", "16")])).expect("the same as before");
@@ -212,8 +239,10 @@ fn set_that_changes_nothing_publishes_nothing() {
 fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
     let served = Served::start();
     let mut client = served.client();
-    let live = "field, generation_size, redundancy, target_loss, redundancy_max, \
-                flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, repair";
+    let live = "code, field, generation_size, block_symbols, batch_size, profile, \
+                generator_bits, interleave, window_symbols, density, redundancy, target_loss, \
+                redundancy_max, flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, \
+                adaptive, repair";
     let long = "1".repeat(65);
     let cases: [(i64, Pairs, String); 9] = [
         (

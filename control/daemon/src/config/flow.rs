@@ -1,14 +1,14 @@
 //! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
 
+use super::code::Coding;
 use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
 use super::{Flow, Hop, Link, Tunnel, refuse_duplicates};
-use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+    FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::symbol_bytes_max;
 use recoded_wire::steer::FLOWS_MAX;
@@ -16,9 +16,17 @@ use std::net::IpAddr;
 use toml::Value;
 
 /// Keys that `set` may change while traffic runs.
-pub const LIVE_KEYS: [&str; 10] = [
+pub const LIVE_KEYS: [&str; 19] = [
+    "code",
     "field",
     "generation_size",
+    "block_symbols",
+    "batch_size",
+    "profile",
+    "generator_bits",
+    "interleave",
+    "window_symbols",
+    "density",
     "redundancy",
     "target_loss",
     "redundancy_max",
@@ -26,19 +34,31 @@ pub const LIVE_KEYS: [&str; 10] = [
     "batch_timeout_us",
     "hold_timeout_us",
     "recoding",
+    "adaptive",
     "repair",
 ];
 
 /// Keys of the section.
-pub const FLOW_KEYS: [&str; 17] = [
+pub const FLOW_KEYS: [&str; 29] = [
     "id",
     "role",
     "tunnel",
     "next_hops",
     "upstream",
+    "code",
     "field",
     "generation_size",
     "generation_size_max",
+    "block_symbols",
+    "block_symbols_max",
+    "batch_size",
+    "batch_size_max",
+    "profile",
+    "generator_bits",
+    "interleave",
+    "window_symbols",
+    "window_symbols_max",
+    "density",
     "symbol_bytes",
     "redundancy",
     "target_loss",
@@ -47,8 +67,12 @@ pub const FLOW_KEYS: [&str; 17] = [
     "batch_timeout_us",
     "hold_timeout_us",
     "recoding",
+    "adaptive",
     "repair",
 ];
+
+/// Why relays and sinks do not have a key.
+pub const LEARNED: &str = "only a source chooses it; relays and sinks learn it from packets";
 
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
 const SYMBOL_BYTES_ACCEPTED: usize = 1472;
@@ -65,10 +89,14 @@ pub struct Context<'a> {
     pub hops: &'a mut Vec<Hop>,
 }
 
+/// A role, without what it refers to.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// Takes IP packets.
     Source,
+    /// Recodes.
     Relay,
+    /// Delivers IP packets.
     Sink,
 }
 
@@ -96,13 +124,10 @@ pub fn flow(
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
     let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
-    let (code, field) = (FlowCode::Rlnc, field(reader));
-    let (generation_size, symbol_bytes) = match kind {
-        Kind::Source => {
-            let size = sizes(reader, "generation_size", 16);
-            (size, source_symbol_bytes(reader, context, next_hops.as_deref(), (code, size, field)))
-        }
-        _ => (sizes(reader, "generation_size_max", 64), accepted_symbol_bytes(reader)),
+    let coding = Coding::read(reader, kind);
+    let symbol_bytes = match kind {
+        Kind::Source => source_symbol_bytes(reader, context, next_hops.as_deref(), coding),
+        _ => accepted_symbol_bytes(reader),
     };
     let redundancy_max = redundancy_max(reader);
     let redundancy = redundancy(reader, redundancy_max);
@@ -114,6 +139,7 @@ pub fn flow(
     let recoding = reader
         .choice("recoding", &recodings, "it is \"systematic\" or \"random\"")
         .unwrap_or(Recoding::Systematic);
+    let adaptive = reader.truth("adaptive").unwrap_or(true);
     let repair = reader.truth("repair").unwrap_or(true);
 
     let role = match kind {
@@ -126,9 +152,9 @@ pub fn flow(
         id: id?,
         role,
         next_hops: next_hops?,
-        code,
-        field,
-        generation_size,
+        code: coding.code,
+        field: coding.field,
+        generation_size: coding.generation_size,
         symbol_bytes,
         redundancy,
         target_loss,
@@ -137,7 +163,7 @@ pub fn flow(
         batch_timeout_nanos,
         hold_timeout_nanos,
         recoding,
-        adaptive: true,
+        adaptive,
         repair,
         batches,
     };
@@ -181,16 +207,14 @@ fn id(flow: &Flow) -> u32 {
 
 /// Keys without effect mislead whoever reads the file, so they are refused.
 fn refuse_other_roles(reader: &mut Reader<'_>, kind: Kind) {
-    let learned = "only a source chooses it; relays and sinks learn it from packets";
     let source = "it is for sources";
-    let size = "relays and sinks learn it from packets; their ceiling is generation_size_max";
     match kind {
         Kind::Source => {
             reader.unsuitable("upstream", "a source is where feedback ends");
-            reader.unsuitable("generation_size_max", "a source has generation_size");
             reader.unsuitable("batch_timeout_us", "it is for relays and sinks");
             reader.unsuitable("hold_timeout_us", "it is for sinks");
             reader.unsuitable("recoding", "it is for relays");
+            reader.unsuitable("adaptive", "it is for relays");
         }
         Kind::Relay => {
             reader.unsuitable("tunnel", "a relay has none");
@@ -201,11 +225,11 @@ fn refuse_other_roles(reader: &mut Reader<'_>, kind: Kind) {
             reader.unsuitable("next_hops", "a sink is where the flow ends");
             reader.unsuitable("redundancy_max", "it is for sources and relays");
             reader.unsuitable("recoding", "it is for relays");
+            reader.unsuitable("adaptive", "it is for relays");
         }
     }
     if kind != Kind::Source {
-        reader.unsuitable("field", learned);
-        reader.unsuitable("generation_size", size);
+        reader.unsuitable("field", LEARNED);
         reader.unsuitable("redundancy", source);
         reader.unsuitable("target_loss", source);
         reader.unsuitable("flush_timeout_us", source);
@@ -318,21 +342,6 @@ fn hop_id(hops: &mut Vec<Hop>, hop: Hop) -> Option<HopId> {
     u16::try_from(index).ok().map(HopId)
 }
 
-fn field(reader: &mut Reader<'_>) -> FieldOrder {
-    let rule = "it is 2, 4, 16 or 256";
-    let order = reader.integer("field", 0..=u64::MAX, rule);
-    let field = order.and_then(|order| FieldOrder::from_order(u16::try_from(order).ok()?));
-    if order.is_some() && field.is_none() {
-        reader.refuse("field", "is not a field we have", rule);
-    }
-    field.unwrap_or(FieldOrder::Sixteen)
-}
-
-fn sizes(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
-    let size = reader.integer(key, 1..=256, "a generation has 1 to 256 symbols");
-    size.and_then(|size| usize::try_from(size).ok()).unwrap_or(default)
-}
-
 /// Relay and sink: the most they accept, and whether it is written.
 fn accepted_symbol_bytes(reader: &mut Reader<'_>) -> Option<(usize, bool)> {
     let rule = format!("a symbol has {SYMBOL_BYTES_MIN} to {SYMBOL_BYTES_MAX} bytes");
@@ -347,10 +356,11 @@ fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     next_hops: Option<&[HopId]>,
-    (code, size, field): (FlowCode, usize, FieldOrder),
+    coding: Coding,
 ) -> Option<(usize, bool)> {
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
-    let coding_bytes = code.coding_bytes(size, field);
+    let coding_bytes = coding.code.coding_bytes(coding.generation_size, coding.field);
+    let (size_key, size) = coding.size();
     let mut fit = SYMBOL_BYTES_MAX;
     let mut default = SYMBOL_BYTES_MAX;
     let mut tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
@@ -368,7 +378,8 @@ fn source_symbol_bytes(
     let (address, interface, mtu) = tightest;
     let room = format!(
         "{interface} carries {mtu}-byte packets, which leave {fit} bytes for a symbol to {address} \
-         with generation_size {size} and field {field}"
+         with {size_key} {size} and field {}",
+        coding.field
     );
     match given {
         Some(bytes) if bytes > fit => {
@@ -383,8 +394,13 @@ fn source_symbol_bytes(
         }
         Some(bytes) => Some((bytes, true)),
         None if default < SYMBOL_BYTES_MIN => {
-            let key = "generation_size";
-            reader.refuse_part(key, key.into(), size.to_string(), "leaves no room", &room);
+            reader.refuse_part(
+                size_key,
+                size_key.into(),
+                size.to_string(),
+                "leaves no room",
+                &room,
+            );
             None
         }
         None => Some((default, false)),

@@ -19,6 +19,8 @@ mod daemon;
 
 pub mod flow;
 
+pub mod code;
+
 pub mod symbol;
 
 pub mod render;

@@ -1,8 +1,9 @@
 //! The configuration in force as TOML, every key that applies written out.
 
+use super::code::{Word, interleave};
 use super::daemon::{IDLE, XDP_MODES};
 use super::{Config, Daemon, Flow};
-use recoded_pipeline::params::{HopId, Recoding, Redundancy, Role, TunnelId};
+use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, TunnelId};
 use std::fmt::Write;
 use toml::Value;
 
@@ -72,8 +73,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "role", "source");
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "next_hops", hops(config, &params.next_hops));
-            key(text, "field", i64::from(params.field.order()));
-            key(text, "generation_size", whole(params.generation_size));
+            source_code(text, params);
             symbol_bytes(text, flow);
             key(text, "redundancy", redundancy(params.redundancy));
             key(text, "target_loss", params.target_loss);
@@ -90,16 +90,50 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "redundancy_max", params.redundancy_max);
             micros(text, "batch_timeout_us", params.batch_timeout_nanos);
             key(text, "recoding", recoding(params.recoding));
+            key(text, "adaptive", params.adaptive);
         }
         Role::Sink { tunnel, upstream } => {
             key(text, "role", "sink");
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "upstream", hop(config, upstream));
-            key(text, "generation_size_max", whole(params.generation_size));
+            sink_code(text, params);
             symbol_bytes(text, flow);
             micros(text, "batch_timeout_us", params.batch_timeout_nanos);
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
+        }
+    }
+}
+
+fn source_code(text: &mut String, params: &FlowParams) {
+    key(text, "code", Word::of(&params.code).name());
+    key(text, "field", i64::from(params.field.order()));
+    match params.code {
+        FlowCode::Rlnc => key(text, "generation_size", whole(params.generation_size)),
+        FlowCode::Bats(bats) => {
+            key(text, "block_symbols", whole(bats.source_symbols));
+            key(text, "batch_size", whole(params.generation_size));
+            key(text, "profile", bats.profile.name());
+            key(text, "generator_bits", i64::from(bats.generator_bits));
+            key(text, "interleave", interleave(bats.interleave));
+        }
+        FlowCode::Window(window) => {
+            key(text, "window_symbols", whole(window.window_symbols));
+            key(text, "density", i64::from(window.density));
+        }
+    }
+}
+
+fn sink_code(text: &mut String, params: &FlowParams) {
+    key(text, "code", Word::of(&params.code).name());
+    match params.code {
+        FlowCode::Rlnc => key(text, "generation_size_max", whole(params.generation_size)),
+        FlowCode::Bats(bats) => {
+            key(text, "block_symbols_max", whole(bats.source_symbols));
+            key(text, "batch_size_max", whole(params.generation_size));
+        }
+        FlowCode::Window(window) => {
+            key(text, "window_symbols_max", whole(window.window_symbols));
         }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, HopId, Redundancy, TunnelId};
 
-const HEAD: &str = r#"[[link]]
+pub(super) const HEAD: &str = r#"[[link]]
 name = "west"
 interface = "eth0"
 local = "10.0.1.2"
@@ -21,26 +21,26 @@ address = "10.99.0.1/24"
 id = 1
 "#;
 
-const SOURCE: &str = r#"role = "source"
+pub(super) const SOURCE: &str = r#"role = "source"
 tunnel = "rec0"
 next_hops = [{ link = "east", address = "10.0.2.2" }]
 "#;
 
-const RELAY: &str = r#"role = "relay"
+pub(super) const RELAY: &str = r#"role = "relay"
 next_hops = [{ link = "east", address = "10.0.2.2" }]
 upstream = { link = "west", address = "10.0.1.1" }
 "#;
 
-const SINK: &str = r#"role = "sink"
+pub(super) const SINK: &str = r#"role = "sink"
 tunnel = "rec0"
 upstream = { link = "west", address = "10.0.1.1" }
 "#;
 
-fn parse(text: &str) -> Result<Config, ConfigErrors> {
+pub(super) fn parse(text: &str) -> Result<Config, ConfigErrors> {
     Config::parse("relay.toml", text, &|_| None).map(|(_, _, config)| config)
 }
 
-fn errors(text: &str) -> String {
+pub(super) fn errors(text: &str) -> String {
     parse(text).map(|_| ()).expect_err("the text must be refused").to_string()
 }
 
@@ -123,6 +123,32 @@ fn default_file_shows_every_key_and_the_default_of_each() {
     let full = parse(&uncommented).expect("commented keys are valid too");
     assert_eq!(full.links[0].rate_mbit, Some(300.0));
     assert!(full.flows[0].symbol_bytes_given);
+}
+
+/// Flows that the default file shows behind #: three lines in a row at least.
+#[test]
+fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
+    let text = include_str!("../../recoded.toml");
+    let head = HEAD.trim_end_matches("id = 1\n").trim_end_matches("[[flow]]\n");
+    let (_, others) = text.split_once("\n#[[flow]]").expect("there are some");
+    let mut seen = 0;
+    for section in others.split("\n#[[flow]]") {
+        let is_key =
+            |line: &&str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
+        let lines: Vec<&str> =
+            section.lines().filter(is_key).map(|line| line.trim_start_matches('#')).collect();
+        let needed = ["id", "role", "tunnel", "next_hops", "upstream", "code"];
+        let bare = lines
+            .iter()
+            .filter(|line| needed.iter().any(|key| line.starts_with(&format!("{key} ="))));
+        let flow = |lines: Vec<&str>| parse(&format!("{head}[[flow]]\n{}\n", lines.join("\n")));
+        let shortest = flow(bare.copied().collect()).expect("valid");
+        assert_eq!(flow(lines).expect("valid"), shortest, "what is written is the default");
+        let again = parse(&shortest.to_toml()).expect("what is in force is valid");
+        assert_eq!(again, shortest);
+        seen += 1;
+    }
+    assert_eq!(seen, 4, "source and sink of bats and of window");
 }
 
 #[test]

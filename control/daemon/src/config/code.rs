@@ -1,0 +1,337 @@
+//! What protects a flow: its code, and the keys that only this code has.
+//!
+//! Sources choose, sinks set ceilings of what they accept, relays serve every code and have none of
+//! these keys but the ceiling `generation_size_max`, which bounds generations and batches alike.
+
+use super::document::Section;
+use super::flow::{Kind, LEARNED};
+use super::reader::Reader;
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{BatsParams, FlowCode, Interleave, Profile, WindowParams};
+
+/// Words of `code`.
+pub const CODES: [(&str, Word); 3] =
+    [("rlnc", Word::Rlnc), ("bats", Word::Bats), ("window", Word::Window)];
+
+/// Words of `profile`.
+pub const PROFILES: [(&str, Profile); 3] = [
+    (Profile::CyclicShift.name(), Profile::CyclicShift),
+    (Profile::Precoded.name(), Profile::Precoded),
+    (Profile::Baseline.name(), Profile::Baseline),
+];
+
+/// Keys that belong to one code, with the role that has them.
+const KEYS: [(&str, Kind, Word); 12] = [
+    ("generation_size", Kind::Source, Word::Rlnc),
+    ("generation_size_max", Kind::Sink, Word::Rlnc),
+    ("block_symbols", Kind::Source, Word::Bats),
+    ("block_symbols_max", Kind::Sink, Word::Bats),
+    ("batch_size", Kind::Source, Word::Bats),
+    ("batch_size_max", Kind::Sink, Word::Bats),
+    ("profile", Kind::Source, Word::Bats),
+    ("generator_bits", Kind::Source, Word::Bats),
+    ("interleave", Kind::Source, Word::Bats),
+    ("window_symbols", Kind::Source, Word::Window),
+    ("window_symbols_max", Kind::Sink, Word::Window),
+    ("density", Kind::Source, Word::Window),
+];
+
+/// A code, without its parameters.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Generations.
+    Rlnc,
+    /// Blocks of batches.
+    Bats,
+    /// RFC 8681.
+    Window,
+}
+
+impl Word {
+    /// The word of a code.
+    pub fn of(code: &FlowCode) -> Word {
+        match code {
+            FlowCode::Rlnc => Word::Rlnc,
+            FlowCode::Bats(_) => Word::Bats,
+            FlowCode::Window(_) => Word::Window,
+        }
+    }
+
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Word::Rlnc => "rlnc",
+            Word::Bats => "bats",
+            Word::Window => "window",
+        }
+    }
+}
+
+/// How `interleave` is written.
+pub fn interleave(interleave: Interleave) -> toml::Value {
+    match interleave {
+        Interleave::Auto => "auto".into(),
+        Interleave::Fixed(depth) => i64::from(depth).into(),
+    }
+}
+
+/// What protects a flow.
+#[derive(Copy, Clone)]
+pub struct Coding {
+    /// The code.
+    pub code: FlowCode,
+    /// Field of the coding coefficients.
+    pub field: FieldOrder,
+    /// Symbols per generation, or batch size. Relay and sink: the most they accept.
+    pub generation_size: usize,
+}
+
+impl Coding {
+    /// Reads the code of a flow of this role, and refuses the keys of other codes and roles.
+    pub fn read(reader: &mut Reader<'_>, kind: Kind) -> Coding {
+        let rule = "it is \"rlnc\", \"bats\" or \"window\"";
+        if kind == Kind::Relay {
+            reader.unsuitable("code", "a relay serves every code");
+        }
+        let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
+        refuse_others(reader, kind, word);
+        let generation_size = match (kind, word) {
+            (Kind::Source, Word::Rlnc) => generation_size(reader, "generation_size", 16),
+            (Kind::Source, Word::Bats) => batch_size(reader, "batch_size", 16),
+            (Kind::Sink, Word::Bats) => batch_size(reader, "batch_size_max", 32),
+            // A window has no generations: each of its symbols stands for itself.
+            (Kind::Source | Kind::Sink, Word::Window) => 1,
+            _ => generation_size(reader, "generation_size_max", 64),
+        };
+        let code = match word {
+            Word::Rlnc => FlowCode::Rlnc,
+            Word::Bats => FlowCode::Bats(bats(reader, kind)),
+            Word::Window => FlowCode::Window(window(reader, kind)),
+        };
+        Coding { code, field: field(reader, word), generation_size }
+    }
+
+    /// The key that makes coding vectors and batches longer, and its value.
+    pub fn size(&self) -> (&'static str, usize) {
+        match self.code {
+            FlowCode::Rlnc => ("generation_size", self.generation_size),
+            FlowCode::Bats(_) => ("batch_size", self.generation_size),
+            FlowCode::Window(window) => ("window_symbols", window.window_symbols),
+        }
+    }
+}
+
+/// Removes what `section` says about other codes than the one that a live change names, so that
+/// changing the code does not take a list of what to forget. `changed` says which keys stay.
+pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool) {
+    let code = section.get("code").and_then(|entry| entry.value.as_str());
+    let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
+    section.entries.retain(|entry| {
+        let owner = KEYS.iter().find(|(key, ..)| *key == entry.key);
+        changed(&entry.key) || owner.is_none_or(|(_, _, owner)| Some(*owner) == word)
+    });
+}
+
+/// Keys without effect mislead whoever reads the file, so they are refused.
+fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
+    for (key, role, owner) in KEYS {
+        let has_ceiling = KEYS.iter().any(|(other, ..)| other.strip_suffix("_max") == Some(key));
+        let rule = match (kind, role) {
+            (Kind::Relay, _) if key == "generation_size_max" => continue,
+            (Kind::Relay, _) if key != "generation_size" => "a relay serves every code".to_owned(),
+            (Kind::Source, Kind::Sink) => {
+                format!("a source has {}", key.strip_suffix("_max").unwrap_or(key))
+            }
+            (Kind::Relay | Kind::Sink, Kind::Source) if has_ceiling => {
+                format!("relays and sinks learn it from packets; their ceiling is {key}_max")
+            }
+            (Kind::Relay | Kind::Sink, Kind::Source) => LEARNED.to_owned(),
+            _ if owner == word => continue,
+            _ => format!("it is for code = \"{}\"", owner.name()),
+        };
+        reader.unsuitable(key, &rule);
+    }
+}
+
+fn generation_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
+    whole(reader, key, 1..=256, "a generation has 1 to 256 symbols", default)
+}
+
+fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
+    whole(reader, key, 1..=128, "a batch has 1 to 128 packets", default)
+}
+
+fn bats(reader: &mut Reader<'_>, kind: Kind) -> BatsParams {
+    let rule = "a block has 1 to 4096 source symbols";
+    let source_symbols = match kind {
+        Kind::Source => whole(reader, "block_symbols", 1..=4096, rule, 256),
+        _ => whole(reader, "block_symbols_max", 1..=4096, rule, 512),
+    };
+    let rule = "it is \"cyclic-shift\", \"precoded\" or \"baseline\"";
+    let profile = reader.choice("profile", &PROFILES, rule).unwrap_or_default();
+    let rule = "it is 1, 2, 3, 4 or 8";
+    let bits = whole(reader, "generator_bits", 1..=8, rule, 8);
+    if (5..8).contains(&bits) {
+        reader.refuse("generator_bits", "is no width we have", rule);
+    }
+    let generator_bits = u8::try_from(bits).unwrap_or(8);
+    BatsParams { source_symbols, profile, generator_bits, interleave: interleaved(reader) }
+}
+
+fn interleaved(reader: &mut Reader<'_>) -> Interleave {
+    if reader.value("interleave").and_then(toml::Value::as_str) == Some("auto") {
+        return Interleave::Auto;
+    }
+    let rule = "it is \"auto\" or 1 to 255 batches that take turns";
+    let depth = reader.integer("interleave", 1..=255, rule);
+    depth.and_then(|depth| u8::try_from(depth).ok()).map_or(Interleave::Auto, Interleave::Fixed)
+}
+
+fn window(reader: &mut Reader<'_>, kind: Kind) -> WindowParams {
+    let window_symbols = match kind {
+        Kind::Source => {
+            let rule = "an encoding window has 1 to 4095 symbols";
+            whole(reader, "window_symbols", 1..=4095, rule, 64)
+        }
+        _ => {
+            let rule = "a decoding window has 1 to 8192 symbols";
+            whole(reader, "window_symbols_max", 1..=8192, rule, 256)
+        }
+    };
+    let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
+    let density = whole(reader, "density", 0..=15, rule, 15);
+    WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
+}
+
+fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
+    let (fields, default, rule): (&[u16], _, _) = match word {
+        Word::Window => (&[2, 256], FieldOrder::TwoFiftySix, "RFC 8681 has fields 2 and 256"),
+        _ => (&[2, 4, 16, 256], FieldOrder::Sixteen, "it is 2, 4, 16 or 256"),
+    };
+    let Some(order) = reader.integer("field", 0..=u64::MAX, rule) else { return default };
+    let order = u16::try_from(order).ok().filter(|order| fields.contains(order));
+    let field = order.and_then(FieldOrder::from_order);
+    if field.is_none() {
+        reader.refuse("field", "is not a field we have", rule);
+    }
+    field.unwrap_or(default)
+}
+
+fn whole(
+    reader: &mut Reader<'_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+    rule: &str,
+    default: usize,
+) -> usize {
+    let number = reader.integer(key, range, rule);
+    number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{HEAD, RELAY, SINK, SOURCE, errors, parse};
+    use super::*;
+
+    #[test]
+    fn bats_source_and_sink_get_what_is_written() {
+        let keys = "code = \"bats\"\nblock_symbols = 1024\nbatch_size = 32\nprofile = \"precoded\"\n\
+                    generator_bits = 2\ninterleave = 5\nfield = 2\n";
+        let params = parse(&format!("{HEAD}{SOURCE}{keys}")).expect("valid").flows.remove(0).params;
+        let expected = BatsParams {
+            source_symbols: 1024,
+            profile: Profile::Precoded,
+            generator_bits: 2,
+            interleave: Interleave::Fixed(5),
+        };
+        assert_eq!(params.code, FlowCode::Bats(expected));
+        assert_eq!((params.generation_size, params.field), (32, FieldOrder::Two));
+        assert_eq!(params.symbol_bytes, 1424, "the block word takes eight bytes");
+        let keys = "code = \"bats\"\nblock_symbols_max = 4096\nbatch_size_max = 128\n";
+        let params = parse(&format!("{HEAD}{SINK}{keys}")).expect("valid").flows.remove(0).params;
+        assert!(matches!(params.code, FlowCode::Bats(bats) if bats.source_symbols == 4096));
+        assert_eq!(params.generation_size, 128);
+    }
+
+    #[test]
+    fn window_flows_are_over_256_unless_2_is_written() {
+        let keys = "code = \"window\"\nwindow_symbols = 100\ndensity = 3\n";
+        let config = |more| parse(&format!("{HEAD}{SOURCE}{keys}{more}")).expect("valid");
+        let expected = WindowParams { window_symbols: 100, density: 3 };
+        for (more, field) in [("", FieldOrder::TwoFiftySix), ("field = 2\n", FieldOrder::Two)] {
+            let params = config(more).flows.remove(0).params;
+            assert_eq!((params.code, params.field), (FlowCode::Window(expected), field));
+        }
+    }
+
+    #[test]
+    fn keys_that_are_out_of_range_or_without_effect_are_refused() {
+        let (bats, window) = ("code = \"bats\"\n", "code = \"window\"\n");
+        let range = "is out of range";
+        let none = "does not apply";
+        let turns = "it is \"auto\" or 1 to 255 batches that take turns";
+        let learned = "only a source chooses it; relays and sinks learn it from packets";
+        let ceiling = "relays and sinks learn it from packets; their ceiling is block_symbols_max";
+        let relay = "a relay serves every code";
+        let width = "it is 1, 2, 3, 4 or 8";
+        let rfc = "RFC 8681 has fields 2 and 256";
+        let room = "eth1 carries 1500-byte packets, which leave 1436 bytes for a symbol to \
+                    10.0.2.2 with batch_size 16 and field 16";
+        let cases = [
+            (
+                SOURCE,
+                "",
+                "code = \"raptor\"",
+                "is not a choice",
+                "it is \"rlnc\", \"bats\" or \"window\"",
+            ),
+            (SOURCE, "", "block_symbols = 256", none, "it is for code = \"bats\""),
+            (SOURCE, "", "density = 3", none, "it is for code = \"window\""),
+            (SOURCE, bats, "generation_size = 16", none, "it is for code = \"rlnc\""),
+            (SOURCE, bats, "block_symbols_max = 1", none, "a source has block_symbols"),
+            (SOURCE, bats, "block_symbols = 4097", range, "a block has 1 to 4096 source symbols"),
+            (SOURCE, bats, "batch_size = 129", range, "a batch has 1 to 128 packets"),
+            (SOURCE, bats, "generator_bits = 5", "is no width we have", width),
+            (SOURCE, bats, "generator_bits = 9", range, width),
+            (SOURCE, bats, "interleave = 0", range, turns),
+            (SOURCE, bats, "interleave = \"some\"", "is not a whole number", turns),
+            (SOURCE, bats, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
+            (SOURCE, bats, "symbol_bytes = 1437", "is too large", room),
+            (SOURCE, bats, "adaptive = true", none, "it is for relays"),
+            (SOURCE, window, "field = 16", "is not a field we have", rfc),
+            (
+                SOURCE,
+                window,
+                "density = 16",
+                range,
+                "it is 0 to 15: density + 1 of 16 coefficients are not zero",
+            ),
+            (
+                SOURCE,
+                window,
+                "window_symbols = 0",
+                range,
+                "an encoding window has 1 to 4095 symbols",
+            ),
+            (SINK, "", "block_symbols = 256", none, ceiling),
+            (SINK, bats, "profile = \"baseline\"", none, learned),
+            (SINK, bats, "generation_size_max = 16", none, "it is for code = \"rlnc\""),
+            (
+                SINK,
+                window,
+                "window_symbols_max = 8193",
+                range,
+                "a decoding window has 1 to 8192 symbols",
+            ),
+            (RELAY, "", "code = \"bats\"", none, relay),
+            (RELAY, "", "batch_size_max = 16", none, relay),
+            (RELAY, "", "interleave = \"auto\"", none, relay),
+            (RELAY, "", "adaptive = 1", "is neither", "it is true or false"),
+        ];
+        for (role, code, line, verdict, rule) in cases {
+            let number = if code.is_empty() { 17 } else { 18 };
+            let expected = format!("relay.toml:{number}: flow 1: {line} {verdict}: {rule}");
+            assert_eq!(errors(&format!("{HEAD}{role}{code}{line}\n")), expected);
+        }
+    }
+}
