@@ -118,7 +118,7 @@ pub struct Frames {
 }
 
 /// One flow.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, CustomType)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Flow {
     /// Flow id on the wire.
     pub id: u64,
@@ -150,10 +150,26 @@ pub struct Flow {
     pub remote: Option<Remote>,
     /// Counters.
     pub counters: Counters,
-    /// Full-size generations by the rank they closed with; index is the rank.
+    /// Full-size generations or batches by the rank they closed with; index is the rank.
     pub rank_histogram: Vec<u64>,
     /// Mean rank of those over their size, where there are any.
     pub rank_ratio: Option<f64>,
+    /// Source: what theory expects that ratio to be at the sink, from the losses that the hops report
+    /// and the packets planned.
+    #[serde(default)]
+    pub rank_theory: Option<f64>,
+    /// Packets per source symbol, sent (source) or received (sink).
+    #[serde(default)]
+    pub overhead: Option<f64>,
+    /// BATS source: the least that theory needs, which is packets per batch over the expected rank.
+    #[serde(default)]
+    pub overhead_theory: Option<f64>,
+    /// Sink: time from the first packet of a generation or block until it was complete, on average.
+    #[serde(default)]
+    pub decode_delay_mean_us: Option<f64>,
+    /// The longest such time.
+    #[serde(default)]
+    pub decode_delay_max_us: Option<f64>,
 }
 
 /// Parameters of a flow as configured. Keys that do not apply to the role are null.
@@ -268,7 +284,10 @@ pub struct Counters {
     pub sent_repair: u64,
     /// Not sent: no frame was free.
     pub send_failed: u64,
-    /// Generations closed.
+    /// Source symbols sent (source) or decoded (sink).
+    #[serde(default)]
+    pub source_symbols: u64,
+    /// Generations closed; at the ends of a BATS flow: blocks, at its relays: batches.
     pub generations: u64,
     /// Of these, with full rank.
     pub generations_complete: u64,

@@ -29,6 +29,7 @@ Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, ranks and parameters of every flow
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
+  recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl degrees --rank-histogram ranks.txt     the outer code that suits a line
   recodectl --json show | jq '.flows[].rank_ratio'
@@ -44,7 +45,7 @@ pub enum Command {
         /// The part
         what: Option<Show>,
     },
-    /// Change parameters of a flow while traffic runs, without losing a packet
+    /// Change parameters of a flow while traffic runs
     ///
     /// All changes take effect together or not at all; the command returns once every worker has
     /// adopted them. Values are written as in the configuration file, which is not changed.
@@ -101,8 +102,8 @@ Fields: `all` are GF(256) modulo 0x11D and 0x11B and the packed GF(16), GF(4) an
 
 const KEYS: &str = "\
 Keys, by the roles they apply to:
-  field              source        2, 4, 16 or 256
-  generation_size    source        1 to 256 symbols
+  code               source sink   rlnc, bats or window; the sink first, then the source
+  field              source        2, 4, 16 or 256; of a window 2 or 256
   redundancy         source        auto, or packets per symbol
   target_loss        source        1e-9 to 0.5
   redundancy_max     source relay  1 to 32 packets per symbol
@@ -110,7 +111,21 @@ Keys, by the roles they apply to:
   batch_timeout_us   relay sink    microseconds
   hold_timeout_us    sink          microseconds
   recoding           relay         systematic or random
+  adaptive           relay         true or false: packets for a BATS batch follow its rank
   repair             source sink   true or false
+
+and by the codes, at sources:
+  generation_size    rlnc          1 to 256 symbols
+  block_symbols      bats          1 to 4096 source symbols
+  batch_size         bats          1 to 128 packets
+  profile            bats          cyclic-shift, precoded or baseline
+  generator_bits     bats          1, 2, 3, 4 or 8
+  interleave         bats          auto, or 1 to 255 batches that take turns
+  window_symbols     window        1 to 4095 symbols
+  density            window        0 to 15
+
+A flow that changes its code starts afresh: what is under way is lost. Everything else changes
+without losing a packet.
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
 

@@ -4,6 +4,7 @@ use crate::arguments::Show;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::v1::{Counters, Flow, Link, Parameters, State, Worker};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use Align::{Left, Right};
 
@@ -131,11 +132,11 @@ fn flow_table(flows: &[Flow]) -> String {
     let head = [
         ("flow", Right),
         ("role", Left),
+        ("code", Left),
         ("field", Right),
         ("size", Right),
         ("symbol", Right),
         ("plan", Right),
-        ("epoch", Right),
         ("max loss", Right),
         ("rank", Right),
         ("in", Right),
@@ -154,11 +155,11 @@ fn flow_table(flows: &[Flow]) -> String {
         [
             flow.id.to_string(),
             flow.role.clone(),
+            flow.parameters.code.clone().unwrap_or_else(|| "-".into()),
             flow.field.to_string(),
             flow.generation_size.to_string(),
             flow.symbol_bytes.to_string(),
             flow.planned.to_string(),
-            flow.epoch.to_string(),
             worst.map_or("-".into(), percent),
             rank.map_or("-".into(), |rank| format!("{rank:.4}")),
             count(packets_in),
@@ -194,7 +195,7 @@ fn flow_details(flows: &[Flow]) -> String {
         });
         text.push_str(&wrapped("loss", &or_none(losses.collect())));
         let counters = &flow.counters;
-        text.push_str(&wrapped("generations", &generations(flow)));
+        text.push_str(&wrapped(closed_units(flow), &generations(flow)));
         if let Some(remote) = &flow.remote {
             let heard = [
                 format!("newest {}", remote.newest),
@@ -204,6 +205,7 @@ fn flow_details(flows: &[Flow]) -> String {
             text.push_str(&wrapped("at the sink", &heard));
         }
         text.push_str(&wrapped("packets", &or_none(packets(counters))));
+        text.push_str(&wrapped("efficiency", &or_none(efficiency(flow))));
         let ranks = flow.rank_histogram.iter().enumerate().filter(|(_, count)| **count > 0);
         let ranks = ranks.map(|(rank, number)| format!("{rank}: {}", count(*number)));
         text.push_str(&wrapped("ranks", &or_none(ranks.collect())));
@@ -224,8 +226,16 @@ fn path(flow: &Flow) -> String {
 
 fn parameters(parameters: &Parameters) -> Vec<String> {
     let Parameters {
+        code,
         field,
         generation_size,
+        block_symbols,
+        batch_size,
+        profile,
+        generator_bits,
+        interleave,
+        window_symbols,
+        density,
         symbol_bytes,
         redundancy,
         target_loss,
@@ -234,28 +244,73 @@ fn parameters(parameters: &Parameters) -> Vec<String> {
         batch_timeout_us,
         hold_timeout_us,
         recoding,
+        adaptive,
         repair,
     } = parameters;
-    // A relay or sink has ceilings, and its keys are called so.
-    let size = if field.is_some() { "generation_size" } else { "generation_size_max" };
+    // A relay or sink has ceilings, and their keys are called so.
+    let ceiling = if field.is_some() { "" } else { "_max" };
+    let generation_size = (batch_size.or(*window_symbols).is_none()).then_some(generation_size);
+    let items = [
+        item("code", "", code),
+        item("field", "", field),
+        item("generation_size", ceiling, &generation_size),
+        item("block_symbols", ceiling, block_symbols),
+        item("batch_size", ceiling, batch_size),
+        item("profile", "", profile),
+        item("generator_bits", "", generator_bits),
+        item("interleave", "", interleave),
+        item("window_symbols", ceiling, window_symbols),
+        item("density", "", density),
+        Some(format!("symbol_bytes {symbol_bytes}")),
+        item("redundancy", "", redundancy),
+        item("target_loss", "", target_loss),
+        item("redundancy_max", "", redundancy_max),
+        item("flush_timeout_us", "", flush_timeout_us),
+        item("batch_timeout_us", "", batch_timeout_us),
+        item("hold_timeout_us", "", hold_timeout_us),
+        item("recoding", "", recoding),
+        item("adaptive", "", adaptive),
+        item("repair", "", repair),
+    ];
+    items.into_iter().flatten().collect()
+}
+
+/// A key and its value, where the flow has it.
+fn item(key: &str, ending: &str, value: &Option<impl Display>) -> Option<String> {
+    value.as_ref().map(|value| format!("{key}{ending} {value}"))
+}
+
+/// How much was sent for what arrived, beside theory, and how long decoding took.
+fn efficiency(flow: &Flow) -> Vec<String> {
     let mut items = Vec::new();
-    items.extend(field.map(|field| format!("field {field}")));
-    items.push(format!("{size} {generation_size}"));
-    items.push(format!("symbol_bytes {symbol_bytes}"));
-    items.extend(redundancy.as_ref().map(|redundancy| format!("redundancy {redundancy}")));
-    items.extend(target_loss.map(|loss| format!("target_loss {loss}")));
-    items.extend(redundancy_max.map(|factor| format!("redundancy_max {factor}")));
-    items.extend(flush_timeout_us.map(|micros| format!("flush_timeout_us {micros}")));
-    items.extend(batch_timeout_us.map(|micros| format!("batch_timeout_us {micros}")));
-    items.extend(hold_timeout_us.map(|micros| format!("hold_timeout_us {micros}")));
-    items.extend(recoding.as_ref().map(|recoding| format!("recoding {recoding}")));
-    items.extend(repair.map(|repair| format!("repair {repair}")));
+    let theory =
+        |theory: Option<f64>| theory.map_or(String::new(), |it| format!(", theory {it:.4}"));
+    let rank = flow.rank_ratio.or_else(|| flow.remote.as_ref()?.rank_ratio);
+    items.extend(rank.map(|rank| format!("rank {rank:.4}{}", theory(flow.rank_theory))));
+    items.extend(
+        flow.overhead
+            .map(|it| format!("{it:.4} packets per symbol{}", theory(flow.overhead_theory))),
+    );
+    let delays = flow.decode_delay_mean_us.zip(flow.decode_delay_max_us);
+    items.extend(delays.map(|(mean, max)| {
+        format!("decoded after {} on average, {} at most", millis(mean), millis(max))
+    }));
     items
+}
+
+fn millis(micros: f64) -> String {
+    format!("{:.1} ms", micros / 1e3)
+}
+
+/// What the counters of generations count.
+fn closed_units(flow: &Flow) -> &'static str {
+    if flow.parameters.code.as_deref() == Some("bats") { "blocks" } else { "generations" }
 }
 
 fn generations(flow: &Flow) -> Vec<String> {
     let counters = &flow.counters;
     vec![
+        format!("epoch {}", flow.epoch),
         named("held", flow.held),
         named("closed", counters.generations),
         named("complete", counters.generations_complete),
@@ -278,6 +333,7 @@ fn packets(counters: &Counters) -> Vec<String> {
         ("recoded", counters.sent_recoded),
         ("repairs sent", counters.sent_repair),
         ("not sent", counters.send_failed),
+        ("source symbols", counters.source_symbols),
         ("delivered", counters.delivered_packets),
         ("framing errors", counters.framing_errors),
     ];

@@ -62,6 +62,7 @@ fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 
 fn source_parameters() -> Parameters {
     Parameters {
+        code: Some("rlnc".into()),
         field: Some(16),
         generation_size: 16,
         symbol_bytes: 1428,
@@ -104,12 +105,18 @@ fn source() -> Flow {
             sent_systematic: 1_122_000,
             sent_coded: 420_000,
             sent_repair: 12,
+            source_symbols: 1_122_000,
             generations: 70_125,
             repairs: 9,
             ..Counters::default()
         },
         rank_histogram: vec![],
         rank_ratio: None,
+        rank_theory: Some(0.99902),
+        overhead: Some(1.37434),
+        overhead_theory: None,
+        decode_delay_mean_us: None,
+        decode_delay_max_us: None,
     }
 }
 
@@ -130,6 +137,7 @@ fn relay() -> Flow {
             redundancy_max: Some(4.0),
             batch_timeout_us: Some(20_000),
             recoding: Some("systematic".into()),
+            adaptive: Some(true),
             ..Parameters::default()
         },
         hops: vec![HopLoss { hop: 0, loss: 0.0987, burst_mean: 1.12 }],
@@ -146,6 +154,68 @@ fn relay() -> Flow {
         },
         rank_ratio: Some(0.9989),
         rank_histogram,
+        rank_theory: None,
+        overhead: None,
+        ..source()
+    }
+}
+
+fn bats_source() -> Flow {
+    Flow {
+        id: 3,
+        parameters: Parameters {
+            code: Some("bats".into()),
+            block_symbols: Some(256),
+            batch_size: Some(16),
+            profile: Some("cyclic-shift".into()),
+            generator_bits: Some(8),
+            interleave: Some("auto".into()),
+            ..source_parameters()
+        },
+        symbol_bytes: 1424,
+        counters: Counters {
+            ingress_packets: 255_000,
+            sent_coded: 340_000,
+            sent_repair: 5_008,
+            source_symbols: 256_000,
+            generations: 1_000,
+            repairs: 150,
+            ..Counters::default()
+        },
+        rank_theory: Some(0.77104),
+        overhead: Some(1.34769),
+        overhead_theory: Some(1.29694),
+        ..source()
+    }
+}
+
+fn window_sink() -> Flow {
+    Flow {
+        id: 4,
+        role: "sink".into(),
+        next_hops: vec![],
+        upstream: Some("west:10.0.1.1".into()),
+        parameters: Parameters {
+            code: Some("window".into()),
+            window_symbols: Some(256),
+            symbol_bytes: 1472,
+            batch_timeout_us: Some(20_000),
+            hold_timeout_us: Some(200_000),
+            repair: Some(true),
+            ..Parameters::default()
+        },
+        remote: None,
+        hops: vec![],
+        counters: Counters {
+            received: 120_000,
+            delivered_packets: 80_000,
+            source_symbols: 80_000,
+            ..Counters::default()
+        },
+        rank_theory: None,
+        overhead: Some(1.5),
+        decode_delay_mean_us: Some(1_234.5),
+        decode_delay_max_us: Some(98_765.4),
         ..source()
     }
 }
@@ -200,7 +270,7 @@ fn state() -> State {
             },
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
         ],
-        flows: vec![source(), relay()],
+        flows: vec![source(), relay(), bats_source(), window_sink()],
         tunnels: vec![Tunnel {
             name: "rec0".into(),
             address: "10.99.0.1/24".into(),

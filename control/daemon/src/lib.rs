@@ -12,6 +12,8 @@ pub mod live;
 
 pub mod state;
 
+pub mod theory;
+
 pub mod dataplane;
 
 pub mod node;

@@ -4,6 +4,7 @@ use crate::config::code::Word;
 use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
+use crate::theory;
 use recoded_api::v1::{Counters, Flow, HopLoss, Parameters, Remote, State, Tunnel};
 use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Interleave, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
@@ -105,6 +106,10 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let rank_histogram = rank_histogram(reports, newest.copied());
+    let counters = counters(reports);
+    let hops = hop_losses(reports);
+    let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
+    let delay = decode_delay(reports, counters.generations_complete);
     Flow {
         id: params.id.into(),
         role: role.into(),
@@ -120,12 +125,39 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         symbol_bytes: count(newest.map_or(params.symbol_bytes, |report| report.symbol_bytes)),
         planned: newest.map_or(0, |report| count(report.planned)),
         held: reports.iter().map(|report| count(report.held)).sum(),
-        hops: hop_losses(reports),
+        hops,
         remote: remote(reports),
-        counters: counters(reports),
         rank_ratio: rank_ratio(&rank_histogram),
         rank_histogram,
+        rank_theory: expected,
+        overhead: overhead(role, &counters),
+        overhead_theory: expected.filter(|rank| is_bats(params) && *rank > 0.0).map(f64::recip),
+        decode_delay_mean_us: delay.map(|(mean, _)| mean),
+        decode_delay_max_us: delay.map(|(_, max)| max),
+        counters,
     }
+}
+
+fn is_bats(params: &FlowParams) -> bool {
+    Word::of(&params.code) == Word::Bats
+}
+
+/// Packets per source symbol.
+fn overhead(role: &str, counters: &Counters) -> Option<f64> {
+    let packets = match role {
+        "source" => counters.sent_systematic + counters.sent_coded + counters.sent_repair,
+        _ => counters.received,
+    };
+    let symbols = counters.source_symbols;
+    (symbols > 0).then(|| packets as f64 / symbols as f64)
+}
+
+/// Mean and longest time until `complete` generations or blocks were decoded, in microseconds.
+fn decode_delay(reports: &[&FlowReport], complete: u64) -> Option<(f64, f64)> {
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let sum = reports.iter().map(|report| report.counters.decode_delay_nanos).sum();
+    let max = reports.iter().map(|report| report.counters.decode_delay_nanos_max).max()?;
+    (max > 0 && complete > 0).then(|| (micros(sum) / complete as f64, micros(max)))
 }
 
 /// What the sink said last, by the worker that heard the newest.
@@ -208,6 +240,7 @@ fn counters(reports: &[&FlowReport]) -> Counters {
         sent_recoded: sum(|counters| counters.sent_recoded),
         sent_repair: sum(|counters| counters.sent_repair),
         send_failed: sum(|counters| counters.send_failed),
+        source_symbols: sum(|counters| counters.source_symbols),
         generations: sum(|counters| counters.generations),
         generations_complete: sum(|counters| counters.generations_complete),
         generations_failed: sum(|counters| counters.generations_failed),

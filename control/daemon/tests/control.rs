@@ -80,6 +80,12 @@ impl Dataplane for Handle {
             held: 2,
             counters: FlowCounters {
                 received,
+                sent_systematic: 4 * received,
+                sent_coded: received,
+                source_symbols: 4 * received,
+                generations_complete: 2,
+                decode_delay_nanos: 1_000 * received,
+                decode_delay_nanos_max: 100_000 * received,
                 rank_histogram: vec![0, 0, received],
                 ..FlowCounters::default()
             },
@@ -345,6 +351,12 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(flow.hops.len(), 1);
     assert!((flow.hops[0].loss - 0.375).abs() < 1e-12);
     assert_eq!(flow.next_hops, ["east:10.0.2.2"]);
+    assert_eq!((flow.counters.source_symbols, flow.overhead), (32, Some(1.25)));
+    assert_eq!(flow.decode_delay_mean_us, Some(2.0));
+    assert_eq!(flow.decode_delay_max_us, Some(500.0));
+    let theory = flow.rank_theory.expect("the source knows the losses of the path");
+    assert!((0.7..0.8).contains(&theory), "20 packets for 16 symbols, 37.5 % lost: {theory}");
+    assert_eq!(flow.overhead_theory, None, "it depends on the target where there are no blocks");
     assert_eq!(state.flows[1].upstream.as_deref(), Some("west:10.0.1.1"));
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1426));

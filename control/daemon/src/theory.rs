@@ -1,0 +1,91 @@
+//! What theory expects of a flow, to be shown beside what is measured.
+
+use recoded_api::v1::HopLoss;
+use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
+use recoded_code::theory::burst::interleave_depth;
+use recoded_code::theory::{Hop, Recoding, rank_distributions};
+use recoded_pipeline::params::{FlowCode, Interleave, Role};
+use recoded_pipeline::report::FlowReport;
+
+/// Larger generations take too long to compute each time somebody looks.
+const SIZE_MAX: usize = 128;
+
+/// Expected rank at the sink over the size of a generation or batch, as the source of a flow can know
+/// it: from what the hops report. Relays are taken to recode systematically, and batches adaptively,
+/// which is their default.
+pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
+    let is_source = matches!(report.role, Role::Source { .. });
+    let size = report.generation_size;
+    if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
+        return None;
+    }
+    let hop = |hop: &HopLoss| Hop { loss: hop.loss, burst_mean: hop.burst_mean };
+    let line: Vec<Hop> = hops.iter().map(hop).collect();
+    match report.code {
+        FlowCode::Rlnc => {
+            let sent = vec![report.planned; line.len()];
+            let ranks = rank_distributions(size, report.field, &sent, &line, Recoding::Systematic);
+            ranks.last().map(|ranks| mean(ranks) / size as f64)
+        }
+        FlowCode::Bats(bats) => {
+            let burst = line.iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
+            let depth = match bats.interleave {
+                Interleave::Fixed(depth) => usize::from(depth),
+                Interleave::Auto => interleave_depth(burst, size, 0, u64::MAX, 255),
+            };
+            let line: Vec<Hop> = line.iter().map(|hop| hop.interleaved(depth)).collect();
+            let outgoing =
+                Outgoing::equal_airtime(size, report.field, line[0], Recoding::Systematic);
+            expected_rank_adaptive(&outgoing, &line).last().copied()
+        }
+        FlowCode::Window(_) => None,
+    }
+}
+
+fn mean(distribution: &[f64]) -> f64 {
+    let ranks = distribution.iter().enumerate();
+    ranks.map(|(rank, probability)| rank as f64 * probability).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_gf::FieldOrder;
+    use recoded_pipeline::params::{BatsParams, Profile, TunnelId};
+    use recoded_pipeline::report::FlowCounters;
+
+    fn report(code: FlowCode, planned: usize) -> FlowReport {
+        FlowReport {
+            id: 1,
+            role: Role::Source { tunnel: TunnelId(0) },
+            code,
+            epoch: 0,
+            field: FieldOrder::Sixteen,
+            generation_size: 16,
+            symbol_bytes: 1428,
+            planned,
+            hops: Vec::new(),
+            remote: None,
+            held: 0,
+            counters: FlowCounters::default(),
+        }
+    }
+
+    /// Values of the published tables: ten hops, 10 % loss, M = 16, field of order 16.
+    #[test]
+    fn ten_hops_have_the_published_rank() {
+        let hop = |hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0 };
+        let hops: Vec<HopLoss> = (0..10).map(hop).collect();
+        let rlnc = expected_rank(&report(FlowCode::Rlnc, 16), &hops).expect("hops are known");
+        assert!((rlnc - 0.771).abs() < 1e-3, "{rlnc}");
+        let bats = FlowCode::Bats(BatsParams {
+            source_symbols: 256,
+            profile: Profile::CyclicShift,
+            generator_bits: 8,
+            interleave: Interleave::Auto,
+        });
+        let adaptive = expected_rank(&report(bats, 16), &hops).expect("hops are known");
+        assert!(adaptive > rlnc + 0.005 && adaptive < 0.85, "{adaptive}");
+        assert_eq!(expected_rank(&report(FlowCode::Rlnc, 16), &[]), None);
+    }
+}
