@@ -1,10 +1,19 @@
-//! Coding vectors, progressive elimination and exact theory: everything about a generation except
-//! its payload bytes.
+//! The codes: which bytes to multiply with which, and what to expect of it.
 //!
 //! On the path this crate sits between the pipeline, which owns packets and frames, and
-//! `recoded_gf`, which multiplies. It performs no I/O, reads no clock, holds no payload.
+//! `recoded_gf`, which multiplies. It performs no I/O and reads no clock; payloads stay with the
+//! caller, but for [`window`], whose RFC codes their lengths too.
 //!
-//! A received packet passes through it like this:
+//! ```text
+//!  vector, elimination    coding vectors on the wire; rank, innovation, decoded symbols per packet
+//!  rlnc                   generations: encoder, recoder, decoder as a library
+//!  bats                   blocks of batches over a sparse outer code (feature `bats`)
+//!  window                 the sliding window of RFC 8681
+//!  reed_solomon           k + m stored buffers
+//!  theory, degrees        exact expectations; degree distributions
+//! ```
+//!
+//! A received packet of a generation passes through it like this:
 //!
 //! ```text
 //!  packed coding vector --vector::unpack--> elements --Elimination::insert--> innovative or not
