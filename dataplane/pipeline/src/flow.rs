@@ -1,6 +1,7 @@
 //! One flow on one node: which role it plays.
 
 use crate::bats::sink::BatsSink;
+use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::{Fate, Io, earlier};
@@ -17,6 +18,7 @@ use crate::batch::PacketView;
 /// The state of a role.
 pub(crate) enum State {
     Source(Box<Source>),
+    BatsSource(Box<BatsSource>),
     Relay(Box<Relay>),
     Sink(Box<Sink>),
     BatsSink(Box<BatsSink>),
@@ -33,15 +35,16 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
-        let state = match params.role {
-            Role::Source { .. } => State::Source(Box::new(Source::new(params, combiner))),
-            Role::Relay { .. } => State::Relay(Box::new(Relay::new(params, combiner))),
-            Role::Sink { .. } => match &params.code {
-                FlowCode::Bats(code) => {
-                    State::BatsSink(Box::new(BatsSink::new(params, code, combiner)))
-                }
-                _ => State::Sink(Box::new(Sink::new(params, combiner))),
-            },
+        let state = match (&params.role, &params.code) {
+            (Role::Source { .. }, FlowCode::Bats(bats)) => {
+                State::BatsSource(Box::new(BatsSource::new(params, bats, combiner)))
+            }
+            (Role::Source { .. }, _) => State::Source(Box::new(Source::new(params, combiner))),
+            (Role::Relay { .. }, _) => State::Relay(Box::new(Relay::new(params, combiner))),
+            (Role::Sink { .. }, FlowCode::Bats(code)) => {
+                State::BatsSink(Box::new(BatsSink::new(params, code, combiner)))
+            }
+            (Role::Sink { .. }, _) => State::Sink(Box::new(Sink::new(params, combiner))),
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
@@ -51,10 +54,18 @@ impl Flow {
         let fits = std::mem::discriminant(&self.params.role)
             == std::mem::discriminant(&params.role)
             && self.params.batches == params.batches
-            && std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code)
+            && match params.role {
+                Role::Source { .. } => {
+                    std::mem::discriminant(&self.params.code)
+                        == std::mem::discriminant(&params.code)
+                }
+                Role::Relay { .. } => true,
+                Role::Sink { .. } => self.params.code == params.code,
+            }
             && (self.params.generation_size == params.generation_size
                 || matches!(params.role, Role::Source { .. }));
         if !fits {
+            self.drain(io);
             self.release(io.frames);
             let counters = std::mem::take(&mut self.counters);
             *self = Flow { counters, ..Flow::new(params, io.combiner) };
@@ -62,6 +73,9 @@ impl Flow {
         }
         match &mut self.state {
             State::Source(source) => source.apply(&self.params, params, &mut self.counters, io),
+            State::BatsSource(source) => {
+                source.apply(&self.params, params, &mut self.counters, io);
+            }
             State::Relay(relay) => relay.apply(params),
             State::Sink(_) | State::BatsSink(_) => {}
         }
@@ -72,6 +86,7 @@ impl Flow {
     pub(crate) fn held(&self) -> usize {
         match &self.state {
             State::Source(source) => source.held(),
+            State::BatsSource(source) => source.held(),
             State::Relay(relay) => relay.held(),
             State::Sink(sink) => sink.held(),
             State::BatsSink(sink) => sink.held(),
@@ -86,7 +101,7 @@ impl Flow {
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        if matches!(self.state, State::Source(_)) {
+        if matches!(self.state, State::Source(_) | State::BatsSource(_)) {
             return Fate::Dropped(DropReason::WrongRole);
         }
         // A relay serves every code.
@@ -106,7 +121,9 @@ impl Flow {
         self.counters.received += 1;
         let (params, counters) = (&self.params, &mut self.counters);
         let (fate, wake) = match &mut self.state {
-            State::Source(_) => return Fate::Dropped(DropReason::WrongRole),
+            State::Source(_) | State::BatsSource(_) => {
+                return Fate::Dropped(DropReason::WrongRole);
+            }
             State::Relay(relay) => {
                 let fate = relay.receive(params, counters, io, payload, header, view);
                 (fate, relay.wake(params, io.now))
@@ -126,10 +143,19 @@ impl Flow {
 
     /// Takes an IP packet; only a source does anything with it.
     pub(crate) fn ingress(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: &[u8]) {
-        if let State::Source(source) = &mut self.state {
-            source.ingress(&self.params, &mut self.counters, io, packet);
-            self.deadline = earlier(self.deadline, source.wake(&self.params));
-        }
+        let (params, counters) = (&self.params, &mut self.counters);
+        let wake = match &mut self.state {
+            State::Source(source) => {
+                source.ingress(params, counters, io, packet);
+                source.wake(params)
+            }
+            State::BatsSource(source) => {
+                source.ingress(params, counters, io, packet);
+                source.wake(params, io.now)
+            }
+            State::Relay(_) | State::Sink(_) | State::BatsSink(_) => None,
+        };
+        self.deadline = earlier(self.deadline, wake);
     }
 
     /// Handles a feedback packet: the source reads it, a relay hands it upstream.
@@ -142,6 +168,11 @@ impl Flow {
         match &mut self.state {
             State::Source(source) => {
                 source.receive_feedback(&self.params, &mut self.counters, io, payload);
+                Fate::Consumed
+            }
+            State::BatsSource(source) => {
+                source.receive_feedback(&self.params, &mut self.counters, io, payload);
+                self.deadline = earlier(self.deadline, source.wake(&self.params, io.now));
                 Fate::Consumed
             }
             State::Relay(relay) if header.hop_index < u8::MAX => {
@@ -157,6 +188,7 @@ impl Flow {
             let (params, counters) = (&self.params, &mut self.counters);
             self.deadline = match &mut self.state {
                 State::Source(source) => source.tick(params, counters, io),
+                State::BatsSource(source) => source.tick(params, counters, io),
                 State::Relay(relay) => relay.tick(params, counters, io),
                 State::Sink(sink) => sink.tick(params, counters, io),
                 State::BatsSink(sink) => sink.tick(params, counters, io),
@@ -170,6 +202,7 @@ impl Flow {
         let (params, counters) = (&self.params, &mut self.counters);
         match &mut self.state {
             State::Source(source) => source.evict_oldest(counters, io),
+            State::BatsSource(source) => source.evict_oldest(counters, io),
             State::Relay(relay) => relay.evict_oldest(params, counters, io),
             State::Sink(sink) => sink.evict_oldest(params, counters, io),
             State::BatsSink(sink) => sink.evict_oldest(params, counters, io),
@@ -181,6 +214,7 @@ impl Flow {
         let (params, counters) = (&self.params, &mut self.counters);
         match &mut self.state {
             State::Source(source) => source.close(params, counters, io),
+            State::BatsSource(source) => source.drain(params, counters, io),
             State::Relay(relay) => relay.drain(params, counters, io),
             State::Sink(_) | State::BatsSink(_) => {}
         }
@@ -190,6 +224,7 @@ impl Flow {
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         match &mut self.state {
             State::Source(source) => source.release(frames),
+            State::BatsSource(source) => source.release(frames),
             State::Relay(relay) => relay.release(frames),
             State::Sink(sink) => sink.release(frames),
             State::BatsSink(sink) => sink.release(frames),
@@ -213,6 +248,7 @@ impl Flow {
         };
         match &self.state {
             State::Source(source) => source.fill(&mut report),
+            State::BatsSource(source) => source.fill(&mut report),
             State::Relay(relay) => relay.fill(&mut report),
             State::Sink(sink) => sink.fill(&mut report),
             State::BatsSink(sink) => sink.fill(&mut report),

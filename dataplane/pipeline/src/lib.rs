@@ -23,15 +23,19 @@ mod flow;
 
 mod batch;
 
+mod packing;
+
+mod remote;
+
 mod source;
+
+mod bats;
 
 mod incoming;
 
 mod relay;
 
 mod sink;
-
-mod bats;
 
 mod redundancy;
 

@@ -33,6 +33,8 @@ use recoded_wire::header::{Block, Flags, Header, serial_before};
 pub(crate) struct Relay {
     batches: Vec<Batch>,
     newest: Option<u32>,
+    /// Block of the newest batch.
+    newest_block: Option<u16>,
     hops: NextHops,
     incoming: Incoming,
     reporter: Reporter,
@@ -60,6 +62,7 @@ impl Relay {
                 .map(|_| Batch::new(params.generation_size, false))
                 .collect(),
             newest: None,
+            newest_block: None,
             hops: NextHops::new(&params.next_hops),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
@@ -88,8 +91,8 @@ impl Relay {
         let index = match self.place(header.generation, io.frames) {
             Place::Held(index) => index,
             Place::New(index) => {
-                let depth = self.depth(view.block.as_ref());
-                self.open(index, params, counters, io, (header.generation, depth))
+                let block = view.block.as_ref();
+                self.open(index, params, counters, io, (header.generation, block))
             }
             Place::Late if is_repair => {
                 counters.sent_repair += 1;
@@ -160,17 +163,22 @@ impl Relay {
         wanted.clamp(1, self.batches.len() as u32)
     }
 
-    /// Begins a generation: whoever held its entry leaves early, and those `depth` older close.
+    /// Begins a generation: whoever held its entry leaves early, and older ones close: all of them, or
+    /// those that it does not take turns with. Batches of different blocks do not.
     fn open(
         &mut self,
         index: usize,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (generation, depth): (u32, u32),
+        (generation, block): (u32, Option<&Block>),
     ) -> usize {
         let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
+        let number = block.map(|block| block.number);
+        let takes_turns = number == self.newest_block;
+        let depth = if takes_turns { self.depth(block) } else { 1 };
         if is_newest {
+            self.newest_block = number;
             if let Some(newest) = self.newest {
                 let absent = generation.wrapping_sub(newest) - 1;
                 if absent < RESTART_DISTANCE {
@@ -179,7 +187,7 @@ impl Relay {
             }
             self.newest = Some(generation);
             self.close_older(generation.wrapping_sub(depth), params, counters, io);
-        } else if depth > 1 {
+        } else if self.depth(block) > 1 {
             self.incoming.ranks.retract_absent(counters);
         }
         if self.batches[index].live {

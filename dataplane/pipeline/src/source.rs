@@ -11,11 +11,13 @@ use crate::emit::NextHops;
 use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
+use crate::packing::{Layout, Packer};
 use crate::params::{FlowParams, Nanos};
 use crate::redundancy::{Planner, ROUNDS, repair_packets};
-use crate::report::{FlowCounters, FlowReport, HopLoss, RemoteReport};
+use crate::remote::Remote;
+use crate::report::{FlowCounters, FlowReport, HopLoss};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest, items};
+use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, write_index};
 
@@ -38,13 +40,6 @@ struct Generation {
     symbols: Vec<Span>,
 }
 
-/// What the sink last said of itself.
-#[derive(Debug)]
-struct Remote {
-    report: Option<SinkReport>,
-    rank_histogram: Vec<u32>,
-}
-
 /// Source state of one flow. Generations are found by number modulo their count.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -54,8 +49,7 @@ pub(crate) struct Source {
     number: u32,
     open: bool,
     opened: Nanos,
-    /// Bytes written into the open generation.
-    written: usize,
+    packer: Packer,
     /// Symbols of the open generation already sent.
     sent: usize,
     epoch: u8,
@@ -83,13 +77,13 @@ impl Source {
             number: combiner.next_u32(),
             open: false,
             opened: 0,
-            written: 0,
+            packer: Packer { written: 0 },
             sent: 0,
             epoch: combiner.next_u32() as u8,
             tail: None,
             hops: NextHops::new(&params.next_hops),
             planner: Planner::new(),
-            remote: Remote { report: None, rank_histogram: Vec::with_capacity(SIZE_MAX + 1) },
+            remote: Remote::new(),
         }
     }
 
@@ -129,24 +123,28 @@ impl Source {
             counters.ingress_dropped += 1;
             return;
         }
-        if self.open && self.written + needed > capacity {
+        if self.open && self.packer.written + needed > capacity {
             self.close(params, counters, io);
         }
         if !self.open {
             self.begin(params, counters, io);
         }
-        if !self.reserve(params, io, self.written + needed) {
+        let index = self.open_index();
+        let symbols = &mut self.generations[index].symbols;
+        let layout =
+            Layout { offset: symbol_offset(INDEX_BYTES) as u16, symbol_bytes: params.symbol_bytes };
+        if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
             counters.ingress_dropped += 1;
             counters.send_failed += 1;
             return;
         }
-        self.write(params, io, &length.to_be_bytes());
-        self.write(params, io, packet);
-        let filled = self.open_generation().symbols.len();
+        self.packer.write(io.frames, symbols, &length.to_be_bytes());
+        self.packer.write(io.frames, symbols, packet);
+        let filled = symbols.len();
         while self.sent + 1 < filled {
             self.send_systematic(params, counters, io, params.generation_size, false);
         }
-        if capacity - self.written < ENTRY_BYTES_MIN {
+        if capacity - self.packer.written < ENTRY_BYTES_MIN {
             self.close(params, counters, io);
         }
     }
@@ -179,51 +177,8 @@ impl Source {
         self.open = true;
         self.opened = io.now;
         self.tail = None;
-        (self.written, self.sent) = (0, 0);
+        (self.packer.written, self.sent) = (0, 0);
         counters.generations += 1;
-    }
-
-    /// Makes sure that the open generation has frames for its first `bytes`. On failure it keeps the
-    /// frames it had.
-    fn reserve(
-        &mut self,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        bytes: usize,
-    ) -> bool {
-        let wanted = bytes.div_ceil(params.symbol_bytes);
-        let offset = symbol_offset(INDEX_BYTES) as u16;
-        let symbols = &mut self.open_generation().symbols;
-        let had = symbols.len();
-        while symbols.len() < wanted {
-            let Some(frame) = io.frames.take() else {
-                for symbol in symbols.drain(had..) {
-                    io.frames.release(symbol.frame);
-                }
-                return false;
-            };
-            symbols.push(Span { frame, offset, len: params.symbol_bytes as u16 });
-        }
-        true
-    }
-
-    fn write(
-        &mut self,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        mut bytes: &[u8],
-    ) {
-        let mut written = self.written;
-        let generation = self.open_generation();
-        while !bytes.is_empty() {
-            let (symbol, at) = (written / params.symbol_bytes, written % params.symbol_bytes);
-            let span = generation.symbols[symbol];
-            let room = (params.symbol_bytes - at).min(bytes.len());
-            io.frames.bytes_mut(span)[at..at + room].copy_from_slice(&bytes[..room]);
-            bytes = &bytes[room..];
-            written += room;
-        }
-        self.written = written;
     }
 
     /// Ends the open generation, if any: its last symbol and its coded packets leave.
@@ -236,13 +191,10 @@ impl Source {
         if !self.open {
             return;
         }
-        let filled = self.written % params.symbol_bytes;
-        let generation = self.open_generation();
-        let size = generation.symbols.len();
-        if let Some(last) = generation.symbols.last().filter(|_| filled > 0) {
-            io.frames.bytes_mut(*last)[filled..].fill(0);
-        }
         let index = self.open_index();
+        let symbols = &self.generations[index].symbols;
+        let size = symbols.len();
+        self.packer.pad(io.frames, symbols);
         self.open = false;
         if size == 0 {
             // Only a packet that found no frame began it.
@@ -333,10 +285,9 @@ impl Source {
                     count += 1;
                 }
                 Item::Repair(_) => {}
-                Item::Flow(report) => self.remote.report = Some(report),
+                Item::Flow(report) => self.remote.hear(report),
                 Item::Ranks(report) if report.epoch == self.epoch => {
-                    self.remote.rank_histogram.clear();
-                    self.remote.rank_histogram.extend(report.counts());
+                    self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
                 Item::Ranks(_) | Item::Enough(_) => {}
@@ -438,12 +389,7 @@ impl Source {
         report.epoch = self.epoch;
         report.planned = usize::from(self.planner.known(report.generation_size));
         report.hops = self.planner.hops().to_vec();
-        report.remote = self.remote.report.map(|remote| RemoteReport {
-            newest: remote.newest,
-            complete: remote.complete,
-            failed: remote.failed,
-            rank_histogram: self.remote.rank_histogram.clone(),
-        });
+        self.remote.fill(report);
     }
 }
 

@@ -4,6 +4,12 @@
 //!  TUN -> source: block of symbols -> batches -> relays -> sink: decoder per block -> TUN
 //! ```
 
+pub(crate) mod source;
+
+mod block;
+
+mod plan;
+
 pub(crate) mod sink;
 
 mod entry;

@@ -1,0 +1,220 @@
+//! A block at its source: symbols, and how far its batches have got.
+
+use crate::layout::symbol_offset;
+use recoded_code::bats::{Batch, Code, Operand, Params, Payloads};
+use recoded_gf::{FieldOrder, Kernel};
+use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
+use recoded_wire::header::{BLOCK_BYTES, Block as BlockWord, INDEX_BYTES};
+use std::convert::Infallible;
+
+/// One block of source symbols.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub number: u16,
+    pub live: bool,
+    pub epoch: u8,
+    pub field: FieldOrder,
+    /// How it is coded, once it is closed.
+    pub params: Params,
+    /// Batches of it that take turns, settled then too.
+    pub interleave: u8,
+    /// Source symbols, then those of the precode.
+    pub symbols: Vec<Span>,
+    /// Batches sent or being formed, which is the id of the next one.
+    pub batches: u16,
+    /// Batches still to be formed.
+    pub due: u16,
+    /// Repair rounds answered.
+    pub repaired: u8,
+}
+
+impl Block {
+    /// An unused entry with room for `symbols_max`.
+    pub(crate) fn new(symbols_max: usize) -> Block {
+        Block {
+            number: 0,
+            live: false,
+            epoch: 0,
+            field: FieldOrder::Two,
+            params: Params::default(),
+            interleave: 1,
+            symbols: Vec::with_capacity(symbols_max),
+            batches: 0,
+            due: 0,
+            repaired: 0,
+        }
+    }
+
+    /// Begins block `number` in this entry, which must hold nothing.
+    pub(crate) fn open(&mut self, number: u16, epoch: u8, field: FieldOrder) {
+        debug_assert!(self.symbols.is_empty());
+        (self.number, self.epoch, self.field, self.live) = (number, epoch, field, true);
+        (self.batches, self.due, self.repaired) = (0, 0, 0);
+    }
+
+    /// Frees the entry and lets its frames go.
+    pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
+        for symbol in self.symbols.drain(..) {
+            frames.release(symbol.frame);
+        }
+        (self.live, self.due) = (false, 0);
+    }
+
+    /// Adds the symbols of the precode, if `code` has one. False, with nothing added, when frames
+    /// ran out.
+    pub(crate) fn precode(
+        &mut self,
+        code: &Code,
+        kernel: &Kernel,
+        frames: &mut impl Frames,
+    ) -> bool {
+        let had = self.symbols.len();
+        let Some(first) = self.symbols.first().copied() else { return false };
+        while self.symbols.len() < code.intermediate_symbols() {
+            let Some(frame) = frames.take() else {
+                for symbol in self.symbols.drain(had..) {
+                    frames.release(symbol.frame);
+                }
+                return false;
+            };
+            self.symbols.push(Span { frame, ..first });
+        }
+        let mut rows = Symbols { kernel, frames, symbols: &self.symbols };
+        let Ok(()) = code.precode_symbols(&mut rows);
+        true
+    }
+
+    /// The block word of batch `batch`.
+    pub(crate) fn word(&self, batch: u16) -> BlockWord {
+        BlockWord {
+            number: self.number,
+            batch,
+            source_symbols: self.params.source_symbols as u32,
+            profile: self.params.profile.code(),
+            generator_bits: self.params.generator_bits,
+            interleave: self.interleave,
+        }
+    }
+}
+
+/// Symbols in their frames, for the precode.
+struct Symbols<'a, F> {
+    kernel: &'a Kernel,
+    frames: &'a mut F,
+    symbols: &'a [Span],
+}
+
+impl<F: Frames> Payloads for Symbols<'_, F> {
+    type Error = Infallible;
+
+    fn combine(
+        &mut self,
+        coefficients: &[u8],
+        sources: &[Operand],
+        destinations: &[Operand],
+        accumulate: bool,
+    ) -> Result<(), Infallible> {
+        let mut spans = [[NOWHERE; GATHER_MAX]; 2];
+        for (spans, operands) in spans.iter_mut().zip([sources, destinations]) {
+            for (span, operand) in spans.iter_mut().zip(operands) {
+                // A precode knows no other operands.
+                if let Operand::Symbol(symbol) = operand {
+                    *span = self.symbols[usize::from(*symbol)];
+                }
+            }
+        }
+        let (from, to) = (&spans[0][..sources.len()], &spans[1][..destinations.len()]);
+        let kernel = self.kernel;
+        self.frames.with_disjoint(from, to, |from, to| match accumulate {
+            true => kernel.matmul_accumulate(coefficients, from, to),
+            false => kernel.matmul(coefficients, from, to),
+        });
+        Ok(())
+    }
+}
+
+const NOWHERE: Span = Span { frame: FrameId(0), offset: 0, len: 0 };
+
+/// Forms batches, straight into the frames they leave in.
+#[derive(Debug)]
+pub(crate) struct Former {
+    code: Code,
+    batch: Batch,
+    /// The generator's columns for one pass, when a batch has more symbols than one pass takes.
+    columns: Vec<u8>,
+}
+
+impl Former {
+    /// For blocks as large as `params` says.
+    pub(crate) fn new(params: Params) -> Option<Former> {
+        let code = Code::new(params).ok()?;
+        Some(Former { code, batch: Batch::new(), columns: vec![0; GATHER_MAX * GATHER_MAX] })
+    }
+
+    /// The code of `block`.
+    pub(crate) fn code(&mut self, block: &Block) -> Option<&Code> {
+        self.code.reset(block.params).ok()?;
+        Some(&self.code)
+    }
+
+    /// Forms batch `id` of `block` and appends its symbols to `formed`, each in a frame of its own.
+    /// False, with nothing appended, when frames ran out.
+    pub(crate) fn form(
+        &mut self,
+        block: &Block,
+        id: u16,
+        kernel: &Kernel,
+        frames: &mut impl Frames,
+        formed: &mut Vec<Span>,
+    ) -> bool {
+        if self.code.reset(block.params).is_err() {
+            return false;
+        }
+        self.code.batch(id, &mut self.batch);
+        let (had, size) = (formed.len(), block.params.batch_size);
+        let offset = symbol_offset(BLOCK_BYTES + INDEX_BYTES) as u16;
+        let len = block.symbols.first().map_or(0, |symbol| symbol.len);
+        while formed.len() < had + size {
+            let Some(frame) = frames.take() else {
+                for symbol in formed.drain(had..) {
+                    frames.release(symbol.frame);
+                }
+                return false;
+            };
+            formed.push(Span { frame, offset, len });
+        }
+        self.multiply(block, kernel, frames, &formed[had..]);
+        true
+    }
+
+    fn multiply(
+        &mut self,
+        block: &Block,
+        kernel: &Kernel,
+        frames: &mut impl Frames,
+        formed: &[Span],
+    ) {
+        let degree = self.batch.degree();
+        let mut sources = [NOWHERE; GATHER_MAX];
+        for first in (0..degree).step_by(GATHER_MAX) {
+            let count = (degree - first).min(GATHER_MAX);
+            let indices = &self.batch.indices()[first..first + count];
+            for (source, index) in sources.iter_mut().zip(indices) {
+                *source = block.symbols[usize::from(*index)];
+            }
+            let coefficients = if count == degree {
+                self.batch.generator()
+            } else {
+                let rows = self.batch.generator().chunks_exact(degree);
+                for (columns, row) in self.columns.chunks_exact_mut(count).zip(rows) {
+                    columns.copy_from_slice(&row[first..first + count]);
+                }
+                &self.columns[..count * formed.len()]
+            };
+            frames.with_disjoint(&sources[..count], formed, |from, to| match first {
+                0 => kernel.matmul(coefficients, from, to),
+                _ => kernel.matmul_accumulate(coefficients, from, to),
+            });
+        }
+    }
+}

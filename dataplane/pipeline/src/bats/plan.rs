@@ -1,0 +1,257 @@
+//! How many batches a block gets, and how many of them take turns.
+//!
+//! ```text
+//!  hop reports ──► rank that a batch has at the sink, by a model ─┐
+//!  rank histogram of the sink ──► what the model leaves out ──────┴─► batches for so much rank
+//! ```
+//!
+//! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and one
+//! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
+
+use crate::loss::moved;
+use crate::params::{BatsParams, FlowParams, Interleave, Redundancy};
+use crate::report::HopLoss;
+use recoded_code::theory::burst::interleave_depth;
+use recoded_wire::feedback::RankReport;
+
+/// Assumed of a path that has not reported yet: one hop this lossy.
+const LOSS_UNKNOWN: f64 = 0.1;
+
+/// Rank beyond the number of symbols from which a block decodes almost surely.
+const RANK_EXTRA: f64 = 1.5;
+
+/// Spread of the rank that is allowed for where what is missing can be asked for, in standard
+/// deviations: one block in six asks. A round trip more for some costs less than a batch more for all.
+const MARGIN_REPAIR: f64 = 1.0;
+
+/// Batches after which the sink's histogram says something new.
+const OBSERVED_MIN: u32 = 48;
+
+/// Weight of the newest of these.
+const WEIGHT: f64 = 0.3;
+
+/// Measured over modelled rank. Relays that adapt do a little better than the model, paths whose bursts
+/// are longer than interleaving covers far worse.
+const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
+
+/// Mean and variance of the rank of a batch at the sink.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Rank {
+    pub mean: f64,
+    pub variance: f64,
+}
+
+/// What a source knows of the way to its sink.
+#[derive(Debug)]
+pub(crate) struct BatchPlanner {
+    hops: Vec<HopLoss>,
+    planned_with: Vec<HopLoss>,
+    /// By batch size, computed when first needed.
+    model: Vec<Option<Rank>>,
+    ratio: f64,
+    /// Of the sink's histogram when it was last taken in: epoch, batches, sum of their ranks.
+    seen: Option<(u8, u32, u32)>,
+}
+
+impl BatchPlanner {
+    pub(crate) fn new() -> BatchPlanner {
+        let hops = || Vec::with_capacity(usize::from(u8::MAX));
+        BatchPlanner {
+            hops: hops(),
+            planned_with: hops(),
+            model: vec![None; SIZE_MAX + 1],
+            ratio: 1.0,
+            seen: None,
+        }
+    }
+
+    /// What the hops have reported.
+    pub(crate) fn hops(&self) -> &[HopLoss] {
+        &self.hops
+    }
+
+    /// Notes the report of one hop.
+    pub(crate) fn hear(&mut self, report: HopLoss) {
+        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
+            Some(hop) => *hop = report,
+            None => self.hops.push(report),
+        }
+        if self.hops.len() != self.planned_with.len()
+            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old))
+        {
+            self.planned_with.clear();
+            self.planned_with.extend_from_slice(&self.hops);
+            self.model.fill(None);
+        }
+    }
+
+    /// Notes the rank histogram of the sink.
+    pub(crate) fn observe(&mut self, report: &RankReport<'_>) {
+        let size = report.size();
+        let total = report.counts().fold(0, u32::wrapping_add);
+        let ranks = report.counts().zip(0u32..);
+        let sum = ranks.fold(0, |sum: u32, (n, rank)| sum.wrapping_add(n.wrapping_mul(rank)));
+        let (epoch, batches, ranks) = self.seen.unwrap_or((report.epoch, 0, 0));
+        let (new, gained) = (total.wrapping_sub(batches), sum.wrapping_sub(ranks));
+        let is_older = epoch != report.epoch || new > u32::MAX / 2;
+        if is_older {
+            self.seen = Some((report.epoch, total, sum));
+        }
+        if is_older || new < OBSERVED_MIN || size > SIZE_MAX {
+            return;
+        }
+        self.seen = Some((report.epoch, total, sum));
+        let mean = f64::from(gained) / f64::from(new);
+        let ratio = mean / self.model(size).mean;
+        self.ratio += WEIGHT * (ratio - self.ratio);
+        self.ratio = self.ratio.clamp(*RATIO.start(), *RATIO.end());
+    }
+
+    /// Rank that a batch of `size` has at the sink.
+    pub(crate) fn rank(&mut self, size: usize) -> Rank {
+        let Rank { mean, variance } = self.model(size);
+        let mean = (mean * self.ratio).min(size as f64);
+        // A rank is never far from the mean on a good path; on a bad one it scatters more than the
+        // model says, at most as if each degree of freedom were lost by itself.
+        let share = mean / size as f64;
+        Rank { mean, variance: variance.max(size as f64 * share * (1.0 - share) / 2.0) }
+    }
+
+    /// Batches of `size` that bring the sink `needed` degrees of freedom.
+    pub(crate) fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
+        let Rank { mean, variance } = self.rank(size);
+        let margin = if params.repair { MARGIN_REPAIR } else { margin_for(params.target_loss) };
+        let needed = needed as f64 + RANK_EXTRA;
+        let mean = mean.max(0.01);
+        let mut batches = (needed / mean).ceil();
+        while batches * mean - margin * (batches * variance).sqrt() < needed {
+            batches += 1.0;
+        }
+        batches as usize
+    }
+
+    /// Batches that a block of `symbols` starts with.
+    pub(crate) fn first(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
+        let wanted = match params.redundancy {
+            Redundancy::Auto => self.batches(params, size, symbols),
+            Redundancy::Fixed(factor) => (factor * symbols as f64 / size as f64).ceil() as usize,
+        };
+        wanted.clamp(1, most(params, size, symbols))
+    }
+
+    /// Batches that take turns, of blocks of `size`; at most `max`.
+    pub(crate) fn interleave(&self, bats: &BatsParams, size: usize, max: usize) -> u8 {
+        let max = max.clamp(1, usize::from(u8::MAX));
+        let depth = match bats.interleave {
+            Interleave::Fixed(depth) => usize::from(depth).clamp(1, max),
+            // The batches of a block are there all at once: turns cost no time of their own.
+            Interleave::Auto => {
+                let worst = self.hops.iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
+                interleave_depth(worst, size, 0, u64::MAX, max)
+            }
+        };
+        depth as u8
+    }
+
+    fn model(&mut self, size: usize) -> Rank {
+        let hops = &self.planned_with;
+        *self.model[size].get_or_insert_with(|| rank_behind(hops, size))
+    }
+}
+
+/// Most batches for so many symbols, at least one.
+pub(crate) fn most(params: &FlowParams, size: usize, symbols: usize) -> usize {
+    let packets = (params.redundancy_max * symbols as f64).max(size as f64);
+    ((packets / size as f64).ceil() as usize).min(usize::from(u16::MAX))
+}
+
+/// Standard deviations beyond which lies a share of at most `target` of a normal distribution (the
+/// Chernoff bound, a little to the safe side).
+fn margin_for(target: f64) -> f64 {
+    (-2.0 * target.clamp(1e-9, 0.5).ln()).sqrt()
+}
+
+/// Rank of a batch of `size` behind `hops`, each of which is sent `size` packets of it, fresh
+/// combinations over a large field. Losses are independent: interleaving makes them so.
+fn rank_behind(hops: &[HopLoss], size: usize) -> Rank {
+    let mut ranks = [0.0f64; SIZE_MAX + 1];
+    ranks[size] = 1.0;
+    let unknown = [HopLoss { hop: 0, loss: LOSS_UNKNOWN, burst_mean: 1.0 }];
+    for hop in if hops.is_empty() { &unknown[..] } else { hops } {
+        // arrived[k] = chance that k of `size` packets arrive.
+        let mut arrived = [0.0f64; SIZE_MAX + 1];
+        arrived[0] = 1.0;
+        let loss = hop.loss.clamp(0.0, 0.95);
+        for sent in 0..size {
+            for k in (0..=sent).rev() {
+                arrived[k + 1] += arrived[k] * (1.0 - loss);
+                arrived[k] *= loss;
+            }
+        }
+        // Rank r becomes min(r, arrived).
+        let (mut at_least, mut held) = (0.0, 0.0);
+        for rank in (0..=size).rev() {
+            at_least += arrived[rank];
+            let was = ranks[rank];
+            ranks[rank] = was * at_least + held * arrived[rank];
+            held += was;
+        }
+    }
+    let moment = |power: i32| -> f64 {
+        let ranks = ranks[..=size].iter().enumerate();
+        ranks.map(|(rank, share)| share * (rank as f64).powi(power)).sum()
+    };
+    let mean = moment(1);
+    Rank { mean, variance: (moment(2) - mean * mean).max(0.0) }
+}
+
+/// Largest batch.
+const SIZE_MAX: usize = recoded_code::bats::BATCH_SIZE_MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_code::theory::{self, Recoding};
+    use recoded_gf::FieldOrder;
+
+    fn hops(count: u8, loss: f64) -> Vec<HopLoss> {
+        (0..count).map(|hop| HopLoss { hop, loss, burst_mean: 1.0 }).collect()
+    }
+
+    #[test]
+    fn rank_model_is_the_theory_of_large_fields() {
+        for (count, loss, size) in [(1, 0.1, 16), (10, 0.1, 16), (10, 0.2, 16), (50, 0.1, 64)] {
+            let hops = hops(count, loss);
+            let sent = vec![size; hops.len()];
+            let losses = vec![loss; hops.len()];
+            let field = FieldOrder::TwoFiftySix;
+            let theory = theory::expected_rank(size, field, &sent, &losses, Recoding::Systematic);
+            let model = rank_behind(&hops, size).mean / size as f64;
+            let expected = *theory.last().unwrap();
+            // The model knows no linear dependence: 1/256 per packet at most, and less over hops.
+            assert!((model - expected).abs() < 0.01, "{count} hops: {model} for {expected}");
+        }
+    }
+
+    #[test]
+    fn histogram_of_a_worse_path_asks_for_more_batches() {
+        let mut planner = BatchPlanner::new();
+        hops(4, 0.1).into_iter().for_each(|hop| planner.hear(hop));
+        let model = planner.rank(16).mean;
+        let mut counts = [0u32; 17];
+        let mut buffer = [0u8; 128];
+        for round in 1..=30 {
+            counts[6] = 100 * round;
+            let mut writer = recoded_wire::feedback::Writer::new(&mut buffer);
+            assert!(writer.push_ranks(1, counts.iter().copied()));
+            let length = writer.finish();
+            for item in recoded_wire::feedback::items(&buffer[..length]) {
+                if let recoded_wire::feedback::Item::Ranks(report) = item {
+                    planner.observe(&report);
+                }
+            }
+        }
+        let measured = planner.rank(16).mean;
+        assert!(model > 12.0 && (measured - 6.0).abs() < 0.1, "{model} became {measured}");
+    }
+}

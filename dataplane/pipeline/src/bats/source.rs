@@ -1,0 +1,541 @@
+//! Source edge of a BATS flow: IP packets in, batches out.
+//!
+//! ```text
+//!  IP packets ──► block of K symbols ──close──► precode ──► batches ──group──► packets in turns
+//!                 (full, or flushed)                          ▲
+//!                              sink: so much is missing ──────┘  until it says: enough
+//! ```
+//!
+//! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each formed by
+//! one fused multiply, straight into the frames it leaves in. One call forms a few batches only; a large
+//! block leaves over several. Batches of a group take turns packet by packet. Blocks are kept until the
+//! sink needs no more of them, to form further batches for it: the code is rateless.
+
+use crate::bats::block::{Block, Former};
+use crate::bats::plan::{BatchPlanner, most};
+use crate::combine::Combiner;
+use crate::egress::Egress;
+use crate::emit::NextHops;
+use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::io::{Io, earlier};
+use crate::layout::{payload_of, symbol_offset};
+use crate::packing::{Layout, Packer};
+use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
+use crate::redundancy::ROUNDS;
+use crate::remote::Remote;
+use crate::report::{FlowCounters, FlowReport, HopLoss};
+use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
+use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{
+    BLOCK_BYTES, Block as BlockWord, Flags, Header, INDEX_BYTES, PacketType, write_index,
+};
+
+/// Packets formed per call, at least one batch: some tens of microseconds.
+const STEP_PACKETS: usize = 32;
+
+/// Most packets of a group of batches that take turns: they all lie in frames until it is whole.
+const GROUP_PACKETS_MAX: usize = 1024;
+
+/// A source that found no frame looks again after this.
+const RETRY_NANOS: Nanos = 100_000;
+
+/// The sink says every 20 ms what it has heard of. A block that it has not heard of after this time gets
+/// one more batch, and again after twice as long, ...
+const PROBE_NANOS: Nanos = 30_000_000;
+
+/// ... so often.
+const PROBES: u8 = 3;
+
+/// A batch that waits for those it takes turns with.
+#[derive(Copy, Clone, Debug)]
+struct Formed {
+    header: Header,
+    word: BlockWord,
+    /// Its packets, in the group's list.
+    first: usize,
+}
+
+/// Source state of a BATS flow. Blocks are found by number modulo their count.
+#[derive(Debug)]
+pub(crate) struct BatsSource {
+    flow: u32,
+    blocks: Vec<Block>,
+    /// Number of the open block, or of the next one.
+    number: u16,
+    open: bool,
+    opened: Nanos,
+    packer: Packer,
+    epoch: u8,
+    /// Number of the next batch, through all blocks.
+    serial: u32,
+    former: Option<Former>,
+    group: Vec<Formed>,
+    packets: Vec<Span>,
+    /// No frame was free: look again then.
+    retry: Option<Nanos>,
+    /// Probes sent for the newest block, and when the next one is due.
+    probe: Option<(u8, Nanos)>,
+    hops: NextHops,
+    planner: BatchPlanner,
+    remote: Remote,
+}
+
+impl BatsSource {
+    pub(crate) fn new(
+        params: &FlowParams,
+        bats: &BatsParams,
+        combiner: &mut Combiner,
+    ) -> BatsSource {
+        BatsSource {
+            flow: params.id,
+            blocks: blocks(params, bats),
+            // Random starts tell a restarted source from stragglers of its former life.
+            number: combiner.next_u32() as u16,
+            open: false,
+            opened: 0,
+            packer: Packer { written: 0 },
+            epoch: combiner.next_u32() as u8,
+            serial: combiner.next_u32(),
+            former: Former::new(code_of(params, bats, bats.source_symbols)),
+            group: Vec::with_capacity(usize::from(u8::MAX)),
+            packets: Vec::with_capacity(GROUP_PACKETS_MAX),
+            retry: None,
+            probe: None,
+            hops: NextHops::new(&params.next_hops),
+            planner: BatchPlanner::new(),
+            remote: Remote::new(),
+        }
+    }
+
+    /// Adopts parameters: what is open ends under the old ones, and a new epoch begins when packets
+    /// will look different.
+    pub(crate) fn apply(
+        &mut self,
+        old: &FlowParams,
+        new: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let shape =
+            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
+        let code = |params: &FlowParams| match params.code {
+            FlowCode::Bats(bats) => Some((bats, params.blocks(&bats))),
+            _ => None,
+        };
+        self.hops.update(&new.next_hops);
+        if shape(old) == shape(new) && code(old) == code(new) {
+            return;
+        }
+        self.drain(old, counters, io);
+        self.epoch = self.epoch.wrapping_add(1);
+        if let Some((bats, _)) = code(new).filter(|_| code(old) != code(new)) {
+            self.release(io.frames);
+            self.blocks = blocks(new, &bats);
+        }
+        if let FlowCode::Bats(bats) = &new.code {
+            self.former = Former::new(code_of(new, bats, bats.source_symbols));
+        }
+    }
+
+    /// Takes one IP packet.
+    pub(crate) fn ingress(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        packet: &[u8],
+    ) {
+        counters.ingress_packets += 1;
+        counters.ingress_bytes += packet.len() as u64;
+        if !self.pack(params, counters, io, packet) {
+            counters.ingress_dropped += 1;
+        }
+        self.step(counters, io);
+    }
+
+    /// Packs one IP packet. False when it is too long or there is no room.
+    fn pack(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        packet: &[u8],
+    ) -> bool {
+        let FlowCode::Bats(bats) = &params.code else { return false };
+        let capacity = bats.source_symbols * params.symbol_bytes;
+        let needed = LENGTH_BYTES + packet.len();
+        let length = u16::try_from(packet.len()).unwrap_or(0);
+        if length == 0 || needed > capacity {
+            return false;
+        }
+        if self.open && self.packer.written + needed > capacity {
+            self.close(params, counters, io);
+        }
+        if !self.open && !self.begin(params, counters, io) {
+            return false;
+        }
+        let index = self.index(self.number);
+        let symbols = &mut self.blocks[index].symbols;
+        let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
+        if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
+            counters.send_failed += 1;
+            return false;
+        }
+        self.packer.write(io.frames, symbols, &length.to_be_bytes());
+        self.packer.write(io.frames, symbols, packet);
+        if capacity - self.packer.written < ENTRY_BYTES_MIN {
+            self.close(params, counters, io);
+        }
+        true
+    }
+
+    fn index(&self, number: u16) -> usize {
+        usize::from(number) % self.blocks.len()
+    }
+
+    /// Begins a block. False when its place holds one that has not been sent yet.
+    fn begin(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> bool {
+        let index = self.index(self.number);
+        let block = &mut self.blocks[index];
+        if block.live && block.due > 0 {
+            return false;
+        }
+        block.clear(io.frames);
+        block.open(self.number, self.epoch, params.field);
+        self.open = true;
+        self.opened = io.now;
+        self.packer.written = 0;
+        self.probe = None;
+        counters.generations += 1;
+        true
+    }
+
+    /// Ends the open block, if any: from now on it is sent.
+    pub(crate) fn close(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let FlowCode::Bats(bats) = &params.code else { return };
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+        let index = self.index(self.number);
+        self.number = self.number.wrapping_add(1);
+        let block = &mut self.blocks[index];
+        let symbols = block.symbols.len();
+        if symbols == 0 {
+            // Only a packet that found no frame began it.
+            block.live = false;
+            return;
+        }
+        self.packer.pad(io.frames, &block.symbols);
+        block.params = code_of(params, bats, symbols);
+        let kernel = io.combiner.kernel();
+        let code = self.former.as_mut().and_then(|former| former.code(block));
+        if !code.is_some_and(|code| block.precode(code, kernel, io.frames)) {
+            // Without frames for a precode there is a profile that needs none.
+            block.params.profile = Profile::CyclicShift;
+        }
+        let size = block.params.batch_size;
+        let batches = self.planner.first(params, size, symbols);
+        block.due = batches as u16;
+        let turns = batches.min(GROUP_PACKETS_MAX / size);
+        block.interleave = self.planner.interleave(bats, size, turns);
+        counters.source_symbols += symbols as u64;
+        self.probe = params.repair.then_some((0, io.now + PROBE_NANOS));
+    }
+
+    /// Block of which the next batch is to be formed: that of the group, else the oldest.
+    fn sending(&self) -> Option<usize> {
+        if let Some(begun) = self.group.first() {
+            let index = self.index(begun.word.number);
+            let block = &self.blocks[index];
+            return (block.due > 0 && block.number == begun.word.number).then_some(index);
+        }
+        let count = self.blocks.len() as u16;
+        let numbers = (0..=count).rev().map(|age| self.number.wrapping_sub(age));
+        numbers.map(|number| self.index(number)).find(|index| self.blocks[*index].due > 0)
+    }
+
+    /// Forms some of what is due, and sends each group that is whole.
+    fn step(&mut self, counters: &mut FlowCounters, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let mut formed = 0;
+        if self.sending().is_none() {
+            // The sink has enough of the block whose group was begun.
+            self.send_group(counters, io);
+        }
+        while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
+            let size = self.blocks[index].params.batch_size;
+            if !self.form(index, io) {
+                // What was formed must not wait for what was not.
+                self.send_group(counters, io);
+                self.retry = Some(io.now + RETRY_NANOS);
+                return;
+            }
+            formed += size;
+            // A group is of one block: relays take the end of a block for that of its batches.
+            let block = &self.blocks[index];
+            if self.group.len() >= usize::from(block.interleave) || block.due == 0 {
+                self.send_group(counters, io);
+            }
+        }
+        self.retry = None;
+    }
+
+    /// Forms the next batch of a block. False when frames ran out.
+    fn form(&mut self, index: usize, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+        let block = &mut self.blocks[index];
+        let Some(former) = &mut self.former else { return false };
+        let first = self.packets.len();
+        let kernel = io.combiner.kernel();
+        if !former.form(block, block.batches, kernel, io.frames, &mut self.packets) {
+            return false;
+        }
+        let size = block.params.batch_size as u16;
+        let header = Header {
+            packet_type: PacketType::Bats,
+            flags: Flags(Flags::SYSTEMATIC | block.field.code()),
+            epoch: block.epoch,
+            size,
+            flow: self.flow,
+            generation: self.serial,
+            hop_index: 0,
+            key_id: 0,
+            planned: size,
+            link_sequence: 0,
+        };
+        self.group.push(Formed { header, word: block.word(block.batches), first });
+        self.serial = self.serial.wrapping_add(1);
+        block.batches += 1;
+        block.due -= 1;
+        true
+    }
+
+    /// Sends the batches of the group, packet by packet in turns.
+    fn send_group(
+        &mut self,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
+        for index in 0..longest {
+            for Formed { header, word, first } in &self.group {
+                if index >= header.size {
+                    continue;
+                }
+                let symbol = self.packets[first + usize::from(index)];
+                let payload = payload_of(symbol, BLOCK_BYTES + INDEX_BYTES);
+                let bytes = io.frames.bytes_mut(payload);
+                word.write(bytes);
+                write_index(bytes, PacketType::Bats, index as u8);
+                let flags = header.flags.with(Flags::END, index + 1 == header.size);
+                let header = Header { flags, ..*header };
+                counters.sent_coded += 1;
+                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+            }
+        }
+        self.group.clear();
+        self.packets.clear();
+    }
+
+    /// Reads a feedback packet.
+    pub(crate) fn receive_feedback(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+    ) {
+        let mut enough = None;
+        for item in items(io.frames.bytes(payload)) {
+            match item {
+                Item::Hop(report) => self.planner.hear(HopLoss {
+                    hop: report.hop,
+                    loss: f64::from(report.loss),
+                    burst_mean: f64::from(report.burst_mean),
+                }),
+                Item::Repair(request) if params.repair => {
+                    answer(&mut self.blocks, &mut self.planner, params, counters, request);
+                }
+                Item::Repair(_) => {}
+                Item::Flow(report) => self.remote.hear(report),
+                Item::Ranks(report) if report.epoch == self.epoch => {
+                    self.remote.hear_ranks(&report);
+                    self.planner.observe(&report);
+                }
+                Item::Ranks(_) => {}
+                Item::Enough(block) => enough = Some(block),
+            }
+        }
+        if let Some(last) = enough {
+            self.forget(last, io.frames);
+        }
+        self.step(counters, io);
+    }
+
+    /// Lets block `last` and those before it go: the sink is done with them.
+    fn forget(&mut self, last: u16, frames: &mut impl Frames) {
+        // Closed blocks are at most so many behind the next one; anything else is no honest wish.
+        let behind = self.number.wrapping_sub(last);
+        if behind == 0 || usize::from(behind) > self.blocks.len() {
+            return;
+        }
+        for block in &mut self.blocks {
+            let is_closed = !(self.open && block.number == self.number);
+            if block.live && is_closed && self.number.wrapping_sub(block.number) >= behind {
+                block.clear(frames);
+            }
+        }
+    }
+
+    pub(crate) fn tick(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Nanos> {
+        if self.open && self.opened + params.flush_timeout_nanos <= io.now {
+            self.close(params, counters, io);
+        }
+        if let Some((probes, _)) = self.probe.filter(|(_, due)| *due <= io.now) {
+            let newest = self.number.wrapping_sub(1);
+            let index = self.index(newest);
+            let has_heard = self.remote.report().is_some_and(|sink| sink.newest as u16 == newest);
+            let block = &mut self.blocks[index];
+            if block.live && !has_heard && block.number == newest {
+                block.due = block.due.max(1);
+            }
+            let pause = PROBE_NANOS << (probes + 1);
+            let again = !has_heard && probes + 1 < PROBES;
+            self.probe = again.then_some((probes + 1, io.now + pause));
+        }
+        if self.retry.is_none_or(|retry| retry <= io.now) {
+            self.step(counters, io);
+        }
+        self.wake(params, io.now)
+    }
+
+    /// When to call [`BatsSource::tick`] again, after a packet was taken.
+    pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
+        let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
+        let probe = self.probe.map(|(_, due)| due);
+        let step = self.sending().map(|_| self.retry.unwrap_or(now));
+        earlier(earlier(flush, probe), step)
+    }
+
+    /// Closes what is open and sends all that is due, as far as there are frames.
+    pub(crate) fn drain(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        self.close(params, counters, io);
+        self.retry = None;
+        while self.sending().is_some() && self.retry.is_none() {
+            self.step(counters, io);
+        }
+    }
+
+    /// Forgets the oldest block that has been sent.
+    pub(crate) fn evict_oldest(
+        &mut self,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> bool {
+        let count = self.blocks.len() as u16;
+        for age in (1..=count).rev() {
+            let index = self.index(self.number.wrapping_sub(age));
+            let block = &mut self.blocks[index];
+            let is_open = self.open && block.number == self.number;
+            if block.live && block.due == 0 && !is_open {
+                block.clear(io.frames);
+                counters.generations_evicted += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        self.open = false;
+        for block in &mut self.blocks {
+            block.clear(frames);
+        }
+        self.group.clear();
+        for packet in self.packets.drain(..) {
+            frames.release(packet.frame);
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.blocks.iter().filter(|block| block.live).count()
+    }
+
+    pub(crate) fn fill(&self, report: &mut FlowReport) {
+        report.epoch = self.epoch;
+        report.planned = report.generation_size;
+        report.hops = self.planner.hops().to_vec();
+        self.remote.fill(report);
+    }
+}
+
+/// Answers a request for rank with further batches of the block, once per round.
+fn answer(
+    blocks: &mut [Block],
+    planner: &mut BatchPlanner,
+    params: &FlowParams,
+    counters: &mut FlowCounters,
+    request: RepairRequest,
+) {
+    let count = blocks.len();
+    let block = &mut blocks[request.generation as u16 as usize % count];
+    if !block.live
+        || u32::from(block.number) != request.generation
+        || block.batches == 0
+        || block.due > 0
+        || !(block.repaired..ROUNDS).contains(&request.round)
+        || request.missing == 0
+    {
+        return;
+    }
+    block.repaired = request.round.saturating_add(1);
+    let Params { source_symbols, batch_size, .. } = block.params;
+    let missing = usize::from(request.missing).min(source_symbols);
+    let batches = planner.batches(params, batch_size, missing);
+    let batches = batches.min(most(params, batch_size, source_symbols));
+    block.due = (batches as u16).min(u16::MAX - block.batches);
+    counters.repairs += 1;
+    counters.sent_repair += batches as u64 * batch_size as u64;
+}
+
+/// Empty blocks, as many as parameters say.
+fn blocks(params: &FlowParams, bats: &BatsParams) -> Vec<Block> {
+    let room = match bats.profile {
+        Profile::Precoded => SYMBOLS_MAX.min(bats.source_symbols + bats.source_symbols / 4 + 256),
+        _ => bats.source_symbols,
+    };
+    (0..params.blocks(bats)).map(|_| Block::new(room)).collect()
+}
+
+/// How a block of `symbols` is coded. A block that a flush has cut short has smaller batches too:
+/// sixteen packets for one symbol would be far too many.
+fn code_of(params: &FlowParams, bats: &BatsParams, symbols: usize) -> Params {
+    Params {
+        source_symbols: symbols,
+        batch_size: params.generation_size.min((2 * symbols).max(BATCH_SIZE_MIN)),
+        profile: bats.profile,
+        generator_bits: bats.generator_bits,
+    }
+}
+
+/// Batches below this size gain nothing from recoding.
+const BATCH_SIZE_MIN: usize = 4;

@@ -1,0 +1,62 @@
+//! Filling symbols with bytes, back to back: what both kinds of source do with IP packets.
+
+use recoded_wire::frames::{Frames, Span};
+
+/// Source symbols being filled.
+#[derive(Debug)]
+pub(crate) struct Packer {
+    /// Bytes written.
+    pub written: usize,
+}
+
+/// Where symbols lie in their frames, and how long they are.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Layout {
+    pub offset: u16,
+    pub symbol_bytes: usize,
+}
+
+impl Packer {
+    /// Makes sure that there are frames for the first `bytes`. On failure `symbols` are those there
+    /// were.
+    pub(crate) fn reserve(
+        frames: &mut impl Frames,
+        symbols: &mut Vec<Span>,
+        Layout { offset, symbol_bytes }: Layout,
+        bytes: usize,
+    ) -> bool {
+        let had = symbols.len();
+        while symbols.len() < bytes.div_ceil(symbol_bytes) {
+            let Some(frame) = frames.take() else {
+                for symbol in symbols.drain(had..) {
+                    frames.release(symbol.frame);
+                }
+                return false;
+            };
+            symbols.push(Span { frame, offset, len: symbol_bytes as u16 });
+        }
+        true
+    }
+
+    /// Appends `bytes`, for which there is room.
+    pub(crate) fn write(&mut self, frames: &mut impl Frames, symbols: &[Span], mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let symbol_bytes = usize::from(symbols[0].len);
+            let (symbol, at) = (self.written / symbol_bytes, self.written % symbol_bytes);
+            let room = (symbol_bytes - at).min(bytes.len());
+            let target = &mut frames.bytes_mut(symbols[symbol])[at..at + room];
+            target.copy_from_slice(&bytes[..room]);
+            bytes = &bytes[room..];
+            self.written += room;
+        }
+    }
+
+    /// Fills the rest of the last symbol with zeros, which end the packets.
+    pub(crate) fn pad(&self, frames: &mut impl Frames, symbols: &[Span]) {
+        let Some(last) = symbols.last() else { return };
+        let filled = self.written % usize::from(last.len);
+        if filled > 0 {
+            frames.bytes_mut(*last)[filled..].fill(0);
+        }
+    }
+}
