@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{DOWN, FLOW, UP, ip_packet, params};
+use common::{DOWN, FLOW, UP, bats, ip_packet, params};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{
+    BatsParams, FlowCode, FlowParams, HopId, Profile, Role, Snapshot, TunnelId,
+};
 use recoded_wire::frames::{Frames, Span};
 
 /// Room for all that one call emits, made beforehand.
@@ -31,8 +33,9 @@ struct Host {
     wire: Wire,
 }
 
-fn host(role: Role) -> Host {
-    let snapshot = Snapshot { edition: 1, flows: vec![params(role)] };
+fn host(role: Role, code: FlowCode) -> Host {
+    let params = FlowParams { code, ..params(role) };
+    let snapshot = Snapshot { edition: 1, flows: vec![params] };
     Host {
         pipeline: Pipeline::new(&snapshot, 1),
         frames: HeapFrames::new(4096, 2048),
@@ -65,9 +68,22 @@ struct Clock {
 
 #[test]
 fn packets_from_source_to_sink_and_back_allocate_nothing() {
-    let mut source = host(Role::Source { tunnel: TunnelId(0) });
-    let mut relay = host(Role::Relay { upstream: UP });
-    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP });
+    allocates_nothing(FlowCode::Rlnc);
+}
+
+#[test]
+fn blocks_from_source_to_sink_and_back_allocate_nothing() {
+    for profile in Profile::ALL {
+        let FlowCode::Bats(bats) = bats(48) else { unreachable!() };
+        allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
+    }
+}
+
+/// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
+fn allocates_nothing(code: FlowCode) {
+    let mut source = host(Role::Source { tunnel: TunnelId(0) }, code);
+    let mut relay = host(Role::Relay { upstream: UP }, code);
+    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP }, code);
     let packet = ip_packet(150, 7);
     let mut clock = Clock { now: 0, packets: 0 };
     let mut run = |rounds: u64| {

@@ -24,6 +24,12 @@ const RANK_EXTRA: f64 = 1.5;
 /// deviations: one block in six asks. A round trip more for some costs less than a batch more for all.
 const MARGIN_REPAIR: f64 = 1.0;
 
+/// A batch is taken to bring at least this much, however bad the path.
+const RANK_MIN: f64 = 0.05;
+
+/// Up to so many batches, their number says little about how many packets a block needs.
+const FEW: usize = 3;
+
 /// Batches after which the sink's histogram says something new.
 const OBSERVED_MIN: u32 = 48;
 
@@ -117,26 +123,66 @@ impl BatchPlanner {
         Rank { mean, variance: variance.max(size as f64 * share * (1.0 - share) / 2.0) }
     }
 
-    /// Batches of `size` that bring the sink `needed` degrees of freedom.
-    pub(crate) fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
+    /// Symbols that decode from `batches` of `size`; may be negative.
+    fn symbols(&mut self, params: &FlowParams, size: usize, batches: usize) -> f64 {
         let Rank { mean, variance } = self.rank(size);
         let margin = if params.repair { MARGIN_REPAIR } else { margin_for(params.target_loss) };
-        let needed = needed as f64 + RANK_EXTRA;
-        let mean = mean.max(0.01);
-        let mut batches = (needed / mean).ceil();
-        while batches * mean - margin * (batches * variance).sqrt() < needed {
-            batches += 1.0;
+        let batches = batches as f64;
+        batches * mean.max(RANK_MIN) - margin * (batches * variance).sqrt() - RANK_EXTRA
+    }
+
+    /// Batches of `size` that bring the sink `needed` degrees of freedom.
+    pub(crate) fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
+        let mean = self.rank(size).mean.max(RANK_MIN);
+        let mut batches = (needed as f64 / mean).ceil() as usize;
+        while self.symbols(params, size, batches) < needed as f64 {
+            batches += 1;
         }
-        batches as usize
+        batches
     }
 
     /// Batches that a block of `symbols` starts with.
     pub(crate) fn first(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let wanted = match params.redundancy {
             Redundancy::Auto => self.batches(params, size, symbols),
-            Redundancy::Fixed(factor) => (factor * symbols as f64 / size as f64).ceil() as usize,
+            // The small slack keeps 1.1 * 160 / 16 from becoming 12.
+            Redundancy::Fixed(factor) => {
+                (factor * symbols as f64 / size as f64 - 1e-9).ceil() as usize
+            }
         };
         wanted.clamp(1, most(params, size, symbols))
+    }
+
+    /// Symbols of a full block, at most `max`: as many as make the most of whole batches. A block of
+    /// 256 may need a batch more than one of 255.
+    pub(crate) fn full(&mut self, params: &FlowParams, size: usize, max: usize) -> usize {
+        let batches = self.first(params, size, max);
+        let fewer = batches - 1;
+        let less = match params.redundancy {
+            Redundancy::Auto => self.symbols(params, size, fewer),
+            Redundancy::Fixed(factor) => (fewer * size) as f64 / factor + 1e-9,
+        };
+        let is_better = less >= 1.0 && less * batches as f64 > (max * fewer) as f64;
+        if is_better { (less as usize).min(max) } else { max }
+    }
+
+    /// Batch size for a block that was cut short at `symbols`: the smallest that needs no more batches
+    /// than `size` does, where these are few. Sixteen packets for a single symbol would be too many.
+    pub(crate) fn short(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
+        let batches = self.first(params, size, symbols);
+        if batches > FEW {
+            return size;
+        }
+        let (mut low, mut high) = (1, size);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.first(params, middle, symbols) <= batches {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        high
     }
 
     /// Batches that take turns, of blocks of `size`; at most `max`.

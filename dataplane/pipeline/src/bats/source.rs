@@ -65,6 +65,8 @@ pub(crate) struct BatsSource {
     number: u16,
     open: bool,
     opened: Nanos,
+    /// Symbols at which it is full.
+    full: usize,
     packer: Packer,
     epoch: u8,
     /// Number of the next batch, through all blocks.
@@ -94,6 +96,7 @@ impl BatsSource {
             number: combiner.next_u32() as u16,
             open: false,
             opened: 0,
+            full: 0,
             packer: Packer { written: 0 },
             epoch: combiner.next_u32() as u8,
             serial: combiner.next_u32(),
@@ -163,18 +166,22 @@ impl BatsSource {
         packet: &[u8],
     ) -> bool {
         let FlowCode::Bats(bats) = &params.code else { return false };
-        let capacity = bats.source_symbols * params.symbol_bytes;
         let needed = LENGTH_BYTES + packet.len();
         let length = u16::try_from(packet.len()).unwrap_or(0);
-        if length == 0 || needed > capacity {
+        if length == 0 || needed > bats.source_symbols * params.symbol_bytes {
             return false;
         }
-        if self.open && self.packer.written + needed > capacity {
+        if self.open && self.packer.written + needed > self.full * params.symbol_bytes {
             self.close(params, counters, io);
         }
-        if !self.open && !self.begin(params, counters, io) {
-            return false;
+        if !self.open {
+            if !self.begin(params, counters, io) {
+                return false;
+            }
+            let full = self.planner.full(params, params.generation_size, bats.source_symbols);
+            self.full = full.max(needed.div_ceil(params.symbol_bytes));
         }
+        let capacity = self.full * params.symbol_bytes;
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
         let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
@@ -238,6 +245,10 @@ impl BatsSource {
         }
         self.packer.pad(io.frames, &block.symbols);
         block.params = code_of(params, bats, symbols);
+        if symbols < self.full {
+            let size = self.planner.short(params, params.generation_size, symbols);
+            block.params.batch_size = size;
+        }
         let kernel = io.combiner.kernel();
         let code = self.former.as_mut().and_then(|former| former.code(block));
         if !code.is_some_and(|code| block.precode(code, kernel, io.frames)) {
@@ -526,16 +537,12 @@ fn blocks(params: &FlowParams, bats: &BatsParams) -> Vec<Block> {
     (0..params.blocks(bats)).map(|_| Block::new(room)).collect()
 }
 
-/// How a block of `symbols` is coded. A block that a flush has cut short has smaller batches too:
-/// sixteen packets for one symbol would be far too many.
+/// How a full block of `symbols` is coded.
 fn code_of(params: &FlowParams, bats: &BatsParams, symbols: usize) -> Params {
     Params {
         source_symbols: symbols,
-        batch_size: params.generation_size.min((2 * symbols).max(BATCH_SIZE_MIN)),
+        batch_size: params.generation_size,
         profile: bats.profile,
         generator_bits: bats.generator_bits,
     }
 }
-
-/// Batches below this size gain nothing from recoding.
-const BATCH_SIZE_MIN: usize = 4;
