@@ -5,7 +5,7 @@ mod common;
 
 use common::{DOWN, FLOW, Node, UP, params};
 use proptest::prelude::*;
-use recoded_pipeline::params::{FlowParams, Recoding, Role, TunnelId};
+use recoded_pipeline::params::{FlowCode, FlowParams, Recoding, Role, TunnelId};
 use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};
 
 fn role(kind: u8) -> Role {
@@ -141,6 +141,45 @@ fn systematic(generation: u32, link_sequence: u32) -> Vec<u8> {
     let mut bytes = vec![0; 224];
     header.write(&mut bytes);
     bytes
+}
+
+#[test]
+fn a_flood_of_blocks_holds_no_more_than_the_table() {
+    for kind in [1, 2] {
+        let flow = FlowParams { code: common::bats(40), ..params(role(kind)) };
+        let FlowCode::Bats(bats) = flow.code else { unreachable!() };
+        let most = if kind == 1 { flow.batches } else { flow.blocks(&bats) };
+        let mut node = Node::new(flow, 5);
+        for number in 0..50_000u32 {
+            let header = Header {
+                packet_type: PacketType::Bats,
+                flags: Flags(2 | Flags::SYSTEMATIC),
+                epoch: 0,
+                size: 16,
+                flow: FLOW,
+                generation: number.wrapping_mul(0x9E37_79B1),
+                hop_index: 0,
+                key_id: 0,
+                planned: 16,
+                link_sequence: number,
+            };
+            let block = Block {
+                number: (number.wrapping_mul(0x9E37_79B1) >> 16) as u16,
+                batch: (number % 7) as u16,
+                source_symbols: 1 + number % 40,
+                profile: (number % 3) as u8,
+                generator_bits: 8,
+                interleave: (number % 256) as u8,
+            };
+            let mut bytes = vec![number as u8; 232];
+            header.write(&mut bytes);
+            block.write(&mut bytes);
+            write_index(&mut bytes, PacketType::Bats, (number % 16) as u8);
+            node.receive(&bytes, u64::from(number) * 1000);
+        }
+        assert!(node.flow().held <= most, "{} held of {most}", node.flow().held);
+        assert_eq!(node.leaked(), 0);
+    }
 }
 
 #[test]
