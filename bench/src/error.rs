@@ -132,6 +132,32 @@ pub enum BenchError {
         bytes: usize,
     },
 
+    /// A code of a figure is refused.
+    #[error(transparent)]
+    Code(#[from] recoded_code::bats::ParamsError),
+
+    /// A decoder has no room for what a figure gives it.
+    #[error(transparent)]
+    Decoder(#[from] recoded_code::bats::Rejected),
+
+    /// A circuit computes something else than the field, so that its gates mean nothing.
+    #[error(
+        "the chain of partial multipliers computes a wrong product of {operand} and {coefficient}"
+    )]
+    Circuit {
+        /// What was multiplied.
+        operand: u8,
+        /// By what.
+        coefficient: u8,
+    },
+
+    /// Numbers of figures that are not what they should be.
+    #[error("{rows} number(s) outside their tolerance without a known reason: see above")]
+    Unexplained {
+        /// How many.
+        rows: usize,
+    },
+
     /// A thread of the benchmark failed.
     #[error("the {0} thread failed")]
     Thread(&'static str),

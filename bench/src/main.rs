@@ -11,11 +11,15 @@ mod machine;
 
 mod cores;
 
+mod svg;
+
 mod relay;
 
 mod kernels;
 
 mod decode;
+
+mod figures;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -35,6 +39,7 @@ enum Bench {
     Relay(relay::Options),
     Kernels(kernels::Options),
     Decode(decode::Options),
+    Figures(figures::Options),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +47,7 @@ fn main() -> ExitCode {
         Bench::Relay(options) => relay::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
+        Bench::Figures(options) => figures::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

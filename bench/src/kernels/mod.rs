@@ -23,6 +23,8 @@ pub mod report;
 mod summary;
 mod targets;
 
+pub use clock::thread_seconds;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@
 
 mod packet_sizes;
 mod processors;
-mod svg;
 
 use crate::kernels::anchors::paper_name;
 use crate::kernels::contest::{Row, median};

@@ -8,8 +8,8 @@
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library};
 use crate::kernels::contest::{Contestant, Role, Row};
-use crate::kernels::figures::svg::{Anchor, FAINT, GREY, INK, Page, steps};
 use crate::kernels::figures::{field_title, of_field};
+use crate::svg::{Anchor, FAINT, GREY, INK, Page, steps};
 use recoded_gf::Field;
 
 /// The figure as an SVG document.

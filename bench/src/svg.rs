@@ -74,6 +74,22 @@ impl Page {
         self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{colour}\"/>"));
     }
 
+    /// A small diagonal cross.
+    pub fn cross(&mut self, (x, y): (f64, f64), colour: &str) {
+        for slope in [-1.0, 1.0] {
+            let ends = [(x - CROSS, y - slope * CROSS), (x + CROSS, y + slope * CROSS)];
+            self.stroke(&ends, colour, 1.5, "");
+        }
+    }
+
+    /// An empty dot.
+    pub fn ring(&mut self, (x, y): (f64, f64), colour: &str) {
+        self.line(&format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.6\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"1.5\"/>"
+        ));
+    }
+
     /// Words of a size in pixels.
     pub fn words(&mut self, at: (f64, f64), anchor: Anchor, size: u32, colour: &str, words: &str) {
         self.turned(at, 0, anchor, size, colour, words);
@@ -128,6 +144,9 @@ pub fn steps(top: f64) -> (f64, usize) {
     let width = widths.into_iter().find(|width| top / width <= 8.0).unwrap_or(1.0);
     (width, (top / width).ceil().max(1.0) as usize)
 }
+
+/// Half the width of a cross.
+const CROSS: f64 = 3.2;
 
 #[cfg(test)]
 mod tests {

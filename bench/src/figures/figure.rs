@@ -1,0 +1,373 @@
+//! What a figure is: panels of series of points, and what the points are held against.
+//!
+//! One structure yields drawing, CSV and JSON, so that they cannot differ. A point that has a reference
+//! (what a paper printed, what an independent program computed, what our own theory says) is a row
+//! with a verdict; the others are drawn only.
+
+use serde::Serialize;
+
+use crate::figures::explain;
+
+/// A figure with its numbers.
+pub struct Figure {
+    /// File name without ending, and name on the command line.
+    pub name: &'static str,
+    /// One line for people.
+    pub title: String,
+    /// What the references are.
+    pub source: &'static str,
+    /// What was computed, and with how much of it.
+    pub about: String,
+    /// One chart each.
+    pub panels: Vec<Panel>,
+}
+
+/// One chart.
+pub struct Panel {
+    /// Its heading; within a figure no two are the same.
+    pub title: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// What is drawn. The same name in two panels has the same colour.
+    pub series: Vec<Series>,
+}
+
+/// An axis.
+#[derive(Clone)]
+pub struct Axis {
+    /// What it counts, with its unit.
+    pub label: &'static str,
+    /// How values become places.
+    pub scale: Scale,
+    /// Where it is marked.
+    pub ticks: Vec<f64>,
+    /// What the marks say; the numbers themselves if empty.
+    pub names: Vec<String>,
+}
+
+/// How values become places.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By their logarithm.
+    Log,
+}
+
+impl Axis {
+    /// An even one from the first tick to the last.
+    pub fn linear(label: &'static str, ticks: &[f64]) -> Axis {
+        Axis { label, scale: Scale::Linear, ticks: ticks.to_vec(), names: Vec::new() }
+    }
+
+    /// A logarithmic one from the first tick to the last.
+    pub fn log(label: &'static str, ticks: &[f64]) -> Axis {
+        Axis { scale: Scale::Log, ..Axis::linear(label, ticks) }
+    }
+
+    /// A share from 0 to 1.
+    pub fn share(label: &'static str) -> Axis {
+        Axis::linear(label, &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    }
+
+    /// Names side by side, at 0, 1, 2 and so on.
+    pub fn names(label: &'static str, names: &[&str]) -> Axis {
+        let ticks: Vec<f64> = (0..names.len()).map(|index| index as f64).collect();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Axis { names, ..Axis::linear(label, &ticks) }
+    }
+}
+
+/// Points that belong together.
+pub struct Series {
+    /// What it is called.
+    pub name: String,
+    /// How it is drawn.
+    pub style: Style,
+    /// Its points, by ascending x.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    /// Its name in a table, where nothing else says what is Monte Carlo.
+    fn label(&self) -> String {
+        match self.style {
+            Style::Crosses => format!("{}, Monte Carlo", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// How a series is drawn. References are rings in its colour.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Style {
+    /// A line; with dots where its points are estimates.
+    Line,
+    /// Crosses: Monte Carlo beside a line of the same name, whose colour they share.
+    Crosses,
+    /// Grey and dashed: for orientation.
+    Context,
+    /// Columns, with their values on top.
+    Bars,
+}
+
+/// One number.
+#[derive(Clone)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// How much.
+    pub ours: f64,
+    /// Standard error of `ours`; 0 where it is exact.
+    pub standard_error: f64,
+    /// What it is held against.
+    pub references: Vec<Reference>,
+}
+
+impl Point {
+    /// A number without error.
+    pub fn exact(x: f64, ours: f64) -> Point {
+        Point { x, ours, standard_error: 0.0, references: Vec::new() }
+    }
+
+    /// A Monte Carlo estimate.
+    pub fn estimate(x: f64, (ours, standard_error): (f64, f64)) -> Point {
+        Point { x, ours, standard_error, references: Vec::new() }
+    }
+
+    /// The same, held against `reference`.
+    pub fn against(mut self, reference: Reference) -> Point {
+        self.references.push(reference);
+        self
+    }
+
+    /// The same, held against `reference` if there is one.
+    pub fn against_any(mut self, reference: Option<Reference>) -> Point {
+        self.references.extend(reference);
+        self
+    }
+}
+
+/// A number that ours is held against.
+#[derive(Clone)]
+pub struct Reference {
+    /// Whose.
+    pub from: From,
+    /// How much.
+    pub value: f64,
+    /// Its own standard error, where it is an estimate itself.
+    pub standard_error: f64,
+    /// Whether ours should be equal.
+    pub relation: Relation,
+    /// How far ours may be off whatever the errors.
+    pub margin: f64,
+}
+
+impl Reference {
+    /// Printed in the paper that the figure is named after.
+    pub fn paper(value: f64) -> Reference {
+        Reference::of(From::Paper, value)
+    }
+
+    /// Computed by an independent program.
+    pub fn oracle(value: f64) -> Reference {
+        Reference::of(From::Oracle, value)
+    }
+
+    /// Computed by our own theory.
+    pub fn theory(value: f64) -> Reference {
+        Reference::of(From::Theory, value)
+    }
+
+    /// A target of ours, to be met within its errors.
+    pub fn target(value: f64) -> Reference {
+        Reference::of(From::Target, value).with_margin(0.0)
+    }
+
+    /// Another series of the same figure.
+    pub fn other_series((value, standard_error): (f64, f64)) -> Reference {
+        Reference::of(From::Series, value).with_error(standard_error)
+    }
+
+    fn of(from: From, value: f64) -> Reference {
+        let (standard_error, margin) = (0.0, POINT);
+        Reference { from, value, standard_error, relation: Relation::Equal, margin }
+    }
+
+    /// The same with a standard error of its own.
+    pub fn with_error(self, standard_error: f64) -> Reference {
+        Reference { standard_error, ..self }
+    }
+
+    /// The same with another margin than one point.
+    pub fn with_margin(self, margin: f64) -> Reference {
+        Reference { margin, ..self }
+    }
+
+    /// A bound: ours should not be below.
+    pub fn at_least(self) -> Reference {
+        Reference { relation: Relation::AtLeast, ..self }
+    }
+
+    /// How far off ours may be: one point, or so many standard errors of both.
+    fn tolerance(&self, point: &Point, errors: f64) -> f64 {
+        self.margin.max(errors * self.standard_error.hypot(point.standard_error))
+    }
+
+    fn is_met(&self, point: &Point, errors: f64) -> bool {
+        let difference = point.ours - self.value;
+        let off = if self.relation == Relation::AtLeast { -difference } else { difference.abs() };
+        // Values that are printed to three digits lie exactly at the edge now and then.
+        off <= self.tolerance(point, errors) + 1e-12
+    }
+}
+
+/// Whose number a reference is.
+#[derive(Copy, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum From {
+    /// Printed in the paper.
+    Paper,
+    /// An independent program.
+    Oracle,
+    /// Our own closed form.
+    Theory,
+    /// Another series.
+    Series,
+    /// What we set out to reach.
+    Target,
+}
+
+/// How ours should relate to a reference.
+#[derive(Copy, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// Within the tolerance.
+    Equal,
+    /// Not below it by more than the tolerance.
+    AtLeast,
+}
+
+/// One comparison, as JSON and CSV have it.
+#[derive(Serialize)]
+pub struct Row {
+    /// Title of the panel.
+    pub panel: String,
+    /// Name of the series.
+    pub series: String,
+    /// Where.
+    pub x: f64,
+    /// What we have.
+    pub ours: f64,
+    /// Standard error of that; 0 where it is exact.
+    pub standard_error: f64,
+    /// What it is held against; none for what is only drawn.
+    pub reference: Option<f64>,
+    /// Standard error of that; 0 where it is exact or unknown.
+    pub reference_standard_error: Option<f64>,
+    /// Whose that is.
+    pub from: Option<From>,
+    /// How ours should relate to it.
+    pub relation: Option<Relation>,
+    /// How far off ours may be.
+    pub tolerance: Option<f64>,
+    /// Whether it is no further off.
+    pub within: Option<bool>,
+    /// Why it is not within, if that is known.
+    pub note: Option<&'static str>,
+}
+
+impl Figure {
+    /// Every point, and every comparison of points that have any; `errors` is how many standard errors
+    /// are within tolerance.
+    pub fn rows(&self, errors: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for panel in &self.panels {
+            for series in &panel.series {
+                for point in &series.points {
+                    let row = self.bare_row(panel, series, point);
+                    let references = point.references.iter();
+                    rows.extend(
+                        references.map(|r| self.judged_row(panel, series, point, r, errors)),
+                    );
+                    rows.extend(point.references.is_empty().then_some(row));
+                }
+            }
+        }
+        rows
+    }
+
+    fn bare_row(&self, panel: &Panel, series: &Series, point: &Point) -> Row {
+        Row {
+            panel: panel.title.clone(),
+            series: series.label(),
+            x: rounded(point.x),
+            ours: rounded(point.ours),
+            standard_error: rounded(point.standard_error),
+            reference: None,
+            reference_standard_error: None,
+            from: None,
+            relation: None,
+            tolerance: None,
+            within: None,
+            note: None,
+        }
+    }
+
+    fn judged_row(
+        &self,
+        panel: &Panel,
+        series: &Series,
+        point: &Point,
+        r: &Reference,
+        errors: f64,
+    ) -> Row {
+        let within = r.is_met(point, errors);
+        let label = series.label();
+        let place = explain::Place { figure: self.name, panel: &panel.title, series: &label };
+        let note = (!within).then(|| explain::note(&place, point, r)).flatten();
+        Row {
+            reference: Some(rounded(r.value)),
+            reference_standard_error: Some(rounded(r.standard_error)),
+            from: Some(r.from),
+            relation: Some(r.relation),
+            tolerance: Some(rounded(r.tolerance(point, errors))),
+            within: Some(within),
+            note,
+            ..self.bare_row(panel, series, point)
+        }
+    }
+}
+
+/// Six digits are enough, and keep files and their differences small.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(value)
+}
+
+/// One point of a hundred: what tables are trusted to.
+pub const POINT: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdict_allows_one_point_or_three_standard_errors() {
+        let exact = Point::exact(1.0, 0.5);
+        assert!(Reference::oracle(0.51).is_met(&exact, 3.0));
+        assert!(!Reference::oracle(0.511).is_met(&exact, 3.0));
+        assert!(Reference::oracle(0.52).with_error(0.01).is_met(&exact, 3.0));
+        assert!(!Reference::oracle(0.54).with_error(0.01).is_met(&exact, 3.0));
+        assert!(Reference::oracle(0.1).at_least().is_met(&exact, 3.0));
+        assert!(!Reference::oracle(0.6).at_least().is_met(&exact, 3.0));
+        assert!(Reference::oracle(0.6).is_met(&Point::estimate(1.0, (0.5, 0.04)), 3.0));
+    }
+
+    #[test]
+    fn rounded_keeps_six_digits() {
+        assert_eq!(rounded(0.123_456_789), 0.123_456_8);
+        assert_eq!(rounded(0.0), 0.0);
+    }
+}

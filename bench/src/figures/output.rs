@@ -1,0 +1,179 @@
+//! What a figure leaves behind: SVG, CSV, JSON, and an index of all of them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::error::BenchError;
+use crate::figures::chart;
+use crate::figures::figure::{Figure, Row};
+use crate::figures::work::Work;
+use crate::machine::Machine;
+
+/// How a figure went.
+#[derive(Clone, Serialize)]
+pub struct Summary {
+    /// Name of the figure.
+    pub name: &'static str,
+    /// Its title.
+    pub title: String,
+    /// What it is held against.
+    pub source: &'static str,
+    /// Comparisons.
+    pub rows: usize,
+    /// Of these, within their tolerance.
+    pub within: usize,
+    /// Of those that are not, with a known reason.
+    pub explained: usize,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Summary {
+    /// Comparisons outside their tolerance for which no reason is known.
+    pub fn unexplained(&self) -> usize {
+        self.rows - self.within - self.explained
+    }
+}
+
+/// Writes a figure's three files into `folder`.
+///
+/// # Errors
+/// [`BenchError::Os`].
+pub fn write(
+    folder: &Path,
+    figure: &Figure,
+    work: Work,
+    machine: &Machine,
+    seconds: f64,
+) -> Result<Summary, BenchError> {
+    let rows = figure.rows(work.errors_allowed());
+    let judged: Vec<&Row> = rows.iter().filter(|row| row.within.is_some()).collect();
+    let drawn: Vec<&Row> = rows.iter().filter(|row| row.within.is_none()).collect();
+    let within = judged.iter().filter(|row| row.within == Some(true)).count();
+    let explained = judged.iter().filter(|row| row.note.is_some()).count();
+    let summary = Summary {
+        name: figure.name,
+        title: figure.title.clone(),
+        source: figure.source,
+        rows: judged.len(),
+        within,
+        explained,
+        seconds,
+    };
+    let head = json!({
+        "figure": figure.name,
+        "title": figure.title,
+        "about": figure.about,
+        "source": figure.source,
+        "machine": machine,
+        "seed": work.seed,
+        "share_of_runs": work.share,
+        "standard_errors_allowed": work.errors_allowed(),
+        "seconds": seconds,
+        "summary": { "rows": judged.len(), "within": within, "explained": explained },
+    });
+    let judged: Vec<Value> = judged.iter().map(|row| json!(row)).collect();
+    let drawn: Vec<Value> = drawn.iter().map(|row| bare(row)).collect();
+    let document = with_lists(&pretty(&head)?, &[("rows", &judged), ("points", &drawn)]);
+    put(&folder.join(format!("{}.svg", figure.name)), chart::draw(figure).as_bytes())?;
+    put(&folder.join(format!("{}.json", figure.name)), document.as_bytes())?;
+    put(&folder.join(format!("{}.csv", figure.name)), &csv(&rows)?)?;
+    Ok(summary)
+}
+
+/// Writes the index of a run that drew every figure.
+///
+/// # Errors
+/// [`BenchError::Os`].
+pub fn write_index(
+    folder: &Path,
+    summaries: &[Summary],
+    work: Work,
+    machine: &Machine,
+) -> Result<(), BenchError> {
+    let figures: Vec<_> = summaries
+        .iter()
+        .map(|summary| {
+            let files = ["svg", "csv", "json"].map(|ending| format!("{}.{ending}", summary.name));
+            json!({ "summary": summary, "files": files })
+        })
+        .collect();
+    let document = json!({
+        "benchmark": "figures",
+        "machine": machine,
+        "seed": work.seed,
+        "share_of_runs": work.share,
+        "figures": figures,
+    });
+    put(&folder.join("figures.json"), (pretty(&document)? + "\n").as_bytes())?;
+    put(&folder.join("README.md"), readme(summaries, work, machine).as_bytes())
+}
+
+/// The index for people.
+fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
+    let mut text = format!(
+        "# figures\n\nWritten by `cargo run --release -p bench -- figures all`; `../../README.md` says what \
+         they are.\n{}; seed {}, {} of the runs of a published figure.\n\n\
+         | figure | held against | comparisons | within | explained | files |\n\
+         |---|---|---:|---:|---:|---|\n",
+        machine.heading(),
+        work.seed,
+        work.share
+    );
+    for summary in summaries {
+        let Summary { name, title, source, rows, within, explained, .. } = summary;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| [{title}]({name}.svg) | {source} | {rows} | {within} | {explained} | \
+             [SVG]({name}.svg), [CSV]({name}.csv), [JSON]({name}.json) |"
+        );
+    }
+    for summary in summaries {
+        let _ = write!(text, "\n![{}]({}.svg)\n", summary.title, summary.name);
+    }
+    text
+}
+
+/// What there is of a point without reference.
+fn bare(row: &Row) -> Value {
+    let Row { panel, series, x, ours, standard_error, .. } = row;
+    json!({
+        "panel": panel, "series": series, "x": x, "ours": ours, "standard_error": standard_error,
+    })
+}
+
+fn pretty(document: &Value) -> Result<String, BenchError> {
+    let text = serde_json::to_string_pretty(document).map_err(io::Error::other);
+    text.map_err(BenchError::os("forming JSON"))
+}
+
+/// An object, and lists after what it has: one line per element, which keeps files short and their
+/// differences readable.
+fn with_lists(object: &str, lists: &[(&str, &[Value])]) -> String {
+    let mut text = object.trim_end_matches("\n}").to_owned();
+    for (name, list) in lists {
+        let lines: Vec<String> = list.iter().map(|value| format!("\n    {value}")).collect();
+        // Writing to a string cannot fail.
+        let _ = write!(text, ",\n  \"{name}\": [{}\n  ]", lines.join(","));
+    }
+    text + "\n}\n"
+}
+
+fn csv(rows: &[Row]) -> Result<Vec<u8>, BenchError> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written = rows.iter().try_for_each(|row| writer.serialize(row)).map_err(io::Error::other);
+    written.map_err(BenchError::os("forming CSV"))?;
+    writer
+        .into_inner()
+        .map_err(|error| BenchError::os("forming CSV")(io::Error::other(error.to_string())))
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
+    fs::write(path, bytes).map_err(BenchError::os(format!("writing {}", path.display())))
+}
