@@ -84,14 +84,16 @@ impl Batch {
         }
     }
 
-    /// Begins a generation in this entry, which must be unused.
+    /// Begins a generation in this entry, which must be unused. One that had to leave before its time
+    /// and comes back has sent a part of its plan, or all of it: that remains.
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
         debug_assert!(!self.live && self.symbols.is_empty());
+        let sent = if self.generation == generation { self.sent } else { 0 };
         self.generation = generation;
         self.live = true;
         self.closed = false;
         self.touched = now;
-        (self.planned, self.sent, self.owed, self.repaired) = (0, 0, 0, 0);
+        (self.planned, self.sent, self.owed, self.repaired) = (0, sent, 0, 0);
         self.is_planned = false;
         self.shape = None;
     }

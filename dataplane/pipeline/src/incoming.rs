@@ -2,17 +2,25 @@
 //! its parameters as of the newest packet.
 
 use crate::batch::PacketView;
+use crate::io::RESTART_DISTANCE;
 use crate::loss::LossTracker;
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::header::{Block, Header};
 
+/// Packets in a row that must be strangers, and of one life, before it is followed: one alone may be a
+/// straggler of a former life, or forged. Whoever followed each of them would give up all it holds, and
+/// a relay would send a plan, for every one.
+const STRANGERS: u8 = 3;
+
 /// The receiving side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     pub loss: LossTracker,
     pub ranks: RankHistogram,
+    /// The earliest generation of the strangers seen in a row, and how many they are.
+    strangers: Option<(u32, u8)>,
     newest: Option<(FieldOrder, Header, u16)>,
     /// Block word of the newest packet, if it belongs to a batch.
     block: Option<Block>,
@@ -29,6 +37,27 @@ impl Incoming {
         if header.planned > 0 {
             self.planned = header.planned;
         }
+    }
+
+    /// Notes a packet of a generation that is held, or could be.
+    pub(crate) fn familiar(&mut self) {
+        self.strangers = None;
+    }
+
+    /// Notes a packet of a generation far from all that is held. When enough of them came in a row, the
+    /// source restarted, or much of what it sent was lost: returns the earliest of these generations.
+    pub(crate) fn stranger(&mut self, generation: u32) -> Option<u32> {
+        let (first, seen) = match self.strangers {
+            Some((first, seen)) if generation.wrapping_sub(first) < RESTART_DISTANCE => {
+                (first, seen + 1)
+            }
+            Some((first, seen)) if first.wrapping_sub(generation) < RESTART_DISTANCE => {
+                (generation, seen + 1)
+            }
+            _ => (generation, 1),
+        };
+        self.strangers = (seen < STRANGERS).then_some((first, seen));
+        (seen >= STRANGERS).then_some(first)
     }
 
     /// Size, field and block word of batches, if that is what arrives.

@@ -53,6 +53,8 @@ enum Place {
     Held(usize),
     New(usize),
     Late,
+    /// Far from all that is held: it may be the first of another life of the source, or a stray.
+    Stranger,
 }
 
 impl Relay {
@@ -100,6 +102,10 @@ impl Relay {
                 return Fate::Forwarded;
             }
             Place::Late => return Fate::Dropped(DropReason::Late),
+            Place::Stranger => {
+                self.forward(counters, io, payload, header, false);
+                return Fate::Forwarded;
+            }
         };
         let batch = &mut self.batches[index];
         batch.touched = io.now;
@@ -143,18 +149,27 @@ impl Relay {
         let index = (generation % count) as usize;
         let held = &self.batches[index];
         if held.live && held.generation == generation {
+            self.incoming.familiar();
             return Place::Held(index);
         }
-        let Some(newest) = self.newest.filter(|newest| serial_before(generation, *newest)) else {
-            return Place::New(index);
-        };
-        let behind = newest.wrapping_sub(generation);
-        if behind >= RESTART_DISTANCE {
+        let Some(newest) = self.newest else { return Place::New(index) };
+        let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
+        if behind < RESTART_DISTANCE || ahead <= count {
+            self.incoming.familiar();
+            return if (count..RESTART_DISTANCE).contains(&behind) {
+                Place::Late
+            } else {
+                Place::New(index)
+            };
+        }
+        if self.incoming.stranger(generation).is_none() {
+            return Place::Stranger;
+        }
+        if ahead >= RESTART_DISTANCE {
             self.release(frames);
             self.newest = None;
-            return Place::New(index);
         }
-        if behind >= count { Place::Late } else { Place::New(index) }
+        Place::New(index)
     }
 
     /// Batches that are open at once.

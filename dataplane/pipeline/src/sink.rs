@@ -146,19 +146,26 @@ impl Sink {
         };
         let held = newest.wrapping_sub(next).wrapping_add(1);
         if generation.wrapping_sub(next) < held {
+            self.incoming.familiar();
             return true;
         }
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
         // comparison has no answer for numbers half the space apart.
         let (ahead, behind) = (generation.wrapping_sub(newest), next.wrapping_sub(generation));
-        if (1..RESTART_DISTANCE).contains(&ahead) {
-            self.advance(params, counters, io, generation);
-            return true;
-        }
-        if behind < RESTART_DISTANCE {
+        if (1..RESTART_DISTANCE).contains(&behind) {
+            self.incoming.familiar();
             return false;
         }
-        self.restart(counters, io, generation)
+        if (1..=self.entries.len() as u32).contains(&ahead) {
+            self.incoming.familiar();
+        } else {
+            let Some(first) = self.incoming.stranger(generation) else { return false };
+            if ahead >= RESTART_DISTANCE {
+                self.restart(counters, io, first);
+            }
+        }
+        self.advance(params, counters, io, generation);
+        true
     }
 
     /// A first packet, or a source that restarted: whatever was held is given up.

@@ -115,7 +115,8 @@ proptest! {
 fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
     for role_kind in [1, 2] {
         let mut node = Node::new(FlowParams { batches: 7, ..params(role(role_kind)) }, 5);
-        for (sequence, generation) in [9u32, 9 + (1 << 31), 10 + (1 << 31), 9].iter().enumerate() {
+        let far = 9u32 + (1 << 31);
+        for (sequence, generation) in [9, far, far + 1, far + 2, far + 1, 9].iter().enumerate() {
             node.receive(&systematic(*generation, sequence as u32), 0);
         }
         let packets = node.packets();

@@ -32,7 +32,12 @@ const REST_NANOS: Nanos = 60_000_000_000;
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
 
-/// Where it is not, relays close generations that the source still fills, and send the plan of a whole
+/// Every node reports every so often, over every link up to the source, in up to four copies that are
+/// sent and received.
+const REPORT_NANOS: Nanos = 20_000_000;
+const EVENTS_PER_REPORT: u64 = 8;
+
+/// Where all is not well, relays close generations that the source still fills, and send the plan of a whole
 /// for a part of it; so many times.
 const PLANS_PER_PACKET: u64 = 4;
 
@@ -140,7 +145,7 @@ impl<'a> Network<'a> {
             self.now = event.at;
             self.events += 1;
             self.handle(event.what)?;
-            if self.events > events_max {
+            if self.events > events_max + self.reports_max() {
                 return Err(Violation::Storm { events: self.events, at: self.now });
             }
             if self.now > rest {
@@ -150,7 +155,7 @@ impl<'a> Network<'a> {
         self.finish()
     }
 
-    /// More than this is a storm.
+    /// More than this, reports aside, is a storm.
     fn events_max(&self) -> u64 {
         let Scenario { nodes, traffic, promise, changes, .. } = self.scenario;
         let changed = changes.iter().filter_map(|(_, change)| match change {
@@ -165,6 +170,11 @@ impl<'a> Network<'a> {
             each += PLANS_PER_PACKET * plan;
         }
         EVENTS_MIN + each * u64::from(traffic.packets) * nodes.len() as u64
+    }
+
+    fn reports_max(&self) -> u64 {
+        let nodes = self.nodes.len() as u64;
+        EVENTS_PER_REPORT * nodes * nodes * (1 + self.now / REPORT_NANOS)
     }
 
     fn finish(mut self) -> Result<Outcome, Violation> {

@@ -87,3 +87,22 @@ fn redundancy_costs_what_it_was_fixed_to() {
     let outcome = run(&scenario).expect("an invariant failed");
     assert_eq!(outcome.overhead(), 1.5);
 }
+
+/// A relay without frames to spare lets generations go before they end. It once sent the plan of one
+/// again for every packet of it that still came, and the next relay as often for each of those.
+#[test]
+fn relays_short_of_frames_do_not_multiply_traffic() {
+    let mut scenario = Scenario::line(9, 6, Link::lossy(0.05)).with(|node| {
+        node.redundancy = Redundancy::Fixed(2.5);
+        node.repair = false;
+    });
+    scenario.frames = 104;
+    scenario.poll_nanos = 1_000_000;
+    scenario.traffic.packets = 300;
+    scenario.traffic.bytes = 24..=1400;
+    scenario.traffic.burst = 64;
+    let outcome = run(&scenario).expect("an invariant failed");
+    let offered = outcome.links.iter().map(|(down, _)| down.offered);
+    let first = outcome.links[0].0.offered;
+    assert!(offered.clone().all(|offered| offered <= first), "{:?}", offered.collect::<Vec<_>>());
+}
