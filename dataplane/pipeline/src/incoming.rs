@@ -2,7 +2,6 @@
 //! its parameters as of the newest packet.
 
 use crate::batch::PacketView;
-use crate::io::RESTART_DISTANCE;
 use crate::loss::LossTracker;
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
@@ -44,14 +43,13 @@ impl Incoming {
         self.strangers = None;
     }
 
-    /// Notes a packet of a generation far from all that is held. When enough of them came in a row, the
+    /// Notes a packet of a generation far from all that is held; of one life are those less than
+    /// `distance` apart. When enough of them came in a row, the
     /// source restarted, or much of what it sent was lost: returns the earliest of these generations.
-    pub(crate) fn stranger(&mut self, generation: u32) -> Option<u32> {
+    pub(crate) fn stranger(&mut self, generation: u32, distance: u32) -> Option<u32> {
         let (first, seen) = match self.strangers {
-            Some((first, seen)) if generation.wrapping_sub(first) < RESTART_DISTANCE => {
-                (first, seen + 1)
-            }
-            Some((first, seen)) if first.wrapping_sub(generation) < RESTART_DISTANCE => {
+            Some((first, seen)) if generation.wrapping_sub(first) < distance => (first, seen + 1),
+            Some((first, seen)) if first.wrapping_sub(generation) < distance => {
                 (generation, seen + 1)
             }
             _ => (generation, 1),

@@ -162,7 +162,7 @@ impl Relay {
                 Place::New(index)
             };
         }
-        if self.incoming.stranger(generation).is_none() {
+        if self.incoming.stranger(generation, RESTART_DISTANCE).is_none() {
             return Place::Stranger;
         }
         if ahead >= RESTART_DISTANCE {

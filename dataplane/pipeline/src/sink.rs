@@ -159,7 +159,9 @@ impl Sink {
         if (1..=self.entries.len() as u32).contains(&ahead) {
             self.incoming.familiar();
         } else {
-            let Some(first) = self.incoming.stranger(generation) else { return false };
+            let Some(first) = self.incoming.stranger(generation, RESTART_DISTANCE) else {
+                return false;
+            };
             if ahead >= RESTART_DISTANCE {
                 self.restart(counters, io, first);
             }

@@ -122,17 +122,27 @@ impl BatsSink {
         };
         let held = newest.wrapping_sub(next).wrapping_add(1);
         if block.wrapping_sub(next) < held {
+            self.incoming.familiar();
             return true;
         }
         let (ahead, behind) = (block.wrapping_sub(newest), next.wrapping_sub(block));
-        if (1..RESTART_BLOCKS).contains(&ahead) {
-            self.advance(params, counters, io, block);
-            return true;
-        }
-        if behind < RESTART_BLOCKS {
+        if (1..RESTART_BLOCKS).contains(&behind) {
+            self.incoming.familiar();
             return false;
         }
-        self.restart(counters, io, block);
+        if (1..=self.entries.len() as u16).contains(&ahead) {
+            self.incoming.familiar();
+        } else {
+            // One packet of a block far away may be a stray: as for generations.
+            // In the upper half of a word, so that distances wrap as block numbers do.
+            let upper = |number: u16| u32::from(number) << 16;
+            let first = self.incoming.stranger(upper(block), upper(RESTART_BLOCKS));
+            let Some(first) = first else { return false };
+            if ahead >= RESTART_BLOCKS {
+                self.restart(counters, io, (first >> 16) as u16);
+            }
+        }
+        self.advance(params, counters, io, block);
         true
     }
 
