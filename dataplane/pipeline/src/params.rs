@@ -153,7 +153,8 @@ pub struct FlowParams {
     pub target_loss: f64,
     /// Cap of packets sent per symbol of a generation, at least 1, plan and relays alike.
     pub redundancy_max: f64,
-    /// Source: a generation that stays short closes after this.
+    /// Source: a generation that stays short closes after this; a block when packets pause for as long,
+    /// and after 32 times as long at the latest.
     pub flush_timeout_nanos: Nanos,
     /// Relay: an open batch closes after this silence. Sink: wait before a repair request.
     pub batch_timeout_nanos: Nanos,

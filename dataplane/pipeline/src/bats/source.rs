@@ -31,6 +31,9 @@ use recoded_wire::header::{
     BLOCK_BYTES, Block as BlockWord, Flags, Header, INDEX_BYTES, PacketType, write_index,
 };
 
+/// A block is collected for at most so many flush timeouts.
+const FLUSH_AGE: Nanos = 32;
+
 /// Packets formed per call, at least one batch: some tens of microseconds.
 const STEP_PACKETS: usize = 32;
 
@@ -65,6 +68,8 @@ pub(crate) struct BatsSource {
     number: u16,
     open: bool,
     opened: Nanos,
+    /// When the last packet came.
+    touched: Nanos,
     /// Symbols at which it is full.
     full: usize,
     packer: Packer,
@@ -96,6 +101,7 @@ impl BatsSource {
             number: combiner.next_u32() as u16,
             open: false,
             opened: 0,
+            touched: 0,
             full: 0,
             packer: Packer { written: 0 },
             epoch: combiner.next_u32() as u8,
@@ -185,6 +191,7 @@ impl BatsSource {
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
         let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
+        self.touched = io.now;
         if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
             counters.send_failed += 1;
             return false;
@@ -413,7 +420,7 @@ impl BatsSource {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Nanos> {
-        if self.open && self.opened + params.flush_timeout_nanos <= io.now {
+        if self.flush_due(params).is_some_and(|due| due <= io.now) {
             self.close(params, counters, io);
         }
         if let Some((probes, _)) = self.probe.filter(|(_, due)| *due <= io.now) {
@@ -434,9 +441,18 @@ impl BatsSource {
         self.wake(params, io.now)
     }
 
+    /// When the open block is closed as it is: as soon as packets pause, and after a while even if they
+    /// do not. Blocks are large; what fills one steadily shall not be cut into short ones, which cost
+    /// more packets per symbol.
+    fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
+        let pause = self.touched + params.flush_timeout_nanos;
+        let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
+        self.open.then_some(pause.min(latest))
+    }
+
     /// When to call [`BatsSource::tick`] again, after a packet was taken.
     pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
+        let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
         let step = self.sending().map(|_| self.retry.unwrap_or(now));
         earlier(earlier(flush, probe), step)
