@@ -23,4 +23,4 @@ pub use daemon::{BIN_DIR_ENV, Daemon, binary};
 pub use emulator::{DirectionCounters, LinkCounters, Loss};
 pub use error::BedError;
 pub use namespace::Namespace;
-pub use plan::{FlowPlan, LinePlan, Towards, TunnelPlan};
+pub use plan::{CodePlan, FlowPlan, LinePlan, Towards, TunnelPlan};

@@ -61,6 +61,27 @@ pub enum Towards {
     West,
 }
 
+/// What protects a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CodePlan {
+    /// Generations.
+    Rlnc,
+    /// Blocks of batches; the batch size is the flow's `generation_size`.
+    Bats {
+        /// Source symbols of a block.
+        block_symbols: usize,
+        /// Batches that take turns; `None` is automatic.
+        interleave: Option<u8>,
+        /// Whether relays send as many packets for a batch as its rank is worth.
+        adaptive: bool,
+    },
+    /// A sliding window, not recoded; `generation_size` does not matter.
+    Window {
+        /// Symbols of the encoding window.
+        window_symbols: usize,
+    },
+}
+
 /// One flow along the whole line. `None` leaves the daemon's default.
 #[derive(Clone, Debug)]
 pub struct FlowPlan {
@@ -70,9 +91,11 @@ pub struct FlowPlan {
     pub towards: Towards,
     /// Name of the tunnel it serves.
     pub tunnel: &'static str,
+    /// What protects it.
+    pub code: CodePlan,
     /// Order of the field.
     pub field: u16,
-    /// Symbols per generation.
+    /// Symbols per generation, or packets per batch.
     pub generation_size: usize,
     /// Bytes per symbol.
     pub symbol_bytes: Option<usize>,
@@ -95,6 +118,7 @@ impl FlowPlan {
             id,
             towards,
             tunnel,
+            code: CodePlan::Rlnc,
             field: 16,
             generation_size: 16,
             symbol_bytes: None,
@@ -184,8 +208,7 @@ impl LinePlan {
             role,
             tunnel: (role != "relay").then_some(flow.tunnel),
             field: is_source.then_some(flow.field),
-            generation_size: is_source.then_some(flow.generation_size),
-            generation_size_max: (!is_source).then_some(flow.generation_size.max(64)),
+            code: flow.code(role),
             symbol_bytes: flow.symbol_bytes,
             redundancy: match flow.redundancy {
                 Some(factor) if is_source => Some(RedundancyFile::Factor(factor)),
@@ -198,6 +221,47 @@ impl LinePlan {
             repair: (role != "relay").then_some(flow.repair),
             next_hops: next.into_iter().collect(),
             upstream,
+        }
+    }
+}
+
+impl FlowPlan {
+    /// Keys that depend on the code.
+    fn code(&self, role: &str) -> CodeFile {
+        let size = self.generation_size;
+        let keys = CodeFile::default();
+        match (role, self.code) {
+            ("relay", code) => CodeFile {
+                generation_size_max: Some(size.max(64)),
+                adaptive: match code {
+                    CodePlan::Bats { adaptive, .. } => Some(adaptive),
+                    _ => None,
+                },
+                ..keys
+            },
+            ("source", CodePlan::Rlnc) => CodeFile { generation_size: Some(size), ..keys },
+            (_, CodePlan::Rlnc) => CodeFile { generation_size_max: Some(size.max(64)), ..keys },
+            ("source", CodePlan::Bats { block_symbols, interleave, .. }) => CodeFile {
+                code: Some("bats"),
+                block_symbols: Some(block_symbols),
+                batch_size: Some(size),
+                interleave,
+                ..keys
+            },
+            (_, CodePlan::Bats { block_symbols, .. }) => CodeFile {
+                code: Some("bats"),
+                block_symbols_max: Some(block_symbols),
+                batch_size_max: Some(size),
+                ..keys
+            },
+            ("source", CodePlan::Window { window_symbols }) => {
+                CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
+            }
+            (_, CodePlan::Window { window_symbols }) => CodeFile {
+                code: Some("window"),
+                window_symbols_max: Some((4 * window_symbols).min(8192)),
+                ..keys
+            },
         }
     }
 }
@@ -256,10 +320,8 @@ struct FlowFile {
     tunnel: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation_size: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation_size_max: Option<usize>,
+    #[serde(flatten)]
+    code: CodeFile,
     #[serde(skip_serializing_if = "Option::is_none")]
     symbol_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,6 +338,32 @@ struct FlowFile {
     next_hops: Vec<HopFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream: Option<HopFile>,
+}
+
+#[derive(Default, Serialize)]
+struct CodeFile {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_size_max: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_symbols: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_symbols_max: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_size_max: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interleave: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adaptive: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_symbols: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_symbols_max: Option<usize>,
 }
 
 #[cfg(test)]
@@ -308,6 +396,25 @@ mod tests {
         assert_eq!(table["flow"][0]["next_hops"][0]["address"].as_str(), Some("10.77.2.2"));
         assert_eq!(table["flow"][0]["upstream"]["address"].as_str(), Some("10.77.1.1"));
         assert_eq!(table["flow"][1]["next_hops"][0]["address"].as_str(), Some("10.77.1.1"));
+    }
+
+    #[test]
+    fn keys_of_a_code_stand_where_they_have_an_effect() {
+        let code = CodePlan::Bats { block_symbols: 128, interleave: Some(3), adaptive: false };
+        let mut plan = LinePlan::protected(2);
+        plan.flows[0] = FlowPlan { code, ..plan.flows[0].clone() };
+        let flow = |index| {
+            let table: toml::Table = plan.config(index, "/run/x.sock").parse().expect("valid TOML");
+            table["flow"][0].clone()
+        };
+        let (source, relay, sink) = (flow(0), flow(1), flow(2));
+        assert_eq!(source["code"].as_str(), Some("bats"));
+        assert_eq!(source["batch_size"].as_integer(), Some(16));
+        assert_eq!(source["interleave"].as_integer(), Some(3));
+        assert_eq!(relay["adaptive"].as_bool(), Some(false));
+        assert!(relay.get("code").is_none() && source.get("adaptive").is_none());
+        assert_eq!(sink["block_symbols_max"].as_integer(), Some(128));
+        assert!(sink.get("generation_size_max").is_none());
     }
 
     #[test]

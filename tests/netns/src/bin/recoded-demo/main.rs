@@ -24,7 +24,7 @@ use recoded_api::v1::State;
 use recoded_netns::traffic::{WebServer, interface_drops, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
-use options::Options;
+use options::{Code, Options};
 use outcome::{Link, Machine, Mode, Outcome, Plain, Recoded};
 use progress::Progress;
 use protected::TUNNEL;
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
 
 /// Checks and clean-up before anything is built; returns whether to go on.
 fn prepare(options: &Options) -> Result<bool, BedError> {
+    options.check()?;
     if !rustix::process::geteuid().is_root() {
         return Err(BedError::Parameter {
             what: "user",
@@ -130,8 +131,12 @@ fn measure(
         loss: options.loss_share(),
         burst: options.burst,
         rate_mbit: options.rate,
-        field: options.field.order(),
+        code: options.code.name(),
+        field: options.field_order().order(),
         batch: options.generation_size(),
+        block: (options.code == Code::Bats).then_some(options.block),
+        adaptive: (options.code == Code::Bats).then_some(!options.not_adaptive),
+        window: (options.code == Code::Window).then_some(options.window),
         plain,
         recoded,
         links,
@@ -217,10 +222,17 @@ fn measure_recoded(
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
         let probe = probe::run(bed, daemons, options)?;
-        let text = format!("{} generations", probe.generations);
+        let units = if options.code == Code::Bats { "batches" } else { "generations" };
+        let text = match options.code {
+            Code::Window => format!("{} packets", probe.generations * u64::from(options.batch)),
+            _ => format!("{} {units}", probe.generations),
+        };
         Ok::<_, BedError>((probe, text))
     })?;
-    let loss = Loss { share: options.loss_share(), burst_mean: options.burst };
+    let rank_theory = probe::theory(options);
+    let sink = daemons[options.hop_count()].show()?;
+    let at_sink = protected::flow(&sink, protected::DATA_FLOW)?;
+    let millis = |micros: f64| micros / 1e3;
     let links = probe.links.iter().map(|link| Link {
         packets: link.eastward.seen,
         loss: link.eastward.loss(),
@@ -229,12 +241,11 @@ fn measure_recoded(
     let recoded = Recoded {
         delivered: udp.outcome.delivered(),
         rank_ratio: probe.rank_ratio,
-        rank_theory: probe::theory(
-            options.generation_size(),
-            options.field,
-            loss,
-            options.hop_count(),
-        ),
+        overhead_theory: rank_theory
+            .last()
+            .filter(|_| options.code != Code::Rlnc)
+            .map(|it| 1.0 / it),
+        rank_theory,
         rank_generations: probe.generations,
         residual_loss: 1.0 - udp.outcome.delivered(),
         packets: udp.outcome.packets,
@@ -247,6 +258,9 @@ fn measure_recoded(
         tcp_complete: tcp.download.complete,
         sha256_ok: tcp.sha256_ok,
         overhead: udp.overhead,
+        tcp_overhead: tcp.overhead,
+        decode_delay_mean_ms: at_sink.decode_delay_mean_us.map(millis),
+        decode_delay_max_ms: at_sink.decode_delay_max_us.map(millis),
         core_shares: udp.core_shares,
         kernel: daemons[0].show()?.kernel,
     };

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use recoded_gf::FieldOrder;
+use recoded_netns::{BedError, CodePlan};
 
 /// Sends real traffic over a line of lossy links, once forwarded by Linux and once recoded at every
 /// relay, and prints both beside theory. Everything runs in network namespaces of this machine and
@@ -28,13 +29,32 @@ pub struct Options {
     #[arg(long, default_value_t = 10, value_name = "S",
           value_parser = clap::value_parser!(u64).range(2..=600))]
     pub seconds: u64,
-    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256
-    #[arg(long, default_value = "16", value_name = "Q")]
-    pub field: FieldOrder,
-    /// Symbols per generation, 1 to 256
+    /// What protects the download: generations, BATS, or a sliding window that relays only forward.
+    /// Acknowledgements come back in generations
+    #[arg(long, value_enum, default_value_t = Code::Rlnc)]
+    pub code: Code,
+    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of a
+    /// window 2 or 256, 256 unless given
+    #[arg(long, value_name = "Q")]
+    pub field: Option<FieldOrder>,
+    /// Symbols per generation, 1 to 256; BATS: packets per batch, 1 to 128
     #[arg(long, default_value_t = 16, value_name = "M",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub batch: u16,
+    /// BATS: source symbols per block, 1 to 4096
+    #[arg(long, default_value_t = 256, value_name = "K",
+          value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub block: u16,
+    /// BATS: batches that take turns, 1 to 255; chosen by the bursts that are seen unless given
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(1..))]
+    pub interleave: Option<u8>,
+    /// BATS: relays send the same number of packets for every batch, whatever arrived of it
+    #[arg(long)]
+    pub not_adaptive: bool,
+    /// Window: symbols of the encoding window, 1 to 2048
+    #[arg(long, default_value_t = 64, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=2048))]
+    pub window: u16,
     /// Where to save the results
     #[arg(long, default_value = "results/demo.json", value_name = "FILE")]
     pub json: PathBuf,
@@ -49,7 +69,66 @@ pub struct Options {
     pub clean: bool,
 }
 
+/// What protects the download.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Code {
+    /// Generations, recoded at every relay
+    Rlnc,
+    /// Blocks of batches, recoded at every relay
+    Bats,
+    /// A sliding window (RFC 8681), forwarded by relays
+    Window,
+}
+
+impl Code {
+    /// Its word on the command line and in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Rlnc => "rlnc",
+            Code::Bats => "bats",
+            Code::Window => "window",
+        }
+    }
+}
+
 impl Options {
+    /// Refuses what the code cannot do.
+    ///
+    /// # Errors
+    /// [`BedError::Parameter`] names the option.
+    pub fn check(&self) -> Result<(), BedError> {
+        let refuse = |what, value, rule| Err(BedError::Parameter { what, value, rule });
+        match (self.code, self.field_order()) {
+            (Code::Window, field) if !matches!(field.order(), 2 | 256) => {
+                refuse("--field", field.order().to_string(), "a window is over field 2 or 256")
+            }
+            (Code::Bats, _) if self.batch > 128 => {
+                refuse("--batch", self.batch.to_string(), "a batch has 1 to 128 packets")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The field of coding coefficients.
+    pub fn field_order(&self) -> FieldOrder {
+        let default =
+            if self.code == Code::Window { FieldOrder::TwoFiftySix } else { FieldOrder::Sixteen };
+        self.field.unwrap_or(default)
+    }
+
+    /// The code with its parameters.
+    pub fn code_plan(&self) -> CodePlan {
+        match self.code {
+            Code::Rlnc => CodePlan::Rlnc,
+            Code::Bats => CodePlan::Bats {
+                block_symbols: self.block.into(),
+                interleave: self.interleave,
+                adaptive: !self.not_adaptive,
+            },
+            Code::Window => CodePlan::Window { window_symbols: self.window.into() },
+        }
+    }
+
     /// Loss of a link as a share.
     pub fn loss_share(&self) -> f64 {
         self.loss / 100.0
@@ -106,5 +185,15 @@ mod tests {
         assert!(!parse(&["--loss", "nan"]));
         assert!(!parse(&["--field", "3"]));
         assert!(!parse(&["--batch", "257"]));
+        assert!(!parse(&["--code", "raptor"]));
+        assert!(!parse(&["--interleave", "0"]));
+        let check = |words: &[&str]| {
+            let words = ["recoded-demo"].iter().chain(words);
+            Options::try_parse_from(words).expect("the words are known").check().is_ok()
+        };
+        assert!(check(&["--code", "bats", "--batch", "128"]));
+        assert!(!check(&["--code", "bats", "--batch", "129"]));
+        assert!(check(&["--code", "window", "--field", "2"]));
+        assert!(!check(&["--code", "window", "--field", "16"]));
     }
 }

@@ -18,10 +18,18 @@ pub struct Outcome {
     pub burst: f64,
     /// Rate of each link.
     pub rate_mbit: f64,
+    /// What protects the download: rlnc, bats or window.
+    pub code: &'static str,
     /// Order of the field.
     pub field: u16,
-    /// Symbols per generation.
+    /// Symbols per generation, or packets per batch.
     pub batch: usize,
+    /// BATS: source symbols per block.
+    pub block: Option<u16>,
+    /// BATS: whether relays send as many packets for a batch as its rank is worth.
+    pub adaptive: Option<bool>,
+    /// Window: symbols of the encoding window.
+    pub window: Option<u16>,
     /// Linux forwarding.
     pub plain: Plain,
     /// Recoding at every relay.
@@ -70,12 +78,12 @@ pub struct Plain {
 pub struct Recoded {
     /// Share of UDP packets that arrived.
     pub delivered: f64,
-    /// Mean rank over generation size after each hop, when every node sends exactly one packet per
-    /// symbol.
+    /// Mean rank over generation or batch size after each hop, when every node sends exactly one
+    /// packet per symbol; share of packets that arrive, where nobody recodes.
     pub rank_ratio: Vec<f64>,
     /// The same, computed.
     pub rank_theory: Vec<f64>,
-    /// Generations of that probe.
+    /// Generations or batches of that probe.
     pub rank_generations: u64,
     /// Share of UDP packets that did not arrive, at an offered load within capacity.
     pub residual_loss: f64,
@@ -97,8 +105,17 @@ pub struct Recoded {
     pub tcp_complete: bool,
     /// Whether the file that arrived is the file that was sent.
     pub sha256_ok: bool,
-    /// Packets that the source sent per source symbol.
+    /// Packets that the source sent per source symbol, for UDP.
     pub overhead: f64,
+    /// The same, for the download.
+    pub tcp_overhead: f64,
+    /// The least that theory needs: 1 over the last of `rank_theory`. Not for generations, whose
+    /// number of packets follows from how many of them may stay incomplete.
+    pub overhead_theory: Option<f64>,
+    /// Time from the first packet of a generation or block until it was complete, on average.
+    pub decode_delay_mean_ms: Option<f64>,
+    /// The longest such time.
+    pub decode_delay_max_ms: Option<f64>,
     /// Share of a core that each daemon used during the UDP measurement, in path order.
     pub core_shares: Vec<f64>,
     /// Arithmetic in use.
@@ -172,6 +189,9 @@ const TCP_GAIN: f64 = 100.0;
 /// Share of link rate times theory that the recoded download must reach.
 const TCP_SHARE: f64 = 0.6;
 
+/// How many times the packets of theory a download may take.
+const OVERHEAD_MAX: f64 = 1.1;
+
 /// Plain TCP starves when fewer packets than this arrive.
 const STARVING: f64 = 0.7;
 
@@ -189,6 +209,7 @@ impl Outcome {
             self.gain_criterion(bursty),
             self.goodput_criterion(bursty),
         ];
+        self.criteria.extend(self.overhead_criterion(bursty));
         self.ok =
             self.criteria.iter().all(|criterion| criterion.holds || criterion.waived.is_some());
     }
@@ -265,7 +286,7 @@ impl Outcome {
     fn goodput_criterion(&self, bursty: Option<&'static str>) -> Criterion {
         let theory = self.recoded.rank_theory.last().copied().unwrap_or(0.0);
         let wanted = TCP_SHARE * self.rate_mbit * theory;
-        let small = (self.batch < 16 || self.field < 16)
+        let small = (self.code != "window" && (self.batch < 16 || self.field < 16))
             .then_some("small generations and small fields need more redundancy");
         Criterion {
             rule: format!("recoded TCP reaches {TCP_SHARE} x link rate x rank in theory"),
@@ -273,6 +294,22 @@ impl Outcome {
             holds: self.recoded.tcp_mbps >= wanted,
             waived: bursty.or(small),
         }
+    }
+
+    /// What the outer code and its blocks cost beyond what recoding leaves.
+    fn overhead_criterion(&self, bursty: Option<&'static str>) -> Option<Criterion> {
+        let (found, theory) = (self.recoded.tcp_overhead, self.recoded.overhead_theory?);
+        let times = found / theory;
+        let window = (self.code == "window")
+            .then_some("a window has no rounds of repair: it sends in advance what bad luck takes");
+        Some(Criterion {
+            rule: format!(
+                "the download takes at most {OVERHEAD_MAX} times the packets per symbol of theory"
+            ),
+            found: format!("overhead {found:.2}, theory {theory:.2}: {times:.2} x"),
+            holds: times <= OVERHEAD_MAX,
+            waived: bursty.or(window),
+        })
     }
 }
 
@@ -296,8 +333,12 @@ pub(crate) mod tests {
             loss: 0.1,
             burst: 1.0,
             rate_mbit: 300.0,
+            code: "rlnc",
             field: 16,
             batch: 16,
+            block: None,
+            adaptive: None,
+            window: None,
             plain: Plain {
                 delivered: 0.655,
                 theory: 0.6561,
@@ -324,6 +365,10 @@ pub(crate) mod tests {
                 tcp_complete: true,
                 sha256_ok: true,
                 overhead: 1.7,
+                tcp_overhead: 1.6,
+                overhead_theory: None,
+                decode_delay_mean_ms: Some(1.0),
+                decode_delay_max_ms: Some(20.0),
                 core_shares: vec![0.1; 5],
                 kernel: "avx2".into(),
             },
@@ -388,17 +433,33 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn judge_compares_the_overhead_of_blocks_with_theory() {
+        let mut outcome = example();
+        outcome.code = "bats";
+        outcome.recoded.overhead_theory = Some(1.3);
+        outcome.recoded.tcp_overhead = 1.42;
+        assert!(judged(outcome.clone(), &["--code", "bats"]).ok);
+        outcome.recoded.tcp_overhead = 1.44;
+        let judged = judged(outcome, &["--code", "bats"]);
+        assert!(!judged.ok);
+        let last = judged.criteria.last().expect("there are some");
+        assert_eq!(last.found, "overhead 1.44, theory 1.30: 1.11 x");
+    }
+
+    #[test]
     fn json_has_the_promised_keys() {
         let json = serde_json::to_value(example()).expect("serialisable");
         let top = ["hops", "loss", "burst", "rate_mbit", "field", "batch", "plain", "recoded"];
-        for key in top.into_iter().chain(["modes", "drops", "ok"]) {
+        for key in top.into_iter().chain(["code", "block", "adaptive", "modes", "drops", "ok"]) {
             assert!(json.get(key).is_some(), "{key}");
         }
         for key in ["delivered", "theory", "tcp_mbps"] {
             assert!(json["plain"].get(key).is_some(), "{key}");
         }
         let recoded = ["delivered", "rank_ratio", "rank_theory", "residual_loss", "tcp_mbps"];
-        for key in recoded.into_iter().chain(["sha256_ok", "overhead"]) {
+        for key in
+            recoded.into_iter().chain(["sha256_ok", "overhead", "tcp_overhead", "overhead_theory"])
+        {
             assert!(json["recoded"].get(key).is_some(), "{key}");
         }
     }

@@ -10,6 +10,7 @@
 use std::fmt::Write as _;
 
 use crate::outcome::{Outcome, points};
+use crate::table::protection;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
@@ -38,11 +39,11 @@ pub fn svg(outcome: &Outcome) -> String {
         String::new()
     };
     let title = format!(
-        "{} links in a line, {} % loss each{burst}, {} Mbit/s, generations of {} over GF({})",
+        "{} links in a line, {} % loss each{burst}, {} Mbit/s. {} over GF({})",
         outcome.hops,
         points(outcome.loss),
         outcome.rate_mbit,
-        outcome.batch,
+        protection(outcome),
         outcome.field
     );
     page.words(40.0, 28.0, "start", INK, &title);

@@ -1,16 +1,18 @@
-//! The rank probe: how much of a generation each hop keeps when every node sends exactly as many
-//! packets as the generation has symbols. That is the model of the exact tables, so the numbers
-//! compare directly.
+//! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly as
+//! many packets as it has symbols, on average where relays adapt. That is the model of the exact
+//! tables, so the numbers compare directly. Of a window, which nobody recodes, it is the share of
+//! packets that each hop keeps.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
+use recoded_code::theory::burst::interleave_depth;
 use recoded_code::theory::{Hop, Recoding, rank_distributions};
-use recoded_gf::FieldOrder;
 use recoded_netns::traffic::send_paced;
-use recoded_netns::{Bed, BedError, Daemon, LinkCounters, Loss};
+use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
 
-use crate::options::Options;
+use crate::options::{Code, Options};
 use crate::protected::{PROBE_FLOW, PROBE_SYMBOL_BYTES, PROBE_TUNNEL, flow, tunnel_payload_bytes};
 
 /// Generations that make the mean rank certain to a tenth of a point.
@@ -30,6 +32,9 @@ const LOAD: f64 = 0.5;
 
 /// Bytes of a probe packet on a link, about: headers, coding vector, symbol.
 const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + PROBE_SYMBOL_BYTES as f64;
+
+/// Batches that go ahead, so that relays learn the losses and adapt.
+const AHEAD: u64 = 1_000;
 
 /// Time for the last generation to travel and to be closed everywhere.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -51,15 +56,22 @@ pub struct Probe {
 pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, BedError> {
     let size = options.generation_size() as u64;
     let generations = (PACKETS_MAX / size).clamp(GENERATIONS_MIN, GENERATIONS);
-    let before: Vec<Ranks> = read(daemons, size)?;
-    let links_before = bed.counters()?;
     let payload = tunnel_payload_bytes(&daemons[0].show()?, &PROBE_TUNNEL)?;
     let to = SocketAddr::new(PROBE_TUNNEL.sink_address(), 9);
     let pace = (LOAD * options.rate * 1e6 / 8.0 / PACKET_BYTES).min(PACKETS_PER_SECOND_MAX);
-    send_paced(bed.source(), to, payload, generations * size, pace)?;
-    std::thread::sleep(SETTLE);
-    let after = read(daemons, size)?;
-    let sent = after[0].sent_symbols - before[0].sent_symbols;
+    let send = |generations: u64| {
+        send_paced(bed.source(), to, payload, generations * size, pace)?;
+        std::thread::sleep(SETTLE);
+        Ok::<_, BedError>(())
+    };
+    if options.code == Code::Bats {
+        send(AHEAD)?;
+    }
+    let before: Vec<Ranks> = read(daemons, options)?;
+    let links_before = bed.counters()?;
+    send(generations)?;
+    let after = read(daemons, options)?;
+    let sent = after[0].sent - before[0].sent;
     if sent == 0 {
         return Err(BedError::Output {
             program: "the probe".into(),
@@ -80,11 +92,35 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
     })
 }
 
-/// What the probe should find: the exact mean rank over generation size, by hop.
-pub fn theory(size: usize, field: FieldOrder, loss: Loss, hops: usize) -> Vec<f64> {
-    let hop = Hop { loss: loss.share, burst_mean: loss.burst_mean };
-    let ranks =
-        rank_distributions(size, field, &vec![size; hops], &vec![hop; hops], Recoding::Systematic);
+/// What the probe should find: the exact mean rank over generation or batch size, by hop, or what
+/// forwarding leaves.
+pub fn theory(options: &Options) -> Vec<f64> {
+    let (size, field) = (options.generation_size(), options.field_order());
+    let hop = Hop { loss: options.loss_share(), burst_mean: options.burst };
+    let hops = options.hop_count();
+    match options.code {
+        Code::Window => {
+            (1..=hops).map(|hop| (1.0 - options.loss_share()).powi(hop as i32)).collect()
+        }
+        Code::Bats => {
+            let automatic =
+                interleave_depth(options.burst, size, 0, u64::MAX, usize::from(u8::MAX));
+            let hop = hop.interleaved(options.interleave.map_or(automatic, usize::from));
+            if options.not_adaptive {
+                return fixed(options, hop);
+            }
+            let outgoing = Outgoing::equal_airtime(size, field, hop, Recoding::Systematic);
+            expected_rank_adaptive(&outgoing, &vec![hop; hops])
+        }
+        Code::Rlnc => fixed(options, hop),
+    }
+}
+
+/// Every node sends as many packets as a generation has symbols, whatever it holds.
+fn fixed(options: &Options, hop: Hop) -> Vec<f64> {
+    let (size, hops) = (options.generation_size(), options.hop_count());
+    let (field, recoding) = (options.field_order(), Recoding::Systematic);
+    let ranks = rank_distributions(size, field, &vec![size; hops], &vec![hop; hops], recoding);
     let mean = |distribution: &Vec<f64>| {
         let weighted = distribution.iter().enumerate().map(|(rank, share)| rank as f64 * share);
         weighted.sum::<f64>() / size as f64
@@ -93,20 +129,26 @@ pub fn theory(size: usize, field: FieldOrder, loss: Loss, hops: usize) -> Vec<f6
 }
 
 struct Ranks {
-    /// Source symbols sent, at the source.
-    sent_symbols: u64,
-    /// Sum of the ranks with which full-size generations closed, elsewhere.
+    /// Packets sent, at the source.
+    sent: u64,
+    /// Sum of the ranks with which full-size generations closed, elsewhere; packets that arrived
+    /// where there are none.
     rank_sum: u64,
 }
 
-fn read(daemons: &[Daemon], size: u64) -> Result<Vec<Ranks>, BedError> {
+fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
+    let size = u64::from(options.batch);
     let ranks = daemons.iter().map(|daemon| {
         let state = daemon.show()?;
         let flow = flow(&state, PROBE_FLOW)?;
         let ranks = (0..=size).zip(&flow.rank_histogram);
+        let sum = ranks.map(|(rank, count)| rank * count).sum();
         Ok(Ranks {
-            sent_symbols: flow.counters.sent_systematic,
-            rank_sum: ranks.map(|(rank, count)| rank * count).sum(),
+            sent: flow.counters.sent_systematic + flow.counters.sent_coded,
+            rank_sum: match options.code {
+                Code::Window => flow.counters.received,
+                _ => sum,
+            },
         })
     });
     ranks.collect()
@@ -114,11 +156,13 @@ fn read(daemons: &[Daemon], size: u64) -> Result<Vec<Ranks>, BedError> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
     fn theory_of_ten_hops_matches_the_published_table() {
-        let ranks = theory(16, FieldOrder::Sixteen, Loss::independent(0.1), 10);
+        let ranks = theory(&options(&["--hops", "10"]));
         let table = [0.900, 0.858, 0.835, 0.819, 0.807, 0.797, 0.789, 0.782, 0.776, 0.771];
         for (found, expected) in ranks.iter().zip(table) {
             assert!((found - expected).abs() < 6e-4, "{found} {expected}");
@@ -127,8 +171,29 @@ mod tests {
 
     #[test]
     fn theory_of_lossless_hops_keeps_everything() {
-        for rank in theory(16, FieldOrder::Two, Loss::independent(0.0), 10) {
-            assert!((rank - 1.0).abs() < 1e-12);
+        for code in ["rlnc", "bats", "window"] {
+            for rank in theory(&options(&["--loss", "0", "--field", "2", "--code", code])) {
+                assert!((rank - 1.0).abs() < 1e-12, "{code}");
+            }
         }
+    }
+
+    #[test]
+    fn theory_of_a_line_that_adapts_is_above_that_of_one_that_does_not() {
+        let line = ["--hops", "10", "--code", "bats"];
+        let adaptive = theory(&options(&line));
+        let fixed = theory(&options(&[&line[..], &["--not-adaptive"]].concat()));
+        assert!((adaptive[0] - fixed[0]).abs() < 1e-9, "the source has nothing to adapt to");
+        assert!(adaptive[9] > fixed[9] + 0.005, "{adaptive:?} {fixed:?}");
+    }
+
+    #[test]
+    fn window_is_left_what_forwarding_leaves() {
+        assert!((theory(&options(&["--code", "window"]))[3] - 0.6561).abs() < 1e-12);
+    }
+
+    fn options(words: &[&str]) -> Options {
+        let words = ["recoded-demo"].iter().chain(words);
+        Options::try_parse_from(words).expect("valid options")
     }
 }

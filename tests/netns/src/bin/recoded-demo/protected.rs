@@ -7,7 +7,7 @@ use recoded_api::v1::{Flow, State};
 use recoded_netns::traffic::{Download, Fetch, Iperf, UdpLoad, UdpOutcome, sha256};
 use recoded_netns::{Bed, BedError, Daemon, FlowPlan, LinePlan, Towards, TunnelPlan};
 
-use crate::options::Options;
+use crate::options::{Code, Options};
 use crate::progress::Note;
 
 /// Flow of the protected traffic, source to sink.
@@ -39,15 +39,27 @@ const LOAD: f64 = 0.6;
 /// Bytes around a coding vector and symbol on a link: Ethernet, IPv4, UDP, coded header.
 const HEADER_BYTES: usize = 14 + 20 + 8 + 20;
 
+/// What BATS packets say of their block.
+const BLOCK_BYTES: f64 = 8.0;
+
+/// What packets of a window say of it.
+const WINDOW_BYTES: f64 = 8.0;
+
 /// Slowest goodput that a download is waited for, as a share of the link rate.
 const PATIENCE_SHARE: f64 = 0.01;
 
 /// The daemons' configuration.
 pub fn plan(options: &Options) -> LinePlan {
     let flow = |id, towards, tunnel: &TunnelPlan| FlowPlan {
-        field: options.field.order(),
+        code: options.code_plan(),
+        field: options.field_order().order(),
         generation_size: options.generation_size(),
         ..FlowPlan::new(id, towards, tunnel.name)
+    };
+    // Acknowledgements are few, small and urgent: nothing to fill blocks with.
+    let reverse = match options.code {
+        Code::Rlnc => flow(REVERSE_FLOW, Towards::West, &TUNNEL),
+        _ => FlowPlan::new(REVERSE_FLOW, Towards::West, TUNNEL.name),
     };
     let probe = FlowPlan {
         symbol_bytes: Some(PROBE_SYMBOL_BYTES),
@@ -63,14 +75,10 @@ pub fn plan(options: &Options) -> LinePlan {
         hops: options.hop_count(),
         pace_mbit: Some(PACE * options.rate),
         tunnels: vec![TUNNEL, PROBE_TUNNEL],
-        flows: vec![
-            flow(DATA_FLOW, Towards::East, &TUNNEL),
-            flow(REVERSE_FLOW, Towards::West, &TUNNEL),
-            probe,
-        ],
+        flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays bounded.
         batches: if large { 16 } else { 256 },
-        frames: if large { 16_384 } else { 8_192 },
+        frames: if large || options.code == Code::Bats { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }
 }
@@ -174,8 +182,8 @@ struct Sent {
 impl Sent {
     fn by(source: &State) -> Result<Sent, BedError> {
         let counters = &flow(source, DATA_FLOW)?.counters;
-        let symbols = counters.sent_systematic;
-        Ok(Sent { symbols, packets: symbols + counters.sent_coded + counters.sent_repair })
+        let coded = counters.sent_coded + counters.sent_repair;
+        Ok(Sent { symbols: counters.source_symbols, packets: counters.sent_systematic + coded })
     }
 
     /// Packets per source symbol since an earlier reading.
@@ -212,6 +220,11 @@ pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
 
 /// Bytes of a coded packet of this flow on a link.
 fn packet_bytes(flow: &Flow) -> f64 {
-    let vector_bits = flow.generation_size.max(1) as f64 * (flow.field.max(2) as f64).log2();
-    HEADER_BYTES as f64 + vector_bits / 8.0 + flow.symbol_bytes as f64
+    let vector_bytes = flow.generation_size as f64 * (flow.field.max(2) as f64).log2() / 8.0;
+    let coding_bytes = match flow.parameters.code.as_deref() {
+        Some("bats") => BLOCK_BYTES + vector_bytes,
+        Some("window") => WINDOW_BYTES,
+        _ => vector_bytes,
+    };
+    HEADER_BYTES as f64 + coding_bytes + flow.symbol_bytes as f64
 }

@@ -31,14 +31,27 @@ fn heading(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(
         f,
         "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {} %\n  \
-         of the packets, {kind}. Generations of {} symbols, field of order {}.\n",
+         of the packets, {kind}. {}, field of order {}.\n",
         outcome.hops,
         outcome.hops,
         outcome.rate_mbit,
         points(outcome.loss),
-        outcome.batch,
+        protection(outcome),
         outcome.field
     )
+}
+
+/// The code in words.
+pub fn protection(outcome: &Outcome) -> String {
+    let (size, block) = (outcome.batch, outcome.block.unwrap_or_default());
+    match (outcome.code, outcome.adaptive) {
+        ("bats", Some(true)) => format!("BATS blocks of {block} in adaptive batches of {size}"),
+        ("bats", _) => format!("BATS blocks of {block} in batches of {size}"),
+        ("window", _) => {
+            format!("A window of {} symbols, not recoded", outcome.window.unwrap_or_default())
+        }
+        _ => format!("Generations of {size} symbols"),
+    }
 }
 
 fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
@@ -98,6 +111,13 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     let end = if plain.tcp_complete { "whole" } else { "cut off" };
     row("  file", end.into(), hash.into())?;
     row("packets per source symbol", "1".into(), format!("{:.3}", recoded.overhead))?;
+    row("  during the download", String::new(), format!("{:.3}", recoded.tcp_overhead))?;
+    if let Some(theory) = recoded.overhead_theory {
+        row("  in theory, at least", String::new(), format!("{theory:.3}"))?;
+    }
+    if let Some((mean, max)) = recoded.decode_delay_mean_ms.zip(recoded.decode_delay_max_ms) {
+        row("time to decode, at most", String::new(), format!("{mean:.1} ms, {max:.0} ms"))?;
+    }
     writeln!(f)
 }
 
