@@ -7,7 +7,7 @@ use crate::common;
 use recoded_api::v1::State;
 use recoded_netns::process;
 use recoded_netns::traffic::{Fetch, Iperf, UdpLoad, WebServer, sha256, write_random_file};
-use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+use recoded_netns::{Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
 
 /// Rate of the links: any two cores carry a line of three daemons at this.
 const RATE_MBIT: f64 = 100.0;
@@ -28,11 +28,17 @@ struct Line {
 
 impl Line {
     fn start(hops: usize, loss: f64, file_bytes: u64) -> Line {
+        Line::protected_by(CodePlan::Rlnc, 16, hops, loss, file_bytes)
+    }
+
+    /// A line on which `code` protects the way of the file; acknowledgements come back in generations.
+    fn protected_by(code: CodePlan, field: u16, hops: usize, loss: f64, file_bytes: u64) -> Line {
         let bed = common::bed(hops, Loss::independent(loss), RATE_MBIT);
         let file = bed.directory().join("file");
         write_random_file(&file, file_bytes).unwrap();
         let server = WebServer::start(bed.source(), bed.directory()).unwrap();
-        let plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(hops) };
+        let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(hops) };
+        plan.flows[0] = FlowPlan { code, field, ..plan.flows[0].clone() };
         let daemons = Daemon::start_line(&bed, &plan).unwrap();
         Line { daemons, _server: server, file, bed }
     }
@@ -59,6 +65,19 @@ impl Line {
         assert_eq!(sha256(&self.file).unwrap(), sha256(&self.copy()).unwrap());
     }
 
+    /// Every frame is somewhere, and every packet had one fate.
+    fn assert_nothing_vanished(&self) {
+        for daemon in &self.daemons {
+            for worker in daemon.show().unwrap().workers {
+                let frames = worker.frames;
+                let places = frames.free + frames.fill + frames.held + frames.tx;
+                assert_eq!(frames.total, places, "frames leak on {}", daemon.name());
+                let fates = worker.forwarded + worker.consumed + worker.dropped;
+                assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
+            }
+        }
+    }
+
     /// Packets dropped by any daemon for this reason.
     fn dropped(&self, reason: &str) -> u64 {
         self.daemons.iter().map(|daemon| daemon.show().unwrap().drops[reason]).sum()
@@ -70,15 +89,39 @@ fn download_over_two_lossy_hops_arrives_whole() {
     let Some(_turn) = common::daemons() else { return };
     let line = Line::start(2, 0.1, 24 << 20);
     line.assert_whole(line.fetch());
-    for daemon in &line.daemons {
-        for worker in daemon.show().unwrap().workers {
-            let frames = worker.frames;
-            let places = frames.free + frames.fill + frames.held + frames.tx;
-            assert_eq!(frames.total, places, "frames leak on {}", daemon.name());
-            let fates = worker.forwarded + worker.consumed + worker.dropped;
-            assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
-        }
-    }
+    line.assert_nothing_vanished();
+}
+
+#[test]
+fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
+    let Some(_turn) = common::daemons() else { return };
+    let code = CodePlan::Bats { block_symbols: 128, interleave: None, adaptive: true };
+    let line = Line::protected_by(code, 16, 3, 0.1, 12 << 20);
+    line.assert_whole(line.fetch());
+    line.assert_nothing_vanished();
+    let source = line.daemons[0].show().unwrap().flows.remove(0);
+    assert_eq!(source.parameters.code.as_deref(), Some("bats"));
+    println!("{:?} packets per symbol, theory {:?}", source.overhead, source.overhead_theory);
+    let theory = source.overhead_theory.expect("hops have reported");
+    assert!((1.0 / 0.9..1.35).contains(&theory), "three hops at 10 %: {theory}");
+    // TCP leaves blocks short now and then; that they all decode is what counts here.
+    assert!(source.overhead.expect("something was sent") < 2.0 * theory);
+    let sink = line.daemons[3].show().unwrap().flows.remove(0);
+    assert_eq!(sink.counters.generations_failed, 0);
+    assert!(sink.rank_histogram.iter().sum::<u64>() > 0, "the sink counts ranks of batches");
+}
+
+#[test]
+fn download_in_a_sliding_window_over_a_lossy_hop_arrives_whole() {
+    let Some(_turn) = common::daemons() else { return };
+    let code = CodePlan::Window { window_symbols: 64 };
+    let line = Line::protected_by(code, 256, 1, 0.1, 12 << 20);
+    line.assert_whole(line.fetch());
+    line.assert_nothing_vanished();
+    let source = line.daemons[0].show().unwrap().flows.remove(0);
+    println!("{:?} packets per symbol", source.overhead);
+    assert_eq!(source.parameters.code.as_deref(), Some("window"));
+    assert!(source.counters.sent_coded > 0);
 }
 
 #[test]
