@@ -172,7 +172,7 @@ fn traffic_resumes_after_a_blackout() {
     line.check();
 }
 
-/// Sends full blocks without repair and returns the mean rank at each node, as a share of the size.
+/// Sends blocks of symbols and returns the mean rank at each node, as a share of the size.
 fn ranks(line: &mut Line, blocks: u32, source_symbols: u32) -> Vec<f64> {
     for number in 0..blocks * source_symbols {
         line.send(&ip_packet(48, number)); // with its length, one symbol each
@@ -224,6 +224,32 @@ fn rank_at_every_relay_is_that_of_theory() {
         }
         line.check();
     }
+}
+
+#[test]
+fn overhead_over_ten_hops_is_within_a_tenth_of_theory() {
+    let (hops, loss, symbols) = (10, 0.1, 192);
+    let mut line = line(hops, loss, 13, symbols as usize, |params| {
+        params.symbol_bytes = 50;
+        params.flush_timeout_nanos = 100_000_000;
+    });
+    ranks(&mut line, 20, symbols); // until the source knows its path
+    line.pass(500);
+    let (before, failed) = (source(&line), sink(&line).generations_failed);
+    ranks(&mut line, 100, symbols);
+    line.pass(500);
+    let after = source(&line);
+    let sent = after.sent_coded - before.sent_coded;
+    let overhead = sent as f64 / (after.source_symbols - before.source_symbols) as f64;
+    let links = vec![Hop::independent(loss); hops];
+    let recoding = theory::Recoding::Systematic;
+    let outgoing = Outgoing::equal_airtime(16, FieldOrder::Sixteen, links[0], recoding);
+    let expected = adaptive::expected_rank_adaptive(&outgoing, &links);
+    let theory = 1.0 / expected[hops - 1];
+    println!("{overhead:.4} packets per symbol, theory {theory:.4}");
+    assert!(overhead < 1.1 * theory, "{overhead} packets per symbol, theory {theory}");
+    assert_eq!(sink(&line).generations_failed, failed, "blocks failed on a path that was known");
+    line.check();
 }
 
 #[test]
