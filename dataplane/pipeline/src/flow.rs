@@ -10,8 +10,11 @@ use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
 use crate::source::Source;
+use crate::window::sink::WindowSink;
+use crate::window::source::WindowSource;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
+use recoded_wire::window::WindowPacket;
 
 use crate::batch::PacketView;
 
@@ -19,9 +22,11 @@ use crate::batch::PacketView;
 pub(crate) enum State {
     Source(Box<Source>),
     BatsSource(Box<BatsSource>),
+    WindowSource(Box<WindowSource>),
     Relay(Box<Relay>),
     Sink(Box<Sink>),
     BatsSink(Box<BatsSink>),
+    WindowSink(Box<WindowSink>),
 }
 
 /// A flow: parameters, counters, state.
@@ -39,12 +44,22 @@ impl Flow {
             (Role::Source { .. }, FlowCode::Bats(bats)) => {
                 State::BatsSource(Box::new(BatsSource::new(params, bats, combiner)))
             }
-            (Role::Source { .. }, _) => State::Source(Box::new(Source::new(params, combiner))),
+            (Role::Source { .. }, FlowCode::Window(code)) => {
+                State::WindowSource(Box::new(WindowSource::new(params, *code, combiner)))
+            }
+            (Role::Source { .. }, FlowCode::Rlnc) => {
+                State::Source(Box::new(Source::new(params, combiner)))
+            }
             (Role::Relay { .. }, _) => State::Relay(Box::new(Relay::new(params, combiner))),
             (Role::Sink { .. }, FlowCode::Bats(code)) => {
                 State::BatsSink(Box::new(BatsSink::new(params, code, combiner)))
             }
-            (Role::Sink { .. }, _) => State::Sink(Box::new(Sink::new(params, combiner))),
+            (Role::Sink { .. }, FlowCode::Window(code)) => {
+                State::WindowSink(Box::new(WindowSink::new(params, code, combiner)))
+            }
+            (Role::Sink { .. }, FlowCode::Rlnc) => {
+                State::Sink(Box::new(Sink::new(params, combiner)))
+            }
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
     }
@@ -60,7 +75,12 @@ impl Flow {
                         == std::mem::discriminant(&params.code)
                 }
                 Role::Relay { .. } => true,
-                Role::Sink { .. } => self.params.code == params.code,
+                // A window sink holds symbols in memory of its own.
+                Role::Sink { .. } => {
+                    self.params.code == params.code
+                        && (!matches!(params.code, FlowCode::Window(_))
+                            || self.params.symbol_bytes == params.symbol_bytes)
+                }
             }
             && (self.params.generation_size == params.generation_size
                 || matches!(params.role, Role::Source { .. }));
@@ -76,8 +96,11 @@ impl Flow {
             State::BatsSource(source) => {
                 source.apply(&self.params, params, &mut self.counters, io);
             }
+            State::WindowSource(source) => {
+                source.apply(&self.params, params, &mut self.counters, io);
+            }
             State::Relay(relay) => relay.apply(params),
-            State::Sink(_) | State::BatsSink(_) => {}
+            State::Sink(_) | State::BatsSink(_) | State::WindowSink(_) => {}
         }
         self.params = params.clone();
     }
@@ -90,10 +113,12 @@ impl Flow {
             State::Relay(relay) => relay.held(),
             State::Sink(sink) => sink.held(),
             State::BatsSink(sink) => sink.held(),
+            // The codec has memory of its own.
+            State::WindowSource(_) | State::WindowSink(_) => 0,
         }
     }
 
-    /// Handles a generation packet.
+    /// Handles a packet of a generation or batch.
     pub(crate) fn receive_coded(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -101,16 +126,14 @@ impl Flow {
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        if matches!(self.state, State::Source(_) | State::BatsSource(_)) {
-            return Fate::Dropped(DropReason::WrongRole);
-        }
         // A relay serves every code.
         let wanted = match self.params.code {
             FlowCode::Rlnc => view.block.is_none(),
             FlowCode::Bats(_) => view.block.is_some(),
             FlowCode::Window(_) => false,
         };
-        if !wanted && !matches!(self.state, State::Relay(_)) {
+        let is_source = matches!(self.params.role, Role::Source { .. });
+        if is_source || (!wanted && !matches!(self.state, State::Relay(_))) {
             return Fate::Dropped(DropReason::WrongRole);
         }
         if view.size > self.params.generation_size
@@ -121,9 +144,6 @@ impl Flow {
         self.counters.received += 1;
         let (params, counters) = (&self.params, &mut self.counters);
         let (fate, wake) = match &mut self.state {
-            State::Source(_) | State::BatsSource(_) => {
-                return Fate::Dropped(DropReason::WrongRole);
-            }
             State::Relay(relay) => {
                 let fate = relay.receive(params, counters, io, payload, header, view);
                 (fate, relay.wake(params, io.now))
@@ -136,6 +156,40 @@ impl Flow {
                 let fate = sink.receive(params, counters, io, header, view);
                 (fate, sink.wake(params, io.now))
             }
+            State::Source(_)
+            | State::BatsSource(_)
+            | State::WindowSource(_)
+            | State::WindowSink(_) => return Fate::Dropped(DropReason::WrongRole),
+        };
+        self.deadline = earlier(self.deadline, wake);
+        fate
+    }
+
+    /// Handles a packet of a window flow.
+    pub(crate) fn receive_window(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        packet: &WindowPacket,
+    ) -> Fate {
+        if !matches!(self.state, State::Relay(_) | State::WindowSink(_)) {
+            return Fate::Dropped(DropReason::WrongRole);
+        }
+        if usize::from(packet.symbol_bytes) > self.params.symbol_bytes {
+            return Fate::Dropped(DropReason::Oversize);
+        }
+        self.counters.received += 1;
+        let (params, counters) = (&self.params, &mut self.counters);
+        let (fate, wake) = match &mut self.state {
+            State::Relay(relay) => {
+                let fate = relay.pass(counters, io, payload, packet);
+                (fate, relay.wake(params, io.now))
+            }
+            State::WindowSink(sink) => {
+                let fate = sink.receive(params, counters, io, payload, packet);
+                (fate, sink.wake(params))
+            }
+            _ => return Fate::Dropped(DropReason::WrongRole),
         };
         self.deadline = earlier(self.deadline, wake);
         fate
@@ -153,7 +207,11 @@ impl Flow {
                 source.ingress(params, counters, io, packet);
                 source.wake(params, io.now)
             }
-            State::Relay(_) | State::Sink(_) | State::BatsSink(_) => None,
+            State::WindowSource(source) => {
+                source.ingress(params, counters, io, packet);
+                source.wake()
+            }
+            State::Relay(_) | State::Sink(_) | State::BatsSink(_) | State::WindowSink(_) => None,
         };
         self.deadline = earlier(self.deadline, wake);
     }
@@ -175,6 +233,10 @@ impl Flow {
                 self.deadline = earlier(self.deadline, source.wake(&self.params, io.now));
                 Fate::Consumed
             }
+            State::WindowSource(source) => {
+                source.receive_feedback(&self.params, io, payload);
+                Fate::Consumed
+            }
             State::Relay(relay) if header.hop_index < u8::MAX => {
                 relay.hand_up(&self.params, &mut self.counters, io, payload, header)
             }
@@ -189,9 +251,11 @@ impl Flow {
             self.deadline = match &mut self.state {
                 State::Source(source) => source.tick(params, counters, io),
                 State::BatsSource(source) => source.tick(params, counters, io),
+                State::WindowSource(source) => source.tick(params, counters, io),
                 State::Relay(relay) => relay.tick(params, counters, io),
                 State::Sink(sink) => sink.tick(params, counters, io),
                 State::BatsSink(sink) => sink.tick(params, counters, io),
+                State::WindowSink(sink) => sink.tick(params, counters, io),
             };
         }
         self.deadline
@@ -206,6 +270,7 @@ impl Flow {
             State::Relay(relay) => relay.evict_oldest(params, counters, io),
             State::Sink(sink) => sink.evict_oldest(params, counters, io),
             State::BatsSink(sink) => sink.evict_oldest(params, counters, io),
+            State::WindowSource(_) | State::WindowSink(_) => false,
         }
     }
 
@@ -215,6 +280,8 @@ impl Flow {
         match &mut self.state {
             State::Source(source) => source.close(params, counters, io),
             State::BatsSource(source) => source.drain(params, counters, io),
+            State::WindowSource(source) => source.drain(params, counters, io),
+            State::WindowSink(sink) => sink.drain(params, counters, io),
             State::Relay(relay) => relay.drain(params, counters, io),
             State::Sink(_) | State::BatsSink(_) => {}
         }
@@ -228,6 +295,7 @@ impl Flow {
             State::Relay(relay) => relay.release(frames),
             State::Sink(sink) => sink.release(frames),
             State::BatsSink(sink) => sink.release(frames),
+            State::WindowSource(_) | State::WindowSink(_) => {}
         }
     }
 
@@ -249,9 +317,11 @@ impl Flow {
         match &self.state {
             State::Source(source) => source.fill(&mut report),
             State::BatsSource(source) => source.fill(&mut report),
+            State::WindowSource(source) => source.fill(&mut report),
             State::Relay(relay) => relay.fill(&mut report),
             State::Sink(sink) => sink.fill(&mut report),
             State::BatsSink(sink) => sink.fill(&mut report),
+            State::WindowSink(sink) => sink.fill(&mut report),
         }
         report
     }

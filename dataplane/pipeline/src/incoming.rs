@@ -7,6 +7,7 @@ use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::header::{Block, Header};
+use recoded_wire::window::WindowPacket;
 
 /// Packets in a row that must be strangers, and of one life, before it is followed: one alone may be a
 /// straggler of a former life, or forged. Whoever followed each of them would give up all it holds, and
@@ -56,6 +57,16 @@ impl Incoming {
         };
         self.strangers = (seen < STRANGERS).then_some((first, seen));
         (seen >= STRANGERS).then_some(first)
+    }
+
+    /// Notes an arrival of a window flow.
+    pub(crate) fn arrived_window(&mut self, packet: &WindowPacket) {
+        self.loss.arrived(&packet.header, None);
+        // Two bits name a field.
+        let field = FieldOrder::from_code(packet.header.flags.field_code());
+        let newest = |field| (field, packet.header, packet.symbol_bytes);
+        self.newest = field.map(newest);
+        self.block = None;
     }
 
     /// Size, field and block word of batches, if that is what arrives.

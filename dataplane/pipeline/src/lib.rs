@@ -31,6 +31,8 @@ mod source;
 
 mod bats;
 
+mod window;
+
 mod incoming;
 
 mod relay;
@@ -71,6 +73,7 @@ use io::{Fate, Io, earlier};
 use params::{Nanos, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, HeaderError, PacketType, SIZE_MAX, parse_coded};
+use recoded_wire::window::parse_window;
 use report::{DropReason, PacketCounters, Report};
 
 /// One worker's pipeline.
@@ -232,6 +235,10 @@ fn dispatch<F: Frames, E: Egress>(
                 Some(view) => flow.receive_coded(io, payload, header, &view),
                 None => Fate::Dropped(DropReason::Malformed),
             },
+            Err(error) => Fate::Dropped(reason(error)),
+        },
+        PacketType::Window => match parse_window(bytes) {
+            Ok(packet) => flow.receive_window(io, payload, &packet),
             Err(error) => Fate::Dropped(reason(error)),
         },
         _ => Fate::Dropped(DropReason::WrongRole),

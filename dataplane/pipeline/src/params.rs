@@ -101,9 +101,11 @@ pub enum Interleave {
 /// one IP packet and three bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowParams {
-    /// Source: symbols of an encoding window. Sink: symbols kept to decode with.
+    /// Source: symbols of an encoding window, 1 to 4095. Sink: the longest one it expects; it keeps twice
+    /// as many symbols to decode with.
     pub window_symbols: usize,
-    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero.
+    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero. 15 is for
+    /// field 256: over field 2 it makes all repair packets of one window equal.
     pub density: u8,
 }
 

@@ -10,10 +10,10 @@ use recoded_wire::header::SIZE_MAX;
 
 /// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
 /// flow over a bad path are not lost while its first report travels.
-const LOSS_UNKNOWN: f64 = 0.1;
+pub(crate) const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Estimates are planned with one standard error added: being short costs far more than a packet.
-const LOSS_MARGIN_RELATIVE: f64 = 0.05;
+pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
 
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;

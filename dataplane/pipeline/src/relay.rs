@@ -28,6 +28,7 @@ use recoded_code::theory;
 use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Block, Flags, Header, serial_before};
+use recoded_wire::window::WindowPacket;
 
 /// Relay state of one flow. Batches are found by generation number modulo their count.
 pub(crate) struct Relay {
@@ -350,6 +351,21 @@ impl Relay {
         };
         counters.sent_forwarded += 1;
         counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+    }
+
+    /// Passes a packet of a window flow on as it came: no recoding is defined for it.
+    pub(crate) fn pass(
+        &mut self,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        packet: &WindowPacket,
+    ) -> Fate {
+        self.incoming.arrived_window(packet);
+        self.reporter.note(io.now);
+        let is_last = packet.header.flags.has(Flags::END);
+        self.forward(counters, io, payload, packet.header, is_last);
+        Fate::Forwarded
     }
 
     /// A repair packet is outside every plan: one in, one out. What is new here is new to the sink;

@@ -82,7 +82,7 @@ pub struct PacketCounters {
     pub dropped: [u64; DROP_REASONS],
 }
 
-/// Counters of one flow on one node.
+/// Counters of one flow on one node. Source symbols of a window flow are counted as generations.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowCounters {
     /// Source: IP packets taken from the tunnel, and their bytes.
@@ -130,7 +130,8 @@ pub struct FlowCounters {
     /// Sink: framing found broken in decoded symbols.
     pub framing_errors: u64,
     /// Sink: time from the first packet of a generation or block to its last symbol, summed over
-    /// those that were complete.
+    /// those that were complete. Window flows: from when a lost symbol was first told of until it was
+    /// recovered, summed over those.
     pub decode_delay_nanos: u64,
     /// Longest such time.
     pub decode_delay_nanos_max: u64,

@@ -7,8 +7,9 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, HopId, Profile, Role, Snapshot, TunnelId,
+    BatsParams, FlowCode, FlowParams, HopId, Profile, Role, Snapshot, TunnelId, WindowParams,
 };
+use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
 
 /// Room for all that one call emits, made beforehand.
@@ -68,19 +69,28 @@ struct Clock {
 
 #[test]
 fn packets_from_source_to_sink_and_back_allocate_nothing() {
-    allocates_nothing(FlowCode::Rlnc);
+    let counters = allocates_nothing(FlowCode::Rlnc);
+    assert!(counters.repairs > 0, "nothing was repaired");
 }
 
 #[test]
 fn blocks_from_source_to_sink_and_back_allocate_nothing() {
     for profile in Profile::ALL {
         let FlowCode::Bats(bats) = bats(48) else { unreachable!() };
-        allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
+        let counters = allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
+        assert!(counters.repairs > 0, "nothing was repaired");
     }
 }
 
+#[test]
+fn windows_from_source_to_sink_and_back_allocate_nothing() {
+    let code = FlowCode::Window(WindowParams { window_symbols: 100, density: 15 });
+    let counters = allocates_nothing(code);
+    assert!(counters.decode_delay_nanos > 0, "nothing was recovered");
+}
+
 /// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
-fn allocates_nothing(code: FlowCode) {
+fn allocates_nothing(code: FlowCode) -> FlowCounters {
     let mut source = host(Role::Source { tunnel: TunnelId(0) }, code);
     let mut relay = host(Role::Relay { upstream: UP }, code);
     let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP }, code);
@@ -100,5 +110,5 @@ fn allocates_nothing(code: FlowCode) {
     let allocations = allocation_counter::measure(|| run(15_000));
     assert_eq!(allocations.count_total, 0, "{allocations:?}");
     assert!(sink.wire.delivered > 19_000, "{} packets delivered", sink.wire.delivered);
-    assert!(sink.pipeline.report().flows[0].counters.repairs > 0, "nothing was repaired");
+    sink.pipeline.report().flows[0].counters.clone()
 }

@@ -5,7 +5,7 @@
 //! [`BUCKETS`] ports rather than a free one per generation: a link sequence number is kept per
 //! bucket, so that each receiving queue sees gapless numbers and can measure loss without locks.
 
-use crate::header::{Block, Header};
+use crate::header::{Block, Header, PacketType};
 
 /// Source ports per flow.
 pub const BUCKETS: usize = 16;
@@ -19,8 +19,12 @@ pub fn bucket(generation: u32) -> usize {
 }
 
 /// Bucket of a coded packet: that of its generation, or, for a batch, that of its block, whose batches
-/// must meet at the sink.
+/// must meet at the sink. A window flow is one stream that one decoder follows: it has one bucket, which
+/// keeps its order and lets bursts of losses be seen as such.
 pub fn bucket_of(header: &Header, block: Option<&Block>) -> usize {
+    if header.packet_type == PacketType::Window {
+        return 0;
+    }
     bucket(block.map_or(header.generation, |block| u32::from(block.number)))
 }
 

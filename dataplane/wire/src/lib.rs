@@ -19,6 +19,8 @@ pub mod steer;
 
 pub mod header;
 
+pub mod window;
+
 pub mod feedback;
 
 pub mod entropy;

@@ -9,7 +9,7 @@ use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, HopId, Interleave, Nanos, Profile, Recoding, Redundancy,
-    Role, Snapshot, TunnelId,
+    Role, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
@@ -96,6 +96,13 @@ impl Node {
         })
     }
 
+    /// As [`Node::tick`], but once, whatever deadline it returns.
+    pub fn tick_once(&mut self, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        self.run(|pipeline, frames, outputs| {
+            pipeline.tick(frames, outputs, now);
+        })
+    }
+
     pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| pipeline.ingress(frames, outputs, FLOW, packet, now))
     }
@@ -150,6 +157,12 @@ pub fn bats(source_symbols: usize) -> FlowCode {
         generator_bits: 8,
         interleave: Interleave::Auto,
     })
+}
+
+/// Makes `params` those of a window flow over GF(256).
+pub fn window(params: &mut FlowParams) {
+    params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
+    params.field = FieldOrder::TwoFiftySix;
 }
 
 /// Source, relays, sink, and the links between them.

@@ -8,7 +8,7 @@ use recoded_gf::FieldOrder;
 use super::{Hop, Recoding, SIZE_LIMIT};
 
 /// A loss channel with two states, described by what happens between two packets.
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, Debug)]
 pub(super) struct Channel {
     /// Probability of the bad state in equilibrium.
     pub loss: f64,

@@ -24,8 +24,8 @@
 use super::Hop;
 use super::chain::Channel;
 
-/// Deficits above this count as losses for good.
-const DEFICIT_MAX: usize = 127;
+/// Deficits that are told apart, 0 among them. More is hopeless.
+const ENTRIES: usize = 128;
 
 /// Rates are multiples of 1 / this: the smallest rate is one repair packet per so many.
 const RATE_STEPS: usize = 64;
@@ -48,15 +48,6 @@ pub struct WindowCode {
     pub path: Hop,
 }
 
-/// How many repair packets to send.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct WindowPlan {
-    /// Per source packet while source packets flow.
-    pub rate: f64,
-    /// More of them when the flow pauses, so that its last packets are as safe as the others.
-    pub tail: usize,
-}
-
 impl Hop {
     /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a run of
     /// losses begins where one begins on any of them.
@@ -76,14 +67,15 @@ impl Hop {
 }
 
 impl WindowCode {
-    /// The smallest rate, up to `rate_max`, at which a share of `target` of the source symbols is lost
-    /// at most; `rate_max` when none is enough. Allocates nothing.
+    /// The smallest number of repair packets per source packet, up to `rate_max`, at which a share of
+    /// `target` of the source symbols is lost at most; `rate_max` when none is enough. Allocates
+    /// nothing.
     #[must_use]
-    pub fn plan(&self, target: f64, rate_max: f64) -> WindowPlan {
-        let (mut short, mut enough) = (0, (rate_max * RATE_STEPS as f64) as usize);
+    pub fn rate(&self, target: f64, rate_max: f64) -> f64 {
         let rate = |steps: usize| steps as f64 / RATE_STEPS as f64;
+        let (mut short, mut enough) = (0, (rate_max * RATE_STEPS as f64).ceil() as usize);
         if self.residual_loss(0.0) <= target {
-            enough = 0;
+            return 0.0;
         }
         while short + 1 < enough {
             let middle = short.midpoint(enough);
@@ -93,15 +85,14 @@ impl WindowCode {
                 short = middle;
             }
         }
-        let tail_max = (rate_max * self.symbols as f64) as usize;
-        WindowPlan { rate: rate(enough), tail: self.tail(rate(enough), target, tail_max) }
+        rate(enough).min(rate_max)
     }
 
     /// Share of the source symbols that is lost for good at `rate` repair packets per source packet.
     #[must_use]
     pub fn residual_loss(&self, rate: f64) -> f64 {
         let mut queue = self.settled(rate);
-        // The symbol looked at is lost: the others are not of interest.
+        // Only where the symbol looked at is lost.
         queue.good.fill(0.0);
         queue.source();
         let mut credit = 0.0;
@@ -120,22 +111,9 @@ impl WindowCode {
         queue.mass()
     }
 
-    /// Repair packets after the last source packet until anything is missing with probability
-    /// `target` at most, but `most` at most.
-    fn tail(&self, rate: f64, target: f64, most: usize) -> usize {
-        let mut queue = self.settled(rate);
-        let missing = |queue: &Deficit| queue.mass() - queue.good[0] - queue.bad[0];
-        let mut count = 0;
-        while count < most && missing(&queue) > target {
-            queue.repair();
-            count += 1;
-        }
-        count
-    }
-
     /// The deficit in equilibrium, just after a repair packet.
     fn settled(&self, rate: f64) -> Deficit {
-        let mut queue = Deficit::new(self.path, self.redundant);
+        let mut queue = Deficit::new(self);
         let mut credit = 0.0;
         let symbols = (2 * self.symbols).min(SETTLING_SYMBOLS);
         for symbol in 0.. {
@@ -154,52 +132,69 @@ impl WindowCode {
     }
 }
 
-/// Distribution of the deficit joined with the channel state that the next packet meets.
-struct Deficit {
+/// What a sender can know of the deficit: its distribution, joined with the channel state that the next
+/// packet meets, as of the packets sent so far.
+#[derive(Clone, Debug)]
+pub struct Deficit {
     channel: Channel,
-    good: [f64; DEFICIT_MAX + 1],
-    bad: [f64; DEFICIT_MAX + 1],
+    good: [f64; ENTRIES],
+    bad: [f64; ENTRIES],
     /// By deficit: probability that an equation lowers it.
-    innovative: [f64; DEFICIT_MAX + 1],
+    innovative: [f64; ENTRIES],
     /// Entries above are zero.
     high: usize,
-    /// Mass beyond the last entry.
-    spilled: f64,
 }
 
 impl Deficit {
-    fn new(path: Hop, redundant: f64) -> Self {
-        let channel = Channel::new(path);
-        let (mut good, mut bad) = ([0.0; DEFICIT_MAX + 1], [0.0; DEFICIT_MAX + 1]);
+    /// Nothing is missing yet.
+    #[must_use]
+    pub fn new(code: &WindowCode) -> Self {
+        let (mut good, mut bad) = ([0.0; ENTRIES], [0.0; ENTRIES]);
+        let channel = Channel::new(code.path);
         (good[0], bad[0]) = (1.0 - channel.loss, channel.loss);
+        let mut deficit = Self { channel, good, bad, innovative: [0.0; ENTRIES], high: 0 };
+        deficit.replan(code);
+        deficit
+    }
+
+    /// Packets from now on meet another path or are of another code; what is missing stays missing.
+    pub fn replan(&mut self, code: &WindowCode) {
+        self.channel = Channel::new(code.path);
         let mut nothing_new = 1.0;
-        let innovative = std::array::from_fn(|_| {
+        self.innovative = std::array::from_fn(|_| {
             let probability = 1.0 - nothing_new;
-            nothing_new *= redundant;
+            nothing_new *= code.redundant;
             probability
         });
-        Self { channel, good, bad, innovative, high: 0, spilled: 0.0 }
     }
 
     /// A source packet is sent.
-    fn source(&mut self) {
-        if self.high < DEFICIT_MAX {
+    pub fn source(&mut self) {
+        if self.high + 1 < ENTRIES {
             self.high += 1;
+        } else {
+            // The largest deficit stands for all above.
+            self.bad[self.high - 1] += self.bad[self.high];
         }
-        self.spilled += self.bad[self.high];
         self.bad.copy_within(..self.high, 1);
         self.bad[0] = 0.0;
         self.step();
     }
 
     /// A repair packet is sent.
-    fn repair(&mut self) {
+    pub fn repair(&mut self) {
         for deficit in 1..=self.high {
             let gained = self.good[deficit] * self.innovative[deficit];
             self.good[deficit] -= gained;
             self.good[deficit - 1] += gained;
         }
         self.step();
+    }
+
+    /// Probability that anything is missing.
+    #[must_use]
+    pub fn missing(&self) -> f64 {
+        self.mass() - self.good[0] - self.bad[0]
     }
 
     /// The channel moves on.
@@ -218,9 +213,7 @@ impl Deficit {
 
     /// All that is left of the distribution.
     fn mass(&self) -> f64 {
-        self.spilled
-            + self.good[..=self.high].iter().sum::<f64>()
-            + self.bad[..=self.high].iter().sum::<f64>()
+        self.good[..=self.high].iter().sum::<f64>() + self.bad[..=self.high].iter().sum::<f64>()
     }
 }
 
@@ -253,7 +246,7 @@ mod tests {
         assert!((code.residual_loss(0.0) - 0.1).abs() < 1e-12);
         let once = code.residual_loss(1.0);
         assert!((0.0019..0.0023).contains(&once), "{once}");
-        assert_eq!(code.plan(once + 1e-9, 10.0).rate, 1.0);
+        assert_eq!(code.rate(once + 1e-9, 10.0), 1.0);
     }
 
     #[test]
@@ -266,21 +259,39 @@ mod tests {
     }
 
     #[test]
-    fn plans_stay_within_their_cap_and_a_clean_path_has_none() {
-        assert_eq!(
-            code(64, Hop::independent(0.0)).plan(1e-4, 3.0),
-            WindowPlan { rate: 0.0, tail: 0 }
-        );
-        let hopeless = code(16, Hop::independent(1.0)).plan(1e-4, 2.0);
-        assert_eq!(hopeless, WindowPlan { rate: 2.0, tail: 32 });
-        assert_eq!(code(16, Hop::independent(0.2)).plan(1e-4, 0.0).rate, 0.0);
+    fn rates_stay_within_their_cap_and_a_clean_path_has_none() {
+        assert_eq!(code(64, Hop::independent(0.0)).rate(1e-4, 3.0), 0.0);
+        assert_eq!(code(16, Hop::independent(1.0)).rate(1e-4, 2.0), 2.0);
+        assert_eq!(code(16, Hop::independent(0.2)).rate(1e-4, 0.0), 0.0);
+        assert_eq!(code(16, Hop::independent(0.5)).rate(1e-4, 0.3), 0.3);
     }
 
     #[test]
-    fn plans_near_the_loss_itself_are_enough_for_long_windows() {
-        let plan = code(256, Hop::independent(0.1)).plan(1e-4, 3.0);
+    fn rates_near_the_loss_itself_are_enough_for_long_windows() {
+        let rate = code(256, Hop::independent(0.1)).rate(1e-4, 3.0);
         let least = 0.1 / 0.9;
-        assert!((least..2.0 * least).contains(&plan.rate), "{plan:?}");
-        assert!((3..30).contains(&plan.tail), "{plan:?}");
+        assert!((least..2.0 * least).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn the_deficit_after_a_few_packets_is_as_by_hand() {
+        let code = WindowCode { redundant: 0.0, ..code(8, Hop::independent(0.1)) };
+        let mut deficit = Deficit::new(&code);
+        assert!(deficit.missing().abs() < 1e-12);
+        deficit.source();
+        assert!((deficit.missing() - 0.1).abs() < 1e-12);
+        deficit.repair();
+        assert!((deficit.missing() - 0.01).abs() < 1e-12);
+        deficit.source();
+        // The second is lost, or the first and its repair packet were.
+        assert!((deficit.missing() - 0.109).abs() < 1e-12, "{}", deficit.missing());
+        for _ in 0..10_000 {
+            deficit.source();
+        }
+        assert!((deficit.missing() - 1.0).abs() < 1e-9 && deficit.high + 1 == ENTRIES);
+        for _ in 0..200 {
+            deficit.repair();
+        }
+        assert!(deficit.missing() < 1e-9);
     }
 }

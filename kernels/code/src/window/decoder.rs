@@ -208,6 +208,14 @@ impl Decoder {
         self.ready.clear();
     }
 
+    /// [`Decoder::reset`] for a flow that is followed from an ADU that begins with `esi`, which need not
+    /// have arrived.
+    pub fn join(&mut self, esi: u32) {
+        self.reset();
+        self.system.reset(esi);
+        self.is_fresh = false;
+    }
+
     /// [`Decoder::reset`] for a sender that starts again over another field or with symbols of
     /// another length, at most that of [`Decoder::new`]. Allocates nothing.
     ///

@@ -68,7 +68,7 @@ pub const ENCODING_WINDOW_MAX: usize = 4095;
 pub const DECODING_WINDOW_MAX: usize = 8192;
 
 /// Flow ID and length in front of each ADU (RFC 8681 section 3.2).
-pub const ADUI_HEADER_BYTES: usize = 3;
+const ADUI_HEADER_BYTES: usize = 3;
 
 /// Which of the two FEC schemes, that is, over which field.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]

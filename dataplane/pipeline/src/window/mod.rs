@@ -1,0 +1,50 @@
+//! Flows of code `window`: RFC 8681 from edge to edge.
+//!
+//! ```text
+//!  source ── packet: header | ADU | ESI ─────────────► relays: as it came ──► sink ── in order ─► TUN
+//!         └─ now and then: header | repair ID | symbol ►
+//! ```
+//!
+//! An IP packet is one ADU and one source symbol. It leaves at once and is delivered at once unless one
+//! before it is missing; repair packets follow at a rate that the loss from end to end demands. There
+//! are no generations: the ESI of a source symbol stands where packets of other codes name theirs, and
+//! counters of generations count source symbols.
+
+pub(crate) mod source;
+
+pub(crate) mod sink;
+
+mod pace;
+
+use crate::params::{FlowParams, WindowParams};
+use recoded_code::window::{Density, Parameters, Scheme};
+use recoded_gf::FieldOrder;
+use recoded_wire::window::ADU_HEADER_BYTES;
+
+/// FEC Encoding ID 9 or 10.
+fn scheme(field: FieldOrder) -> Scheme {
+    if field == FieldOrder::Two { Scheme::Gf2 } else { Scheme::Gf256 }
+}
+
+/// The field of a scheme.
+fn field(scheme: Scheme) -> FieldOrder {
+    match scheme {
+        Scheme::Gf2 => FieldOrder::Two,
+        Scheme::Gf256 => FieldOrder::TwoFiftySix,
+    }
+}
+
+/// What a codec is made with, within what the RFC and the wire can say.
+fn parameters(params: &FlowParams, code: &WindowParams, window_max: usize) -> Parameters {
+    let symbol_bytes = params.symbol_bytes.clamp(ADU_HEADER_BYTES, usize::from(u16::MAX));
+    Parameters {
+        scheme: scheme(params.field),
+        symbol_bytes: symbol_bytes as u16,
+        window_symbols: code.window_symbols.clamp(1, window_max),
+    }
+}
+
+/// DT.
+fn density(code: &WindowParams) -> Density {
+    Density::new(code.density).unwrap_or(Density::FULL)
+}

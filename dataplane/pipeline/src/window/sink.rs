@@ -1,0 +1,349 @@
+//! Sink edge of a window flow: source and repair packets in, IP packets out, in order.
+//!
+//! The decoder keeps the newest symbols, known and sought, and this delivers them one after the other.
+//! A missing one is waited for until it is recovered, the window moves past it, or the hold timeout
+//! ends; then it is given up. No frame is held.
+//!
+//! ```text
+//!    delivered or given up  |  known  missing  known  |  not heard of
+//!  ------ base ----------- next -------------------- end ----------->  ESI
+//!           <-------------- decoding window --------->
+//! ```
+
+use crate::combine::Combiner;
+use crate::egress::Egress;
+use crate::framing::is_ip_packet;
+use crate::incoming::Incoming;
+use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
+use crate::loss::hop_report;
+use crate::params::{FlowParams, Nanos, Role, WindowParams};
+use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::reporter::Reporter;
+use crate::window::parameters;
+use recoded_code::window::{DECODING_WINDOW_MAX, Decoder, Received, Rejected, Scheme};
+use recoded_wire::feedback::{FlowReport as SinkReport, Item};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{HEADER_BYTES, serial_before};
+use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
+
+/// What all packets of an epoch have in common.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Shape {
+    epoch: u8,
+    scheme: Scheme,
+    symbol_bytes: u16,
+}
+
+/// What becomes of a packet before the decoder sees it.
+enum Admission {
+    Welcome,
+    /// An empty window begins with it, and delivery at `next`: the first packet, the source restarted, or
+    /// its parameters changed.
+    Begins {
+        next: u32,
+    },
+    /// Of before the window, of before a change of parameters, or a repair packet before any other.
+    Useless,
+    Mismatch,
+}
+
+/// Sink state of a window flow.
+pub(crate) struct WindowSink {
+    decoder: Decoder,
+    window_symbols: usize,
+    /// Shape of what arrives, and the ESI next to be delivered; `None` before the first source packet.
+    stream: Option<(Shape, u32)>,
+    /// When a packet first told of a symbol, by the low bits of its ESI.
+    heard: Box<[Nanos]>,
+    incoming: Incoming,
+    reporter: Reporter,
+}
+
+impl WindowSink {
+    pub(crate) fn new(params: &FlowParams, code: &WindowParams, combiner: &mut Combiner) -> Self {
+        // Twice the encoding window, as RFC 8681 appendix D advises and the plan of the source assumes.
+        let window_symbols = code.window_symbols.saturating_mul(2);
+        let parameters =
+            parameters(params, &WindowParams { window_symbols, ..*code }, DECODING_WINDOW_MAX);
+        let slots = parameters.window_symbols.next_power_of_two();
+        Self {
+            decoder: Decoder::new(parameters).expect("parameters were brought into range"),
+            window_symbols: parameters.window_symbols,
+            stream: None,
+            heard: vec![0; slots].into_boxed_slice(),
+            incoming: Incoming::default(),
+            reporter: Reporter::new(combiner),
+        }
+    }
+
+    /// Handles a packet.
+    pub(crate) fn receive(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        packet: &WindowPacket,
+    ) -> Fate {
+        if usize::from(packet.symbols) > self.window_symbols {
+            return Fate::Dropped(DropReason::Oversize);
+        }
+        self.incoming.arrived_window(packet);
+        self.reporter.note(io.now);
+        match self.admit(params, counters, io, packet) {
+            Admission::Welcome | Admission::Begins { .. } => {}
+            Admission::Useless => {
+                counters.redundant += 1;
+                return Fate::Consumed;
+            }
+            Admission::Mismatch => return Fate::Dropped(DropReason::Mismatch),
+        }
+        let bytes = &io.frames.bytes(payload)[HEADER_BYTES..];
+        let innovative = if packet.is_source() {
+            self.decoder.add_source(0, bytes).map(|received| received != Received::Duplicate)
+        } else {
+            self.decoder.add_repair(bytes).map(|innovative| innovative > 0)
+        };
+        let fate = match innovative {
+            Ok(true) => {
+                counters.innovative += 1;
+                Fate::Consumed
+            }
+            Ok(false) | Err(Rejected::Late { .. }) => {
+                counters.redundant += 1;
+                Fate::Consumed
+            }
+            Err(rejected) => Fate::Dropped(reason(rejected)),
+        };
+        while let Some(adu) = self.decoder.next_recovered() {
+            let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
+            counters.decoded_after(io.now.saturating_sub(heard));
+        }
+        self.pump(params, counters, io);
+        fate
+    }
+
+    /// Decides on a packet, and makes room for it in the window.
+    fn admit(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        packet: &WindowPacket,
+    ) -> Admission {
+        let shape = Shape::of(packet);
+        match self.judge(packet, shape) {
+            Admission::Welcome => {}
+            Admission::Begins { next } => {
+                self.pass(self.decoder.end(), params, counters, io);
+                if self.decoder.reshape(shape.scheme, shape.symbol_bytes).is_err() {
+                    return Admission::Mismatch;
+                }
+                self.decoder.join(next);
+                self.stream = Some((shape, next));
+            }
+            refusal => return refusal,
+        }
+        let (end, after) = (self.decoder.end(), packet.last().wrapping_add(1));
+        if serial_before(end, after) {
+            self.pass(after.wrapping_sub(self.window_symbols as u32), params, counters, io);
+            self.hear(end, after, io.now);
+        }
+        Admission::Welcome
+    }
+
+    /// Decides on a packet.
+    fn judge(&mut self, packet: &WindowPacket, shape: Shape) -> Admission {
+        let first_source = packet.is_source().then_some(packet.first);
+        let Some((known, _)) = self.stream else {
+            return first_source.map_or(Admission::Useless, |next| Admission::Begins { next });
+        };
+        let end = self.decoder.end();
+        let ahead = |esi: u32| esi.wrapping_sub(end).cast_signed();
+        let news = ahead(packet.last());
+        if news > -(RESTART_DISTANCE as i32) && news < self.window_symbols as i32 {
+            self.incoming.familiar();
+        } else {
+            // What a source sent before its repair packets, they do not say.
+            let follow = first_source.and_then(|esi| self.incoming.stranger(esi, RESTART_DISTANCE));
+            let Some(next) = follow else { return Admission::Useless };
+            if news.unsigned_abs() >= RESTART_DISTANCE {
+                return Admission::Begins { next };
+            }
+        }
+        if shape == known {
+            Admission::Welcome
+        } else if shape.epoch == known.epoch {
+            Admission::Mismatch
+        } else if ahead(packet.first) < 0 {
+            Admission::Useless
+        } else {
+            Admission::Begins { next: end }
+        }
+    }
+
+    /// Notes when the symbols from `end` to before `after` were heard of, as far as they fit the window.
+    fn hear(&mut self, end: u32, after: u32, now: Nanos) {
+        let count = (after.wrapping_sub(end) as usize).min(self.window_symbols) as u32;
+        let mask = self.heard.len() - 1;
+        for back in 1..=count {
+            self.heard[after.wrapping_sub(back) as usize & mask] = now;
+        }
+    }
+
+    /// Delivers what is known before `until`, if that is ahead, and gives up the rest.
+    fn pass(
+        &mut self,
+        until: u32,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let end = self.decoder.end();
+        while let Some((shape, next)) = self.stream.filter(|(_, next)| serial_before(*next, until))
+        {
+            let left = until.wrapping_sub(next);
+            if !serial_before(next, end) {
+                // Of these nothing was heard at all.
+                counters.generations += u64::from(left);
+                counters.generations_failed += u64::from(left);
+                self.stream = Some((shape, until));
+                return;
+            }
+            self.finish(params, counters, io);
+        }
+    }
+
+    /// Delivers what is next in order, as far as it is known or its time is over.
+    fn pump(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        while let Some((next, patience)) = self.patience(params) {
+            if self.decoder.symbol(next).is_none() && patience > io.now {
+                return;
+            }
+            self.finish(params, counters, io);
+        }
+    }
+
+    /// The symbol next in order, if a packet told of it, and when it is given up if it is missing.
+    fn patience(&self, params: &FlowParams) -> Option<(u32, Nanos)> {
+        let (_, next) = self.stream?;
+        let heard = self.heard[next as usize & (self.heard.len() - 1)];
+        let end = heard.saturating_add(params.hold_timeout_nanos);
+        serial_before(next, self.decoder.end()).then_some((next, end))
+    }
+
+    /// Delivers the symbol next in order, or gives it up, and moves on.
+    fn finish(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let (Role::Sink { tunnel, .. }, Some((shape, next))) = (&params.role, self.stream) else {
+            return;
+        };
+        self.stream = Some((shape, next.wrapping_add(1)));
+        counters.generations += 1;
+        let Some(symbol) = self.decoder.symbol(next) else {
+            counters.generations_failed += 1;
+            return;
+        };
+        counters.generations_complete += 1;
+        counters.source_symbols += 1;
+        match adu(symbol).filter(|adu| is_ip_packet(adu)) {
+            Some(packet) => {
+                counters.delivered_packets += 1;
+                counters.delivered_bytes += packet.len() as u64;
+                io.egress.deliver(*tunnel, packet);
+            }
+            None => counters.framing_errors += 1,
+        }
+    }
+
+    pub(crate) fn tick(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Nanos> {
+        self.pump(params, counters, io);
+        if self.reporter.due().is_some_and(|due| due <= io.now) {
+            self.report(params, counters, io);
+        }
+        self.wake(params)
+    }
+
+    /// When to call [`WindowSink::tick`] again.
+    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
+        let patience = self.patience(params).map(|(_, end)| end);
+        earlier(patience, self.reporter.due())
+    }
+
+    /// Delivers what is known, without waiting for what is missing.
+    pub(crate) fn drain(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        self.pass(self.decoder.end(), params, counters, io);
+    }
+
+    fn report(
+        &mut self,
+        params: &FlowParams,
+        counters: &FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let Role::Sink { upstream, .. } = &params.role else { return };
+        let hop = hop_report(&self.incoming.loss);
+        let state = Item::Flow(SinkReport {
+            newest: self.decoder.end().wrapping_sub(1),
+            complete: counters.generations_complete as u32,
+            failed: counters.generations_failed as u32,
+        });
+        self.reporter.send(io, (params.id, *upstream), (false, 0.0), |writer| {
+            if let Some(hop) = hop {
+                writer.push(hop);
+            }
+            writer.push(state);
+        });
+    }
+
+    pub(crate) fn fill(&self, report: &mut FlowReport) {
+        self.incoming.fill(report);
+        report.generation_size = self.window_symbols;
+    }
+}
+
+impl Shape {
+    fn of(packet: &WindowPacket) -> Self {
+        let is_binary = packet.header.flags.field_code() == 0;
+        Self {
+            epoch: packet.header.epoch,
+            scheme: if is_binary { Scheme::Gf2 } else { Scheme::Gf256 },
+            symbol_bytes: packet.symbol_bytes,
+        }
+    }
+}
+
+/// The ADU in a source symbol; `None` when its length is more than the symbol holds.
+fn adu(symbol: &[u8]) -> Option<&[u8]> {
+    let (header, adu) = symbol.split_first_chunk::<ADU_HEADER_BYTES>()?;
+    adu.get(..usize::from(u16::from_be_bytes([header[1], header[2]])))
+}
+
+fn reason(rejected: Rejected) -> DropReason {
+    match rejected {
+        Rejected::TooShort { .. } => DropReason::Truncated,
+        Rejected::RepairBytes { .. } | Rejected::NoSourceSymbols => DropReason::Malformed,
+        Rejected::AduTooLong { .. } | Rejected::WindowTooLong { .. } => DropReason::Oversize,
+        Rejected::Overlap { .. } | Rejected::Mismatch { .. } => DropReason::Mismatch,
+        Rejected::Late { .. } => DropReason::Late,
+    }
+}
