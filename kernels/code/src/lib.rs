@@ -10,6 +10,7 @@
 //!  bats                   blocks of batches over a sparse outer code (feature `bats`)
 //!  window                 the sliding window of RFC 8681
 //!  reed_solomon           k + m stored buffers
+//!  engine                 bulk work in batches, for this CPU or for a device
 //!  theory, degrees        exact expectations; degree distributions
 //! ```
 //!
@@ -35,6 +36,8 @@ pub mod bats;
 pub mod degrees;
 
 pub mod reed_solomon;
+
+pub mod engine;
 
 pub mod theory;
 

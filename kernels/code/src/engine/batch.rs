@@ -1,0 +1,350 @@
+//! A batch of jobs and the memory of their rows.
+
+use std::sync::Arc;
+
+use super::arena::{ALIGNMENT, Arena};
+use super::job::{JOB_BYTES, Job, Placed, Singular};
+
+/// Jobs with their coefficients, sources and destinations; see the module's documentation for where
+/// they lie.
+///
+/// The input arena is shared: whoever handed the batch over can keep it ([`Batch::retain`]) and make
+/// the same batch again should this one never come back. Inputs can be written only while nobody
+/// else holds them.
+#[derive(Debug)]
+pub struct Batch {
+    input: Arc<Arena>,
+    output: Arena,
+    jobs: Vec<Placed>,
+    jobs_max: usize,
+    input_used: usize,
+    output_used: usize,
+    /// For the owner of the batch; engines leave it alone.
+    pub tag: u64,
+}
+
+/// Why a batch does not take a job.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Rejected {
+    /// No room for its bytes, or it would be one job too many.
+    #[error("no room for a job of {input} input and {output} output bytes")]
+    NoRoom {
+        /// Bytes of input that it takes.
+        input: usize,
+        /// Bytes of output that it takes.
+        output: usize,
+    },
+    /// No batch takes it: see [`Job::is_valid`].
+    #[error("the numbers of {job:?} contradict each other or are out of range")]
+    Invalid {
+        /// The job.
+        job: Job,
+    },
+}
+
+impl Batch {
+    /// An empty batch for up to `jobs_max` jobs, with room for `input_bytes` of coefficients and
+    /// sources and `output_bytes` of destinations. Nothing is allocated later.
+    #[must_use]
+    pub fn new(input_bytes: usize, output_bytes: usize, jobs_max: usize) -> Self {
+        let mut batch = Self {
+            input: Arc::new(Arena::new(table_bytes(jobs_max) + input_bytes)),
+            output: Arena::new(ranks_bytes(jobs_max) + output_bytes),
+            jobs: Vec::with_capacity(jobs_max),
+            jobs_max,
+            input_used: 0,
+            output_used: 0,
+            tag: 0,
+        };
+        batch.clear();
+        batch
+    }
+
+    /// A batch with exactly the room that `job` takes, and the job in it.
+    ///
+    /// # Errors
+    /// The job's numbers contradict each other.
+    pub fn of(job: Job) -> Result<Self, Rejected> {
+        if !job.is_valid() {
+            return Err(Rejected::Invalid { job });
+        }
+        let mut batch = Self::new(job.input_bytes(), job.output_bytes(), 1);
+        batch.push(job, 0)?;
+        Ok(batch)
+    }
+
+    /// The same jobs on the same inputs, with outputs of its own: for doing the work once more.
+    /// Where `self` is lost, [`Batch::retain`] beforehand.
+    #[must_use]
+    pub fn retain(&self) -> Retained {
+        Retained {
+            input: Arc::clone(&self.input),
+            jobs: self.jobs.clone(),
+            jobs_max: self.jobs_max,
+            input_used: self.input_used,
+            output_used: self.output_used,
+            output_bytes: self.output.len(),
+            tag: self.tag,
+        }
+    }
+
+    /// Forgets all jobs. Where others still hold the inputs, they keep them, and this batch gets
+    /// fresh memory.
+    pub fn clear(&mut self) {
+        if Arc::get_mut(&mut self.input).is_none() {
+            self.input = Arc::new(Arena::new(self.input.len()));
+        }
+        self.jobs.clear();
+        self.input_used = table_bytes(self.jobs_max);
+        self.output_used = ranks_bytes(self.jobs_max);
+    }
+
+    /// Whether [`Batch::push`] would take the job.
+    #[must_use]
+    pub fn has_room(&self, job: &Job) -> bool {
+        self.jobs.len() < self.jobs_max
+            && job.is_valid()
+            && job.input_bytes() <= self.input.len() - self.input_used
+            && job.output_bytes() <= self.output.len() - self.output_used
+    }
+
+    /// Adds a job, whose coefficients and sources are then to be written, and returns its number.
+    /// `tag` is what the caller wants to know it by.
+    ///
+    /// # Errors
+    /// The batch has no room for it; nothing changed.
+    pub fn push(&mut self, job: Job, tag: u64) -> Result<usize, Rejected> {
+        if !job.is_valid() {
+            return Err(Rejected::Invalid { job });
+        }
+        if !self.has_room(&job) {
+            return Err(Rejected::NoRoom { input: job.input_bytes(), output: job.output_bytes() });
+        }
+        let coefficients = self.input_used;
+        let sources = coefficients + job.coefficient_bytes().next_multiple_of(ALIGNMENT);
+        let destinations = self.output_used;
+        self.jobs.push(Placed { job, tag, coefficients, sources, destinations });
+        self.input_used += job.input_bytes();
+        self.output_used += job.output_bytes();
+        Ok(self.jobs.len() - 1)
+    }
+
+    /// Takes the last job back.
+    pub fn pop(&mut self) {
+        if let Some(Placed { job, .. }) = self.jobs.pop() {
+            self.input_used -= job.input_bytes();
+            self.output_used -= job.output_bytes();
+        }
+    }
+
+    /// The jobs, by their numbers.
+    #[must_use]
+    pub fn jobs(&self) -> &[Placed] {
+        &self.jobs
+    }
+
+    /// The most jobs it takes.
+    #[must_use]
+    pub const fn jobs_max(&self) -> usize {
+        self.jobs_max
+    }
+
+    /// Bytes of input in use, the room of the job table included.
+    #[must_use]
+    pub const fn input_bytes(&self) -> usize {
+        self.input_used
+    }
+
+    /// Bytes of output in use, ranks included.
+    #[must_use]
+    pub const fn output_bytes(&self) -> usize {
+        self.output_used
+    }
+
+    /// Products of a coefficient and a byte in all jobs.
+    #[must_use]
+    pub fn products(&self) -> u64 {
+        self.jobs.iter().map(|placed| placed.job.products()).sum()
+    }
+
+    /// A row of coefficients.
+    ///
+    /// # Panics
+    /// When there is no such job or row.
+    #[must_use]
+    pub fn coefficients(&self, job: usize, row: usize) -> &[u8] {
+        coefficients(&self.input, &self.jobs[job], row)
+    }
+
+    /// A row of coefficients, to be written.
+    ///
+    /// # Panics
+    /// When there is no such job or row, or somebody else holds the inputs.
+    pub fn coefficients_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
+        let Placed { job, coefficients, .. } = self.jobs[job];
+        assert!(
+            job.operation.has_coefficients() && row < job.rows,
+            "coefficients {row} of {job:?}"
+        );
+        let start = coefficients + row * job.coefficient_stride();
+        &mut self.input_mut()[start..][..job.columns]
+    }
+
+    /// Writes all coefficients of a job from a row-major matrix without gaps.
+    ///
+    /// # Panics
+    /// When there is no such job, the matrix has another size, or somebody else holds the inputs.
+    pub fn set_coefficients(&mut self, job: usize, matrix: &[u8]) {
+        let Job { rows, columns, .. } = self.jobs[job].job;
+        assert_eq!(matrix.len(), rows * columns, "{rows} x {columns} coefficients");
+        for (row, coefficients) in matrix.chunks_exact(columns).enumerate() {
+            self.coefficients_mut(job, row).copy_from_slice(coefficients);
+        }
+    }
+
+    /// A source row.
+    ///
+    /// # Panics
+    /// When there is no such job or row.
+    #[must_use]
+    pub fn source(&self, job: usize, row: usize) -> &[u8] {
+        source(&self.input, &self.jobs[job], row)
+    }
+
+    /// A source row, to be written.
+    ///
+    /// # Panics
+    /// When there is no such job or row, or somebody else holds the inputs.
+    pub fn source_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
+        let Placed { job, sources, .. } = self.jobs[job];
+        assert!(job.operation.has_sources() && row < job.columns, "source {row} of {job:?}");
+        &mut self.input_mut()[sources + row * job.stride()..][..job.row_bytes]
+    }
+
+    /// A destination row of a batch that came back well.
+    ///
+    /// # Errors
+    /// The job had to invert a matrix that has no inverse.
+    ///
+    /// # Panics
+    /// When there is no such job or row.
+    pub fn destination(&self, job: usize, row: usize) -> Result<&[u8], Singular> {
+        self.outcome(job)?;
+        let Placed { job, destinations, .. } = self.jobs[job];
+        assert!(row < job.rows, "destination {row} of {job:?}");
+        Ok(&self.output[destinations + row * job.stride()..][..job.row_bytes])
+    }
+
+    /// Whether a job of a batch that came back well has an outcome.
+    ///
+    /// # Errors
+    /// The job had to invert a matrix that has no inverse.
+    ///
+    /// # Panics
+    /// When there is no such job.
+    pub fn outcome(&self, job: usize) -> Result<(), Singular> {
+        let Job { operation, columns: size, .. } = self.jobs[job].job;
+        let rank = u32::from_le_bytes(self.output.as_chunks().0[job]) as usize;
+        if !operation.inverts() || rank >= size {
+            return Ok(());
+        }
+        Err(Singular { column: rank, size })
+    }
+
+    /// The input arena. A device reads [`Batch::input_bytes`] of it.
+    #[must_use]
+    pub fn input(&self) -> &Arena {
+        &self.input
+    }
+
+    /// The first bytes of the input arena, [`JOB_BYTES`] per job, for a device's table of jobs;
+    /// `None` while somebody else holds the inputs, who may be reading them.
+    pub fn table_mut(&mut self) -> Option<&mut [u8]> {
+        let bytes = self.jobs.len() * JOB_BYTES;
+        Some(&mut Arc::get_mut(&mut self.input)?[..bytes])
+    }
+
+    /// The output arena. A device writes [`Batch::output_bytes`] of it, beginning with the rank of
+    /// every job that inverts: a little-endian 32-bit number of the columns that have pivots.
+    pub fn output_mut(&mut self) -> &mut Arena {
+        &mut self.output
+    }
+
+    /// The output arena.
+    #[must_use]
+    pub const fn output(&self) -> &Arena {
+        &self.output
+    }
+
+    /// Everything that doing the jobs takes: inputs, and per job its rank and its destinations,
+    /// `rows` of them, a stride apart.
+    pub(super) fn parts(&mut self) -> (&Arena, impl Iterator<Item = Part<'_>>) {
+        let (ranks, mut rest) = self.output.split_at_mut(ranks_bytes(self.jobs_max));
+        let parts = self.jobs.iter().zip(ranks.as_chunks_mut().0).map(move |(placed, rank)| {
+            let bytes = placed.job.output_bytes();
+            let (rows, after) = std::mem::take(&mut rest).split_at_mut(bytes);
+            rest = after;
+            Part { placed, rank, rows }
+        });
+        (&self.input, parts)
+    }
+
+    fn input_mut(&mut self) -> &mut Arena {
+        Arc::get_mut(&mut self.input).expect("inputs are written before the batch is handed over")
+    }
+}
+
+/// What is kept of a batch while an engine has it.
+#[derive(Clone, Debug)]
+pub struct Retained {
+    input: Arc<Arena>,
+    jobs: Vec<Placed>,
+    jobs_max: usize,
+    input_used: usize,
+    output_used: usize,
+    output_bytes: usize,
+    tag: u64,
+}
+
+impl Retained {
+    /// The batch again, with fresh memory for its outputs, as the lost one's may still be written.
+    #[must_use]
+    pub fn restore(self) -> Batch {
+        Batch {
+            input: self.input,
+            output: Arena::new(self.output_bytes),
+            jobs: self.jobs,
+            jobs_max: self.jobs_max,
+            input_used: self.input_used,
+            output_used: self.output_used,
+            tag: self.tag,
+        }
+    }
+}
+
+/// A job with what it writes.
+pub(super) struct Part<'a> {
+    pub placed: &'a Placed,
+    pub rank: &'a mut [u8; 4],
+    pub rows: &'a mut [u8],
+}
+
+pub(super) fn coefficients<'a>(input: &'a Arena, placed: &Placed, row: usize) -> &'a [u8] {
+    let job = &placed.job;
+    assert!(job.operation.has_coefficients() && row < job.rows, "coefficients {row} of {job:?}");
+    &input[placed.coefficients + row * job.coefficient_stride()..][..job.columns]
+}
+
+pub(super) fn source<'a>(input: &'a Arena, placed: &Placed, row: usize) -> &'a [u8] {
+    let job = &placed.job;
+    assert!(job.operation.has_sources() && row < job.columns, "source {row} of {job:?}");
+    &input[placed.sources + row * job.stride()..][..job.row_bytes]
+}
+
+const fn table_bytes(jobs_max: usize) -> usize {
+    (jobs_max * JOB_BYTES).next_multiple_of(ALIGNMENT)
+}
+
+const fn ranks_bytes(jobs_max: usize) -> usize {
+    (jobs_max * size_of::<u32>()).next_multiple_of(ALIGNMENT)
+}

@@ -1,0 +1,294 @@
+//! Batches on this CPU: what every other engine is compared with and replaced by.
+
+use std::borrow::Cow;
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::thread;
+
+use rayon::prelude::*;
+use recoded_gf::Kernel;
+
+use super::batch::{Part, coefficients, source};
+use super::draw::draw;
+use super::job::{Operation, Placed};
+use super::{Arena, Batch, Completed, Engine, Error, Refused};
+
+/// How a product is divided among threads (Extreme NC §5.3).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Partition {
+    /// Each thread makes whole destinations: sources are read in long runs, for much work at once.
+    #[default]
+    FullBlock,
+    /// Each thread makes its part of the bytes of every destination: one destination is there as
+    /// soon as possible, and a thread's part of the sources stays in its cache.
+    PartitionedBlock,
+}
+
+/// Does batches with a given number of threads, while the caller waits.
+pub struct Cpu {
+    kernel: &'static Kernel,
+    /// `None`: on the caller's thread.
+    pool: Option<rayon::ThreadPool>,
+    threads: usize,
+    partition: Partition,
+}
+
+impl Cpu {
+    /// With `threads` threads, 0 standing for one per core.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] when Linux grants no such threads.
+    pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        let threads = if threads == 0 { cores() } else { threads };
+        let start = || {
+            let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let named = builder.thread_name(|index| format!("recoded-cpu{index}"));
+            named.build().map_err(|_| Error::Threads { threads })
+        };
+        let pool = if threads == 1 { None } else { Some(start()?) };
+        Ok(Self { kernel: Kernel::best(), pool, threads, partition })
+    }
+
+    /// Its threads.
+    #[must_use]
+    pub const fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Does all jobs of the batch.
+    pub fn run(&self, batch: &mut Batch) {
+        match &self.pool {
+            None => self.run_here(batch),
+            Some(pool) => pool.install(|| self.run_on_all(batch)),
+        }
+    }
+
+    /// `destinations = coefficients * sources` as [`Kernel::matmul`], divided among the threads.
+    ///
+    /// # Panics
+    /// As [`Kernel::matmul`] does.
+    pub fn matmul(&self, coefficients: &[u8], sources: &[&[u8]], destinations: &mut [&mut [u8]]) {
+        let Some(pool) = &self.pool else {
+            return self.kernel.matmul(coefficients, sources, destinations);
+        };
+        let rows = destinations.iter_mut().map(|row| &mut **row).collect();
+        let product =
+            Product { coefficients: coefficients.into(), sources: sources.to_vec(), rows };
+        pool.install(|| {
+            self.divide(product).into_par_iter().for_each(|part| part.run(self.kernel))
+        });
+    }
+
+    fn run_here(&self, batch: &mut Batch) {
+        let (input, parts) = batch.parts();
+        for part in parts {
+            if let Some(product) = self.prepare(input, part) {
+                product.run(self.kernel);
+            }
+        }
+    }
+
+    fn run_on_all(&self, batch: &mut Batch) {
+        let (input, parts) = batch.parts();
+        let parts: Vec<Part> = parts.collect();
+        // Inverses first, one matrix a thread, then payloads in shares of about the same size.
+        let products: Vec<Product> =
+            parts.into_par_iter().filter_map(|part| self.prepare(input, part)).collect();
+        let shares = products.into_par_iter().flat_map(|product| self.divide(product));
+        shares.for_each(|share| share.run(self.kernel));
+    }
+
+    /// Everything of a job but the multiplication of payloads; `None` when that is all of it.
+    fn prepare<'a>(&self, input: &'a Arena, part: Part<'a>) -> Option<Product<'a>> {
+        let Part { placed, rank, rows } = part;
+        let job = placed.job;
+        *rank = (job.columns as u32).to_le_bytes();
+        let factors = match job.operation {
+            Operation::Multiply => Cow::Borrowed(multiplied(input, placed)),
+            Operation::Combine { seed, field } => {
+                let mut drawn = vec![0; job.rows * job.columns];
+                for (index, row) in drawn.chunks_exact_mut(job.columns).enumerate() {
+                    draw(seed, index, field, row);
+                }
+                Cow::Owned(drawn)
+            }
+            Operation::Solve | Operation::Invert => match self.inverse(input, placed) {
+                Ok(inverse) => Cow::Owned(inverse),
+                Err(column) => {
+                    *rank = column.to_le_bytes();
+                    return None;
+                }
+            },
+            Operation::Draw { seed, field } => {
+                for (index, row) in rows.chunks_exact_mut(job.stride()).enumerate() {
+                    draw(seed, index, field, &mut row[..job.columns]);
+                }
+                return None;
+            }
+        };
+        let mut rows: Vec<&mut [u8]> =
+            rows.chunks_exact_mut(job.stride()).map(|row| &mut row[..job.row_bytes]).collect();
+        if job.operation == Operation::Invert {
+            for (row, inverse) in rows.iter_mut().zip(factors.chunks_exact(job.columns)) {
+                row.copy_from_slice(inverse);
+            }
+            return None;
+        }
+        let sources = (0..job.columns).map(|row| source(input, placed, row)).collect();
+        let coefficients = without_gaps(factors, placed);
+        Some(Product { coefficients, sources, rows })
+    }
+
+    /// The inverse without gaps, or the first column that has no pivot.
+    fn inverse(&self, input: &Arena, placed: &Placed) -> Result<Vec<u8>, u32> {
+        let size = placed.job.columns;
+        let mut matrix = Vec::with_capacity(size * size);
+        (0..size).for_each(|row| matrix.extend_from_slice(coefficients(input, placed, row)));
+        self.kernel.invert(&mut matrix, size).map_err(|singular| singular.column as u32)?;
+        Ok(matrix)
+    }
+
+    /// Shares of a product, one or more per thread unless it is too small for that.
+    fn divide<'a>(&self, product: Product<'a>) -> Vec<Product<'a>> {
+        let bytes = product.rows.first().map_or(0, |row| row.len());
+        let products = product.coefficients.len() * bytes;
+        let shares = (products / SHARE_PRODUCTS_MIN).clamp(1, self.threads);
+        match self.partition {
+            _ if shares == 1 => vec![product],
+            Partition::FullBlock => {
+                let rows = product.rows.len().div_ceil(shares);
+                product.by_rows(rows)
+            }
+            Partition::PartitionedBlock => {
+                product.by_bytes(bytes.div_ceil(shares).next_multiple_of(SHARE_BYTES_MULTIPLE))
+            }
+        }
+    }
+}
+
+/// A product of payloads that one thread does.
+struct Product<'a> {
+    coefficients: Cow<'a, [u8]>,
+    sources: Vec<&'a [u8]>,
+    rows: Vec<&'a mut [u8]>,
+}
+
+impl<'a> Product<'a> {
+    fn run(mut self, kernel: &Kernel) {
+        kernel.matmul(&self.coefficients, &self.sources, &mut self.rows);
+    }
+
+    fn by_rows(self, count: usize) -> Vec<Self> {
+        let (depth, mut rows) = (self.sources.len(), self.rows);
+        let mut shares = Vec::with_capacity(rows.len().div_ceil(count));
+        for coefficients in self.coefficients.chunks(count * depth) {
+            let after = rows.split_off(coefficients.len() / depth);
+            let coefficients = Cow::Owned(coefficients.to_vec());
+            shares.push(Product { coefficients, sources: self.sources.clone(), rows });
+            rows = after;
+        }
+        shares
+    }
+
+    fn by_bytes(self, count: usize) -> Vec<Self> {
+        let bytes = self.rows.first().map_or(0, |row| row.len());
+        let mut rows: Vec<_> = self.rows.into_iter().map(|row| row.chunks_mut(count)).collect();
+        let share = |start: usize| {
+            let end = bytes.min(start + count);
+            Product {
+                coefficients: self.coefficients.clone(),
+                sources: self.sources.iter().map(|source| &source[start..end]).collect(),
+                rows: rows.iter_mut().filter_map(Iterator::next).collect(),
+            }
+        };
+        (0..bytes).step_by(count).map(share).collect()
+    }
+}
+
+/// The coefficients of a job that multiplies, with the gaps between rows.
+fn multiplied<'a>(input: &'a Arena, placed: &Placed) -> &'a [u8] {
+    &input[placed.coefficients..][..placed.job.coefficient_bytes()]
+}
+
+/// Coefficients as kernels want them.
+fn without_gaps<'a>(factors: Cow<'a, [u8]>, placed: &Placed) -> Cow<'a, [u8]> {
+    let (columns, stride) = (placed.job.columns, placed.job.coefficient_stride());
+    if placed.job.operation != Operation::Multiply || columns == stride {
+        return factors;
+    }
+    let rows = factors.chunks_exact(stride).map(|row| &row[..columns]);
+    Cow::Owned(rows.collect::<Vec<_>>().concat())
+}
+
+/// [`Cpu`] as an engine: batches are done behind the caller's back, one after another.
+pub struct CpuEngine {
+    submitted: SyncSender<Batch>,
+    completed: Receiver<Batch>,
+    in_flight: usize,
+}
+
+impl CpuEngine {
+    /// An engine with `threads` threads, 0 standing for one per core.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] when Linux grants no such threads.
+    pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
+        let cpu = Cpu::new(threads, partition)?;
+        let (submitted, batches) = mpsc::sync_channel::<Batch>(DEPTH);
+        let (done, completed) = mpsc::sync_channel(DEPTH);
+        let work = move || {
+            for mut batch in batches {
+                cpu.run(&mut batch);
+                if done.send(batch).is_err() {
+                    return;
+                }
+            }
+        };
+        let named = thread::Builder::new().name("recoded-cpu".into());
+        named.spawn(work).map_err(|_| Error::Threads { threads: 1 })?;
+        Ok(Self { submitted, completed, in_flight: 0 })
+    }
+
+    fn lost() -> Error {
+        Error::Lost { call: "cpu", code: 0, reason: "its thread has ended".into() }
+    }
+}
+
+impl Engine for CpuEngine {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+        if self.in_flight == DEPTH {
+            return Err(Refused { error: Error::Busy { depth: DEPTH }, batch: Box::new(batch) });
+        }
+        let refused = |batch| Refused { error: Self::lost(), batch: Box::new(batch) };
+        self.submitted.send(batch).map_err(|unsent| refused(unsent.0))?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Completed> {
+        match self.completed.try_recv() {
+            Ok(batch) => {
+                self.in_flight -= 1;
+                Some(Completed { batch, result: Ok(()) })
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+}
+
+/// Batches of [`CpuEngine`]: one that is worked on, one that waits, so that it never runs dry.
+const DEPTH: usize = 2;
+
+/// A share below this many products costs more to hand to another thread than to do: about 3 us.
+const SHARE_PRODUCTS_MIN: usize = 1 << 19;
+
+/// Shares of the bytes end at cache lines, so that no two threads write the same.
+const SHARE_BYTES_MULTIPLE: usize = 128;

@@ -1,0 +1,151 @@
+//! Bulk work for whoever does it fastest: one kind of job, batches that own their memory, engines.
+//!
+//! A [`Batch`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
+//! rows), submitted to an [`Engine`], and comes back with results. It owns its bytes and shares its
+//! sealed inputs with whoever may have to do the work again, so a device that fails, hangs or
+//! vanishes takes nothing with it.
+//!
+//! ```text
+//!   Batch: input arena   [ job table | coefficients, sources | coefficients, sources | ... ]
+//!          output arena  [ rank per job | destinations | destinations | ... ]
+//!                           rows lie n-major, their starts a multiple of 128 bytes apart
+//! ```
+//!
+//! | engine | job |
+//! |---|---|
+//! | [`Cpu`], [`CpuEngine`] | the truth: all cores or fewer, both partitionings of Extreme NC §5.3 |
+//! | [`Chaos`] | wraps another engine; refuses, fails, loses, stalls and lies, by probability |
+//! | `recoded-cuda` | a crate of its own, as it is full of `unsafe` |
+//!
+//! ```
+//! use recoded_code::engine::{Batch, Cpu, Job, Operation, Partition};
+//!
+//! // Two coded symbols of three source symbols of five bytes.
+//! let mut batch = Batch::new(4096, 4096, 1);
+//! let job = batch.push(Job::new(Operation::Multiply, 2, 3, 5), 0)?;
+//! batch.set_coefficients(job, &[1, 1, 1, 1, 2, 4]);
+//! for (row, bytes) in [b"first", b"other", b"third"].into_iter().enumerate() {
+//!     batch.source_mut(job, row).copy_from_slice(bytes);
+//! }
+//! Cpu::new(1, Partition::FullBlock)?.run(&mut batch);
+//! assert_eq!(batch.destination(job, 0)?[0], b'f' ^ b'o' ^ b't');
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arena;
+mod job;
+
+mod batch;
+
+mod cpu;
+mod draw;
+
+mod chaos;
+
+pub use arena::{ALIGNMENT, Arena, Guard};
+pub use batch::{Batch, Rejected, Retained};
+pub use chaos::{Chaos, Faults};
+pub use cpu::{Cpu, CpuEngine, Partition};
+pub use draw::draw;
+pub use job::{JOB_BYTES, Job, Operation, Placed, SIZE_MAX, Singular};
+
+/// Somebody who does batches, at once or later.
+pub trait Engine: Send {
+    /// What it is called: `cpu`, `cuda`, ...
+    fn name(&self) -> &str;
+
+    /// Batches that it takes before it has given one back.
+    fn depth(&self) -> usize;
+
+    /// Takes a batch. Does not wait for the work to be done.
+    ///
+    /// # Errors
+    /// With the batch, unchanged: [`Error::Busy`] when it holds [`Engine::depth`] of them, or why
+    /// this one or any other cannot be done here.
+    fn submit(&mut self, batch: Batch) -> Result<(), Refused>;
+
+    /// A batch that is finished, well or not, if there is one. Never waits. Batches may come back
+    /// in another order than they were submitted in.
+    fn poll(&mut self) -> Option<Completed>;
+}
+
+/// A batch that came back.
+#[derive(Debug)]
+pub struct Completed {
+    /// The batch. Its outputs are undefined unless the result is `Ok`.
+    pub batch: Batch,
+    /// Whether the work is done.
+    pub result: Result<(), Error>,
+}
+
+/// A batch that was not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// The batch, unchanged.
+    pub batch: Box<Batch>,
+}
+
+/// Why an engine did not do a batch.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// It holds as many batches as it can.
+    #[error("{depth} batches are in flight already")]
+    Busy {
+        /// [`Engine::depth`].
+        depth: usize,
+    },
+    /// It cannot do such a job at all; another engine can.
+    #[error("{operation} of {rows} x {columns} is beyond this engine")]
+    Unsupported {
+        /// The job's operation.
+        operation: &'static str,
+        /// The job's rows.
+        rows: usize,
+        /// The job's columns.
+        columns: usize,
+    },
+    /// No memory on the device for this batch.
+    #[error("no device memory for {bytes} bytes")]
+    Memory {
+        /// Bytes of the batch.
+        bytes: usize,
+    },
+    /// This batch failed; the engine goes on.
+    #[error("{call} failed: {reason} ({code})")]
+    Failed {
+        /// What was attempted.
+        call: &'static str,
+        /// The device's error number.
+        code: u32,
+        /// The device's name for it.
+        reason: String,
+    },
+    /// The device is gone; every batch in flight comes back with this, and so does every later one.
+    #[error("device lost: {call} failed: {reason} ({code})")]
+    Lost {
+        /// What was attempted.
+        call: &'static str,
+        /// The device's error number.
+        code: u32,
+        /// The device's name for it.
+        reason: String,
+    },
+    /// The engine's threads could not be started.
+    #[error("cannot start {threads} threads")]
+    Threads {
+        /// Threads that were asked for.
+        threads: usize,
+    },
+}
+
+impl Error {
+    /// Whether the engine is of no more use.
+    #[must_use]
+    pub const fn is_fatal(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::Threads { .. })
+    }
+}

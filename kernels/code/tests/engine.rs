@@ -1,0 +1,272 @@
+//! Engines against products, inverses and draws done byte by byte.
+//!
+//! `RECODED_SEED` repeats a run; the seed is printed.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::engine::{
+    Batch, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
+    Rejected, draw,
+};
+use recoded_code::rlnc::{Density, Generator, Seeded};
+use recoded_gf::{FieldOrder, Kernel, mul};
+
+#[test]
+fn jobs_of_all_kinds_every_partition_match_bytewise() {
+    let mut random = random();
+    for _ in 0..40 {
+        let mut batch = random_batch(&mut random);
+        let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
+        for partition in [Partition::FullBlock, Partition::PartitionedBlock] {
+            for threads in [1, 2, 3] {
+                clobber(&mut batch);
+                Cpu::new(threads, partition).expect("threads").run(&mut batch);
+                assert_eq!(outcomes(&batch), expected, "{threads} threads, {partition:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn large_product_divided_matches_kernel() {
+    let mut random = random();
+    // Odd numbers, and large enough that every thread gets a share.
+    let job = Job::new(Operation::Multiply, 37, 61, 4099);
+    let mut batch = Batch::of(job).expect("valid");
+    fill(&mut batch, 0, &mut random);
+    let expected = expected(&batch, 0);
+    for partition in [Partition::FullBlock, Partition::PartitionedBlock] {
+        clobber(&mut batch);
+        Cpu::new(3, partition).expect("threads").run(&mut batch);
+        assert_eq!(outcome(&batch, 0), expected, "{partition:?}");
+    }
+}
+
+#[test]
+fn singular_matrix_reports_first_dependent_column() {
+    for operation in [Operation::Invert, Operation::Solve] {
+        let mut batch = Batch::of(Job::new(operation, 5, 5, 5)).expect("valid");
+        for row in 0..5 {
+            let coefficients = batch.coefficients_mut(0, row);
+            coefficients[row] = 1;
+            // Column 3 is the sum of columns 0 and 1.
+            coefficients[3] = u8::from(row < 2);
+        }
+        Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut batch);
+        assert_eq!(batch.outcome(0).expect_err("singular").column, 3);
+        assert!(batch.destination(0, 0).is_err());
+    }
+}
+
+#[test]
+fn drawn_row_is_the_vector_of_its_seed() {
+    for field in FieldOrder::ALL {
+        let (mut drawn, mut vector) = ([0; 100], [0; 100]);
+        draw(u32::MAX, 3, field, &mut drawn);
+        Seeded::new(2, Density::UNIFORM).fill(field, &mut vector);
+        assert_eq!(drawn, vector);
+    }
+}
+
+#[test]
+fn push_beyond_room_or_sense_is_rejected() {
+    let mut batch = Batch::new(4096, 1024, 2);
+    let job = Job::new(Operation::Multiply, 2, 4, 100);
+    assert_eq!(batch.push(job, 7), Ok(0));
+    assert_eq!(batch.jobs()[0].tag, 7);
+    for (rows, columns, row_bytes) in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1025, 1, 1), (1, 1025, 1)]
+    {
+        let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
+        assert_eq!(batch.push(job, 0), Err(Rejected::Invalid { job }));
+    }
+    let huge = Job::new(Operation::Multiply, usize::MAX, usize::MAX, usize::MAX);
+    assert!(Batch::of(huge).is_err());
+    let oblong = Job::new(Operation::Solve, 3, 4, 100);
+    assert_eq!(batch.push(oblong, 0), Err(Rejected::Invalid { job: oblong }));
+    let large = Job::new(Operation::Multiply, 9, 4, 100);
+    assert!(matches!(batch.push(large, 0), Err(Rejected::NoRoom { .. })));
+    assert_eq!(batch.push(job, 8), Ok(1));
+    assert!(!batch.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)), "two jobs at most");
+    batch.pop();
+    assert!(batch.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)));
+}
+
+#[test]
+fn retained_batch_is_done_again_after_the_first_is_gone() {
+    let mut random = random();
+    let mut batch = random_batch(&mut random);
+    let retained = batch.retain();
+    assert!(batch.table_mut().is_none(), "inputs are shared");
+    let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
+    drop(batch);
+    let mut again = retained.restore();
+    Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut again);
+    assert_eq!(outcomes(&again), expected);
+    assert!(again.table_mut().is_some());
+}
+
+#[test]
+fn cpu_engine_takes_its_depth_and_gives_all_back() {
+    let mut random = random();
+    let mut engine = CpuEngine::new(2, Partition::PartitionedBlock).expect("threads");
+    let mut expectations = Vec::new();
+    for tag in 0..engine.depth() as u64 {
+        let mut batch = random_batch(&mut random);
+        batch.tag = tag;
+        let jobs = 0..batch.jobs().len();
+        expectations.push(jobs.map(|job| expected(&batch, job)).collect::<Vec<_>>());
+        engine.submit(batch).expect("below its depth");
+    }
+    let refused = engine.submit(Batch::new(0, 0, 1)).expect_err("full");
+    assert!(matches!(refused.error, Error::Busy { depth: 2 }));
+    for (tag, expected) in expectations.into_iter().enumerate() {
+        let Completed { batch, result } = wait(&mut engine);
+        assert_eq!((batch.tag, result), (tag as u64, Ok(())));
+        assert_eq!(outcomes(&batch), expected);
+    }
+    assert!(engine.poll().is_none());
+}
+
+#[test]
+fn chaos_without_faults_changes_nothing_and_with_a_loss_returns_everything() {
+    let mut random = random();
+    let inner = || CpuEngine::new(1, Partition::FullBlock).expect("threads");
+    let batch = random_batch(&mut random);
+    let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
+    let mut engine = Chaos::new(inner(), Faults::default(), 1);
+    engine.submit(batch).expect("takes it");
+    let Completed { batch, result } = wait(&mut engine);
+    assert_eq!((outcomes(&batch), result), (expected.clone(), Ok(())));
+
+    let lies = Faults { lie: 1.0, ..Faults::default() };
+    let mut engine = Chaos::new(inner(), lies, 1);
+    engine.submit(batch).expect("takes it");
+    let Completed { batch, result } = wait(&mut engine);
+    assert_eq!(result, Ok(()));
+    assert_ne!(outcomes(&batch), expected);
+
+    let losses = Faults { stall: 1.0, stall_polls: 3, lose: 0.5, ..Faults::default() };
+    let mut engine = Chaos::new(inner(), losses, 4);
+    let mut waiting = Some(batch);
+    let error = loop {
+        if let Some(batch) = waiting.take() {
+            match engine.submit(batch) {
+                Ok(()) => {}
+                Err(refused) => break refused.error,
+            }
+        }
+        if let Some(completed) = engine.poll() {
+            waiting = Some(completed.batch);
+        }
+    };
+    assert!(error.is_fatal());
+}
+
+fn wait(engine: &mut impl Engine) -> Completed {
+    loop {
+        match engine.poll() {
+            Some(completed) => return completed,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+type Rows = Result<Vec<Vec<u8>>, usize>;
+
+fn outcomes(batch: &Batch) -> Vec<Rows> {
+    (0..batch.jobs().len()).map(|job| outcome(batch, job)).collect()
+}
+
+fn outcome(batch: &Batch, job: usize) -> Rows {
+    let row = |row| batch.destination(job, row).map(<[u8]>::to_vec).map_err(|e| e.column);
+    (0..batch.jobs()[job].job.rows).map(row).collect()
+}
+
+/// What a job must give, from tables of products alone.
+fn expected(batch: &Batch, index: usize) -> Rows {
+    let Job { operation, rows, columns, row_bytes } = batch.jobs()[index].job;
+    let given = || -> Vec<u8> {
+        (0..rows).flat_map(|row| batch.coefficients(index, row).to_vec()).collect()
+    };
+    let drawn = |seed: u32, field| -> Vec<u8> {
+        let mut matrix = vec![0; rows * columns];
+        for (row, vector) in matrix.chunks_exact_mut(columns).enumerate() {
+            let seed = seed.wrapping_add(row as u32);
+            Seeded::new(seed, Density::UNIFORM).fill(field, vector);
+        }
+        matrix
+    };
+    let factors = match operation {
+        Operation::Multiply => given(),
+        Operation::Combine { seed, field } | Operation::Draw { seed, field } => drawn(seed, field),
+        Operation::Solve | Operation::Invert => {
+            let naive = Kernel::by_name("naive").expect("everywhere");
+            let mut matrix = given();
+            naive.invert(&mut matrix, columns).map_err(|singular| singular.column)?;
+            matrix
+        }
+    };
+    let row = |factors: &[u8]| -> Vec<u8> {
+        let byte = |at: usize| {
+            let products = factors.iter().enumerate();
+            products.fold(0, |sum, (row, &c)| sum ^ mul(c, batch.source(index, row)[at]))
+        };
+        (0..row_bytes).map(byte).collect()
+    };
+    let rows = factors.chunks_exact(columns);
+    Ok(if operation.has_sources() {
+        rows.map(row).collect()
+    } else {
+        rows.map(<[u8]>::to_vec).collect()
+    })
+}
+
+fn random_batch(random: &mut ChaCha8Rng) -> Batch {
+    let jobs = 1 + random.next_u32() as usize % 4;
+    let mut batch = Batch::new(1 << 17, 1 << 17, jobs);
+    for index in 0..jobs {
+        let mut below = |limit: u32| 1 + (random.next_u32() % limit) as usize;
+        let (rows, columns, row_bytes) = (below(40), below(40), below(300));
+        let field = FieldOrder::ALL[below(4) - 1];
+        let seed = below(1 << 30) as u32;
+        let job = match below(5) {
+            1 => Job::new(Operation::Multiply, rows, columns, row_bytes),
+            2 => Job::new(Operation::Solve, columns, columns, row_bytes),
+            3 => Job::new(Operation::Combine { seed, field }, rows, columns, row_bytes),
+            4 => Job::invert(columns),
+            _ => Job::draw(seed, field, rows, columns),
+        };
+        assert_eq!(batch.push(job, index as u64), Ok(index));
+        fill(&mut batch, index, random);
+    }
+    batch
+}
+
+fn fill(batch: &mut Batch, index: usize, random: &mut ChaCha8Rng) {
+    let job = batch.jobs()[index].job;
+    if job.operation.has_coefficients() {
+        // Few values, so that some matrices are singular.
+        let mask = if random.next_u32().is_multiple_of(2) { 1 } else { 255 };
+        for row in 0..job.rows {
+            let row = batch.coefficients_mut(index, row);
+            random.fill_bytes(row);
+            row.iter_mut().for_each(|c| *c &= mask);
+        }
+    }
+    if job.operation.has_sources() {
+        (0..job.columns).for_each(|row| random.fill_bytes(batch.source_mut(index, row)));
+    }
+}
+
+fn clobber(batch: &mut Batch) {
+    batch.output_mut().fill(0xA5);
+}
+
+fn random() -> ChaCha8Rng {
+    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
+    let clock =
+        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
+    let seed = given.unwrap_or(clock);
+    println!("RECODED_SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
