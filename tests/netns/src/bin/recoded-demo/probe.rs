@@ -131,14 +131,15 @@ fn fixed(options: &Options, hop: Hop) -> Vec<f64> {
 struct Ranks {
     /// Packets sent, at the source.
     sent: u64,
-    /// Sum of the ranks with which full-size generations closed, elsewhere; packets that arrived
-    /// where there are none.
+    /// Sum of the ranks with which full-size generations closed, elsewhere; innovative packets where
+    /// BATS blocks are decoded, for a block that is done before its last batch has ended counts that
+    /// batch in no histogram; packets that arrived where there are no generations.
     rank_sum: u64,
 }
 
 fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
     let size = u64::from(options.batch);
-    let ranks = daemons.iter().map(|daemon| {
+    let ranks = daemons.iter().enumerate().map(|(index, daemon)| {
         let state = daemon.show()?;
         let flow = flow(&state, PROBE_FLOW)?;
         let ranks = (0..=size).zip(&flow.rank_histogram);
@@ -147,6 +148,7 @@ fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
             sent: flow.counters.sent_systematic + flow.counters.sent_coded,
             rank_sum: match options.code {
                 Code::Window => flow.counters.received,
+                Code::Bats if index == options.hop_count() => flow.counters.innovative,
                 _ => sum,
             },
         })
