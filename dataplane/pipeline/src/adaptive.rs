@@ -9,19 +9,13 @@
 //! table says: equal airtime. Until the link is known every batch gets that many. The table is made
 //! when a report brings news, not per batch.
 
-use crate::combine::Combiner;
+use crate::combine::{BATCH_SIZE_MAX, Combiner};
 use crate::loss::moved;
 use crate::report::HopLoss;
 use recoded_code::theory::Hop;
 use recoded_code::theory::Recoding;
 use recoded_code::theory::adaptive::{Outgoing, RecodingTable};
 use recoded_gf::FieldOrder;
-
-/// Largest batch for which there are tables; the wire gives the size no more.
-pub(crate) const BATCH_SIZE_MAX: usize = 128;
-
-/// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
-pub(crate) const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
 
 /// Batches that must have closed before their ranks say something.
 const BATCHES_MIN: u64 = 64;

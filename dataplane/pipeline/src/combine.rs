@@ -10,11 +10,16 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
 use recoded_wire::header::{Block, HEADER_BYTES, PacketType, SIZE_MAX, vector_bytes};
 
-use crate::adaptive::{BATCH_SIZE_MAX, PACKETS_MAX};
 use crate::layout::symbol_offset;
 
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
 pub(crate) const GROUP_MAX: usize = 16;
+
+/// Largest batch for which there are recoding tables; the wire gives the size no more.
+pub(crate) const BATCH_SIZE_MAX: usize = 128;
+
+/// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
+const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
 
 /// What to combine.
 pub(crate) struct Sources<'a> {
