@@ -21,6 +21,9 @@ pub(crate) const BATCH_SIZE_MAX: usize = 128;
 /// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
 const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
 
+/// Symbols decoded by one product: what a product takes to begin shows in a group of 16.
+pub(crate) const SOLVED_MAX: usize = 64;
+
 /// What to combine.
 pub(crate) struct Sources<'a> {
     /// Generation size: elements of a coding vector.
@@ -59,6 +62,7 @@ pub(crate) struct Combiner {
     coefficients: Vec<u8>,
     vectors: Vec<u8>,
     formed: Vec<Span>,
+    solutions: Vec<u8>,
 }
 
 impl Combiner {
@@ -70,6 +74,7 @@ impl Combiner {
             coefficients: vec![0; GROUP_MAX * GATHER_MAX],
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
+            solutions: vec![0; SOLVED_MAX * SIZE_MAX],
         }
     }
 
@@ -86,6 +91,11 @@ impl Combiner {
     /// The kernel in use.
     pub(crate) fn kernel(&self) -> &'static Kernel {
         self.kernel
+    }
+
+    /// The kernel, and room for the coefficients of [`SOLVED_MAX`] decoded symbols.
+    pub(crate) fn solver(&mut self) -> (&'static Kernel, &mut [u8]) {
+        (self.kernel, &mut self.solutions)
     }
 
     /// Forms up to `count` (at most [`GROUP_MAX`]) fresh combinations, each in a frame of its own with

@@ -1,6 +1,6 @@
 //! One flow on one node: which role it plays.
 
-use crate::bats::sink::BatsSink;
+use crate::bats::received::ReceivedBlock;
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::Egress;
@@ -9,6 +9,7 @@ use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
+use crate::sink::generation::Generation;
 use crate::source::Source;
 use crate::window::sink::WindowSink;
 use crate::window::source::WindowSource;
@@ -24,8 +25,8 @@ pub(crate) enum State {
     BatsSource(Box<BatsSource>),
     WindowSource(Box<WindowSource>),
     Relay(Box<Relay>),
-    Sink(Box<Sink>),
-    BatsSink(Box<BatsSink>),
+    Sink(Box<Sink<Generation>>),
+    BatsSink(Box<Sink<ReceivedBlock>>),
     WindowSink(Box<WindowSink>),
 }
 
@@ -52,13 +53,13 @@ impl Flow {
             }
             (Role::Relay { .. }, _) => State::Relay(Box::new(Relay::new(params, combiner))),
             (Role::Sink { .. }, FlowCode::Bats(code)) => {
-                State::BatsSink(Box::new(BatsSink::new(params, code, combiner)))
+                State::BatsSink(Box::new(Sink::new(ReceivedBlock::table(params, code), combiner)))
             }
             (Role::Sink { .. }, FlowCode::Window(code)) => {
                 State::WindowSink(Box::new(WindowSink::new(params, code, combiner)))
             }
             (Role::Sink { .. }, FlowCode::Rlnc) => {
-                State::Sink(Box::new(Sink::new(params, combiner)))
+                State::Sink(Box::new(Sink::new(Generation::table(params), combiner)))
             }
         };
         Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
@@ -153,7 +154,7 @@ impl Flow {
                 (fate, sink.wake(params, io.now))
             }
             State::BatsSink(sink) => {
-                let fate = sink.receive(params, counters, io, header, view);
+                let fate = sink.receive(params, counters, io, payload, header, view);
                 (fate, sink.wake(params, io.now))
             }
             State::Source(_)

@@ -10,8 +10,6 @@ mod block;
 
 mod plan;
 
-pub(crate) mod sink;
-
-mod entry;
+pub(crate) mod received;
 
 mod rows;

@@ -1,29 +1,35 @@
-//! Sink edge of a BATS flow: coded packets in, IP packets out, in order per flow.
+//! Sink edge of a flow whose relays recode: coded packets in, IP packets out, in order per flow.
 //!
-//! Each open block has a decoder of its own; symbols lie in the frames they came in. Symbols are
-//! delivered in order as the decoder finds them: most of them when the rank suffices, all at once.
-//! A block that ended short asks the source for what it lacks, and the source answers with further
-//! batches, round by round, until the sink has enough or its patience ends.
+//! Elimination runs on the coding vectors as packets arrive; payloads stay where they are. Source
+//! symbols are delivered as soon as they are known and it is their turn. A unit, generation or block,
+//! that ended short asks the source for its missing degrees of freedom, round by round, and is given
+//! up after the hold timeout.
+//!
+//! ```text
+//!              next      newest
+//!   delivered | u | u | u | u |  not heard of       u: Unit, found by number modulo their count
+//!               └ cursor: symbols of it delivered
+//! ```
+
+pub(crate) mod generation;
+
+pub(crate) mod unit;
 
 use crate::batch::PacketView;
-use crate::bats::entry::{Entry, SAYINGS, limits, told_by};
-use crate::bats::rows::Workbench;
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, earlier};
 use crate::loss::hop_report;
-use crate::params::{BatsParams, FlowParams, Nanos, Role, TunnelId};
+use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::redundancy::ROUNDS;
-use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::report::{FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
-use recoded_wire::frames::Frames;
+use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
-
-/// Blocks this far from the ones held belong to a source that restarted.
-const RESTART_BLOCKS: u16 = 1 << 10;
+use unit::{Progress, SAYINGS, Unit};
 
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
@@ -31,28 +37,29 @@ const ASKS_MAX: usize = 32;
 /// Shortest time between two sayings, and the first guess at it.
 const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
 
-/// Sink state of a BATS flow. Blocks `next..=newest` are held, found by number modulo the count.
-pub(crate) struct BatsSink {
-    entries: Vec<Entry>,
-    /// The block being delivered, and the newest seen; `None` before the first packet. `next` is one
-    /// past `newest` when nothing is held.
-    range: Option<(u16, u16)>,
+/// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
+pub(crate) struct Sink<U> {
+    units: Vec<U>,
+    /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the one
+    /// after `newest` when nothing is held.
+    range: Option<(u32, u32)>,
     /// Symbols of `next` already delivered.
     cursor: usize,
-    /// A block ended short: the next tick must see it.
+    /// A unit closed short: the next tick must see it.
     urgent: bool,
-    /// Time between two sayings: a third of a round trip to the source.
+    /// Time between two sayings: a third of a round trip to the source, so that a round ends when its
+    /// answer should be here.
     saying_interval: Nanos,
     unpacker: Unpacker,
     incoming: Incoming,
     reporter: Reporter,
 }
 
-impl BatsSink {
-    pub(crate) fn new(params: &FlowParams, code: &BatsParams, combiner: &mut Combiner) -> Self {
-        let limits = limits(params, code);
+impl<U: Unit> Sink<U> {
+    /// A sink that holds as many units as there are here, all unused.
+    pub(crate) fn new(units: Vec<U>, combiner: &mut Combiner) -> Self {
         Self {
-            entries: (0..params.blocks(code)).map(|_| Entry::new(limits)).collect(),
+            units,
             range: None,
             cursor: 0,
             urgent: false,
@@ -63,86 +70,86 @@ impl BatsSink {
         }
     }
 
-    /// Handles a packet of a batch.
+    /// Handles a packet; `payload` is its span.
     pub(crate) fn receive(
         &mut self,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        let (block, told) = match told_by(params, view) {
+        let (number, told) = match U::told(params, &header, view) {
             Ok(told) => told,
             Err(reason) => return Fate::Dropped(reason),
         };
         self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        if !self.admit(params, counters, io, block.number) {
+        if !self.admit(params, counters, io, number) {
             counters.redundant += 1;
             return Fate::Consumed;
         }
-        let index = self.index(block.number);
-        let entry = &mut self.entries[index];
-        entry.touched = io.now;
-        if !entry.begin(told, io.now) {
-            return Fate::Dropped(DropReason::Mismatch);
-        }
-        if entry.is_answer(block.batch) {
-            let trip = io.now - entry.first_asked_at;
+        let index = self.index(number);
+        let unit = &mut self.units[index];
+        if unit.is_answer(&header, view) {
+            let trip = unit.progress().asked_for(io.now);
             let smoothed = (7 * self.saying_interval + trip / u64::from(SAYINGS)) / 8;
             let most = params.hold_timeout_nanos / u64::from(SAYINGS * ROUNDS);
             self.saying_interval = smoothed.min(most).max(SAYING_INTERVAL_NANOS);
         }
-        match entry.insert(io, block.batch, view) {
+        unit.progress_mut().touched = io.now;
+        match unit.accept(io, told, payload, view) {
             Ok(true) => counters.innovative += 1,
             Ok(false) => counters.redundant += 1,
             Err(reason) => return Fate::Dropped(reason),
         }
+        unit.progress_mut().first.get_or_insert(io.now);
         self.decode(index, counters, io);
+        let unit = &self.units[index];
+        if unit.progress().decoded || unit.ends_with(&header) {
+            self.close(index, counters, io.now);
+        }
         self.pump(params, counters, io);
         Fate::Consumed
     }
 
-    fn index(&self, block: u16) -> usize {
-        usize::from(block) % self.entries.len()
+    fn index(&self, number: u32) -> usize {
+        (number / U::STEP) as usize % self.units.len()
     }
 
-    /// Makes room for `block`. False when it was already delivered or given up.
+    /// Makes room for unit `number`. False when it was already delivered or given up.
     fn admit(
         &mut self,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        block: u16,
+        number: u32,
     ) -> bool {
         let Some((next, newest)) = self.range else {
-            self.restart(counters, io, block);
+            self.restart(counters, io, number);
             return true;
         };
-        let held = newest.wrapping_sub(next).wrapping_add(1);
-        if block.wrapping_sub(next) < held {
+        if number.wrapping_sub(next) < self.held_span() {
             self.incoming.familiar();
             return true;
         }
-        let (ahead, behind) = (block.wrapping_sub(newest), next.wrapping_sub(block));
-        if (1..RESTART_BLOCKS).contains(&behind) {
+        // What is neither a little ahead nor a little behind is far away, on whichever side: serial
+        // comparison has no answer for numbers half the space apart.
+        let (ahead, behind) = (number.wrapping_sub(newest), next.wrapping_sub(number));
+        if (1..U::RESTART).contains(&behind) {
             self.incoming.familiar();
             return false;
         }
-        if (1..=self.entries.len() as u16).contains(&ahead) {
+        if (1..=self.units.len() as u32 * U::STEP).contains(&ahead) {
             self.incoming.familiar();
         } else {
-            // One packet of a block far away may be a stray: as for generations.
-            // In the upper half of a word, so that distances wrap as block numbers do.
-            let upper = |number: u16| u32::from(number) << 16;
-            let first = self.incoming.stranger(upper(block), upper(RESTART_BLOCKS));
-            let Some(first) = first else { return false };
-            if ahead >= RESTART_BLOCKS {
-                self.restart(counters, io, (first >> 16) as u16);
+            let Some(first) = self.incoming.stranger(number, U::RESTART) else { return false };
+            if ahead >= U::RESTART {
+                self.restart(counters, io, first);
             }
         }
-        self.advance(params, counters, io, block);
+        self.advance(params, counters, io, number);
         true
     }
 
@@ -151,92 +158,87 @@ impl BatsSink {
         &mut self,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        block: u16,
+        number: u32,
     ) {
         while self.holds() {
             self.give_up(counters, io);
         }
         self.begin_delivery();
-        self.range = Some((block, block));
-        let index = self.index(block);
-        self.entries[index].open(block, io.now);
+        self.range = Some((number, number));
+        self.open(number, io.now);
     }
 
-    /// Opens all blocks up to `block`, which closes those before it. The oldest are given up when
-    /// the table is too small.
+    fn open(&mut self, number: u32, now: Nanos) {
+        let index = self.index(number);
+        let unit = &mut self.units[index];
+        *unit.progress_mut() = Progress::opened(now);
+        unit.open(number);
+    }
+
+    /// Opens all units up to `number`, which closes those before it. The oldest are given up when the
+    /// table is too small.
     fn advance(
         &mut self,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        block: u16,
+        number: u32,
     ) {
-        let count = self.entries.len() as u16;
-        while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != block) {
-            if newest.wrapping_sub(next).wrapping_add(1) == count {
+        while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != number) {
+            if self.held_span() == self.units.len() as u32 * U::STEP {
                 counters.generations_evicted += 1;
                 self.give_up(counters, io);
                 continue;
             }
             if self.holds() {
-                let index = self.index(newest);
-                self.close(index, counters, io.now);
+                self.close(self.index(newest), counters, io.now);
             }
-            let opened = newest.wrapping_add(1);
+            let opened = newest.wrapping_add(U::STEP);
             self.range = Some((next, opened));
-            let index = self.index(opened);
-            self.entries[index].open(opened, io.now);
+            self.open(opened, io.now);
         }
         self.pump(params, counters, io);
     }
 
-    /// Notes that nothing more is planned for a block.
+    /// Notes that nothing more is planned for a unit.
     fn close(&mut self, index: usize, counters: &mut FlowCounters, now: Nanos) {
-        let entry = &mut self.entries[index];
-        if entry.closed {
+        let unit = &mut self.units[index];
+        if unit.progress().closed.is_some() {
             return;
         }
-        entry.closed = true;
-        entry.closed_at = now;
-        entry.record_ranks(&mut self.incoming, counters, 0);
-        self.urgent |= !entry.decoder.is_complete() || entry.told.is_none();
+        unit.progress_mut().closed = Some(now);
+        unit.record_ranks(&mut self.incoming, counters);
+        self.urgent |= !unit.is_complete();
     }
 
-    /// Decodes a block as far as it goes.
+    /// Decodes a unit as far as it goes.
     fn decode(
         &mut self,
         index: usize,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
-        let entry = &mut self.entries[index];
-        if entry.told.is_none() || entry.decoded_at.is_some() {
+        let unit = &mut self.units[index];
+        if unit.progress().decoded || !unit.decode(io) {
             return;
         }
-        let kernel = io.combiner.kernel();
-        let mut bench = Workbench { rows: &mut entry.rows, frames: io.frames, kernel };
-        if entry.decoder.advance(&mut bench, |_| ()).is_err() || !entry.decoder.is_complete() {
-            return;
-        }
-        entry.decoded_at = Some(io.now);
-        counters.source_symbols += entry.decoder.params().source_symbols as u64;
-        counters.decoded_after(io.now.saturating_sub(entry.opened));
-        if !entry.closed {
-            // Batches that are still arriving would count as shorter than they are.
-            let depth = entry.told.map_or(1, |told| told.depth);
-            entry.record_ranks(&mut self.incoming, counters, depth);
-            entry.closed = true;
-            entry.closed_at = io.now;
-        }
-        entry.rows.release_received(io.frames);
+        let progress = unit.progress_mut();
+        progress.decoded = true;
+        let first = progress.first.unwrap_or(io.now);
+        counters.decoded_after(io.now.saturating_sub(first));
     }
 
-    /// Whether any block is held.
+    /// From the first unit held to the end of the last, in numbers.
+    fn held_span(&self) -> u32 {
+        self.range.map_or(0, |(next, newest)| newest.wrapping_sub(next).wrapping_add(U::STEP))
+    }
+
+    /// Whether any unit is held.
     fn holds(&self) -> bool {
-        self.range.is_some_and(|(next, newest)| newest.wrapping_sub(next) < RESTART_BLOCKS)
+        self.held_span() > 0
     }
 
-    /// When to call [`BatsSink::tick`] again, after a packet arrived.
+    /// When to call [`Sink::tick`] again, after a packet arrived.
     pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         if self.urgent {
             return Some(now);
@@ -256,12 +258,14 @@ impl BatsSink {
         while let Some((next, _)) = self.range.filter(|_| self.holds()) {
             let index = self.index(next);
             self.deliver(index, tunnel, counters, io);
-            let entry = &self.entries[index];
-            if entry.decoded_at.is_some() {
+            let unit = &self.units[index];
+            let Progress { decoded, closed, .. } = *unit.progress();
+            if decoded && self.cursor == unit.size() {
+                counters.source_symbols += unit.size() as u64;
                 counters.generations += 1;
                 counters.generations_complete += 1;
                 self.finish(io.frames);
-            } else if entry.closed && !params.repair {
+            } else if closed.is_some() && !params.repair && !unit.is_complete() {
                 self.give_up(counters, io);
             } else {
                 return;
@@ -277,11 +281,8 @@ impl BatsSink {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
-        let entry = &self.entries[index];
-        let Some(told) = entry.told else { return };
-        let is_known = |symbol: &usize| entry.decoder.is_decoded(*symbol);
-        let known = (self.cursor..told.params.source_symbols).take_while(is_known);
-        for symbol in known.map_while(|symbol| entry.rows.symbol(symbol)) {
+        let unit = &self.units[index];
+        for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
             self.cursor += 1;
             let egress = &mut *io.egress;
             self.unpacker.feed(io.frames.bytes(symbol), |packet| {
@@ -296,25 +297,30 @@ impl BatsSink {
         }
     }
 
-    /// Gives the block next in order up.
+    /// Gives the unit next in order up.
     fn give_up(&mut self, counters: &mut FlowCounters, io: &mut Io<'_, impl Frames, impl Egress>) {
         if let Some((next, _)) = self.range {
-            let index = self.index(next);
-            self.close(index, counters, io.now);
+            self.close(self.index(next), counters, io.now);
         }
         counters.generations += 1;
         counters.generations_failed += 1;
         self.finish(io.frames);
     }
 
-    /// Lets the block next in order go and moves on.
+    /// Lets the unit next in order go and moves on.
     fn finish(&mut self, frames: &mut impl Frames) {
         if let Some((next, newest)) = self.range {
             let index = self.index(next);
-            self.entries[index].clear(frames);
-            self.range = Some((next.wrapping_add(1), newest));
+            self.clear(index, frames);
+            self.range = Some((next.wrapping_add(U::STEP), newest));
         }
         self.begin_delivery();
+    }
+
+    fn clear(&mut self, index: usize, frames: &mut impl Frames) {
+        let unit = &mut self.units[index];
+        unit.progress_mut().live = false;
+        unit.clear(frames);
     }
 
     fn begin_delivery(&mut self) {
@@ -322,33 +328,38 @@ impl BatsSink {
         self.unpacker.reset();
     }
 
+    /// Does what is due: closes, asks, gives up, reports. When to call it again.
     pub(crate) fn tick(
         &mut self,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Nanos> {
-        self.urgent = false;
-        let (next, newest) = self.range?;
-        let held = if self.holds() { newest.wrapping_sub(next).wrapping_add(1) } else { 0 };
+        let mut deadline = None;
         let mut asks = [RepairRequest { generation: 0, missing: 0, round: 0 }; ASKS_MAX];
-        let (mut count, mut deadline) = (0, None);
-        for block in (0..held).map(|offset| next.wrapping_add(offset)) {
-            let index = self.index(block);
-            let end = self.entries[index].touched + params.batch_timeout_nanos;
-            if !self.entries[index].closed && end > io.now {
+        let mut count = 0;
+        let (next, _) = self.range?;
+        for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
+            let index = self.index(number);
+            let progress = self.units[index].progress();
+            let end = progress.touched + params.batch_timeout_nanos;
+            if progress.closed.is_none() && end > io.now {
                 deadline = earlier(deadline, Some(end));
                 continue;
             }
             self.close(index, counters, io.now);
             // Frames may have run out the last time.
             self.decode(index, counters, io);
-            let entry = &mut self.entries[index];
-            if params.repair && count < asks.len() && entry.may_ask(io.now, self.saying_interval) {
-                asks[count] = entry.ask(io.now);
+            let unit = &mut self.units[index];
+            let may_ask = params.repair && !unit.is_complete();
+            let interval = self.saying_interval;
+            if may_ask && count < asks.len() && unit.progress().may_ask(io.now, interval) {
+                asks[count] = ask(unit, number, io.now);
                 count += 1;
             }
-            deadline = earlier(deadline, entry.deadline(params, self.saying_interval));
+            let hold = params.hold_timeout_nanos;
+            let looked_at = unit.progress().deadline(hold, may_ask.then_some(interval));
+            deadline = earlier(deadline, looked_at);
         }
         self.urgent = false;
         counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
@@ -368,9 +379,9 @@ impl BatsSink {
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
         while let Some((next, _)) = self.range.filter(|_| self.holds()) {
-            let entry = &self.entries[self.index(next)];
-            let waited = io.now.saturating_sub(entry.closed_at);
-            if !entry.closed || entry.decoded_at.is_some() || waited < params.hold_timeout_nanos {
+            let Progress { closed, decoded, .. } = *self.units[self.index(next)].progress();
+            let is_over = |closed| io.now.saturating_sub(closed) >= params.hold_timeout_nanos;
+            if decoded || !closed.is_some_and(is_over) {
                 return;
             }
             self.give_up(counters, io);
@@ -389,7 +400,7 @@ impl BatsSink {
         };
         let hop = hop_report(&self.incoming.loss);
         let state = Item::Flow(SinkReport {
-            newest: u32::from(newest),
+            newest: newest / U::STEP,
             complete: counters.generations_complete as u32,
             failed: counters.generations_failed as u32,
         });
@@ -404,7 +415,9 @@ impl BatsSink {
                 writer.push(hop);
             }
             writer.push(state);
-            writer.push(Item::Enough(next.wrapping_sub(1)));
+            if let Some(enough) = U::enough(next.wrapping_sub(U::STEP)) {
+                writer.push(enough);
+            }
             if let Some((epoch, counts)) = ranks {
                 writer.push_ranks(epoch, counts.iter().map(|count| *count as u32));
             }
@@ -427,19 +440,28 @@ impl BatsSink {
     }
 
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
-        for entry in &mut self.entries {
-            entry.clear(frames);
+        for index in 0..self.units.len() {
+            self.clear(index, frames);
         }
         self.range = None;
         self.begin_delivery();
     }
 
-    /// Frames held, in batches' worth, as other roles count generations.
+    /// Units held.
     pub(crate) fn held(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.live).count()
+        self.units.iter().filter(|unit| unit.progress().live).count()
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
+}
+
+/// Says what unit `number` lacks.
+fn ask<U: Unit>(unit: &mut U, number: u32, now: Nanos) -> RepairRequest {
+    let (round, begins) = unit.progress_mut().ask(now);
+    if begins {
+        unit.begin_round();
+    }
+    RepairRequest { generation: number / U::STEP, missing: unit.missing(), round }
 }

@@ -1,0 +1,240 @@
+//! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols lie where
+//! they came; most of them become known when the rank suffices, all at once.
+
+use crate::batch::{PacketCoding, PacketView};
+use crate::bats::rows::{Rows, Workbench};
+use crate::egress::Egress;
+use crate::incoming::Incoming;
+use crate::io::Io;
+use crate::params::{BatsParams, FlowCode, FlowParams};
+use crate::report::{DropReason, FlowCounters};
+use crate::sink::unit::{Progress, Unit};
+use recoded_code::bats::{Decoder, Limits, Outcome, Params, Profile};
+use recoded_gf::FieldOrder;
+use recoded_wire::feedback::{Item, RepairRequest};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, SIZE_MAX};
+
+/// Batches beyond what the redundancy of a block allows: a short one still gets a few.
+const BATCHES_SPARE: usize = 16;
+
+/// Blocks this far from the ones held belong to a source that restarted.
+const RESTART_BLOCKS: u32 = 1 << 10;
+
+/// What a packet says of its block.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Told {
+    batch: u16,
+    agreed: Agreed,
+}
+
+/// What all packets of a block agree on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Agreed {
+    params: Params,
+    depth: u16,
+    epoch: u8,
+    field: FieldOrder,
+    symbol_bytes: u16,
+}
+
+/// A block at the sink.
+pub(crate) struct ReceivedBlock {
+    progress: Progress,
+    agreed: Option<Agreed>,
+    decoder: Decoder,
+    rows: Rows,
+    /// Batch ids of a block lie below this.
+    batches_max: usize,
+    /// Largest batch id seen.
+    newest_batch: u16,
+    /// Batches seen when a round was first asked for: newer ones answer it.
+    asked_after: u16,
+}
+
+impl ReceivedBlock {
+    /// Unused entries, as many as the sink of a flow holds.
+    pub(crate) fn table(params: &FlowParams, code: &BatsParams) -> Vec<Self> {
+        let limits = limits(params, code);
+        (0..params.blocks(code)).map(|_| Self::new(limits)).collect()
+    }
+
+    fn new(limits: Limits) -> Self {
+        let slots = limits.batches_max * limits.batch_size_max;
+        Self {
+            progress: Progress::default(),
+            agreed: None,
+            decoder: Decoder::new(limits),
+            rows: Rows::new(slots, limits.intermediate_symbols_max(), limits.inactive_max),
+            batches_max: limits.batches_max,
+            newest_batch: 0,
+            asked_after: 0,
+        }
+    }
+
+    /// Takes the shape that the first packet of the block tells. False when a later one differs.
+    fn agree(&mut self, agreed: Agreed) -> bool {
+        if self.agreed.is_none() {
+            if self.decoder.reset(agreed.params).is_err() {
+                return false;
+            }
+            self.rows.begin(agreed.symbol_bytes);
+            self.agreed = Some(agreed);
+        }
+        self.agreed == Some(agreed)
+    }
+}
+
+impl Unit for ReceivedBlock {
+    type Told = Told;
+
+    const STEP: u32 = 1 << 16;
+
+    const RESTART: u32 = RESTART_BLOCKS * Self::STEP;
+
+    fn told(
+        params: &FlowParams,
+        _header: &Header,
+        view: &PacketView,
+    ) -> Result<(u32, Told), DropReason> {
+        let (FlowCode::Bats(code), Some(block)) = (&params.code, view.block) else {
+            return Err(DropReason::WrongRole);
+        };
+        let source_symbols = block.source_symbols as usize;
+        if source_symbols > code.source_symbols {
+            return Err(DropReason::Oversize);
+        }
+        let shape = Params {
+            source_symbols,
+            batch_size: view.size,
+            profile: Profile::from_code(block.profile).ok_or(DropReason::Malformed)?,
+            generator_bits: block.generator_bits,
+        };
+        let agreed = Agreed {
+            params: shape.validated().map_err(|_| DropReason::Malformed)?,
+            depth: u16::from(block.interleave.max(1)),
+            epoch: view.epoch,
+            field: view.field,
+            symbol_bytes: view.symbol_bytes,
+        };
+        Ok((u32::from(block.number) * Self::STEP, Told { batch: block.batch, agreed }))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn progress_mut(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+
+    fn open(&mut self, _number: u32) {
+        self.agreed = None;
+        (self.newest_batch, self.asked_after) = (0, 0);
+    }
+
+    fn clear(&mut self, frames: &mut impl Frames) {
+        self.rows.clear(frames);
+    }
+
+    fn is_answer(&self, _header: &Header, view: &PacketView) -> bool {
+        let is_newer = |batch: u16| batch > self.asked_after;
+        self.progress.has_asked()
+            && !self.progress.decoded
+            && view.block.is_some_and(|block| is_newer(block.batch))
+    }
+
+    fn accept(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        told: Told,
+        _payload: Span,
+        view: &PacketView,
+    ) -> Result<bool, DropReason> {
+        if !self.agree(told.agreed) {
+            return Err(DropReason::Mismatch);
+        }
+        if usize::from(told.batch) >= self.batches_max {
+            return Err(DropReason::BatchesExhausted);
+        }
+        let mut unit = [0; SIZE_MAX];
+        let vector = match &view.coding {
+            PacketCoding::Systematic(index) => {
+                unit[*index] = 1;
+                &unit[..view.size]
+            }
+            PacketCoding::Vector(elements) => &elements[..view.size],
+        };
+        let outcome = self.decoder.insert(told.batch, vector);
+        let outcome = outcome.map_err(|_| DropReason::BatchesExhausted)?;
+        self.newest_batch = self.newest_batch.max(told.batch);
+        let innovative = matches!(outcome, Outcome::Innovative { .. });
+        if innovative {
+            self.rows.push(io.frames, view.symbol);
+        }
+        Ok(innovative)
+    }
+
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+        if self.agreed.is_none() {
+            return false;
+        }
+        let kernel = io.combiner.kernel();
+        let mut bench = Workbench { rows: &mut self.rows, frames: io.frames, kernel };
+        let decoded = self.decoder.advance(&mut bench, |_| ()).is_ok() && self.is_complete();
+        if decoded {
+            self.rows.release_received(io.frames);
+        }
+        decoded
+    }
+
+    fn ends_with(&self, _header: &Header) -> bool {
+        false
+    }
+
+    fn is_complete(&self) -> bool {
+        self.agreed.is_some() && self.decoder.is_complete()
+    }
+
+    fn size(&self) -> usize {
+        self.agreed.map_or(0, |agreed| agreed.params.source_symbols)
+    }
+
+    fn symbol(&self, index: usize) -> Option<Span> {
+        self.decoder.is_decoded(index).then(|| self.rows.symbol(index)).flatten()
+    }
+
+    fn missing(&self) -> u16 {
+        match self.agreed {
+            None => RepairRequest::ALL,
+            Some(_) => self.decoder.missing() as u16,
+        }
+    }
+
+    /// Batches that are still arriving, as they are when a block decodes, would count as shorter than they
+    /// are: these are left out.
+    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
+        let Some(Agreed { params, depth, epoch, .. }) = self.agreed else { return };
+        let open = if self.progress.decoded { depth } else { 0 };
+        for batch in 0..self.newest_batch.saturating_add(1).saturating_sub(open) {
+            let rank = self.decoder.batch_rank(batch);
+            incoming.ranks.record(counters, epoch, params.batch_size, rank);
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.asked_after = self.newest_batch;
+    }
+
+    fn enough(number: u32) -> Option<Item<'static>> {
+        Some(Item::Enough((number / Self::STEP) as u16))
+    }
+}
+
+/// Room for as many batches as the source may send.
+fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
+    let least = Limits::of(code.source_symbols, params.generation_size);
+    let sent = params.redundancy_max * code.source_symbols as f64 / params.generation_size as f64;
+    let batches_max = least.batches_max.max(sent.ceil() as usize + BATCHES_SPARE);
+    Limits { batches_max: batches_max.min(usize::from(u16::MAX)), ..least }
+}

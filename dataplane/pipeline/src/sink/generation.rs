@@ -1,0 +1,173 @@
+//! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others when
+//! the rank is full, by one fused multiply per group of them.
+
+use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
+use crate::combine::SOLVED_MAX;
+use crate::egress::Egress;
+use crate::incoming::Incoming;
+use crate::io::{Io, RESTART_DISTANCE};
+use crate::layout::symbol_offset;
+use crate::params::FlowParams;
+use crate::report::{DropReason, FlowCounters};
+use crate::sink::unit::{Progress, Unit};
+use recoded_wire::feedback::RepairRequest;
+use recoded_wire::frames::{FrameId, Frames, Span};
+use recoded_wire::header::{Flags, Header};
+
+/// A generation at the sink.
+pub(crate) struct Generation {
+    progress: Progress,
+    batch: Batch,
+    /// Source symbols, where known: arrived as such, or decoded.
+    symbols: Vec<Option<Span>>,
+}
+
+impl Generation {
+    /// Unused entries, as many as the sink of a flow holds.
+    pub(crate) fn table(params: &FlowParams) -> Vec<Self> {
+        (0..params.batches.max(2)).map(|_| Self::new(params.generation_size)).collect()
+    }
+
+    fn new(size_max: usize) -> Self {
+        Self {
+            progress: Progress::default(),
+            batch: Batch::new(size_max, true),
+            symbols: vec![None; size_max],
+        }
+    }
+}
+
+impl Unit for Generation {
+    type Told = ();
+
+    const STEP: u32 = 1;
+
+    const RESTART: u32 = RESTART_DISTANCE;
+
+    fn told(
+        _params: &FlowParams,
+        header: &Header,
+        _view: &PacketView,
+    ) -> Result<(u32, ()), DropReason> {
+        Ok((header.generation, ()))
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn progress_mut(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+
+    fn open(&mut self, number: u32) {
+        self.batch.open(number, self.progress.touched);
+    }
+
+    fn clear(&mut self, frames: &mut impl Frames) {
+        for symbol in self.symbols.iter_mut().filter_map(Option::take) {
+            frames.release(symbol.frame);
+        }
+        self.batch.clear(frames);
+    }
+
+    fn is_answer(&self, header: &Header, _view: &PacketView) -> bool {
+        header.planned == 0 && self.progress.has_asked() && !self.is_complete()
+    }
+
+    fn accept(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (): (),
+        payload: Span,
+        view: &PacketView,
+    ) -> Result<bool, DropReason> {
+        match self.batch.accept(io.frames, payload, view) {
+            Accepted::Mismatch => Err(DropReason::Mismatch),
+            Accepted::Redundant => Ok(false),
+            Accepted::Innovative => {
+                if let PacketCoding::Systematic(index) = view.coding {
+                    io.frames.retain(view.symbol.frame);
+                    self.symbols[index] = Some(view.symbol);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+        self.is_complete() && solve(&self.batch, &mut self.symbols, io)
+    }
+
+    fn ends_with(&self, header: &Header) -> bool {
+        // A repair packet comes from a generation that its source has closed.
+        header.planned == 0 || header.flags.has(Flags::END) || self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.batch.is_complete()
+    }
+
+    fn size(&self) -> usize {
+        self.batch.size()
+    }
+
+    fn symbol(&self, index: usize) -> Option<Span> {
+        self.symbols[index]
+    }
+
+    fn missing(&self) -> u16 {
+        match self.batch.size() {
+            0 => RepairRequest::ALL,
+            size => (size - self.batch.rank()) as u16,
+        }
+    }
+
+    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
+        match self.batch.shape() {
+            Some(Shape { epoch, .. }) => {
+                incoming.ranks.record(counters, epoch, self.batch.size(), self.batch.rank());
+            }
+            None => incoming.ranks.record_absent(counters, 1),
+        }
+    }
+}
+
+/// Computes the source symbols that did not arrive as such, by one fused multiply per group. False,
+/// to be tried again, when frames ran out.
+fn solve(
+    batch: &Batch,
+    symbols: &mut [Option<Span>],
+    io: &mut Io<'_, impl Frames, impl Egress>,
+) -> bool {
+    let (size, rank) = (batch.size(), batch.rank());
+    let symbol_bytes = batch.shape().map_or(0, |shape| shape.symbol_bytes);
+    let offset = symbol_offset(0) as u16;
+    let (kernel, solutions) = io.combiner.solver();
+    let mut from = 0;
+    while from < size {
+        let mut group = [Span { frame: FrameId(0), offset: 0, len: 0 }; SOLVED_MAX];
+        let mut count = 0;
+        while from < size && count < SOLVED_MAX {
+            if symbols[from].is_none() {
+                let Some(frame) = io.frames.take() else { break };
+                let symbol = Span { frame, offset, len: symbol_bytes };
+                if batch.solution(from, &mut solutions[count * rank..][..rank]).is_none() {
+                    io.frames.release(frame);
+                    break;
+                }
+                symbols[from] = Some(symbol);
+                group[count] = symbol;
+                count += 1;
+            }
+            from += 1;
+        }
+        io.frames.with_disjoint(batch.symbols(), &group[..count], |held, out| {
+            kernel.matmul(&solutions[..count * rank], held, out);
+        });
+        if from < size && count < SOLVED_MAX {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,156 @@
+//! What a sink decodes as a whole and delivers in order: a generation, or a block of batches.
+
+use crate::batch::PacketView;
+use crate::egress::Egress;
+use crate::incoming::Incoming;
+use crate::io::{Io, earlier};
+use crate::params::{FlowParams, Nanos};
+use crate::redundancy::ROUNDS;
+use crate::report::{DropReason, FlowCounters};
+use recoded_wire::feedback::Item;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Header;
+
+/// A request is said this often per round, since the way back is lossy too; the source answers once.
+pub(crate) const SAYINGS: u8 = 3;
+
+/// A generation or a block at a sink: its decoder, and the frames of its symbols.
+pub(crate) trait Unit {
+    /// What packets of one unit agree on.
+    type Told: Copy;
+
+    /// Between the numbers of neighbours. Numbers shorter than a word fill its upper bits, so that
+    /// distances wrap alike.
+    const STEP: u32;
+
+    /// Numbers this far apart belong to different lives of a source.
+    const RESTART: u32;
+
+    /// Number of the unit that a packet belongs to, and what it tells of it. Refuses what the flow does
+    /// not accept.
+    fn told(
+        params: &FlowParams,
+        header: &Header,
+        view: &PacketView,
+    ) -> Result<(u32, Self::Told), DropReason>;
+
+    /// How far it has come.
+    fn progress(&self) -> &Progress;
+
+    /// How far it has come.
+    fn progress_mut(&mut self) -> &mut Progress;
+
+    /// Begins unit `number` in this entry, which is unused.
+    fn open(&mut self, number: u32);
+
+    /// Lets its frames go.
+    fn clear(&mut self, frames: &mut impl Frames);
+
+    /// Whether the packet was sent because this unit asked for more.
+    fn is_answer(&self, header: &Header, view: &PacketView) -> bool;
+
+    /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it was
+    /// innovative.
+    fn accept(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        told: Self::Told,
+        payload: Span,
+        view: &PacketView,
+    ) -> Result<bool, DropReason>;
+
+    /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool;
+
+    /// Whether nothing more is planned for it after this packet.
+    fn ends_with(&self, header: &Header) -> bool;
+
+    /// Whether the rank suffices.
+    fn is_complete(&self) -> bool;
+
+    /// Source symbols, as far as known.
+    fn size(&self) -> usize;
+
+    /// Source symbol `index`, if it is known.
+    fn symbol(&self, index: usize) -> Option<Span>;
+
+    /// Degrees of freedom to ask for.
+    fn missing(&self) -> u16;
+
+    /// Counts its ranks as it closes.
+    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters);
+
+    /// A new round of requests begins.
+    fn begin_round(&mut self) {}
+
+    /// What tells the source that nothing up to `number` is wanted any more, where sources keep that long.
+    fn enough(_number: u32) -> Option<Item<'static>> {
+        None
+    }
+}
+
+/// Life of a unit at a sink.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Whether the entry is in use.
+    pub live: bool,
+    /// When the first packet arrived.
+    pub first: Option<Nanos>,
+    /// When the last packet arrived, or the entry was opened.
+    pub touched: Nanos,
+    /// When nothing more was planned for it: its end, full rank, a newer unit or a timeout.
+    pub closed: Option<Nanos>,
+    /// Whether all its symbols are known.
+    pub decoded: bool,
+    /// Requests said.
+    asks: u8,
+    first_asked_at: Nanos,
+    asked_at: Nanos,
+}
+
+impl Progress {
+    pub(crate) fn opened(now: Nanos) -> Self {
+        Self { live: true, touched: now, ..Self::default() }
+    }
+
+    /// Whether it asked for more.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asks > 0
+    }
+
+    /// Time since it asked first.
+    pub(crate) fn asked_for(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.first_asked_at)
+    }
+
+    fn has_words(&self) -> bool {
+        self.asks < SAYINGS * ROUNDS
+    }
+
+    /// Whether a request may be said now.
+    pub(crate) fn may_ask(&self, now: Nanos, interval: Nanos) -> bool {
+        self.closed.is_some()
+            && self.has_words()
+            && (self.asks == 0 || now >= self.asked_at + interval)
+    }
+
+    /// Notes a request. Its round, and whether it is the first of the round.
+    pub(crate) fn ask(&mut self, now: Nanos) -> (u8, bool) {
+        if self.asks == 0 {
+            self.first_asked_at = now;
+        }
+        let round = (self.asks / SAYINGS, self.asks.is_multiple_of(SAYINGS));
+        self.asks += 1;
+        self.asked_at = now;
+        round
+    }
+
+    /// When this unit, if it closed, wants to be looked at again; it may ask if `asks`.
+    pub(crate) fn deadline(&self, hold: Nanos, asks: Option<Nanos>) -> Option<Nanos> {
+        if self.decoded {
+            return None;
+        }
+        let ask = asks.filter(|_| self.has_words()).map(|interval| self.asked_at + interval);
+        earlier(self.closed.map(|at| at + hold), ask)
+    }
+}
