@@ -1,10 +1,10 @@
 //! The command line.
 
-use clap::builder::TypedValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "bats")]
+use crate::degrees;
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
-use recoded_gf::FieldOrder;
 use std::path::PathBuf;
 
 /// Shows what a recoded daemon does, and changes its flows while traffic runs.
@@ -31,7 +31,6 @@ Examples:
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl kernels                                what this CPU can do, before anything runs
-  recodectl degrees --rank-histogram ranks.txt     the outer code that suits a line
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
 
@@ -73,8 +72,9 @@ pub enum Command {
     /// best depends on how much of its batches arrives: small ones decode early and overlap, large
     /// ones reach the last symbols and cost computing. This finds the distribution that recovers most
     /// symbols per batch.
-    #[command(after_help = DEGREES)]
-    Degrees(Degrees),
+    #[cfg(feature = "bats")]
+    #[command(after_help = degrees::EXAMPLES)]
+    Degrees(degrees::Options),
     /// Show the versions of recodectl and of the daemon
     Version,
     /// Print a completion script for a shell
@@ -128,48 +128,6 @@ A flow that changes its code starts afresh: what is under way is lost. Everythin
 without losing a packet.
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
-
-/// What degrees are wanted for.
-#[derive(Args)]
-pub struct Degrees {
-    /// How many batches arrived with rank 0, 1, 2, ..: one count per line, or JSON; `-` is stdin
-    #[arg(long, value_name = "FILE")]
-    pub rank_histogram: PathBuf,
-    /// The flow to take from the JSON of `recodectl show`, where several have counted ranks
-    #[arg(long, value_name = "ID")]
-    pub flow: Option<u64>,
-    /// Symbols per batch, where the histogram does not reach up to it
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=128).map(usize_of))]
-    pub batch_size: Option<usize>,
-    /// Field of the outer code's generators: 2, 4, 16 or 256; not that of the recoding
-    #[arg(long, value_name = "Q", default_value = "256")]
-    pub field: FieldOrder,
-    /// Share of the symbols that may stay undecoded, 0.001 to 0.5: for a precode
-    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
-    pub eta: f64,
-    /// Largest degree, such as the symbols of a block; without it M / eta
-    #[arg(long, value_name = "D")]
-    pub max_degree: Option<usize>,
-}
-
-fn usize_of(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-const DEGREES: &str = "\
-Examples:
-  recodectl --json show | recodectl degrees --rank-histogram -          a running flow, at its sink
-  recodectl degrees --rank-histogram ranks.txt --max-degree 256         a block has 256 symbols
-  recodectl degrees --rank-histogram ranks.txt --eta 0.05               a precode does the last 5 %
-  printf '%s\\n' 0 1 8 31 60 | recodectl degrees --rank-histogram -     batches of 4 symbols
-
-Where the file is text, empty lines and lines that start with # are skipped.
-
-Reading the result: theta is how many symbols each batch recovers as their number grows, efficiency
-how much of the received rank that is. 0.99 and above is usual; much less means that --max-degree is
-too small for --eta: the last symbols are reached by large degrees only. The mean degree is what the
-source computes per coded symbol. A distribution for worse lines than the flow's wastes some of the
-rank; one for better lines may not decode at all.";
 
 /// A part of what a daemon knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]

@@ -9,6 +9,7 @@
 
 mod arguments;
 
+#[cfg(feature = "bats")]
 mod degrees;
 
 mod kernels;
@@ -40,6 +41,7 @@ enum Failure {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Kernel(#[from] ForceError),
+    #[cfg(feature = "bats")]
     #[error(transparent)]
     Degrees(#[from] degrees::DegreesError),
     #[error("there is no command {0}: see recodectl --help")]
@@ -50,6 +52,7 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Failure::Client(error) => error.exit_code(),
+            #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::UnknownCommand(_) => exit::USAGE,
             Failure::Output(_) | Failure::Json(_) => exit::FAILED,
@@ -60,6 +63,7 @@ impl Failure {
         match self {
             Failure::Client(error) => error.kind(),
             Failure::Kernel(_) => "kernel",
+            #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
             Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
@@ -106,6 +110,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
         }
+        #[cfg(feature = "bats")]
         Command::Degrees(options) => {
             let report = degrees::report(options)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }

@@ -1,5 +1,6 @@
 //! `recodectl degrees` as a user runs it, without a daemon.
 
+#![cfg(feature = "bats")]
 #![forbid(unsafe_code)]
 
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
 use crate::theory;
 use recoded_api::v1::{Counters, Flow, HopLoss, Parameters, Remote, State, Tunnel};
-use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Interleave, Redundancy, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
 use std::time::Duration;
 
@@ -72,18 +72,8 @@ fn code_parameters(params: &FlowParams, source: bool) -> Parameters {
     let generation_size = count(params.generation_size);
     match params.code {
         FlowCode::Rlnc => Parameters { generation_size, ..Parameters::default() },
-        FlowCode::Bats(bats) => Parameters {
-            generation_size,
-            block_symbols: Some(count(bats.source_symbols)),
-            batch_size: Some(generation_size),
-            profile: source.then(|| bats.profile.name().into()),
-            generator_bits: source.then(|| bats.generator_bits.into()),
-            interleave: source.then(|| match bats.interleave {
-                Interleave::Auto => "auto".into(),
-                Interleave::Fixed(depth) => depth.to_string(),
-            }),
-            ..Parameters::default()
-        },
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => crate::config::bats::parameters(params, &bats),
         FlowCode::Window(window) => Parameters {
             window_symbols: Some(count(window.window_symbols)),
             density: source.then(|| window.density.into()),
@@ -250,6 +240,7 @@ fn counters(reports: &[&FlowReport]) -> Counters {
     }
 }
 
-fn count(number: usize) -> u64 {
+/// A count, as the socket has it.
+pub fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -206,6 +206,7 @@ fn set_publishes_one_snapshot_with_every_change() {
     assert_eq!(again.to_toml(), config);
 }
 
+#[cfg(feature = "bats")]
 #[test]
 fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
     let served = Served::start();

@@ -89,6 +89,7 @@ impl Combiner {
     }
 
     /// The kernel in use.
+    #[cfg(feature = "bats")]
     pub(crate) fn kernel(&self) -> &'static Kernel {
         self.kernel
     }

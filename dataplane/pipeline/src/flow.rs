@@ -1,6 +1,8 @@
 //! One flow on one node: which role it plays.
 
+#[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
+#[cfg(feature = "bats")]
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::Egress;
@@ -22,10 +24,12 @@ use crate::batch::PacketView;
 /// The state of a role.
 pub(crate) enum State {
     Source(Box<Source>),
+    #[cfg(feature = "bats")]
     BatsSource(Box<BatsSource>),
     WindowSource(Box<WindowSource>),
     Relay(Box<Relay>),
     Sink(Box<Sink<Generation>>),
+    #[cfg(feature = "bats")]
     BatsSink(Box<Sink<ReceivedBlock>>),
     WindowSink(Box<WindowSink>),
 }
@@ -42,6 +46,7 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
         let state = match (&params.role, &params.code) {
+            #[cfg(feature = "bats")]
             (Role::Source { .. }, FlowCode::Bats(bats)) => {
                 State::BatsSource(Box::new(BatsSource::new(params, bats, combiner)))
             }
@@ -52,6 +57,7 @@ impl Flow {
                 State::Source(Box::new(Source::new(params, combiner)))
             }
             (Role::Relay { .. }, _) => State::Relay(Box::new(Relay::new(params, combiner))),
+            #[cfg(feature = "bats")]
             (Role::Sink { .. }, FlowCode::Bats(code)) => {
                 State::BatsSink(Box::new(Sink::new(ReceivedBlock::table(params, code), combiner)))
             }
@@ -94,6 +100,7 @@ impl Flow {
         }
         match &mut self.state {
             State::Source(source) => source.apply(&self.params, params, &mut self.counters, io),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => {
                 source.apply(&self.params, params, &mut self.counters, io);
             }
@@ -101,7 +108,8 @@ impl Flow {
                 source.apply(&self.params, params, &mut self.counters, io);
             }
             State::Relay(relay) => relay.apply(params),
-            State::Sink(_) | State::BatsSink(_) | State::WindowSink(_) => {}
+            // Sinks follow what packets say.
+            _ => {}
         }
         self.params = params.clone();
     }
@@ -110,9 +118,11 @@ impl Flow {
     pub(crate) fn held(&self) -> usize {
         match &self.state {
             State::Source(source) => source.held(),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => source.held(),
             State::Relay(relay) => relay.held(),
             State::Sink(sink) => sink.held(),
+            #[cfg(feature = "bats")]
             State::BatsSink(sink) => sink.held(),
             // The codec has memory of its own.
             State::WindowSource(_) | State::WindowSink(_) => 0,
@@ -130,6 +140,7 @@ impl Flow {
         // A relay serves every code.
         let wanted = match self.params.code {
             FlowCode::Rlnc => view.block.is_none(),
+            #[cfg(feature = "bats")]
             FlowCode::Bats(_) => view.block.is_some(),
             FlowCode::Window(_) => false,
         };
@@ -153,14 +164,12 @@ impl Flow {
                 let fate = sink.receive(params, counters, io, payload, header, view);
                 (fate, sink.wake(params, io.now))
             }
+            #[cfg(feature = "bats")]
             State::BatsSink(sink) => {
                 let fate = sink.receive(params, counters, io, payload, header, view);
                 (fate, sink.wake(params, io.now))
             }
-            State::Source(_)
-            | State::BatsSource(_)
-            | State::WindowSource(_)
-            | State::WindowSink(_) => return Fate::Dropped(DropReason::WrongRole),
+            _ => return Fate::Dropped(DropReason::WrongRole),
         };
         self.deadline = earlier(self.deadline, wake);
         fate
@@ -204,6 +213,7 @@ impl Flow {
                 source.ingress(params, counters, io, packet);
                 source.wake(params)
             }
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => {
                 source.ingress(params, counters, io, packet);
                 source.wake(params, io.now)
@@ -212,7 +222,7 @@ impl Flow {
                 source.ingress(params, counters, io, packet);
                 source.wake()
             }
-            State::Relay(_) | State::Sink(_) | State::BatsSink(_) | State::WindowSink(_) => None,
+            _ => None,
         };
         self.deadline = earlier(self.deadline, wake);
     }
@@ -229,6 +239,7 @@ impl Flow {
                 source.receive_feedback(&self.params, &mut self.counters, io, payload);
                 Fate::Consumed
             }
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => {
                 source.receive_feedback(&self.params, &mut self.counters, io, payload);
                 self.deadline = earlier(self.deadline, source.wake(&self.params, io.now));
@@ -251,10 +262,12 @@ impl Flow {
             let (params, counters) = (&self.params, &mut self.counters);
             self.deadline = match &mut self.state {
                 State::Source(source) => source.tick(params, counters, io),
+                #[cfg(feature = "bats")]
                 State::BatsSource(source) => source.tick(params, counters, io),
                 State::WindowSource(source) => source.tick(params, counters, io),
                 State::Relay(relay) => relay.tick(params, counters, io),
                 State::Sink(sink) => sink.tick(params, counters, io),
+                #[cfg(feature = "bats")]
                 State::BatsSink(sink) => sink.tick(params, counters, io),
                 State::WindowSink(sink) => sink.tick(params, counters, io),
             };
@@ -267,9 +280,11 @@ impl Flow {
         let (params, counters) = (&self.params, &mut self.counters);
         match &mut self.state {
             State::Source(source) => source.evict_oldest(counters, io),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => source.evict_oldest(counters, io),
             State::Relay(relay) => relay.evict_oldest(params, counters, io),
             State::Sink(sink) => sink.evict_oldest(params, counters, io),
+            #[cfg(feature = "bats")]
             State::BatsSink(sink) => sink.evict_oldest(params, counters, io),
             State::WindowSource(_) | State::WindowSink(_) => false,
         }
@@ -280,11 +295,12 @@ impl Flow {
         let (params, counters) = (&self.params, &mut self.counters);
         match &mut self.state {
             State::Source(source) => source.close(params, counters, io),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => source.drain(params, counters, io),
             State::WindowSource(source) => source.drain(params, counters, io),
             State::WindowSink(sink) => sink.drain(params, counters, io),
             State::Relay(relay) => relay.drain(params, counters, io),
-            State::Sink(_) | State::BatsSink(_) => {}
+            _ => {}
         }
     }
 
@@ -292,9 +308,11 @@ impl Flow {
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         match &mut self.state {
             State::Source(source) => source.release(frames),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => source.release(frames),
             State::Relay(relay) => relay.release(frames),
             State::Sink(sink) => sink.release(frames),
+            #[cfg(feature = "bats")]
             State::BatsSink(sink) => sink.release(frames),
             State::WindowSource(_) | State::WindowSink(_) => {}
         }
@@ -317,10 +335,12 @@ impl Flow {
         };
         match &self.state {
             State::Source(source) => source.fill(&mut report),
+            #[cfg(feature = "bats")]
             State::BatsSource(source) => source.fill(&mut report),
             State::WindowSource(source) => source.fill(&mut report),
             State::Relay(relay) => relay.fill(&mut report),
             State::Sink(sink) => sink.fill(&mut report),
+            #[cfg(feature = "bats")]
             State::BatsSink(sink) => sink.fill(&mut report),
             State::WindowSink(sink) => sink.fill(&mut report),
         }

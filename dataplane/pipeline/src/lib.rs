@@ -29,6 +29,7 @@ mod remote;
 
 mod source;
 
+#[cfg(feature = "bats")]
 mod bats;
 
 mod window;

@@ -3,9 +3,10 @@
 //! Workers pick a snapshot up between bursts. Every value here was validated before; nothing in a
 //! packet can exceed it.
 
-pub use recoded_code::bats::Profile;
+#[cfg(feature = "bats")]
+pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use recoded_gf::FieldOrder;
-use recoded_wire::header::{BLOCK_BYTES, INDEX_BYTES, WINDOW_BYTES, vector_bytes};
+use recoded_wire::header::{INDEX_BYTES, WINDOW_BYTES, vector_bytes};
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
@@ -69,32 +70,10 @@ pub enum FlowCode {
     /// Random linear network coding over generations.
     Rlnc,
     /// BATS: an outer code over a block of source symbols, recoded within batches.
+    #[cfg(feature = "bats")]
     Bats(BatsParams),
     /// Sliding window (RFC 8681) between the edges; relays forward.
     Window(WindowParams),
-}
-
-/// Outer code of a BATS flow. The batch size is the flow's `generation_size`, at most 128, and its
-/// `field` is that of the inner code.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct BatsParams {
-    /// Source: source symbols of a full block, 1 to 4096. Sink: the most it accepts.
-    pub source_symbols: usize,
-    /// Source: how batches are drawn.
-    pub profile: Profile,
-    /// Source: bits of a generator element: 1, 2, 3, 4 or 8.
-    pub generator_bits: u8,
-    /// Source: batches that take turns.
-    pub interleave: Interleave,
-}
-
-/// How many batches of a BATS flow take turns, packet by packet.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Interleave {
-    /// Twice the mean burst of the worst hop.
-    Auto,
-    /// So many, 1 to 255; 1 is no interleaving.
-    Fixed(u8),
 }
 
 /// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol holds
@@ -114,6 +93,7 @@ impl FlowCode {
     pub fn name(&self) -> &'static str {
         match self {
             FlowCode::Rlnc => "rlnc",
+            #[cfg(feature = "bats")]
             FlowCode::Bats(_) => "bats",
             FlowCode::Window(_) => "window",
         }
@@ -124,7 +104,8 @@ impl FlowCode {
         let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
         match self {
             FlowCode::Rlnc => vector,
-            FlowCode::Bats(_) => BLOCK_BYTES + vector,
+            #[cfg(feature = "bats")]
+            FlowCode::Bats(_) => recoded_wire::header::BLOCK_BYTES + vector,
             FlowCode::Window(_) => WINDOW_BYTES,
         }
     }
@@ -171,22 +152,6 @@ pub struct FlowParams {
     /// Generations or batches held at once, allocated when the flow is created.
     pub batches: usize,
 }
-
-impl FlowParams {
-    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at least
-    /// [`BLOCKS_MIN`].
-    pub fn blocks(&self, bats: &BatsParams) -> usize {
-        let symbols = self.batches * self.generation_size;
-        (symbols / bats.source_symbols.max(1)).clamp(BLOCKS_MIN, BLOCKS_MAX)
-    }
-}
-
-/// Blocks below which a flow would stand still while one is asked for: one is collected, one is being
-/// sent, two are on the way.
-const BLOCKS_MIN: usize = 4;
-
-/// Blocks above which more are of no use to any path.
-const BLOCKS_MAX: usize = 64;
 
 /// All flows of a node, and which edition of the configuration they come from.
 #[derive(Clone, PartialEq, Debug)]

@@ -28,6 +28,7 @@ impl Remote {
     }
 
     /// What it said.
+    #[cfg(feature = "bats")]
     pub(crate) fn report(&self) -> Option<SinkReport> {
         self.report
     }

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{DOWN, FLOW, UP, bats, ip_packet, params};
+use common::{DOWN, FLOW, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, HopId, Profile, Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, HopId, Role, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
@@ -73,10 +73,12 @@ fn packets_from_source_to_sink_and_back_allocate_nothing() {
     assert!(counters.repairs > 0, "nothing was repaired");
 }
 
+#[cfg(feature = "bats")]
 #[test]
 fn blocks_from_source_to_sink_and_back_allocate_nothing() {
+    use recoded_pipeline::params::{BatsParams, Profile};
     for profile in Profile::ALL {
-        let FlowCode::Bats(bats) = bats(48) else { unreachable!() };
+        let FlowCode::Bats(bats) = common::bats(48) else { unreachable!() };
         let counters = allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
         assert!(counters.repairs > 0, "nothing was repaired");
     }

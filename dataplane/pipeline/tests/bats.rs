@@ -1,5 +1,7 @@
 //! Whole paths of BATS flows: blocks in at the source, packets whole and in order out at the sink.
 
+#![cfg(feature = "bats")]
+
 mod common;
 
 use common::{Line, bats, ip_packet};

@@ -1,5 +1,7 @@
 //! The sink of a BATS flow against packets made by hand from the code's own definition.
 
+#![cfg(feature = "bats")]
+
 mod common;
 
 use common::*;

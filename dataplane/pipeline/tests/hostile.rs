@@ -5,7 +5,7 @@ mod common;
 
 use common::{DOWN, FLOW, Node, UP, params};
 use proptest::prelude::*;
-use recoded_pipeline::params::{FlowCode, FlowParams, Recoding, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, Recoding, Role, TunnelId};
 use recoded_pipeline::report::DropReason;
 use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};
 
@@ -123,6 +123,7 @@ proptest! {
         let mut params = params(role(kind));
         match code {
             0 => {}
+            #[cfg(feature = "bats")]
             1 => params.code = common::bats(40),
             _ => common::window(&mut params),
         }
@@ -181,11 +182,12 @@ fn systematic(generation: u32, link_sequence: u32) -> Vec<u8> {
     bytes
 }
 
+#[cfg(feature = "bats")]
 #[test]
 fn a_flood_of_blocks_holds_no_more_than_the_table() {
     for kind in [1, 2] {
         let flow = FlowParams { code: common::bats(40), ..params(role(kind)) };
-        let FlowCode::Bats(bats) = flow.code else { unreachable!() };
+        let recoded_pipeline::params::FlowCode::Bats(bats) = flow.code else { unreachable!() };
         let most = if kind == 1 { flow.batches } else { flow.blocks(&bats) };
         let mut node = Node::new(flow, 5);
         for number in 0..50_000u32 {

@@ -33,6 +33,7 @@ pub mod rlnc;
 #[cfg(feature = "bats")]
 pub mod bats;
 
+#[cfg(feature = "bats")]
 pub mod degrees;
 
 pub mod reed_solomon;

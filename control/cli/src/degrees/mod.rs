@@ -6,14 +6,15 @@
 //! ```
 
 mod histogram;
+mod options;
 mod show;
 
-use crate::arguments::Degrees;
 use recoded_api::exit;
 use recoded_degrees::{OptimiseError, Problem, optimise};
 use serde::Serialize;
 
 pub use histogram::HistogramError;
+pub use options::{EXAMPLES, Options};
 pub use show::text;
 
 /// Why there is no distribution.
@@ -71,7 +72,7 @@ struct Entry {
 ///
 /// # Errors
 /// The file cannot be read or holds no histogram; an option is out of range.
-pub fn report(options: &Degrees) -> Result<Report, DegreesError> {
+pub fn report(options: &Options) -> Result<Report, DegreesError> {
     let counts = histogram::read(&options.rank_histogram, options.flow, options.batch_size)?;
     let ranks: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
     let problem = Problem {

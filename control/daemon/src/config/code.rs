@@ -7,18 +7,11 @@ use super::document::Section;
 use super::flow::{Kind, LEARNED};
 use super::reader::Reader;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{BatsParams, FlowCode, Interleave, Profile, WindowParams};
+use recoded_pipeline::params::{FlowCode, WindowParams};
 
 /// Words of `code`.
 pub const CODES: [(&str, Word); 3] =
     [("rlnc", Word::Rlnc), ("bats", Word::Bats), ("window", Word::Window)];
-
-/// Words of `profile`.
-pub const PROFILES: [(&str, Profile); 3] = [
-    (Profile::CyclicShift.name(), Profile::CyclicShift),
-    (Profile::Precoded.name(), Profile::Precoded),
-    (Profile::Baseline.name(), Profile::Baseline),
-];
 
 /// Keys that belong to one code, with the role that has them.
 const KEYS: [(&str, Kind, Word); 12] = [
@@ -52,6 +45,7 @@ impl Word {
     pub fn of(code: &FlowCode) -> Word {
         match code {
             FlowCode::Rlnc => Word::Rlnc,
+            #[cfg(feature = "bats")]
             FlowCode::Bats(_) => Word::Bats,
             FlowCode::Window(_) => Word::Window,
         }
@@ -64,14 +58,6 @@ impl Word {
             Word::Bats => "bats",
             Word::Window => "window",
         }
-    }
-}
-
-/// How `interleave` is written.
-pub fn interleave(interleave: Interleave) -> toml::Value {
-    match interleave {
-        Interleave::Auto => "auto".into(),
-        Interleave::Fixed(depth) => i64::from(depth).into(),
     }
 }
 
@@ -90,10 +76,13 @@ impl Coding {
     /// Reads the code of a flow of this role, and refuses the keys of other codes and roles.
     pub fn read(reader: &mut Reader<'_>, kind: Kind) -> Coding {
         let rule = "it is \"rlnc\", \"bats\" or \"window\"";
-        if kind == Kind::Relay {
+        let word = if kind == Kind::Relay {
             reader.unsuitable("code", "a relay serves every code");
-        }
-        let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
+            None
+        } else {
+            reader.choice("code", &CODES, rule)
+        };
+        let word = word.unwrap_or(Word::Rlnc);
         refuse_others(reader, kind, word);
         let generation_size = match (kind, word) {
             (Kind::Source, Word::Rlnc) => generation_size(reader, "generation_size", 16),
@@ -105,7 +94,14 @@ impl Coding {
         };
         let code = match word {
             Word::Rlnc => FlowCode::Rlnc,
-            Word::Bats => FlowCode::Bats(bats(reader, kind)),
+            #[cfg(feature = "bats")]
+            Word::Bats => FlowCode::Bats(super::bats::read(reader, kind)),
+            #[cfg(not(feature = "bats"))]
+            Word::Bats => {
+                let rule = "this recoded was built without the cargo feature bats";
+                reader.refuse("code", "is not built in", rule);
+                FlowCode::Rlnc
+            }
             Word::Window => FlowCode::Window(window(reader, kind)),
         };
         Coding { code, field: field(reader, word), generation_size }
@@ -115,6 +111,7 @@ impl Coding {
     pub fn size(&self) -> (&'static str, usize) {
         match self.code {
             FlowCode::Rlnc => ("generation_size", self.generation_size),
+            #[cfg(feature = "bats")]
             FlowCode::Bats(_) => ("batch_size", self.generation_size),
             FlowCode::Window(window) => ("window_symbols", window.window_symbols),
         }
@@ -161,32 +158,6 @@ fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usi
     whole(reader, key, 1..=128, "a batch has 1 to 128 packets", default)
 }
 
-fn bats(reader: &mut Reader<'_>, kind: Kind) -> BatsParams {
-    let rule = "a block has 1 to 4096 source symbols";
-    let source_symbols = match kind {
-        Kind::Source => whole(reader, "block_symbols", 1..=4096, rule, 256),
-        _ => whole(reader, "block_symbols_max", 1..=4096, rule, 512),
-    };
-    let rule = "it is \"cyclic-shift\", \"precoded\" or \"baseline\"";
-    let profile = reader.choice("profile", &PROFILES, rule).unwrap_or_default();
-    let rule = "it is 1, 2, 3, 4 or 8";
-    let bits = whole(reader, "generator_bits", 1..=8, rule, 8);
-    if (5..8).contains(&bits) {
-        reader.refuse("generator_bits", "is no width we have", rule);
-    }
-    let generator_bits = u8::try_from(bits).unwrap_or(8);
-    BatsParams { source_symbols, profile, generator_bits, interleave: interleaved(reader) }
-}
-
-fn interleaved(reader: &mut Reader<'_>) -> Interleave {
-    if reader.value("interleave").and_then(toml::Value::as_str) == Some("auto") {
-        return Interleave::Auto;
-    }
-    let rule = "it is \"auto\" or 1 to 255 batches that take turns";
-    let depth = reader.integer("interleave", 1..=255, rule);
-    depth.and_then(|depth| u8::try_from(depth).ok()).map_or(Interleave::Auto, Interleave::Fixed)
-}
-
 fn window(reader: &mut Reader<'_>, kind: Kind) -> WindowParams {
     let window_symbols = match kind {
         Kind::Source => {
@@ -217,7 +188,8 @@ fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
     field.unwrap_or(default)
 }
 
-fn whole(
+/// A whole number that counts something.
+pub fn whole(
     reader: &mut Reader<'_>,
     key: &'static str,
     range: std::ops::RangeInclusive<u64>,
@@ -232,26 +204,6 @@ fn whole(
 mod tests {
     use super::super::tests::{HEAD, RELAY, SINK, SOURCE, errors, parse};
     use super::*;
-
-    #[test]
-    fn bats_source_and_sink_get_what_is_written() {
-        let keys = "code = \"bats\"\nblock_symbols = 1024\nbatch_size = 32\nprofile = \"precoded\"\n\
-                    generator_bits = 2\ninterleave = 5\nfield = 2\n";
-        let params = parse(&format!("{HEAD}{SOURCE}{keys}")).expect("valid").flows.remove(0).params;
-        let expected = BatsParams {
-            source_symbols: 1024,
-            profile: Profile::Precoded,
-            generator_bits: 2,
-            interleave: Interleave::Fixed(5),
-        };
-        assert_eq!(params.code, FlowCode::Bats(expected));
-        assert_eq!((params.generation_size, params.field), (32, FieldOrder::Two));
-        assert_eq!(params.symbol_bytes, 1424, "the block word takes eight bytes");
-        let keys = "code = \"bats\"\nblock_symbols_max = 4096\nbatch_size_max = 128\n";
-        let params = parse(&format!("{HEAD}{SINK}{keys}")).expect("valid").flows.remove(0).params;
-        assert!(matches!(params.code, FlowCode::Bats(bats) if bats.source_symbols == 4096));
-        assert_eq!(params.generation_size, 128);
-    }
 
     #[test]
     fn window_flows_are_over_256_unless_2_is_written() {
@@ -329,9 +281,22 @@ mod tests {
             (RELAY, "", "adaptive = 1", "is neither", "it is true or false"),
         ];
         for (role, code, line, verdict, rule) in cases {
+            if !cfg!(feature = "bats") && code == bats {
+                continue;
+            }
             let number = if code.is_empty() { 17 } else { 18 };
             let expected = format!("relay.toml:{number}: flow 1: {line} {verdict}: {rule}");
             assert_eq!(errors(&format!("{HEAD}{role}{code}{line}\n")), expected);
+        }
+    }
+
+    #[cfg(not(feature = "bats"))]
+    #[test]
+    fn bats_is_refused_where_it_is_not_built_in() {
+        for role in [SOURCE, SINK] {
+            let said = "relay.toml:17: flow 1: code = \"bats\" is not built in: this recoded was built \
+                        without the cargo feature bats";
+            assert_eq!(errors(&format!("{HEAD}{role}code = \"bats\"\n")), said);
         }
     }
 }

@@ -21,6 +21,9 @@ pub mod flow;
 
 pub mod code;
 
+#[cfg(feature = "bats")]
+pub mod bats;
+
 pub mod symbol;
 
 pub mod render;

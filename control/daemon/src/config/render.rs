@@ -1,6 +1,6 @@
 //! The configuration in force as TOML, every key that applies written out.
 
-use super::code::{Word, interleave};
+use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
 use super::{Config, Daemon, Flow};
 use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, TunnelId};
@@ -110,13 +110,8 @@ fn source_code(text: &mut String, params: &FlowParams) {
     key(text, "field", i64::from(params.field.order()));
     match params.code {
         FlowCode::Rlnc => key(text, "generation_size", whole(params.generation_size)),
-        FlowCode::Bats(bats) => {
-            key(text, "block_symbols", whole(bats.source_symbols));
-            key(text, "batch_size", whole(params.generation_size));
-            key(text, "profile", bats.profile.name());
-            key(text, "generator_bits", i64::from(bats.generator_bits));
-            key(text, "interleave", interleave(bats.interleave));
-        }
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => super::bats::render_source(text, params, &bats),
         FlowCode::Window(window) => {
             key(text, "window_symbols", whole(window.window_symbols));
             key(text, "density", i64::from(window.density));
@@ -128,10 +123,8 @@ fn sink_code(text: &mut String, params: &FlowParams) {
     key(text, "code", Word::of(&params.code).name());
     match params.code {
         FlowCode::Rlnc => key(text, "generation_size_max", whole(params.generation_size)),
-        FlowCode::Bats(bats) => {
-            key(text, "block_symbols_max", whole(bats.source_symbols));
-            key(text, "batch_size_max", whole(params.generation_size));
-        }
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => super::bats::render_sink(text, params, &bats),
         FlowCode::Window(window) => {
             key(text, "window_symbols_max", whole(window.window_symbols));
         }
@@ -166,11 +159,13 @@ fn micros(text: &mut String, name: &str, nanos: u64) {
     key(text, name, whole(usize::try_from(nanos / 1_000).unwrap_or(usize::MAX)));
 }
 
-fn whole(number: usize) -> i64 {
+/// A number that counts something.
+pub fn whole(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn key(text: &mut String, name: &str, value: impl Into<Value>) {
+/// Writes a key.
+pub fn key(text: &mut String, name: &str, value: impl Into<Value>) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{name} = {}", value.into());
 }

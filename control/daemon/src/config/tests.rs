@@ -138,6 +138,9 @@ fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
         let lines: Vec<&str> =
             section.lines().filter(is_key).map(|line| line.trim_start_matches('#')).collect();
         let needed = ["id", "role", "tunnel", "next_hops", "upstream", "code"];
+        if !cfg!(feature = "bats") && lines.contains(&"code = \"bats\"") {
+            continue;
+        }
         let bare = lines
             .iter()
             .filter(|line| needed.iter().any(|key| line.starts_with(&format!("{key} ="))));
@@ -148,7 +151,8 @@ fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
         assert_eq!(again, shortest);
         seen += 1;
     }
-    assert_eq!(seen, 4, "source and sink of bats and of window");
+    let expected = if cfg!(feature = "bats") { 4 } else { 2 };
+    assert_eq!(seen, expected, "source and sink of bats and of window");
 }
 
 #[test]

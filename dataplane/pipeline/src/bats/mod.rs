@@ -4,6 +4,8 @@
 //!  TUN -> source: block of symbols -> batches -> relays -> sink: decoder per block -> TUN
 //! ```
 
+pub mod params;
+
 pub(crate) mod source;
 
 mod block;

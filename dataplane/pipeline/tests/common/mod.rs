@@ -7,9 +7,11 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, HopId, Interleave, Nanos, Profile, Recoding, Redundancy,
-    Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
+    WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
@@ -150,6 +152,7 @@ pub fn params(role: Role) -> FlowParams {
 }
 
 /// BATS over blocks of up to `source_symbols`.
+#[cfg(feature = "bats")]
 pub fn bats(source_symbols: usize) -> FlowCode {
     FlowCode::Bats(BatsParams {
         source_symbols,

@@ -1,0 +1,108 @@
+//! Keys of BATS flows: read, and written as configuration and as parameters on the control socket.
+
+use super::code::whole;
+use super::flow::Kind;
+use super::reader::Reader;
+use super::render::{key, whole as whole_value};
+use crate::state::count;
+use recoded_api::v1::Parameters;
+use recoded_pipeline::params::{BatsParams, FlowParams, Interleave, Profile, Role};
+
+/// Words of `profile`.
+const PROFILES: [(&str, Profile); 3] = [
+    (Profile::CyclicShift.name(), Profile::CyclicShift),
+    (Profile::Precoded.name(), Profile::Precoded),
+    (Profile::Baseline.name(), Profile::Baseline),
+];
+
+/// Reads the keys that a BATS flow of this role has.
+pub fn read(reader: &mut Reader<'_>, kind: Kind) -> BatsParams {
+    let rule = "a block has 1 to 4096 source symbols";
+    let source_symbols = match kind {
+        Kind::Source => whole(reader, "block_symbols", 1..=4096, rule, 256),
+        _ => whole(reader, "block_symbols_max", 1..=4096, rule, 512),
+    };
+    let rule = "it is \"cyclic-shift\", \"precoded\" or \"baseline\"";
+    let profile = reader.choice("profile", &PROFILES, rule).unwrap_or_default();
+    let rule = "it is 1, 2, 3, 4 or 8";
+    let bits = whole(reader, "generator_bits", 1..=8, rule, 8);
+    if (5..8).contains(&bits) {
+        reader.refuse("generator_bits", "is no width we have", rule);
+    }
+    let generator_bits = u8::try_from(bits).unwrap_or(8);
+    BatsParams { source_symbols, profile, generator_bits, interleave: interleave(reader) }
+}
+
+fn interleave(reader: &mut Reader<'_>) -> Interleave {
+    if reader.value("interleave").and_then(toml::Value::as_str) == Some("auto") {
+        return Interleave::Auto;
+    }
+    let rule = "it is \"auto\" or 1 to 255 batches that take turns";
+    let depth = reader.integer("interleave", 1..=255, rule);
+    depth.and_then(|depth| u8::try_from(depth).ok()).map_or(Interleave::Auto, Interleave::Fixed)
+}
+
+/// Writes the keys of a source.
+pub fn render_source(text: &mut String, params: &FlowParams, bats: &BatsParams) {
+    let interleave: toml::Value = match bats.interleave {
+        Interleave::Auto => "auto".into(),
+        Interleave::Fixed(depth) => i64::from(depth).into(),
+    };
+    key(text, "block_symbols", whole_value(bats.source_symbols));
+    key(text, "batch_size", whole_value(params.generation_size));
+    key(text, "profile", bats.profile.name());
+    key(text, "generator_bits", i64::from(bats.generator_bits));
+    key(text, "interleave", interleave);
+}
+
+/// Writes the keys of a sink.
+pub fn render_sink(text: &mut String, params: &FlowParams, bats: &BatsParams) {
+    key(text, "block_symbols_max", whole_value(bats.source_symbols));
+    key(text, "batch_size_max", whole_value(params.generation_size));
+}
+
+/// As the control socket shows them.
+pub fn parameters(params: &FlowParams, bats: &BatsParams) -> Parameters {
+    let source = matches!(params.role, Role::Source { .. });
+    let generation_size = count(params.generation_size);
+    Parameters {
+        generation_size,
+        block_symbols: Some(count(bats.source_symbols)),
+        batch_size: Some(generation_size),
+        profile: source.then(|| bats.profile.name().into()),
+        generator_bits: source.then(|| bats.generator_bits.into()),
+        interleave: source.then(|| match bats.interleave {
+            Interleave::Auto => "auto".into(),
+            Interleave::Fixed(depth) => depth.to_string(),
+        }),
+        ..Parameters::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{HEAD, SINK, SOURCE, parse};
+    use super::*;
+    use recoded_gf::FieldOrder;
+    use recoded_pipeline::params::FlowCode;
+
+    #[test]
+    fn bats_source_and_sink_get_what_is_written() {
+        let keys = "code = \"bats\"\nblock_symbols = 1024\nbatch_size = 32\nprofile = \"precoded\"\n\
+                    generator_bits = 2\ninterleave = 5\nfield = 2\n";
+        let params = parse(&format!("{HEAD}{SOURCE}{keys}")).expect("valid").flows.remove(0).params;
+        let expected = BatsParams {
+            source_symbols: 1024,
+            profile: Profile::Precoded,
+            generator_bits: 2,
+            interleave: Interleave::Fixed(5),
+        };
+        assert_eq!(params.code, FlowCode::Bats(expected));
+        assert_eq!((params.generation_size, params.field), (32, FieldOrder::Two));
+        assert_eq!(params.symbol_bytes, 1424, "the block word takes eight bytes");
+        let keys = "code = \"bats\"\nblock_symbols_max = 4096\nbatch_size_max = 128\n";
+        let params = parse(&format!("{HEAD}{SINK}{keys}")).expect("valid").flows.remove(0).params;
+        assert!(matches!(params.code, FlowCode::Bats(bats) if bats.source_symbols == 4096));
+        assert_eq!(params.generation_size, 128);
+    }
+}

@@ -1,0 +1,44 @@
+//! What a BATS flow is configured with, beyond what every flow is.
+
+use crate::params::FlowParams;
+
+pub use recoded_code::bats::Profile;
+
+/// Outer code of a BATS flow. The batch size is the flow's `generation_size`, at most 128, and its
+/// `field` is that of the inner code.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct BatsParams {
+    /// Source: source symbols of a full block, 1 to 4096. Sink: the most it accepts.
+    pub source_symbols: usize,
+    /// Source: how batches are drawn.
+    pub profile: Profile,
+    /// Source: bits of a generator element: 1, 2, 3, 4 or 8.
+    pub generator_bits: u8,
+    /// Source: batches that take turns.
+    pub interleave: Interleave,
+}
+
+/// How many batches of a BATS flow take turns, packet by packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Interleave {
+    /// Twice the mean burst of the worst hop.
+    Auto,
+    /// So many, 1 to 255; 1 is no interleaving.
+    Fixed(u8),
+}
+
+impl FlowParams {
+    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at least
+    /// [`BLOCKS_MIN`].
+    pub fn blocks(&self, bats: &BatsParams) -> usize {
+        let symbols = self.batches * self.generation_size;
+        (symbols / bats.source_symbols.max(1)).clamp(BLOCKS_MIN, BLOCKS_MAX)
+    }
+}
+
+/// Blocks below which a flow would stand still while one is asked for: one is collected, one is being
+/// sent, two are on the way.
+const BLOCKS_MIN: usize = 4;
+
+/// Blocks above which more are of no use to any path.
+const BLOCKS_MAX: usize = 64;
