@@ -293,6 +293,21 @@ fn parameters_out_of_range_are_refused() {
     );
 }
 
+/// A shape is the word of one packet. Batches of 128 with single bits once never got an answer: no
+/// generator made of them has full rank.
+#[test]
+fn every_shape_has_a_code() {
+    let mut code = Code::new(Params::default()).expect("default parameters");
+    for generator_bits in [1, 2, 3, 4, 8] {
+        for batch_size in (1..=128).filter(|size| size % 8 < 2 || *size == 127) {
+            for source_symbols in [batch_size, batch_size + 1, 1000] {
+                let shape = Params { source_symbols, batch_size, generator_bits, ..code.params() };
+                assert_eq!(code.reset(shape), Ok(()), "{shape:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn packets_that_do_not_fit_are_refused() {
     let limits = Limits { batches_max: 3, ..Limits::of(64, 16) };

@@ -43,6 +43,14 @@ const DEAL_SEED: u32 = 0x5EED_000C;
 /// Starts the coefficients of a row. Any value does; it is part of the code.
 const GENERATOR_SEED: u32 = 0x5EED_6E4E;
 
+/// The lowest bits of TinyMT32 follow a linear recurrence of this order (its state has 127 bits): no
+/// matrix filled with them has a higher rank.
+const SINGLE_BIT_RANK_MAX: usize = 127;
+
+/// Draws of one generator; the last is taken as it is. Single bits give full rank three times in ten, so
+/// that all shapes need far fewer: this is the word of a packet, and must not depend on luck.
+const DRAWS_MAX: usize = 64;
+
 /// A base graph for one block shape.
 #[derive(Debug)]
 pub struct BaseGraph {
@@ -195,15 +203,16 @@ impl BaseGraph {
         }
     }
 
-    /// Draws the generator of every degree, of full rank.
+    /// Draws the generator of every degree, of full rank where there is one.
     fn make_generators(&mut self, bits: u8) {
         self.generators.clear();
         let mask = ((1u16 << bits) - 1) as u8;
         let mut random = TinyMt32::new(GENERATOR_SEED);
         for &degree in &self.degrees {
             let (degree, start) = (usize::from(degree), self.generators.len());
-            let wanted = degree.min(self.batch_size);
-            loop {
+            let single = if bits == 1 { SINGLE_BIT_RANK_MAX } else { usize::MAX };
+            let wanted = degree.min(self.batch_size).min(single);
+            for _ in 0..DRAWS_MAX {
                 self.generators.truncate(start);
                 let count = degree * self.batch_size;
                 self.generators.extend((0..count).map(|_| random.next_u32() as u8 & mask));
