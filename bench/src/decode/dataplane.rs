@@ -7,9 +7,7 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
-};
+use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, Snapshot, TunnelId};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};
 
@@ -207,25 +205,8 @@ fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
 
 /// The daemon's defaults, but for the sizes.
 fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
-    FlowParams {
-        id: FLOW,
-        role,
-        next_hops: vec![HopId(0)],
-        field: FIELD,
-        generation_size,
-        symbol_bytes,
-        redundancy: Redundancy::Auto,
-        target_loss: 1e-4,
-        redundancy_max: 4.0,
-        flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
-        hold_timeout_nanos: 200_000_000,
-        recoding: Recoding::Systematic,
-        repair: true,
-        batches: 64,
-        code: FlowCode::Rlnc,
-        adaptive: true,
-    }
+    let flow = FlowParams::new(FLOW, role, vec![HopId(0)]);
+    FlowParams { field: FIELD, generation_size, symbol_bytes, ..flow }
 }
 
 /// An IPv4 packet that a tunnel takes.

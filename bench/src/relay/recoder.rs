@@ -1,6 +1,6 @@
 //! The recoding relay itself: the real runtime, started in this process inside the namespace.
 
-use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, Snapshot};
+use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot};
 use recoded_pipeline::report::FlowCounters;
 use recoded_runtime::{HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology};
 use recoded_wire::DEFAULT_PORT;
@@ -92,23 +92,7 @@ fn topology(core: usize) -> Topology {
 
 /// The daemon's defaults, as far as a relay has any.
 fn flow(symbol_bytes: usize) -> FlowParams {
-    FlowParams {
-        id: FLOW,
-        role: Role::Relay { upstream: HopId(1) },
-        next_hops: vec![HopId(0)],
-        code: FlowCode::Rlnc,
-        field: FIELD,
-        generation_size: 64,
-        symbol_bytes,
-        redundancy: Redundancy::Auto,
-        target_loss: 1e-4,
-        redundancy_max: 4.0,
-        flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
-        hold_timeout_nanos: 200_000_000,
-        recoding: Recoding::Systematic,
-        adaptive: true,
-        repair: true,
-        batches: 64,
-    }
+    let role = Role::Relay { upstream: HopId(1) };
+    let flow = FlowParams::new(FLOW, role, vec![HopId(0)]);
+    FlowParams { field: FIELD, generation_size: 64, symbol_bytes, ..flow }
 }

@@ -153,6 +153,31 @@ pub struct FlowParams {
     pub batches: usize,
 }
 
+impl FlowParams {
+    /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults have it.
+    pub fn new(id: u32, role: Role, next_hops: Vec<HopId>) -> Self {
+        Self {
+            id,
+            role,
+            next_hops,
+            code: FlowCode::Rlnc,
+            field: FieldOrder::Sixteen,
+            generation_size: 16,
+            symbol_bytes: 1404,
+            redundancy: Redundancy::Auto,
+            target_loss: 1e-4,
+            redundancy_max: 4.0,
+            flush_timeout_nanos: 1_000_000,
+            batch_timeout_nanos: 20_000_000,
+            hold_timeout_nanos: 200_000_000,
+            recoding: Recoding::Systematic,
+            adaptive: true,
+            repair: true,
+            batches: 64,
+        }
+    }
+}
+
 /// All flows of a node, and which edition of the configuration they come from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {

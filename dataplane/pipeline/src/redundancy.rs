@@ -1,6 +1,6 @@
 //! How many packets a generation gets.
 
-use crate::loss::moved;
+use crate::loss::Path;
 use crate::params::{FlowParams, Redundancy};
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
@@ -82,8 +82,7 @@ impl Correction {
 #[derive(Debug)]
 pub(crate) struct Planner {
     plans: Vec<u16>,
-    hops: Vec<HopLoss>,
-    planned_with: Vec<HopLoss>,
+    path: Path,
     correction: Correction,
     /// Share of full generations that the plan expects to close short.
     expected_short: f64,
@@ -91,11 +90,9 @@ pub(crate) struct Planner {
 
 impl Planner {
     pub(crate) fn new() -> Planner {
-        let hops = || Vec::with_capacity(usize::from(u8::MAX));
         Planner {
             plans: vec![0; SIZE_MAX + 1],
-            hops: hops(),
-            planned_with: hops(),
+            path: Path::new(),
             correction: Correction::default(),
             expected_short: 0.0,
         }
@@ -108,20 +105,12 @@ impl Planner {
 
     /// What the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
-        &self.hops
+        self.path.hops()
     }
 
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, report: HopLoss) {
-        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
-            Some(hop) => *hop = report,
-            None => self.hops.push(report),
-        }
-        if self.hops.len() != self.planned_with.len()
-            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old))
-        {
-            self.planned_with.clear();
-            self.planned_with.extend_from_slice(&self.hops);
+        if self.path.hear(report) {
             self.reset();
         }
     }
@@ -165,11 +154,11 @@ impl Planner {
     /// Automatic plan, and the share of generations it expects to close short.
     fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> (usize, f64) {
         let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; 255];
-        for (hop, heard) in hops.iter_mut().zip(&self.planned_with) {
+        for (hop, heard) in hops.iter_mut().zip(self.path.planned_with()) {
             let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
             *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
         }
-        let hops = &hops[..self.planned_with.len().max(1)];
+        let hops = &hops[..self.path.planned_with().len().max(1)];
         let (field, target) = (params.field, params.target_loss);
         if !params.repair {
             return (theory::plan(size, field, hops, target, most), target);
@@ -180,10 +169,10 @@ impl Planner {
 
     /// Chance that a packet crosses all hops.
     pub(crate) fn through(&self) -> f64 {
-        if self.hops.is_empty() {
+        if self.path.hops().is_empty() {
             return 1.0 - LOSS_UNKNOWN;
         }
-        self.hops.iter().map(|hop| 1.0 - hop.loss).product()
+        self.path.hops().iter().map(|hop| 1.0 - hop.loss).product()
     }
 }
 

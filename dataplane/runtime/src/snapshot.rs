@@ -96,7 +96,7 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
 mod tests {
     use super::*;
     use crate::topology::{HopConfig, Idle, LinkConfig, TunnelConfig};
-    use recoded_pipeline::params::{FlowCode, Recoding, Redundancy};
+
     use recoded_xsk::ModePreference;
 
     fn topology() -> Topology {
@@ -123,25 +123,8 @@ mod tests {
     }
 
     fn source(id: u32, symbol_bytes: usize) -> FlowParams {
-        FlowParams {
-            id,
-            role: Role::Source { tunnel: TunnelId(0) },
-            next_hops: vec![HopId(0)],
-            code: FlowCode::Rlnc,
-            field: "16".parse().unwrap(),
-            generation_size: 16,
-            symbol_bytes,
-            redundancy: Redundancy::Auto,
-            target_loss: 1e-4,
-            redundancy_max: 4.0,
-            flush_timeout_nanos: 1_000_000,
-            batch_timeout_nanos: 20_000_000,
-            hold_timeout_nanos: 200_000_000,
-            recoding: Recoding::Systematic,
-            adaptive: true,
-            repair: true,
-            batches: 64,
-        }
+        let role = Role::Source { tunnel: TunnelId(0) };
+        FlowParams { symbol_bytes, ..FlowParams::new(id, role, vec![HopId(0)]) }
     }
 
     fn outcome(flows: Vec<FlowParams>) -> Result<(), SnapshotError> {

@@ -1,8 +1,6 @@
 //! Nodes on veth pairs in namespaces: they start, carry packets, stop, and leave nothing behind.
 
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, Snapshot, TunnelId,
-};
+use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
 use recoded_runtime::{
     HopConfig, Idle, Interface, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
@@ -111,25 +109,7 @@ fn flow(id: u32, role: Role) -> FlowParams {
         Role::Source { .. } => vec![HopId(0)],
         _ => vec![],
     };
-    FlowParams {
-        id,
-        role,
-        next_hops,
-        code: FlowCode::Rlnc,
-        field: "16".parse().unwrap(),
-        generation_size: 16,
-        symbol_bytes: 1404,
-        redundancy: Redundancy::Auto,
-        target_loss: 1e-4,
-        redundancy_max: 4.0,
-        flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
-        hold_timeout_nanos: 200_000_000,
-        recoding: Recoding::Systematic,
-        adaptive: true,
-        repair: true,
-        batches: 64,
-    }
+    FlowParams::new(id, role, next_hops)
 }
 
 fn source(id: u32) -> FlowParams {

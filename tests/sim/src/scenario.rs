@@ -3,10 +3,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, TunnelId,
-};
+use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, TunnelId};
 
 use crate::link::Link;
 
@@ -206,23 +203,5 @@ fn role(node: usize, hops: usize) -> Role {
 
 /// The parameters that scenarios start from.
 fn flow_params(role: Role) -> FlowParams {
-    FlowParams {
-        id: FLOW,
-        role,
-        next_hops: vec![DOWN],
-        code: FlowCode::Rlnc,
-        field: FieldOrder::Sixteen,
-        generation_size: 16,
-        symbol_bytes: 200,
-        redundancy: Redundancy::Auto,
-        target_loss: 1e-4,
-        redundancy_max: 4.0,
-        flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
-        hold_timeout_nanos: 200_000_000,
-        recoding: Recoding::Systematic,
-        adaptive: true,
-        repair: true,
-        batches: 64,
-    }
+    FlowParams { symbol_bytes: 200, ..FlowParams::new(FLOW, role, vec![DOWN]) }
 }

@@ -8,7 +8,7 @@
 //! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and one
 //! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
 
-use crate::loss::moved;
+use crate::loss::Path;
 use crate::params::{BatsParams, FlowParams, Interleave, Redundancy};
 use crate::report::HopLoss;
 use recoded_code::theory::burst::interleave_depth;
@@ -50,8 +50,7 @@ pub(crate) struct Rank {
 /// What a source knows of the way to its sink.
 #[derive(Debug)]
 pub(crate) struct BatchPlanner {
-    hops: Vec<HopLoss>,
-    planned_with: Vec<HopLoss>,
+    path: Path,
     /// By batch size, computed when first needed.
     model: Vec<Option<Rank>>,
     ratio: f64,
@@ -61,32 +60,17 @@ pub(crate) struct BatchPlanner {
 
 impl BatchPlanner {
     pub(crate) fn new() -> BatchPlanner {
-        let hops = || Vec::with_capacity(usize::from(u8::MAX));
-        BatchPlanner {
-            hops: hops(),
-            planned_with: hops(),
-            model: vec![None; SIZE_MAX + 1],
-            ratio: 1.0,
-            seen: None,
-        }
+        BatchPlanner { path: Path::new(), model: vec![None; SIZE_MAX + 1], ratio: 1.0, seen: None }
     }
 
     /// What the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
-        &self.hops
+        self.path.hops()
     }
 
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, report: HopLoss) {
-        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
-            Some(hop) => *hop = report,
-            None => self.hops.push(report),
-        }
-        if self.hops.len() != self.planned_with.len()
-            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old))
-        {
-            self.planned_with.clear();
-            self.planned_with.extend_from_slice(&self.hops);
+        if self.path.hear(report) {
             self.model.fill(None);
         }
     }
@@ -192,7 +176,7 @@ impl BatchPlanner {
             Interleave::Fixed(depth) => usize::from(depth).clamp(1, max),
             // The batches of a block are there all at once: turns cost no time of their own.
             Interleave::Auto => {
-                let worst = self.hops.iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
+                let worst = self.path.hops().iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
                 interleave_depth(worst, size, 0, u64::MAX, max)
             }
         };
@@ -200,7 +184,7 @@ impl BatchPlanner {
     }
 
     fn model(&mut self, size: usize) -> Rank {
-        let hops = &self.planned_with;
+        let hops = self.path.planned_with();
         *self.model[size].get_or_insert_with(|| rank_behind(hops, size))
     }
 }

@@ -10,8 +10,7 @@ use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Nanos, Recoding, Redundancy, Role, Snapshot, TunnelId,
-    WindowParams,
+    FlowCode, FlowParams, HopId, Nanos, Role, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
@@ -130,25 +129,7 @@ impl Node {
 
 /// Source parameters the tests start from.
 pub fn params(role: Role) -> FlowParams {
-    FlowParams {
-        id: FLOW,
-        role,
-        next_hops: vec![DOWN],
-        code: FlowCode::Rlnc,
-        field: FieldOrder::Sixteen,
-        generation_size: 16,
-        symbol_bytes: 200,
-        redundancy: Redundancy::Auto,
-        target_loss: 1e-4,
-        redundancy_max: 4.0,
-        flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
-        hold_timeout_nanos: 200_000_000,
-        recoding: Recoding::Systematic,
-        adaptive: true,
-        repair: true,
-        batches: 64,
-    }
+    FlowParams { symbol_bytes: 200, ..FlowParams::new(FLOW, role, vec![DOWN]) }
 }
 
 /// BATS over blocks of up to `source_symbols`.
