@@ -1,5 +1,30 @@
 //! Engine on CUDA cards: what the device code computes and how it is launched.
+//!
+//! ```text
+//!  probe    is there a card that works? asked in a child process
+//!  image    the compiled kernels, found at run time
+//!  engine   CudaEngine: batches in flight on streams
+//!   plan      what a card is told to do with a batch; no device, no unsafe
+//!   driver    the driver's objects; everything unsafe
+//!  job      the mirror of job.h
+//! ```
+//!
+//! Nothing here crashes where there is no card: ask [`probe`] first, and do the work with
+//! [`recoded_code::engine::Cpu`] when it says why not.
+
+mod image;
+mod probe;
+
+mod engine;
+mod plan;
+
+mod driver;
 
 mod job;
 
+pub use driver::{CallError, DeviceInfo};
+pub use engine::{CudaEngine, OpenError, Options};
+pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
 pub use job::{Form, Geometry, Job, KERNELS, Outcome, TABLES_BYTES, TECHNIQUES, Technique};
+pub use plan::{Launch, Plan};
+pub use probe::{Unusable, probe, self_test};

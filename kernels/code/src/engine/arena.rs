@@ -1,7 +1,7 @@
 //! Memory of batches: host bytes at an aligned address, which devices may pin.
 
-use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
@@ -9,13 +9,19 @@ use std::sync::{Mutex, PoisonError};
 /// two of a CPU, and a whole number of vectors of both.
 pub const ALIGNMENT: usize = 128;
 
-/// What a device keeps with memory that it has pinned; dropping it unpins.
-pub type Guard = Box<dyn Any + Send>;
+/// What a device keeps with memory that it has pinned.
+pub trait Guard: Send {
+    /// Which device: two guards of one owner are for the same pinning.
+    fn owner(&self) -> u64;
+
+    /// Unpins the memory. False when the device may still read or write it, so that it must never
+    /// be freed.
+    fn unpin(&mut self) -> bool;
+}
 
 /// Host memory that begins at a page, or at [`ALIGNMENT`] for less than a page.
 pub struct Arena {
-    /// Dropped before the memory, so that nothing stays pinned that is no longer there.
-    guards: Mutex<Vec<Guard>>,
+    guards: Mutex<Vec<Box<dyn Guard>>>,
     memory: Box<[u8]>,
     start: usize,
     bytes: usize,
@@ -33,20 +39,26 @@ impl Arena {
         Self { guards: Mutex::default(), memory, start, bytes }
     }
 
-    /// Keeps `guard` until this memory is freed or [`Arena::unpin`] is called.
-    pub fn attach(&self, guard: Guard) {
+    /// Keeps `guard` until this memory is freed.
+    pub fn attach(&self, guard: Box<dyn Guard>) {
         self.guards.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
     }
 
-    /// Whether a guard satisfies `is_wanted`: whether a certain device has pinned this memory.
-    pub fn is_pinned(&self, is_wanted: impl Fn(&dyn Any) -> bool) -> bool {
+    /// Whether `owner` has pinned this memory.
+    pub fn is_pinned_by(&self, owner: u64) -> bool {
         let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
-        guards.iter().any(|guard| is_wanted(guard.as_ref()))
+        guards.iter().any(|guard| guard.owner() == owner)
     }
+}
 
-    /// Drops all guards.
-    pub fn unpin(&self) {
-        self.guards.lock().unwrap_or_else(PoisonError::into_inner).clear();
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let guards = self.guards.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // All of them, whatever the first one says.
+        let held = guards.iter_mut().map(|guard| guard.unpin()).filter(|is_free| !is_free).count();
+        if held > 0 {
+            Box::leak(mem::take(&mut self.memory));
+        }
     }
 }
 

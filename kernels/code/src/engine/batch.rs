@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::arena::{ALIGNMENT, Arena};
-use super::job::{JOB_BYTES, Job, Placed, Singular};
+use super::job::{Job, Placed, RANK_BYTES, Singular};
 
 /// Jobs with their coefficients, sources and destinations; see the module's documentation for where
 /// they lie.
@@ -48,7 +48,7 @@ impl Batch {
     #[must_use]
     pub fn new(input_bytes: usize, output_bytes: usize, jobs_max: usize) -> Self {
         let mut batch = Self {
-            input: Arc::new(Arena::new(table_bytes(jobs_max) + input_bytes)),
+            input: Arc::new(Arena::new(input_bytes)),
             output: Arena::new(ranks_bytes(jobs_max) + output_bytes),
             jobs: Vec::with_capacity(jobs_max),
             jobs_max,
@@ -95,7 +95,7 @@ impl Batch {
             self.input = Arc::new(Arena::new(self.input.len()));
         }
         self.jobs.clear();
-        self.input_used = table_bytes(self.jobs_max);
+        self.input_used = 0;
         self.output_used = ranks_bytes(self.jobs_max);
     }
 
@@ -149,7 +149,7 @@ impl Batch {
         self.jobs_max
     }
 
-    /// Bytes of input in use, the room of the job table included.
+    /// Bytes of input in use.
     #[must_use]
     pub const fn input_bytes(&self) -> usize {
         self.input_used
@@ -244,7 +244,7 @@ impl Batch {
     /// When there is no such job.
     pub fn outcome(&self, job: usize) -> Result<(), Singular> {
         let Job { operation, columns: size, .. } = self.jobs[job].job;
-        let rank = u32::from_le_bytes(self.output.as_chunks().0[job]) as usize;
+        let rank = u32::from_le_bytes(self.output[job * RANK_BYTES..].as_chunks().0[0]) as usize;
         if !operation.inverts() || rank >= size {
             return Ok(());
         }
@@ -257,15 +257,9 @@ impl Batch {
         &self.input
     }
 
-    /// The first bytes of the input arena, [`JOB_BYTES`] per job, for a device's table of jobs;
-    /// `None` while somebody else holds the inputs, who may be reading them.
-    pub fn table_mut(&mut self) -> Option<&mut [u8]> {
-        let bytes = self.jobs.len() * JOB_BYTES;
-        Some(&mut Arc::get_mut(&mut self.input)?[..bytes])
-    }
-
     /// The output arena. A device writes [`Batch::output_bytes`] of it, beginning with the rank of
-    /// every job that inverts: a little-endian 32-bit number of the columns that have pivots.
+    /// every job that inverts: a little-endian 32-bit number of the columns that have pivots, in
+    /// [`RANK_BYTES`] each.
     pub fn output_mut(&mut self) -> &mut Arena {
         &mut self.output
     }
@@ -280,11 +274,12 @@ impl Batch {
     /// `rows` of them, a stride apart.
     pub(super) fn parts(&mut self) -> (&Arena, impl Iterator<Item = Part<'_>>) {
         let (ranks, mut rest) = self.output.split_at_mut(ranks_bytes(self.jobs_max));
-        let parts = self.jobs.iter().zip(ranks.as_chunks_mut().0).map(move |(placed, rank)| {
+        let ranks = ranks.as_chunks_mut::<RANK_BYTES>().0.iter_mut();
+        let parts = self.jobs.iter().zip(ranks).map(move |(placed, rank)| {
             let bytes = placed.job.output_bytes();
             let (rows, after) = std::mem::take(&mut rest).split_at_mut(bytes);
             rest = after;
-            Part { placed, rank, rows }
+            Part { placed, rank: &mut rank.as_chunks_mut().0[0], rows }
         });
         (&self.input, parts)
     }
@@ -341,10 +336,6 @@ pub(super) fn source<'a>(input: &'a Arena, placed: &Placed, row: usize) -> &'a [
     &input[placed.sources + row * job.stride()..][..job.row_bytes]
 }
 
-const fn table_bytes(jobs_max: usize) -> usize {
-    (jobs_max * JOB_BYTES).next_multiple_of(ALIGNMENT)
-}
-
 const fn ranks_bytes(jobs_max: usize) -> usize {
-    (jobs_max * size_of::<u32>()).next_multiple_of(ALIGNMENT)
+    (jobs_max * RANK_BYTES).next_multiple_of(ALIGNMENT)
 }

@@ -7,8 +7,8 @@ use super::arena::ALIGNMENT;
 /// The most rows and columns of a matrix: the largest generation.
 pub const SIZE_MAX: usize = recoded_gf::SIZE_MAX;
 
-/// Bytes that a batch reserves per job for the table that its device reads.
-pub const JOB_BYTES: usize = 64;
+/// Bytes of the rank that each job of a batch has at the start of the output arena.
+pub const RANK_BYTES: usize = 16;
 
 /// What a job computes. Symbols are bytes of GF(256) modulo 0x11D; coefficients are elements of it,
 /// or of one of its subfields.

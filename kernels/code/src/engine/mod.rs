@@ -6,7 +6,7 @@
 //! vanishes takes nothing with it.
 //!
 //! ```text
-//!   Batch: input arena   [ job table | coefficients, sources | coefficients, sources | ... ]
+//!   Batch: input arena   [ coefficients, sources | coefficients, sources | ... ]
 //!          output arena  [ rank per job | destinations | destinations | ... ]
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
@@ -41,13 +41,14 @@ mod cpu;
 mod draw;
 
 mod chaos;
+pub mod check;
 
 pub use arena::{ALIGNMENT, Arena, Guard};
 pub use batch::{Batch, Rejected, Retained};
 pub use chaos::{Chaos, Faults};
 pub use cpu::{Cpu, CpuEngine, Partition};
 pub use draw::draw;
-pub use job::{JOB_BYTES, Job, Operation, Placed, SIZE_MAX, Singular};
+pub use job::{Job, Operation, Placed, RANK_BYTES, SIZE_MAX, Singular};
 
 /// Somebody who does batches, at once or later.
 pub trait Engine: Send {

@@ -1,0 +1,404 @@
+//! The driver's objects, each released when dropped. Everything that is `unsafe` about CUDA is here.
+//!
+//! Nothing here may be called before [`is_present`] has said yes: cudarc panics where libcuda is
+//! missing. [`crate::probe`] finds out in another process first.
+//!
+//! # Memory that a card uses
+//! Copies are asynchronous, so host memory and device memory must outlive them. [`crate::CudaEngine`]
+//! sees to that: batches in flight are owned by it, and where a card hangs they are leaked. Objects
+//! of a context that was destroyed are forgotten, not dropped, as it took them with it.
+
+use std::ffi::CString;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::{DriverError, result, sys};
+use recoded_code::engine::{Arena, Guard};
+
+/// A failed call of the driver.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{call} failed: {name} ({code})")]
+pub struct CallError {
+    /// The function of the driver.
+    pub call: &'static str,
+    /// `CUresult`.
+    pub code: u32,
+    /// Its name.
+    pub name: String,
+}
+
+impl CallError {
+    fn new(call: &'static str, error: DriverError) -> Self {
+        let name = error.error_name().ok().and_then(|name| name.to_str().ok());
+        Self { call, code: error.0 as u32, name: name.unwrap_or("unknown").into() }
+    }
+
+    /// Whether there is merely too little memory on the card.
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
+        self.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32
+    }
+}
+
+/// Adds the name of the call to an error of the driver.
+trait Named<T> {
+    fn named(self, call: &'static str) -> Result<T, CallError>;
+}
+
+impl<T> Named<T> for Result<T, DriverError> {
+    fn named(self, call: &'static str) -> Result<T, CallError> {
+        self.map_err(|error| CallError::new(call, error))
+    }
+}
+
+/// Whether libcuda can be loaded. False does not panic, as everything else here would then.
+#[must_use]
+pub fn is_present() -> bool {
+    // SAFETY: loading libcuda runs its initialisers, which is what using it means.
+    unsafe { sys::is_culib_present() }
+}
+
+/// The version of CUDA that the driver serves, for example 12080 for 12.8.
+pub fn version() -> Result<u32, CallError> {
+    let mut version = 0;
+    // SAFETY: the driver writes one int.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().named("cuDriverGetVersion")?;
+    Ok(version as u32)
+}
+
+/// The number of cards.
+pub fn device_count() -> Result<usize, CallError> {
+    result::init().named("cuInit")?;
+    let count = result::device::get_count().named("cuDeviceGetCount")?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// What is known about a card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// Its name, for people.
+    pub name: String,
+    /// Its compute capability times ten.
+    pub capability: u32,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+    /// The version of CUDA that the driver serves, for example 12080.
+    pub driver: u32,
+}
+
+/// A context of our own on one card. It is not the primary one, so that it can be destroyed, with
+/// all that went wrong in it, and made again.
+pub struct Context {
+    /// `None` once it is destroyed. Guards take the lock to unpin, in whichever thread they are.
+    raw: Mutex<Option<Raw>>,
+    device: sys::CUdevice,
+    id: u64,
+    is_hung: AtomicBool,
+}
+
+#[derive(Copy, Clone)]
+struct Raw(sys::CUcontext);
+
+// SAFETY: contexts may be used from any thread in which they are made current.
+unsafe impl Send for Raw {}
+
+impl Context {
+    /// A context on card number `ordinal`, current in this thread.
+    pub fn new(ordinal: usize) -> Result<Arc<Self>, CallError> {
+        result::init().named("cuInit")?;
+        let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        let device = result::device::get(ordinal).named("cuDeviceGet")?;
+        // SAFETY: the device comes from the driver.
+        let raw = unsafe { result::ctx::create_v3(0, device) }.named("cuCtxCreate")?;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Ok(Arc::new(Self {
+            raw: Mutex::new(Some(Raw(raw))),
+            device,
+            // Only to be different: nothing is ordered by it.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            is_hung: AtomicBool::new(false),
+        }))
+    }
+
+    /// Makes it current in this thread.
+    pub fn enter(&self) -> Result<(), CallError> {
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = raw.map_or(ptr::null_mut(), |raw| raw.0);
+        // SAFETY: it is a context or null, which means none.
+        unsafe { result::ctx::set_current(raw) }.named("cuCtxSetCurrent")
+    }
+
+    pub fn info(&self) -> Result<DeviceInfo, CallError> {
+        use sys::CUdevice_attribute_enum as Attribute;
+        let attribute = |attribute| {
+            // SAFETY: the device comes from the driver.
+            let value = unsafe { result::device::get_attribute(self.device, attribute) };
+            value.map(|value| value as u32).named("cuDeviceGetAttribute")
+        };
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        // SAFETY: as above.
+        let memory = unsafe { result::device::total_mem(self.device) }.named("cuDeviceTotalMem")?;
+        Ok(DeviceInfo {
+            name: result::device::get_name(self.device).named("cuDeviceGetName")?,
+            capability: major * 10 + minor,
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            memory_bytes: memory as u64,
+            driver: version()?,
+        })
+    }
+
+    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed.
+    pub fn pin(self: &Arc<Self>, arena: &Arena) -> Result<(), CallError> {
+        if arena.is_empty() || arena.is_pinned_by(self.id) {
+            return Ok(());
+        }
+        let start = arena.as_ptr().cast_mut().cast();
+        // SAFETY: the memory is that of the arena, which unpins it by the guard before it frees it.
+        unsafe { sys::cuMemHostRegister_v2(start, arena.len(), sys::CU_MEMHOSTREGISTER_PORTABLE) }
+            .result()
+            .named("cuMemHostRegister")?;
+        let pin = Pin { context: Arc::downgrade(self), owner: self.id, start: start as usize };
+        arena.attach(Box::new(pin));
+        Ok(())
+    }
+
+    /// Destroys it with everything in it; what was in flight is over afterwards.
+    pub fn destroy(&self) {
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(raw) = raw.filter(|_| !self.is_hung()) {
+            // SAFETY: it was taken out, so that nobody uses or destroys it again. An error means
+            // that the context is past destroying.
+            let _ = unsafe { sys::cuCtxDestroy_v2(raw.0) };
+        }
+    }
+
+    /// Gives it up: its card does not answer, so that destroying it might never return.
+    pub fn give_up(&self) {
+        // Read by `is_hung` in threads that only decide whether to leak; no data goes with it.
+        self.is_hung.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_hung(&self) -> bool {
+        self.is_hung.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}
+
+/// Memory pinned by a context.
+struct Pin {
+    context: Weak<Context>,
+    owner: u64,
+    start: usize,
+}
+
+impl Guard for Pin {
+    fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    fn unpin(&mut self) -> bool {
+        // A context that is gone has unpinned everything.
+        let Some(context) = self.context.upgrade() else { return true };
+        if context.is_hung() {
+            return false;
+        }
+        let raw = context.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(raw) = *raw else { return true };
+        let current = result::ctx::get_current().ok().flatten().unwrap_or(ptr::null_mut());
+        // SAFETY: the context exists while its lock is held; the memory was pinned in it.
+        unsafe {
+            let is_entered = result::ctx::set_current(raw.0).is_ok();
+            let unpinned =
+                is_entered && sys::cuMemHostUnregister(self.start as *mut _).result().is_ok();
+            // An error leaves no context current, which `enter` puts right.
+            let _ = result::ctx::set_current(current);
+            unpinned
+        }
+    }
+}
+
+/// Memory on the card.
+pub struct DeviceMemory {
+    start: sys::CUdeviceptr,
+    bytes: u64,
+}
+
+impl DeviceMemory {
+    pub fn new(bytes: u64) -> Result<Self, CallError> {
+        // SAFETY: nobody reads it before something is written.
+        let start = unsafe { result::malloc_sync(bytes as usize) }.named("cuMemAlloc")?;
+        Ok(Self { start, bytes })
+    }
+
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated here, and its context exists: those of dead ones are forgotten.
+        let _ = unsafe { result::free_sync(self.start) };
+    }
+}
+
+/// Code on the card.
+pub struct Module(sys::CUmodule);
+
+// SAFETY: modules may be used from any thread in which their context is current.
+unsafe impl Send for Module {}
+
+impl Module {
+    /// Loads a fatbin, a cubin or PTX. The image is followed by a zero, as the driver wants of PTX.
+    pub fn load(image: &[u8]) -> Result<Self, CallError> {
+        let mut image = image.to_vec();
+        image.push(0);
+        // SAFETY: the driver checks the image, reads it during this call and keeps a copy.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
+        module.map(Self).named("cuModuleLoadData")
+    }
+
+    /// A kernel that may use `shared_bytes` of dynamic shared memory.
+    pub fn function(&self, name: &str, shared_bytes: u32) -> Result<Function, CallError> {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the module is loaded.
+        let raw = unsafe { result::module::get_function(self.0, name) };
+        let raw = raw.named("cuModuleGetFunction")?;
+        if shared_bytes > SHARED_BYTES_UNASKED {
+            let attribute =
+                sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function exists.
+            let set = unsafe {
+                result::function::set_function_attribute(raw, attribute, shared_bytes as i32)
+            };
+            set.named("cuFuncSetAttribute")?;
+        }
+        Ok(Function(raw))
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: it was loaded here, and its context exists: those of dead ones are forgotten.
+        let _ = unsafe { result::module::unload(self.0) };
+    }
+}
+
+/// A kernel of a [`Module`] that must outlive it.
+#[derive(Copy, Clone)]
+pub struct Function(sys::CUfunction);
+
+// SAFETY: as for modules.
+unsafe impl Send for Function {}
+
+/// A queue of work on the card, with an event that tells how far it is.
+pub struct Stream {
+    raw: sys::CUstream,
+    event: sys::CUevent,
+}
+
+// SAFETY: streams may be used from any thread in which their context is current.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    pub fn new() -> Result<Self, CallError> {
+        let raw = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let raw = raw.named("cuStreamCreate")?;
+        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING;
+        match result::event::create(flags).named("cuEventCreate") {
+            Ok(event) => Ok(Self { raw, event }),
+            Err(error) => {
+                // SAFETY: it was created above and is used by nobody.
+                let _ = unsafe { result::stream::destroy(raw) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies to the card.
+    ///
+    /// # Safety
+    /// Both memories must stay where they are until the stream is idle, and the host's must not be
+    /// written.
+    pub unsafe fn copy_to(&self, to: u64, from: &[u8]) -> Result<(), CallError> {
+        // SAFETY: by contract.
+        unsafe { result::memcpy_htod_async(to, from, self.raw) }.named("cuMemcpyHtoDAsync")
+    }
+
+    /// Copies from the card.
+    ///
+    /// # Safety
+    /// Both memories must stay where they are until the stream is idle, and nobody else may use the
+    /// host's.
+    pub unsafe fn copy_from(&self, to: &mut [u8], from: u64) -> Result<(), CallError> {
+        // SAFETY: by contract.
+        unsafe { result::memcpy_dtoh_async(to, from, self.raw) }.named("cuMemcpyDtoHAsync")
+    }
+
+    /// Launches a kernel of the ABI of `job.h`.
+    ///
+    /// # Safety
+    /// The jobs at `jobs` must name places within the arena only, and fit the kernel and the grid.
+    pub unsafe fn launch(
+        &self,
+        function: Function,
+        [blocks, threads, shared_bytes]: [u32; 3],
+        (mut jobs, mut count): (u64, u32),
+        (mut tables, mut arena): (u64, u64),
+    ) -> Result<(), CallError> {
+        let mut parameters = [
+            (&raw mut jobs).cast(),
+            (&raw mut count).cast(),
+            (&raw mut tables).cast(),
+            (&raw mut arena).cast(),
+        ];
+        let (grid, block) = ((blocks, 1, 1), (threads, 1, 1));
+        // SAFETY: the driver copies the parameters during this call; the rest is by contract.
+        unsafe {
+            result::launch_kernel(function.0, grid, block, shared_bytes, self.raw, &mut parameters)
+        }
+        .named("cuLaunchKernel")
+    }
+
+    /// Marks the end of what is in the stream, for [`Stream::is_done`].
+    pub fn mark(&self) -> Result<(), CallError> {
+        // SAFETY: both exist.
+        unsafe { result::event::record(self.event, self.raw) }.named("cuEventRecord")
+    }
+
+    /// Whether everything before the mark is done.
+    pub fn is_done(&self) -> Result<bool, CallError> {
+        // SAFETY: the event exists.
+        match unsafe { result::event::query(self.event) } {
+            Ok(()) => Ok(true),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            Err(error) => Err(CallError::new("cuEventQuery", error)),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: both were created here, and their context exists: those of dead ones are forgotten.
+        unsafe {
+            let _ = result::event::destroy(self.event);
+            let _ = result::stream::destroy(self.raw);
+        }
+    }
+}
+
+/// Dynamic shared memory that a kernel gets without asking.
+const SHARED_BYTES_UNASKED: u32 = 48 << 10;

@@ -1,0 +1,429 @@
+//! The engine: batches in, a few driver calls each, batches out.
+//!
+//! ```text
+//!  submit   a free lane: stream, device arena, staging for tables of jobs
+//!    copy tables, copy input -> draw, invert, prepare, multiply -> copy output -> mark
+//!  poll     a lane whose mark is reached gives its batch back
+//! ```
+//!
+//! Lanes run beside each other, so that one batch is copied in while another is computed and a third
+//! is copied out. Memory of batches is pinned when it is first seen.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Arena, Batch, Completed, Engine, Error, Job, Refused};
+
+use recoded_gf::Field;
+
+use crate::driver::{CallError, Context, DeviceInfo, DeviceMemory, Function, Module, Stream};
+use crate::image::Image;
+use crate::job::{self, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
+use crate::plan::Plan;
+
+/// How a card is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of the card.
+    pub device: usize,
+    /// The technique for all products; `None` chooses one by the shape of each.
+    pub technique: Option<&'static Technique>,
+    /// Batches in flight beside each other: three keep both copy engines and the cores busy.
+    pub streams: usize,
+    /// The compiled kernels.
+    pub image: Image,
+}
+
+impl Options {
+    /// Card 0 with three streams, techniques chosen by shape, and the image that is installed.
+    ///
+    /// # Errors
+    /// [`OpenError::Image`] when there is none.
+    pub fn find() -> Result<Self, OpenError> {
+        Ok(Self { device: 0, technique: None, streams: 3, image: Image::find()? })
+    }
+
+    /// The same with the technique of that name; `auto` chooses by shape.
+    ///
+    /// # Errors
+    /// [`OpenError::Technique`] when there is none of that name.
+    pub fn with_technique(self, name: &str) -> Result<Self, OpenError> {
+        if name == "auto" {
+            return Ok(Self { technique: None, ..self });
+        }
+        let technique = TECHNIQUES.iter().find(|technique| technique.name == name);
+        let technique = technique.ok_or_else(|| OpenError::Technique { name: name.into() })?;
+        Ok(Self { technique: Some(technique), ..self })
+    }
+}
+
+/// Why a card cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// libcuda cannot be loaded.
+    #[error("libcuda is not installed")]
+    NoLibrary,
+    /// No compiled kernels.
+    #[error(transparent)]
+    Image(#[from] crate::image::ImageError),
+    /// No technique of that name.
+    #[error("no technique `{name}`; there are: auto, {}", names())]
+    Technique {
+        /// What was asked for.
+        name: String,
+    },
+    /// The card cannot run the technique.
+    #[error("technique {name} is not for compute capability {capability}")]
+    Capability {
+        /// The technique.
+        name: &'static str,
+        /// The card's compute capability times ten.
+        capability: u32,
+    },
+    /// The driver refused something.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The card computes something else than this CPU.
+    #[error("the card gives wrong results")]
+    Wrong,
+    /// The card did not finish the self-test in time.
+    #[error("the card has not finished a test within {seconds} s")]
+    Silent {
+        /// How long it had.
+        seconds: u64,
+    },
+}
+
+fn names() -> String {
+    TECHNIQUES.iter().map(|technique| technique.name).collect::<Vec<_>>().join(", ")
+}
+
+/// One CUDA card.
+pub struct CudaEngine {
+    info: DeviceInfo,
+    technique: Option<&'static Technique>,
+    lanes: Vec<Lane>,
+    functions: HashMap<&'static str, Function>,
+    module: Option<Module>,
+    tables: Option<DeviceMemory>,
+    context: Arc<Context>,
+    /// Why it is of no more use.
+    lost: Option<Error>,
+    plan: Plan,
+    /// Batches that were in flight when the card was lost.
+    orphans: Vec<Batch>,
+}
+
+/// A stream and what belongs to it.
+struct Lane {
+    stream: Stream,
+    memory: Option<DeviceMemory>,
+    /// Tables of jobs, where the copy to the card reads them.
+    staging: Arena,
+    in_flight: Option<InFlight>,
+}
+
+struct InFlight {
+    batch: Batch,
+    /// What went wrong after work had begun that cannot be called back.
+    error: Option<Error>,
+}
+
+impl CudaEngine {
+    /// Opens a card. Whether that is safe at all, [`crate::probe`] finds out beforehand.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(options: &Options) -> Result<Self, OpenError> {
+        if !crate::driver::is_present() {
+            return Err(OpenError::NoLibrary);
+        }
+        let context = Context::new(options.device)?;
+        let info = context.info()?;
+        if let Some(Technique { name, capability: (from, to), .. }) = options.technique
+            && !(*from..=*to).contains(&info.capability)
+        {
+            return Err(OpenError::Capability { name, capability: info.capability });
+        }
+        let module = Module::load(options.image.bytes())?;
+        let lane = || -> Result<Lane, CallError> {
+            let (stream, staging) = (Stream::new()?, Arena::new(0));
+            Ok(Lane { stream, memory: None, staging, in_flight: None })
+        };
+        let lanes = (0..options.streams.max(1)).map(|_| lane()).collect::<Result<_, _>>()?;
+        let mut engine = Self {
+            info,
+            technique: options.technique,
+            lanes,
+            functions: HashMap::new(),
+            module: Some(module),
+            tables: Some(DeviceMemory::new(TABLES_BYTES as u64)?),
+            context,
+            lost: None,
+            plan: Plan::default(),
+            orphans: Vec::new(),
+        };
+        engine.fill_tables()?;
+        Ok(engine)
+    }
+
+    /// What card it is.
+    #[must_use]
+    pub const fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The technique for a product of that shape.
+    #[must_use]
+    pub fn technique(&self, job: &Job) -> &'static Technique {
+        self.technique.unwrap_or_else(|| by_shape(job))
+    }
+
+    /// Uses another technique for all products from now on; `None` chooses by shape.
+    pub const fn set_technique(&mut self, technique: Option<&'static Technique>) {
+        self.technique = technique;
+    }
+
+    /// Fills the tables of all fields, and thereby tries that the card computes at all.
+    fn fill_tables(&mut self) -> Result<(), OpenError> {
+        let geometry = Geometry::of("field_tables").ok_or(OpenError::Wrong)?;
+        let function = self.function(geometry)?;
+        let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
+        let stream = &self.lanes[0].stream;
+        let shape = [Field::ALL.len() as u32, geometry.threads, geometry.shared_bytes];
+        // SAFETY: this kernel has no jobs and writes the tables only, which are as long as it says.
+        unsafe { stream.launch(function, shape, (tables, 0), (tables, tables)) }?;
+        stream.mark()?;
+        let begun = Instant::now();
+        while !self.lanes[0].stream.is_done()? {
+            if begun.elapsed() > OPEN_TIMEOUT {
+                self.give_up();
+                return Err(OpenError::Silent { seconds: OPEN_TIMEOUT.as_secs() });
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, geometry: &'static Geometry) -> Result<Function, CallError> {
+        if let Some(&function) = self.functions.get(geometry.name) {
+            return Ok(function);
+        }
+        let missing = || CallError { call: "module", code: 0, name: "not loaded".into() };
+        let module = self.module.as_ref().ok_or_else(missing)?;
+        let name = format!("recoded_{}", geometry.name);
+        let function = module.function(&name, geometry.shared_bytes)?;
+        self.functions.insert(geometry.name, function);
+        Ok(function)
+    }
+
+    /// Everything that can be refused before the card has begun anything.
+    fn prepare(&mut self, lane: usize, batch: &Batch) -> Result<Vec<Function>, Error> {
+        let technique = self.technique;
+        self.plan.make(batch, |job| technique.unwrap_or_else(|| by_shape(job)))?;
+        let geometries: Vec<_> = self.plan.launches.iter().map(|launch| launch.geometry).collect();
+        let functions = geometries.into_iter().map(|geometry| self.function(geometry));
+        let functions: Vec<_> = functions.collect::<Result<_, _>>().map_err(|e| failed(&e))?;
+        let (context, lane) = (&self.context, &mut self.lanes[lane]);
+        let bytes = self.plan.bytes;
+        if lane.memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
+            lane.memory = None; // first, as both may be too much
+            let out_of_memory = |error: CallError| match error.is_out_of_memory() {
+                true => Error::Memory { bytes: bytes as usize },
+                false => failed(&error),
+            };
+            let memory =
+                DeviceMemory::new(bytes.next_power_of_two()).or_else(|_| DeviceMemory::new(bytes));
+            lane.memory = Some(memory.map_err(out_of_memory)?);
+        }
+        let table_bytes = self.plan.table.len() * size_of::<job::Job>();
+        if lane.staging.len() < table_bytes {
+            lane.staging = Arena::new(table_bytes.next_power_of_two());
+        }
+        for (bytes, job) in
+            lane.staging.chunks_exact_mut(size_of::<job::Job>()).zip(&self.plan.table)
+        {
+            bytes.copy_from_slice(&job.to_bytes());
+        }
+        // Memory that cannot be pinned is merely slower.
+        for arena in [&lane.staging, batch.input(), batch.output()] {
+            let _ = context.pin(arena);
+        }
+        Ok(functions)
+    }
+
+    /// Puts all work of a batch into the lane's stream.
+    fn enqueue(&mut self, lane: usize, functions: &[Function]) -> Result<(), CallError> {
+        let (plan, lane) = (&self.plan, &mut self.lanes[lane]);
+        let Some(InFlight { batch, .. }) = &mut lane.in_flight else { return Ok(()) };
+        let arena = lane.memory.as_ref().map_or(0, DeviceMemory::start);
+        let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
+        let table_bytes = plan.table.len() * size_of::<job::Job>();
+        // SAFETY: the device arena has the bytes of the plan, which keeps everything within them.
+        // Staging and batch stay in the lane until the stream is idle, and are leaked if it never is.
+        unsafe {
+            lane.stream.copy_to(arena, &lane.staging[..table_bytes])?;
+            lane.stream.copy_to(arena + plan.input, &batch.input()[..batch.input_bytes()])?;
+            for (launch, &function) in plan.launches.iter().zip(functions) {
+                let geometry = launch.geometry;
+                let shape = [launch.blocks, geometry.threads, geometry.shared_bytes];
+                let jobs = arena + (launch.jobs.start * size_of::<job::Job>()) as u64;
+                let count = launch.jobs.len() as u32;
+                lane.stream.launch(function, shape, (jobs, count), (tables, arena))?;
+            }
+            let bytes = batch.output_bytes();
+            lane.stream.copy_from(&mut batch.output_mut()[..bytes], arena + plan.output)?;
+        }
+        lane.stream.mark()
+    }
+
+    /// The card is of no more use: its context goes, and with it whatever was still running.
+    fn lose(&mut self, error: &CallError) {
+        self.lost = Some(lost(error));
+        self.orphans.extend(
+            self.lanes.iter_mut().filter_map(|lane| lane.in_flight.take()).map(|l| l.batch),
+        );
+        self.forget();
+        self.context.destroy();
+    }
+
+    /// The card does not answer: whatever it may still use is leaked.
+    fn give_up(&mut self) {
+        self.context.give_up();
+        // So that guards of memory that is pinned in it find it, and leak their memory.
+        mem::forget(Arc::clone(&self.context));
+        self.lost = Some(Error::Lost { call: "wait", code: 0, reason: "the card hangs".into() });
+        self.lanes.iter_mut().for_each(|lane| mem::forget(lane.in_flight.take()));
+        self.forget();
+    }
+
+    /// Drops nothing that belongs to a context that is not to be called again.
+    fn forget(&mut self) {
+        for Lane { stream, memory, staging, in_flight: _ } in self.lanes.drain(..) {
+            mem::forget((stream, memory));
+            // Frees itself, or not, as its guard says.
+            drop(staging);
+        }
+        mem::forget((self.module.take(), self.tables.take()));
+    }
+}
+
+impl Engine for CudaEngine {
+    fn name(&self) -> &str {
+        "cuda"
+    }
+
+    fn depth(&self) -> usize {
+        self.lanes.len().max(1)
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+        let refuse = |error, batch| Err(Refused { error, batch: Box::new(batch) });
+        if let Some(error) = &self.lost {
+            return refuse(error.clone(), batch);
+        }
+        let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
+            return refuse(Error::Busy { depth: self.lanes.len() }, batch);
+        };
+        if let Err(error) = self.context.enter() {
+            self.lose(&error);
+            return refuse(lost(&error), batch);
+        }
+        let functions = match self.prepare(lane, &batch) {
+            Ok(functions) => functions,
+            Err(error) => return refuse(error, batch),
+        };
+        self.lanes[lane].in_flight = Some(InFlight { batch, error: None });
+        if let Err(error) = self.enqueue(lane, &functions) {
+            // What is in the stream already uses the batch: it comes back when the stream is idle.
+            let is_marked = self.lanes[lane].stream.mark().is_ok();
+            if is_marked && is_harmless(&error) {
+                if let Some(in_flight) = &mut self.lanes[lane].in_flight {
+                    in_flight.error = Some(failed(&error));
+                }
+            } else {
+                self.lose(&error);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<Completed> {
+        if let Some(batch) = self.orphans.pop() {
+            return Some(Completed { batch, result: self.lost.clone().map_or(Ok(()), Err) });
+        }
+        if self.lanes.iter().all(|lane| lane.in_flight.is_none()) {
+            return None;
+        }
+        let entered = self.context.enter();
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
+            if lane.in_flight.is_none() {
+                continue;
+            }
+            match entered.clone().and_then(|()| lane.stream.is_done()) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let InFlight { batch, error } = lane.in_flight.take()?;
+                    return Some(Completed { batch, result: error.map_or(Ok(()), Err) });
+                }
+                Err(error) => {
+                    self.lose(&error);
+                    return self.poll();
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Drop for CudaEngine {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while self.lanes.iter().any(|lane| lane.in_flight.is_some()) {
+            if self.poll().is_none() && begun.elapsed() > DROP_TIMEOUT {
+                return self.give_up();
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+        if self.lost.is_none() && self.context.enter().is_ok() {
+            self.lanes.clear();
+            self.tables = None;
+            self.module = None;
+            self.context.destroy();
+        } else {
+            self.forget();
+        }
+    }
+}
+
+/// The universal technique, in the variant that wastes no rows of its tiles.
+fn by_shape(job: &Job) -> &'static Technique {
+    let name = if job.rows <= NARROW_ROWS { "permute-narrow" } else { "permute" };
+    TECHNIQUES.iter().find(|technique| technique.name == name).unwrap_or(&TECHNIQUES[0])
+}
+
+fn failed(error: &CallError) -> Error {
+    Error::Failed { call: error.call, code: error.code, reason: error.name.clone() }
+}
+
+fn lost(error: &CallError) -> Error {
+    Error::Lost { call: error.call, code: error.code, reason: error.name.clone() }
+}
+
+/// Whether the context survives an error: invalid arguments, no memory, no resources for a launch.
+fn is_harmless(error: &CallError) -> bool {
+    matches!(error.code, 1 | 2 | 701)
+}
+
+/// Rows of a tile of `permute-narrow`.
+const NARROW_ROWS: usize = 4;
+
+/// The first launch also loads the code, and JIT-compiles it where there is only PTX for the card.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What is in flight when an engine is dropped takes milliseconds, or does not end.
+const DROP_TIMEOUT: Duration = Duration::from_millis(500);

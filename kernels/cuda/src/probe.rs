@@ -1,0 +1,229 @@
+//! Is there a card that works? Asked in a child process, so that no driver can take us with it.
+//!
+//! A missing libcuda makes cudarc panic, a stub of it lacks symbols, a broken one crashes or hangs;
+//! all of that ends the child only. The child is this very program, started once more with an
+//! environment variable that [`CHILD`] sees before `main` begins: programs need do nothing for it,
+//! and one that lacks this crate merely ends without an answer.
+
+use std::env;
+use std::io::Read;
+use std::panic;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Completed, Engine, check};
+
+use crate::driver::{self, DeviceInfo};
+use crate::engine::{CudaEngine, OpenError, Options};
+use crate::image::{IMAGE_VARIABLE, Image, ImageError};
+
+/// Why there is no card to be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unusable {
+    /// No compiled kernels.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// libcuda cannot be loaded.
+    #[error("libcuda is not installed")]
+    NoLibrary,
+    /// The driver is older than what we call.
+    #[error("the driver serves CUDA {driver}, {DRIVER_MIN} is needed")]
+    TooOld {
+        /// Its version, for example 11080 for 11.8.
+        driver: u32,
+    },
+    /// No card, or not that one.
+    #[error("card {device} of {cards}")]
+    NoDevice {
+        /// The card that was asked for.
+        device: usize,
+        /// Cards that there are.
+        cards: usize,
+    },
+    /// The driver or the card failed the test.
+    #[error("{reason}")]
+    Failed {
+        /// What it said.
+        reason: String,
+    },
+    /// The probe died.
+    #[error("the driver crashed the probe ({status})")]
+    Crashed {
+        /// How.
+        status: String,
+    },
+    /// The probe did not end.
+    #[error("the driver did not answer within {seconds} s")]
+    Silent {
+        /// How long it had.
+        seconds: u64,
+    },
+    /// The probe could not be started.
+    #[error("cannot start the probe: {reason}")]
+    NotStarted {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Opens the card in a child process and compares what it computes with this CPU; waits for at most
+/// `timeout`.
+///
+/// # Errors
+/// Why the card is not to be used.
+pub fn probe(options: &Options, timeout: Duration) -> Result<DeviceInfo, Unusable> {
+    // Keeps the linker from dropping the hook together with what else of this module is not used.
+    std::hint::black_box(&CHILD);
+    let not_started = |error: std::io::Error| Unusable::NotStarted { reason: error.to_string() };
+    let technique = options.technique.map_or("auto", |technique| technique.name);
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .env(CHILD_VARIABLE, format!("{} {technique}", options.device))
+        .env(IMAGE_VARIABLE, options.image.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(not_started)?;
+    let status = wait(&mut child, timeout).map_err(not_started)?;
+    let Some(status) = status else {
+        return Err(Unusable::Silent { seconds: timeout.as_secs() });
+    };
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text).map_err(not_started)?;
+    }
+    let answer = text.lines().find_map(|line| line.strip_prefix(ANSWER));
+    let crashed = || Unusable::Crashed { status: status.to_string() };
+    parse(answer.ok_or_else(crashed)?).ok_or_else(crashed)?
+}
+
+/// Waits for the end of the child; kills it when time is up.
+fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() > timeout {
+            child.kill()?;
+            // A child in an uninterruptible call of the driver is left to Linux.
+            child.try_wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn parse(answer: &str) -> Option<Result<DeviceInfo, Unusable>> {
+    let mut words = answer.split('\t');
+    let kind = words.next()?;
+    let mut number = || words.next()?.parse().ok();
+    Some(match kind {
+        "usable" => Ok(DeviceInfo {
+            capability: number()? as u32,
+            multiprocessors: number()? as u32,
+            memory_bytes: number()?,
+            driver: number()? as u32,
+            name: words.next()?.into(),
+        }),
+        "no-library" => Err(Unusable::NoLibrary),
+        "too-old" => Err(Unusable::TooOld { driver: number()? as u32 }),
+        "no-device" => {
+            Err(Unusable::NoDevice { device: number()? as usize, cards: number()? as usize })
+        }
+        "failed" => Err(Unusable::Failed { reason: words.next()?.into() }),
+        _ => return None,
+    })
+}
+
+/// Called by Linux's loader before `main`.
+#[used]
+// SAFETY: functions in this section are called once, in the main thread, before `main`. This one
+// needs nothing that the runtime sets up in between, and returns unless the variable is set.
+#[unsafe(link_section = ".init_array")]
+static CHILD: extern "C" fn() = child;
+
+extern "C" fn child() {
+    let Some(request) = env::var_os(CHILD_VARIABLE) else { return };
+    let request = request.to_string_lossy().into_owned();
+    // An unwinding panic must not cross into C; the parent sees that there is no answer.
+    let answer = panic::catch_unwind(|| answer(&request));
+    let Ok(answer) = answer else { std::process::exit(1) };
+    println!("{ANSWER}{}", answer.replace('\n', " "));
+    std::process::exit(0);
+}
+
+fn answer(request: &str) -> String {
+    let (device, technique) = request.split_once(' ').unwrap_or(("0", "auto"));
+    let device = device.parse().unwrap_or(0);
+    match examine(device, technique) {
+        Ok(DeviceInfo { name, capability, multiprocessors, memory_bytes, driver }) => {
+            format!("usable\t{capability}\t{multiprocessors}\t{memory_bytes}\t{driver}\t{name}")
+        }
+        Err(Unusable::NoLibrary) => "no-library".into(),
+        Err(Unusable::TooOld { driver }) => format!("too-old\t{driver}"),
+        Err(Unusable::NoDevice { device, cards }) => format!("no-device\t{device}\t{cards}"),
+        Err(error) => format!("failed\t{error}"),
+    }
+}
+
+fn examine(device: usize, technique: &str) -> Result<DeviceInfo, Unusable> {
+    let failed = |error: &dyn std::error::Error| Unusable::Failed { reason: error.to_string() };
+    if !driver::is_present() {
+        return Err(Unusable::NoLibrary);
+    }
+    let version = driver::version().map_err(|error| failed(&error))?;
+    if version < DRIVER_MIN {
+        return Err(Unusable::TooOld { driver: version });
+    }
+    let cards = driver::device_count().or_else(|error| match error.code {
+        NO_DEVICE => Ok(0),
+        _ => Err(failed(&error)),
+    })?;
+    if device >= cards {
+        return Err(Unusable::NoDevice { device, cards });
+    }
+    let options = Options { device, technique: None, streams: 1, image: Image::find()? };
+    let options = options.with_technique(technique).map_err(|error| failed(&error))?;
+    let mut engine = CudaEngine::open(&options).map_err(|error| failed(&error))?;
+    self_test(&mut engine, SELF_TEST_TIMEOUT).map_err(|error| failed(&error))?;
+    Ok(engine.info().clone())
+}
+
+/// Has the engine do one job of each kind and compares every byte with this CPU.
+///
+/// # Errors
+/// It fails, differs or takes longer than `timeout`.
+pub fn self_test(engine: &mut impl Engine, timeout: Duration) -> Result<(), OpenError> {
+    let begun = Instant::now();
+    if engine.submit(check::sample(SAMPLE_SEED)).is_err() {
+        return Err(OpenError::Wrong);
+    }
+    loop {
+        match engine.poll() {
+            Some(Completed { batch, result: Ok(()) }) if check::agrees(&batch) => return Ok(()),
+            Some(_) => return Err(OpenError::Wrong),
+            None if begun.elapsed() > timeout => {
+                return Err(OpenError::Silent { seconds: timeout.as_secs() });
+            }
+            None => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+/// What tells a program that it is to answer a probe: card number and technique.
+const CHILD_VARIABLE: &str = "RECODED_CUDA_PROBE";
+
+/// Begins the child's answer: drivers print what they like.
+const ANSWER: &str = "recoded-cuda-probe: ";
+
+/// CUDA 12.0: what the functions that cudarc is told to call come with.
+const DRIVER_MIN: u32 = 12000;
+
+/// CUDA_ERROR_NO_DEVICE.
+const NO_DEVICE: u32 = 100;
+
+const SAMPLE_SEED: u64 = 1;
+const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
