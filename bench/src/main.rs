@@ -11,6 +11,8 @@ mod machine;
 
 mod cores;
 
+mod progress;
+
 mod svg;
 
 mod relay;
@@ -20,6 +22,8 @@ mod kernels;
 mod decode;
 
 mod figures;
+
+mod bats;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -40,6 +44,7 @@ enum Bench {
     Kernels(kernels::Options),
     Decode(decode::Options),
     Figures(figures::Options),
+    Bats(bats::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
         Bench::Figures(options) => figures::run(&options),
+        Bench::Bats(options) => bats::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -69,25 +69,49 @@ impl Relay {
         arrives: impl Iterator<Item = bool>,
         random: &mut ChaCha8Rng,
     ) -> Holding {
+        let mut next = Holding { size: self.size, rows: Vec::with_capacity(self.size * self.size) };
+        self.elimination.reset(self.size);
+        self.deliver(held, arrives, random, |elimination, vector| {
+            if elimination.insert(vector).is_innovative() {
+                next.rows.extend_from_slice(vector);
+            }
+        });
+        next
+    }
+
+    /// The coding vectors of all packets that get there, redundant ones included.
+    pub fn packets(
+        &mut self,
+        held: &Holding,
+        arrives: impl Iterator<Item = bool>,
+        random: &mut ChaCha8Rng,
+    ) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        self.deliver(held, arrives, random, |_, vector| packets.push(vector.to_vec()));
+        packets
+    }
+
+    fn deliver(
+        &mut self,
+        held: &Holding,
+        arrives: impl Iterator<Item = bool>,
+        random: &mut ChaCha8Rng,
+        mut packet: impl FnMut(&mut Elimination, &[u8]),
+    ) {
+        if held.rank() == 0 {
+            return;
+        }
         let uncoded = match self.recoding {
             Recoding::Systematic => held.rank(),
             Recoding::Random => 0,
         };
-        let mut next = Holding { size: self.size, rows: Vec::with_capacity(self.size * self.size) };
-        self.elimination.reset(self.size);
         for (number, _) in arrives.enumerate().filter(|&(_, arrives)| arrives) {
-            if held.rank() == 0 {
-                break;
-            }
             match held.vectors().nth(number).filter(|_| number < uncoded) {
                 Some(vector) => self.fresh.copy_from_slice(vector),
                 None => self.combine(held, random),
             }
-            if self.elimination.insert(&self.fresh).is_innovative() {
-                next.rows.extend_from_slice(&self.fresh);
-            }
+            packet(&mut self.elimination, &self.fresh);
         }
-        next
     }
 
     /// A random combination of all that is held.

@@ -10,7 +10,7 @@
 mod figure;
 mod work;
 
-mod line;
+pub mod line;
 
 mod blocks;
 

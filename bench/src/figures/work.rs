@@ -3,10 +3,12 @@
 //! Work is cut into tasks, each with a generator seeded by figure and task number. Results come back
 //! in the order of tasks, so sums are added up in one order too.
 
-use indicatif::{ParallelProgressIterator, ProgressBar, ProgressStyle};
+use indicatif::ParallelProgressIterator;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use crate::progress;
 
 /// How much to do, and from which seed.
 #[derive(Copy, Clone)]
@@ -37,7 +39,7 @@ impl Work {
         tasks: usize,
         task: impl Fn(usize, &mut ChaCha8Rng) -> T + Sync,
     ) -> Vec<T> {
-        let bar = ProgressBar::new(tasks as u64).with_message(name).with_style(style());
+        let bar = progress::bar(name, tasks);
         let done = (0..tasks).into_par_iter().progress_with(bar.clone());
         let results = done.map(|number| task(number, &mut self.random(name, number))).collect();
         bar.finish_and_clear();
@@ -57,11 +59,6 @@ fn hash(name: &str) -> u64 {
     name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
     })
-}
-
-fn style() -> ProgressStyle {
-    let template = "{msg:20} [{bar:40}] {pos}/{len}, {eta} left";
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Mean of many numbers, and its standard error.

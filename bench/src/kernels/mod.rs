@@ -10,9 +10,9 @@ mod clock;
 pub mod memory;
 
 pub mod contest;
-mod limits;
+pub mod limits;
 
-mod rivals;
+pub mod rivals;
 
 pub mod rows;
 

@@ -40,6 +40,42 @@ pub fn decode(job: &Decoding) -> Result<Contestant, LeftOut> {
     }))
 }
 
+/// `count` repair symbols of a block, encoder set-up included, with a plan that was made before.
+///
+/// # Errors
+/// The block is not for this code, or does not come back.
+pub fn encode_repair(sources: &[&[u8]], count: usize) -> Result<Contestant, LeftOut> {
+    let block = Block::of(sources)?;
+    block.check()?;
+    let bits = (count * sources.first().map_or(0, |source| source.len()) * 8) as f64;
+    let count = count as u32;
+    Ok(Contestant::new(Role::Structured, NAME, bits / 1e9, move || {
+        black_box(block.repair(count));
+    }))
+}
+
+/// All sources from those that `arrived` names and from repair symbols for the others, and two more.
+///
+/// # Errors
+/// The block is not for this code, or does not come back.
+pub fn decode_rest(
+    name: &str,
+    sources: &[&[u8]],
+    arrived: &[usize],
+) -> Result<Contestant, LeftOut> {
+    let block = Block::of(sources)?;
+    let missing = sources.len().saturating_sub(arrived.len()) as u32;
+    let mut packets = block.sources(arrived);
+    packets.extend(block.repair(missing + SURPLUS));
+    if block.decode(packets.clone()).as_ref() != Some(&block.data) {
+        return Err(LeftOut::wrong(name, sources.len(), block.data.len() / sources.len().max(1)));
+    }
+    let gigabits = (block.data.len() * 8) as f64 / 1e9;
+    Ok(Contestant::new(Role::Structured, name, gigabits, move || {
+        black_box(block.decode(packets.clone()));
+    }))
+}
+
 /// A source block.
 struct Block {
     n: u32,
@@ -54,6 +90,12 @@ impl Block {
         let (Ok(n), Ok(symbol)) = (u16::try_from(sources.len()), u16::try_from(bytes)) else {
             return Err(LeftOut::refused(NAME, "symbols too many or too long"));
         };
+        if bytes % usize::from(ALIGNMENT) != 0 {
+            return Err(LeftOut::refused(
+                NAME,
+                format!("{bytes} bytes, no multiple of {ALIGNMENT}"),
+            ));
+        }
         let information =
             ObjectTransmissionInformation::new(data.len() as u64, symbol, 1, 1, ALIGNMENT);
         let plan = SourceBlockEncodingPlan::generate(n);
@@ -64,6 +106,13 @@ impl Block {
         let encoder =
             SourceBlockEncoder::with_encoding_plan(0, &self.information, &self.data, &self.plan);
         encoder.repair_packets(0, count)
+    }
+
+    fn sources(&self, numbers: &[usize]) -> Vec<EncodingPacket> {
+        let encoder =
+            SourceBlockEncoder::with_encoding_plan(0, &self.information, &self.data, &self.plan);
+        let packets = encoder.source_packets();
+        numbers.iter().filter_map(|&number| packets.get(number).cloned()).collect()
     }
 
     fn decode(&self, packets: Vec<EncodingPacket>) -> Option<Vec<u8>> {

@@ -1,0 +1,95 @@
+//! What is encoded and decoded: block shapes, source symbols, ways to form batches.
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use recoded_code::bats::{Code, PAPER_ROW_DEGREES, Params, ParamsError, Profile};
+use serde::Serialize;
+
+use crate::kernels::memory::Layout;
+
+/// Size of a block, its batches and its symbols.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Shape {
+    /// Source symbols (K).
+    pub symbols: usize,
+    /// Coded symbols of a batch (M).
+    pub batch_size: usize,
+    /// Bytes of a symbol (T).
+    pub bytes: usize,
+}
+
+impl Shape {
+    /// The one that targets are about.
+    pub const TARGET: Shape = Shape { symbols: 256, batch_size: 16, bytes: 1428 };
+
+    /// Those of the published table, the one of the targets first.
+    pub fn published() -> Vec<Shape> {
+        let mut shapes = vec![Shape::TARGET];
+        for (symbols, batch_size) in [(256, 16), (256, 32), (1024, 16), (1024, 32)] {
+            let sizes = [1428, 1024, 256, 64].into_iter();
+            shapes.extend(sizes.map(|bytes| Shape { symbols, batch_size, bytes }));
+        }
+        shapes.remove(1);
+        shapes
+    }
+}
+
+/// A block that everybody works on.
+pub struct Block {
+    /// Its size.
+    pub shape: Shape,
+    /// The source symbols.
+    pub sources: Vec<&'static [u8]>,
+    /// Of everything random about it.
+    pub seed: u64,
+}
+
+impl Block {
+    /// A block of random bytes.
+    pub fn draw(shape: Shape, seed: u64) -> Block {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let sources = Layout::packed(shape.symbols, shape.bytes).random(&mut random);
+        Block { shape, sources, seed }
+    }
+}
+
+/// One way to form batches.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// What it is called.
+    pub name: &'static str,
+    profile: Profile,
+    /// The paper's row degrees instead of ours.
+    is_paper: bool,
+}
+
+impl Variant {
+    /// The default one, which targets are about.
+    pub const DEFAULT: Variant =
+        Variant { name: "cyclic-shift", profile: Profile::CyclicShift, is_paper: false };
+
+    /// All that are measured at the targets' shape.
+    pub const ALL: [Variant; 3] = [
+        Variant::DEFAULT,
+        Variant {
+            name: "cyclic-shift, paper's degrees",
+            profile: Profile::CyclicShift,
+            is_paper: true,
+        },
+        Variant { name: "precoded", profile: Profile::Precoded, is_paper: false },
+    ];
+
+    /// The code of a block.
+    ///
+    /// # Errors
+    /// There is none of this shape.
+    pub fn code(&self, shape: Shape) -> Result<Code, ParamsError> {
+        let Shape { symbols: source_symbols, batch_size, .. } = shape;
+        let params =
+            Params { source_symbols, batch_size, profile: self.profile, ..Params::default() };
+        match self.is_paper {
+            true => Code::with_row_degrees(params, &PAPER_ROW_DEGREES),
+            false => Code::new(params),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! How far long work is. Shown on terminals alone.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar for `steps` steps of what `message` names.
+pub fn bar(message: &'static str, steps: usize) -> ProgressBar {
+    let template = "{msg:20} [{bar:40}] {pos}/{len}, {eta} left";
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(steps as u64).with_message(message).with_style(style)
+}
