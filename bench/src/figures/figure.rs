@@ -275,7 +275,7 @@ pub struct Row {
     pub tolerance: Option<f64>,
     /// Whether it is no further off.
     pub within: Option<bool>,
-    /// Why it is not within, if that is known.
+    /// Why it is not within, if that is known, or what else is to be said of it.
     pub note: Option<&'static str>,
 }
 
@@ -327,7 +327,7 @@ impl Figure {
         let within = r.is_met(point, errors);
         let label = series.label();
         let place = explain::Place { figure: self.name, panel: &panel.title, series: &label };
-        let note = (!within).then(|| explain::note(&place, point, r)).flatten();
+        let note = explain::note(&place, point, r, within);
         Row {
             reference: Some(rounded(r.value)),
             reference_standard_error: Some(rounded(r.standard_error)),

@@ -4,7 +4,7 @@
 //!  one module per figure --Work--> Figure: panels, series, points, references
 //!                                    |-> chart    SVG
 //!                                    |-> output   CSV, JSON with verdicts, index
-//!                                    '-> explain  reasons for what is not within tolerance
+//!                                    '-> explain  reasons for what is not within tolerance, remarks
 //! ```
 
 mod figure;

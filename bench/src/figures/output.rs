@@ -55,7 +55,8 @@ pub fn write(
     let judged: Vec<&Row> = rows.iter().filter(|row| row.within.is_some()).collect();
     let drawn: Vec<&Row> = rows.iter().filter(|row| row.within.is_none()).collect();
     let within = judged.iter().filter(|row| row.within == Some(true)).count();
-    let explained = judged.iter().filter(|row| row.note.is_some()).count();
+    let outside = judged.iter().filter(|row| row.within == Some(false));
+    let explained = outside.filter(|row| row.note.is_some()).count();
     let summary = Summary {
         name: figure.name,
         title: figure.title.clone(),
