@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What this test draws: everything but the throughput of encoders, which says nothing without
 /// optimisation and on a busy machine.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "seed003-fig7",
     "seed003-fig8",
     "seed003-fig9",
@@ -17,6 +17,7 @@ const NAMES: [&str; 9] = [
     "field-batch-size",
     "burst-interleaving",
     "finite-length",
+    "recoding-blocks",
     "rlnc-overhead",
 ];
 

@@ -17,12 +17,25 @@ pub const LOSS: f64 = 0.1;
 
 /// What arrives of batches behind each of `hops` hops: element `[hop][batch]`, hops from 0.
 pub fn arrivals(batches: usize, hops: usize, random: &mut ChaCha8Rng) -> Vec<Vec<Holding>> {
+    travel(batches, hops, LOSS, true, random)
+}
+
+/// The same at any loss, and with nodes that recode or only forward.
+pub fn travel(
+    batches: usize,
+    hops: usize,
+    loss: f64,
+    recodes: bool,
+    random: &mut ChaCha8Rng,
+) -> Vec<Vec<Holding>> {
     let mut relay = Relay::new(BATCH_SIZE, FieldOrder::TwoFiftySix, Recoding::Systematic);
     let mut behind = Vec::with_capacity(hops);
     let mut held = vec![Holding::source(BATCH_SIZE); batches];
     for _ in 0..hops {
         for batch in &mut held {
-            *batch = line::hop(&mut relay, batch, BATCH_SIZE, LOSS, random);
+            // What a systematic node holds goes out as it came, combinations only after that.
+            let packets = if recodes { BATCH_SIZE } else { batch.rank() };
+            *batch = line::hop(&mut relay, batch, packets, loss, random);
         }
         behind.push(held.clone());
     }

@@ -61,9 +61,9 @@ fn run(random: &mut ChaCha8Rng) -> Result<Vec<Mean>, BenchError> {
 
 fn panels(means: &[Mean]) -> Vec<Panel> {
     let measures = [
-        ("belief propagation", "symbols decoded"),
-        ("inactivation", "symbols decoded"),
-        ("inactivation, whole blocks", "blocks decoded"),
+        ("belief propagation", "share of symbols decoded"),
+        ("inactivation", "share of symbols decoded"),
+        ("inactivation, whole blocks", "share of blocks decoded"),
     ];
     let panels = measures.iter().enumerate().map(|(measure, (title, label))| {
         let series = GRAPHS.iter().enumerate().map(|(index, graph)| {
@@ -160,7 +160,7 @@ fn rank_panel(work: Work) -> Result<Panel, BenchError> {
     Ok(Panel {
         title: format!("inactivation, {runs} whole blocks by rank"),
         x: Axis::linear("rank received / K", &[1.0, 1.01, 1.02, 1.03, 1.04, 1.05]),
-        y: Axis::linear("blocks decoded", &[0.9, 0.92, 0.94, 0.96, 0.98, 1.0]),
+        y: Axis::linear("share of blocks decoded", &[0.9, 0.92, 0.94, 0.96, 0.98, 1.0]),
         series: series.collect(),
     })
 }

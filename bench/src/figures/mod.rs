@@ -17,6 +17,7 @@ mod blocks;
 mod burst_interleaving;
 mod field_batch_size;
 mod finite_length;
+mod recoding_blocks;
 mod recoding_hops;
 mod rlnc_overhead;
 mod seed003_decoding;
@@ -126,7 +127,7 @@ fn print_outside(figure: &Figure, work: Work) {
 type Compute = fn(Work) -> Result<Figure, BenchError>;
 
 /// Every figure.
-const FIGURES: [(&str, Compute); 10] = [
+const FIGURES: [(&str, Compute); 11] = [
     (seed003_fig7::NAME, seed003_fig7::compute),
     (seed003_decoding::NAME_8, seed003_decoding::over_hops),
     (seed003_decoding::NAME_9, seed003_decoding::over_batches),
@@ -136,6 +137,7 @@ const FIGURES: [(&str, Compute); 10] = [
     (field_batch_size::NAME, field_batch_size::compute),
     (burst_interleaving::NAME, burst_interleaving::compute),
     (finite_length::NAME, finite_length::compute),
+    (recoding_blocks::NAME, recoding_blocks::compute),
     (rlnc_overhead::NAME, rlnc_overhead::compute),
 ];
 

@@ -39,7 +39,7 @@ pub fn over_hops(work: Work) -> Result<Figure, BenchError> {
         name: NAME_8,
         title: format!("Decoding rate over hops, {BATCHES} batches"),
         source: "seed 003, Fig. 8 (claims); independent simulation, K = 192",
-        about: format!("{runs} runs; batches of {BATCH_SIZE}, {} % loss per hop", LOSS * 100.0),
+        about: about(runs),
         panels: grid.panels(),
     })
 }
@@ -64,9 +64,16 @@ pub fn over_batches(work: Work) -> Result<Figure, BenchError> {
         name: NAME_9,
         title: format!("Decoding rate over batches, {HOPS_9} hops"),
         source: "seed 003, Fig. 9 (claims); independent simulation, K = 192",
-        about: format!("{runs} runs; batches of {BATCH_SIZE}, {} % loss per hop", LOSS * 100.0),
+        about: about(runs),
         panels: grid.panels(),
     })
+}
+
+fn about(runs: usize) -> String {
+    let loss = LOSS * 100.0;
+    format!(
+        "{runs} runs; batches of {BATCH_SIZE}, {loss} % loss per hop; 2 and 4 bits lie under the whole field"
+    )
 }
 
 /// One run of everything: per variant and place, what each decoder has and whether all is decoded.
@@ -128,7 +135,11 @@ impl Grid {
             SYMBOLS.map(|symbols| Panel {
                 title: format!("K = {symbols}, {name}"),
                 x: self.x.clone(),
-                y: Axis::share(if measure == WHOLE { "blocks decoded" } else { "symbols decoded" }),
+                y: Axis::share(if measure == WHOLE {
+                    "share of blocks decoded"
+                } else {
+                    "share of symbols decoded"
+                }),
                 series: self.series(symbols, measure),
             })
         });
