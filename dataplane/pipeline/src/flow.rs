@@ -5,7 +5,7 @@ use crate::bats::received::ReceivedBlock;
 #[cfg(feature = "bats")]
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
-use crate::egress::Egress;
+use crate::egress::{Egress, Ticket};
 use crate::io::{Fate, Io, earlier};
 use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::relay::Relay;
@@ -253,6 +253,18 @@ impl Flow {
                 relay.hand_up(&self.params, &mut self.counters, io, payload, header)
             }
             _ => Fate::Dropped(DropReason::WrongRole),
+        }
+    }
+
+    /// Takes what an accelerator computed.
+    pub(crate) fn solved<'a>(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        ticket: Ticket,
+        rows: impl Iterator<Item = &'a [u8]>,
+    ) {
+        if let State::Sink(sink) = &mut self.state {
+            sink.solved(&self.params, &mut self.counters, io, ticket, rows);
         }
     }
 

@@ -68,7 +68,7 @@ pub mod memory;
 
 use batch::PacketView;
 use combine::Combiner;
-use egress::Egress;
+use egress::{Egress, Ticket};
 use flow::Flow;
 use io::{Fate, Io, earlier};
 use params::{Nanos, Snapshot};
@@ -170,6 +170,22 @@ impl Pipeline {
         }
         if let Some(index) = find(&self.flows, flow) {
             self.flows[index].ingress(&mut io, packet);
+        }
+    }
+
+    /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or fewer
+    /// when it failed, and the product is done here then. Ignored when its generation is gone.
+    pub fn solved<'a>(
+        &mut self,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        ticket: Ticket,
+        rows: impl Iterator<Item = &'a [u8]>,
+        now: Nanos,
+    ) {
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
+        if let Some(index) = find(&self.flows, ticket.flow) {
+            self.flows[index].solved(&mut io, ticket, rows);
         }
     }
 

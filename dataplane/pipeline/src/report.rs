@@ -125,6 +125,8 @@ pub struct FlowCounters {
     pub generations_failed: u64,
     /// Closed early because the table was full.
     pub generations_evicted: u64,
+    /// Sink: generations whose missing symbols an accelerator computed.
+    pub generations_offloaded: u64,
     /// Sink: repair requests sent. Source and relay: answered.
     pub repairs: u64,
     /// Sink: framing found broken in decoded symbols.

@@ -175,7 +175,7 @@ impl Unit for ReceivedBlock {
         Ok(innovative)
     }
 
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, _flow: u32) -> bool {
         if self.agreed.is_none() {
             return false;
         }

@@ -3,16 +3,19 @@
 
 use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
 use crate::combine::SOLVED_MAX;
-use crate::egress::Egress;
+use crate::egress::{Egress, Product, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, RESTART_DISTANCE};
 use crate::layout::symbol_offset;
-use crate::params::FlowParams;
+use crate::params::{FlowParams, Nanos};
 use crate::report::{DropReason, FlowCounters};
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::feedback::RepairRequest;
 use recoded_wire::frames::{FrameId, Frames, Span};
-use recoded_wire::header::{Flags, Header};
+use recoded_wire::header::{Flags, Header, SIZE_MAX};
+
+/// So long an accelerator may take; then the CPU does it. Engines give up far earlier.
+const OFFER_NANOS: Nanos = 100_000_000;
 
 /// A generation at the sink.
 pub(crate) struct Generation {
@@ -20,6 +23,10 @@ pub(crate) struct Generation {
     batch: Batch,
     /// Source symbols, where known: arrived as such, or decoded.
     symbols: Vec<Option<Span>>,
+    /// An accelerator computes what is missing, since then.
+    offered: Option<(Ticket, Nanos)>,
+    /// Whether it was offered to one: once is enough.
+    was_offered: bool,
 }
 
 impl Generation {
@@ -33,7 +40,40 @@ impl Generation {
             progress: Progress::default(),
             batch: Batch::new(size_max, true),
             symbols: vec![None; size_max],
+            offered: None,
+            was_offered: false,
         }
+    }
+
+    fn missing_symbols(&self) -> impl Iterator<Item = usize> {
+        (0..self.batch.size()).filter(|symbol| self.symbols[*symbol].is_none())
+    }
+
+    /// Offers the product that gives the missing symbols to an accelerator. Whether it was taken.
+    fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
+        let (rank, rows) = (self.batch.rank(), self.missing_symbols().count());
+        let row_bytes = self.batch.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
+        if self.was_offered || rows == 0 || !io.egress.wants(rows, rank, row_bytes) {
+            return false;
+        }
+        self.was_offered = true;
+        let serial = io.combiner.next_offer();
+        let (_, solutions) = io.combiner.solver();
+        for (symbol, row) in self.missing_symbols().zip(solutions.chunks_exact_mut(rank)) {
+            if self.batch.solution(symbol, row).is_none() {
+                return false;
+            }
+        }
+        let mut sources: [&[u8]; SIZE_MAX] = [&[]; SIZE_MAX];
+        for (source, span) in sources.iter_mut().zip(self.batch.symbols()) {
+            *source = io.frames.bytes(*span);
+        }
+        let ticket = Ticket { flow, generation: self.batch.generation, serial };
+        let coefficients = &solutions[..rows * rank];
+        let sources = &sources[..rank];
+        let taken = io.egress.offload(Product { ticket, coefficients, sources });
+        self.offered = taken.then_some((ticket, io.now));
+        taken
     }
 }
 
@@ -62,6 +102,7 @@ impl Unit for Generation {
 
     fn open(&mut self, number: u32) {
         self.batch.open(number, self.progress.touched);
+        (self.offered, self.was_offered) = (None, false);
     }
 
     fn clear(&mut self, frames: &mut impl Frames) {
@@ -95,8 +136,37 @@ impl Unit for Generation {
         }
     }
 
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
-        self.is_complete() && solve(&self.batch, &mut self.symbols, io)
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
+        let is_patient = |(_, since): (_, Nanos)| io.now.saturating_sub(since) < OFFER_NANOS;
+        if !self.is_complete() || self.offered.is_some_and(is_patient) || self.offer(io, flow) {
+            return false;
+        }
+        self.offered = None;
+        solve(&self.batch, &mut self.symbols, io)
+    }
+
+    fn solved<'a>(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        ticket: Ticket,
+        mut rows: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        if self.offered.is_none_or(|(offered, _)| offered != ticket) {
+            return false;
+        }
+        self.offered = None;
+        let offset = symbol_offset(0) as u16;
+        let len = self.batch.shape().map_or(0, |shape| shape.symbol_bytes);
+        for symbol in self.symbols[..self.batch.size()].iter_mut().filter(|span| span.is_none()) {
+            let Some(row) = rows.next().filter(|row| row.len() == usize::from(len)) else {
+                return false;
+            };
+            let Some(frame) = io.frames.take() else { return false };
+            let span = Span { frame, offset, len };
+            io.frames.bytes_mut(span).copy_from_slice(row);
+            *symbol = Some(span);
+        }
+        true
     }
 
     fn ends_with(&self, header: &Header) -> bool {

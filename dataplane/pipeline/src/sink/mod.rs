@@ -17,7 +17,7 @@ pub(crate) mod unit;
 
 use crate::batch::PacketView;
 use crate::combine::Combiner;
-use crate::egress::Egress;
+use crate::egress::{Egress, Ticket};
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, earlier};
@@ -105,7 +105,7 @@ impl<U: Unit> Sink<U> {
             Err(reason) => return Fate::Dropped(reason),
         }
         unit.progress_mut().first.get_or_insert(io.now);
-        self.decode(index, counters, io);
+        self.decode(index, params.id, counters, io);
         let unit = &self.units[index];
         if unit.progress().decoded || unit.ends_with(&header) {
             self.close(index, counters, io.now);
@@ -215,17 +215,37 @@ impl<U: Unit> Sink<U> {
     fn decode(
         &mut self,
         index: usize,
+        flow: u32,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
         let unit = &mut self.units[index];
-        if unit.progress().decoded || !unit.decode(io) {
+        if !unit.progress().decoded && unit.decode(io, flow) {
+            unit.progress_mut().decode(counters, io.now);
+        }
+    }
+
+    /// Takes what an accelerator computed; see [`Unit::solved`].
+    pub(crate) fn solved<'a>(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        ticket: Ticket,
+        rows: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let index = self.index(ticket.generation);
+        let unit = &mut self.units[index];
+        if unit.progress().decoded || !unit.progress().live {
             return;
         }
-        let progress = unit.progress_mut();
-        progress.decoded = true;
-        let first = progress.first.unwrap_or(io.now);
-        counters.decoded_after(io.now.saturating_sub(first));
+        if unit.solved(io, ticket, rows) {
+            counters.generations_offloaded += 1;
+            unit.progress_mut().decode(counters, io.now);
+        } else {
+            self.decode(index, params.id, counters, io);
+        }
+        self.pump(params, counters, io);
     }
 
     /// From the first unit held to the end of the last, in numbers.
@@ -349,7 +369,7 @@ impl<U: Unit> Sink<U> {
             }
             self.close(index, counters, io.now);
             // Frames may have run out the last time.
-            self.decode(index, counters, io);
+            self.decode(index, params.id, counters, io);
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete();
             let interval = self.saying_interval;

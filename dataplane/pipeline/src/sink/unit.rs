@@ -1,7 +1,7 @@
 //! What a sink decodes as a whole and delivers in order: a generation, or a block of batches.
 
 use crate::batch::PacketView;
-use crate::egress::Egress;
+use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, earlier};
 use crate::params::{FlowParams, Nanos};
@@ -60,7 +60,18 @@ pub(crate) trait Unit {
     ) -> Result<bool, DropReason>;
 
     /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool;
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool;
+
+    /// An accelerator that took a product has computed `rows`; fewer than were asked for when it failed.
+    /// Whether all symbols are known.
+    fn solved<'a>(
+        &mut self,
+        _io: &mut Io<'_, impl Frames, impl Egress>,
+        _ticket: Ticket,
+        _rows: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        false
+    }
 
     /// Whether nothing more is planned for it after this packet.
     fn ends_with(&self, header: &Header) -> bool;
@@ -111,6 +122,12 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn opened(now: Nanos) -> Self {
         Self { live: true, touched: now, ..Self::default() }
+    }
+
+    /// All symbols became known.
+    pub(crate) fn decode(&mut self, counters: &mut FlowCounters, now: Nanos) {
+        self.decoded = true;
+        counters.decoded_after(now.saturating_sub(self.first.unwrap_or(now)));
     }
 
     /// Whether it asked for more.

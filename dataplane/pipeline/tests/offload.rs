@@ -1,0 +1,187 @@
+//! Generations whose missing symbols an accelerator computes: soon, late, wrongly or never.
+
+mod common;
+
+use common::{FLOW, UP, ip_packet, params};
+use recoded_gf::Kernel;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Product, Ticket};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{FlowParams, HopId, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::report::FlowCounters;
+use recoded_wire::frames::{Frames, Span};
+
+const SIZE: usize = 32;
+
+/// What an accelerator does with the products it is offered.
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Accelerator {
+    Absent,
+    /// Says that it is there and takes nothing.
+    Full,
+    /// Answers this many packets later.
+    Works(usize),
+    /// Answers with this many rows too few.
+    Fails(usize),
+    /// Answers under the name of another product.
+    Mistakes,
+    /// Takes products and never answers.
+    Hangs,
+}
+
+struct Outputs {
+    accelerator: Accelerator,
+    sent: Vec<Span>,
+    delivered: Vec<Vec<u8>>,
+    /// Results and after how many packets they come.
+    pending: Vec<(usize, Ticket, Vec<Vec<u8>>)>,
+}
+
+impl Egress for Outputs {
+    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+        self.sent.push(span);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn wants(&self, rows: usize, columns: usize, row_bytes: usize) -> bool {
+        assert!(rows > 0 && rows <= columns && row_bytes > 0);
+        self.accelerator != Accelerator::Absent
+    }
+
+    fn offload(&mut self, product: Product<'_>) -> bool {
+        let (columns, bytes) = (product.sources.len(), product.sources[0].len());
+        let mut rows = vec![vec![0; bytes]; product.coefficients.len() / columns];
+        let mut views: Vec<&mut [u8]> = rows.iter_mut().map(Vec::as_mut_slice).collect();
+        Kernel::best().matmul(product.coefficients, product.sources, &mut views);
+        let mut ticket = product.ticket;
+        let delay = match self.accelerator {
+            Accelerator::Absent | Accelerator::Full => return false,
+            Accelerator::Hangs => return true,
+            Accelerator::Works(delay) => delay,
+            Accelerator::Fails(missing) => {
+                rows.truncate(rows.len().saturating_sub(missing));
+                0
+            }
+            Accelerator::Mistakes => {
+                ticket.serial += 1;
+                0
+            }
+        };
+        self.pending.push((delay, ticket, rows));
+        true
+    }
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    outputs: Outputs,
+}
+
+impl Host {
+    fn new(role: Role, accelerator: Accelerator) -> Host {
+        let flow = FlowParams {
+            generation_size: SIZE,
+            redundancy: Redundancy::Fixed(2.0),
+            repair: false,
+            batches: 4,
+            ..params(role)
+        };
+        let snapshot = Snapshot { edition: 1, flows: vec![flow] };
+        Host {
+            pipeline: Pipeline::new(&snapshot, 1),
+            frames: HeapFrames::new(2048, 2048),
+            outputs: Outputs {
+                accelerator,
+                sent: Vec::new(),
+                delivered: Vec::new(),
+                pending: Vec::new(),
+            },
+        }
+    }
+
+    /// Hands the pipeline the results that are due.
+    fn solve(&mut self, now: u64) {
+        for (delay, _, _) in &mut self.outputs.pending {
+            *delay = delay.saturating_sub(1);
+        }
+        while let Some(due) = self.outputs.pending.iter().position(|(delay, ..)| *delay == 0) {
+            let (_, ticket, rows) = self.outputs.pending.swap_remove(due);
+            let rows = rows.iter().map(Vec::as_slice);
+            self.pipeline.solved(&mut self.frames, &mut self.outputs, ticket, rows, now);
+        }
+    }
+}
+
+/// Sends packets of which every second is lost, and returns what came out.
+fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters) {
+    let mut source = Host::new(Role::Source { tunnel: TunnelId(0) }, Accelerator::Absent);
+    let mut sink = Host::new(Role::Sink { tunnel: TunnelId(0), upstream: UP }, accelerator);
+    let (mut now, mut packets) = (0, 0);
+    for number in 0..count {
+        now += 10_000;
+        let packet = ip_packet(150, number);
+        let (frames, outputs) = (&mut source.frames, &mut source.outputs);
+        source.pipeline.ingress(frames, outputs, FLOW, &packet, now);
+        for span in source.outputs.sent.drain(..) {
+            packets += 1;
+            let copy = sink.frames.receive(source.frames.bytes(span)).expect("a frame");
+            source.frames.release(span.frame);
+            if packets % 16 < 5 {
+                sink.frames.release(copy.frame);
+            } else {
+                sink.pipeline.receive(&mut sink.frames, &mut sink.outputs, copy, now);
+            }
+            sink.solve(now);
+        }
+    }
+    for _ in 0..100 {
+        now += 10_000_000;
+        sink.solve(now);
+        sink.pipeline.tick(&mut sink.frames, &mut sink.outputs, now);
+        for span in sink.outputs.sent.drain(..) {
+            sink.frames.release(span.frame);
+        }
+    }
+    let counters = sink.pipeline.report().flows[0].counters.clone();
+    sink.pipeline.release(&mut sink.frames);
+    assert_eq!(sink.frames.free(), 2048, "frames leaked");
+    (sink.outputs.delivered, counters)
+}
+
+#[test]
+fn whatever_an_accelerator_does_every_packet_arrives_once_and_in_order() {
+    let expected: Vec<Vec<u8>> = (0..2000).map(|number| ip_packet(150, number)).collect();
+    for (accelerator, computes) in [
+        (Accelerator::Absent, false),
+        (Accelerator::Full, false),
+        (Accelerator::Works(0), true),
+        (Accelerator::Works(20), true),
+        (Accelerator::Fails(1), false),
+        (Accelerator::Fails(usize::MAX), false),
+    ] {
+        let (delivered, counters) = transfer(accelerator, 2000);
+        let count = delivered.len();
+        // The last generation stays open, and is given up at the end.
+        assert!(count > 1900 && delivered == expected[..count], "{accelerator:?}: {count} packets");
+        assert!(counters.generations_failed <= 1, "{accelerator:?}");
+        let offloaded = counters.generations_offloaded;
+        assert_eq!(offloaded > 0, computes, "{accelerator:?}: {offloaded} offloaded");
+    }
+}
+
+#[test]
+fn an_accelerator_that_never_answers_costs_time_but_no_packet() {
+    for accelerator in [Accelerator::Hangs, Accelerator::Mistakes] {
+        // As many generations as the table holds: those before are given up for those after.
+        let (delivered, counters) = transfer(accelerator, 120);
+        let expected: Vec<Vec<u8>> = (0..120).map(|number| ip_packet(150, number)).collect();
+        let count = delivered.len();
+        assert!(count >= 80 && delivered == expected[..count], "{accelerator:?}: {count} packets");
+        assert!(counters.generations_failed <= 1, "{accelerator:?}");
+        assert_eq!(counters.generations_offloaded, 0, "{accelerator:?}");
+    }
+}
