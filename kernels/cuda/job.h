@@ -50,7 +50,7 @@ enum : uint8_t {
 
 // 64 bytes, little endian. What a field means to a kernel that does not multiply is said at the
 // kernel; fields it does not name are ignored.
-struct Job {
+struct alignas(16) Job {
     // Row-major coefficients, `rows` rows of `depth`, in the form that the technique wants.
     uint64_t coefficients;
     // `depth` rows of `symbol_bytes` bytes, in the form that the technique wants.
@@ -144,10 +144,10 @@ enum : uint8_t {
     X(matmul_table_3, 256, 1, 4, 256, 1024)                                                        \
     X(matmul_table_4, 256, 1, 4, 256, 0)                                                           \
     X(matmul_table_5, 1024, 1, 4, 8192, 65536)                                                     \
-    X(matmul_permute, 128, 16, 16, 128, 8192)                                                      \
-    X(matmul_permute_narrow, 128, 4, 16, 128, 8192)                                                \
+    X(matmul_permute, 128, 16, 16, 128, 24576)                                                      \
+    X(matmul_permute_narrow, 128, 4, 16, 128, 24576)                                                \
     X(matmul_four_russians, 256, 64, 256, 1, 65536)                                                \
-    X(matmul_bmma, 128, 32, 64, 1, 2304)
+    X(matmul_bmma, 128, 32, 64, 1, 6144)
 //
 // The rest:
 //
@@ -182,8 +182,8 @@ enum : uint8_t {
     X(prepare_planes, 256, 1, 8, 256, 0)                                                           \
     X(prepare_bits, 128, 32, 32, 1, 0)                                                             \
     X(random_coefficients, 64, 1, 1024, 64, 0)                                                     \
-    X(invert, 256, 1024, 1024, 1, 46080)                                                           \
-    X(decode_progressive, 256, 1024, 1024, 1, 16384)                                               \
+    X(invert, 256, 1024, 1024, 1, 43280)                                                           \
+    X(decode_progressive, 256, 1024, 1024, 1, 2064)                                               \
     X(eliminate_row, 256, 1024, 1024, 1, 1024)
 
 // `recoded_reed_solomon`, which src/reed_solomon_source.rs writes for one matrix and NVRTC compiles:

@@ -6,7 +6,7 @@ use recoded_gf::{Field, FieldOrder};
 
 /// What one launch does any number of; offsets are bytes from the start of the arena.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct Job {
     /// Row-major coefficients, in the form that the technique wants.
     pub coefficients: u64,
@@ -49,6 +49,14 @@ impl Job {
     pub fn field_code(field: Field) -> u8 {
         let place = Field::ALL.iter().position(|&known| known == field);
         place.map_or(u8::MAX, |place| place as u8)
+    }
+
+    /// Bytes of the state that `decode_progressive` keeps for each of its blocks, for a generation of
+    /// `size` symbols.
+    #[must_use]
+    pub const fn progressive_state_bytes(size: u32) -> u32 {
+        let stride = size.next_multiple_of(16);
+        16 + stride + size * stride
     }
 
     /// The value of [`Job::order`] for a subfield.
@@ -194,18 +202,18 @@ pub const KERNELS: &[Geometry] = kernels![
     (matmul_table_3, 256, 1, 4, 256, 1024),
     (matmul_table_4, 256, 1, 4, 256, 0),
     (matmul_table_5, 1024, 1, 4, 8192, 65536),
-    (matmul_permute, 128, 16, 16, 128, 8192),
-    (matmul_permute_narrow, 128, 4, 16, 128, 8192),
+    (matmul_permute, 128, 16, 16, 128, 24576),
+    (matmul_permute_narrow, 128, 4, 16, 128, 24576),
     (matmul_four_russians, 256, 64, 256, 1, 65536),
-    (matmul_bmma, 128, 32, 64, 1, 2304),
+    (matmul_bmma, 128, 32, 64, 1, 6144),
     (field_tables, 256, 1, 1, 1, 0),
     (prepare_log_ff, 256, 1, 4, 256, 0),
     (prepare_log_00, 256, 1, 4, 256, 0),
     (prepare_planes, 256, 1, 8, 256, 0),
     (prepare_bits, 128, 32, 32, 1, 0),
     (random_coefficients, 64, 1, 1024, 64, 0),
-    (invert, 256, 1024, 1024, 1, 46080),
-    (decode_progressive, 256, 1024, 1024, 1, 16384),
+    (invert, 256, 1024, 1024, 1, 43280),
+    (decode_progressive, 256, 1024, 1024, 1, 2064),
     (eliminate_row, 256, 1024, 1024, 1, 1024),
     (reed_solomon, 256, 1024, 4, 256, 0),
 ];

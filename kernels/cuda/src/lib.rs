@@ -21,6 +21,7 @@ mod plan;
 mod driver;
 
 mod job;
+pub mod reed_solomon_source;
 
 pub use driver::{CallError, DeviceInfo};
 pub use engine::{CudaEngine, OpenError, Options};

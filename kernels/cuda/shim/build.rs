@@ -1,0 +1,50 @@
+//! Compiles the device code for the CPU: the files of `../device`, and kernels of some Reed-Solomon
+//! codes, which are written here as they are at run time for a card.
+
+use std::path::Path;
+use std::{env, fs};
+
+use recoded_code::reed_solomon::ReedSolomon;
+
+#[allow(dead_code)]
+#[path = "../src/reed_solomon_source.rs"]
+mod reed_solomon_source;
+
+/// Codes k+m whose kernels the tests run.
+const CODES: [(usize, usize); 5] = [(1, 1), (4, 2), (10, 4), (13, 5), (32, 16)];
+
+fn main() {
+    println!("cargo::rerun-if-changed=..");
+    let out = env::var("OUT_DIR").expect("cargo says where to build");
+    let list = Path::new(&out).join("reed_solomon.inc");
+    fs::write(&list, kernels()).expect("the build folder is writable");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .include(&out)
+        .flag("-include")
+        .flag("cuda.h")
+        .include(".")
+        // Its checked longjmp takes a switch of fibers for an error.
+        .flag("-U_FORTIFY_SOURCE")
+        .warnings(true)
+        // All kernels have the same parameters.
+        .flag("-Wno-unused-parameter")
+        .flag("-Wno-unknown-pragmas")
+        .file("fiber.cpp")
+        .file("kernels.cpp")
+        .compile("recoded_cuda_shim");
+}
+
+fn kernels() -> String {
+    let mut text = String::new();
+    let mut names = Vec::new();
+    for (data, parity) in CODES {
+        let code = ReedSolomon::new(data, parity).expect("a small code");
+        let name = format!("reed_solomon_{data}_{parity}");
+        text += &reed_solomon_source::source(&name, code.generator(), data);
+        names.push(format!("X({name})"));
+    }
+    text + "#define REED_SOLOMON_KERNELS(X) " + &names.join(" ") + "\n"
+}

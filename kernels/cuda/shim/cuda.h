@@ -1,0 +1,99 @@
+// What ../device needs of a CUDA compiler, for a CPU: compiled before it (`-include`). A thread of the
+// card is a fiber (fiber.h), and whatever makes threads wait for each other is a switch of fibers.
+//
+// Exact: `prmt` with its sign mode, ballots, the fragments of the binary matrix product, the limits and
+// the alignment of accesses to the arena, uninitialised shared memory.
+#pragma once
+#define RECODED_SHIM
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "fiber.h"
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (shim::thread_index())
+#define blockIdx (shim::block_index())
+#define blockDim (shim::block_threads())
+
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+
+using std::min;
+
+#define SHARED_MEMORY(name) uint8_t *name = shim::shared_memory()
+
+#define __syncthreads() shim::wait_for_block(__LINE__)
+#define __syncwarp() shim::wait_for_warp(__LINE__)
+#define __ballot_sync(mask, predicate) shim::ballot(mask, predicate, __LINE__)
+
+static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+
+template <typename T> T __ldg(const T *address) { return *address; }
+
+// Fibers switch nowhere but where threads wait, so this is atomic.
+static inline uint32_t atomicMin(uint32_t *address, uint32_t value) {
+    const uint32_t before = *address;
+    *address = min(before, value);
+    return before;
+}
+
+// PTX ISA, prmt in its default mode.
+static inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
+    const uint64_t bytes = (uint64_t)high << 32 | low;
+    uint32_t result = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned nibble = selector >> (4 * i) & 15;
+        uint32_t byte = (uint32_t)(bytes >> (8 * (nibble & 7))) & 0xff;
+        if (nibble & 8) byte = byte & 0x80 ? 0xff : 0;
+        result |= byte << (8 * i);
+    }
+    return result;
+}
+
+// Accesses to the arena. A card faults on a misaligned one, and may do anything beyond the end.
+template <typename T> T load(const uint8_t *address) {
+    shim::check_access(address, sizeof(T), alignof(T), "load");
+    T value;
+    memcpy(&value, address, sizeof(T));
+    return value;
+}
+
+template <typename T> T load_mutable(const uint8_t *address) { return load<T>(address); }
+
+template <typename T> void store(uint8_t *address, T value) {
+    shim::check_access(address, sizeof(T), alignof(T), "store");
+    memcpy(address, &value, sizeof(T));
+}
+
+struct Fragment {
+    uint32_t x, y, z, w;
+};
+
+// PTX ISA, mma.m16n8k256 with .b1 and .and.popc: which bits of A, B and C a thread holds.
+static inline void bmma(int (&counts)[4], const Fragment &a, uint2 b) {
+    const uint32_t own[6] = {a.x, a.y, a.z, a.w, b.x, b.y};
+    shim::publish(own, __LINE__);
+    const unsigned lane = shim::thread_index().x % 32, g = lane / 4, q = lane % 4;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = g + 8 * (i / 2), column = 2 * q + i % 2;
+        for (unsigned k = 0; k < 4; k++) {
+            const uint32_t *row_lane = shim::published(row % 8 * 4 + k);
+            const uint32_t *column_lane = shim::published(column * 4 + k);
+            counts[i] += __builtin_popcount(row_lane[row / 8] & column_lane[4]);
+            counts[i] += __builtin_popcount(row_lane[2 + row / 8] & column_lane[5]);
+        }
+    }
+    shim::wait_for_warp(__LINE__);
+}
