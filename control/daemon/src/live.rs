@@ -79,11 +79,9 @@ impl<D: Dataplane> Live<D> {
         if changes.contains_key("code") {
             forget_other_codes(&mut document.flows[index], |key| changes.contains_key(key));
         }
-        let config = Config::from_document(&document, &self.mtus);
-        let mut config =
+        let config = Config::from_document(&document, &self.mtus, Some(&self.config.tunnels));
+        let config =
             config.map_err(|errors| ControlError::Refused { reason: errors.to_string() })?;
-        // Defaults of tunnels follow symbols, but the interfaces exist already.
-        config.tunnels.clone_from(&self.config.tunnels);
         Ok((document, config))
     }
 

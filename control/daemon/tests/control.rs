@@ -206,6 +206,27 @@ fn set_publishes_one_snapshot_with_every_change() {
     assert_eq!(again.to_toml(), config);
 }
 
+/// What a tunnel does not fit is refused while it exists, whatever the file would make of it.
+#[test]
+fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symbols() {
+    let served = Served::start();
+    let mut client = served.client();
+    let window = changes(&[("code", "window")]);
+    let adopted = client.set(1, &window).expect("the tunnel has room for any code").parameters;
+    assert_eq!((adopted.field, adopted.symbol_bytes), (Some(256), 1428));
+    // Its field is the default of the code, since 16 is none of a window; and 16 again afterwards.
+    let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
+    assert_eq!((back.field, back.generation_size), (Some(16), 16));
+    let served = Served::with(&FILE.replacen("field = 16", "field = 2", 1));
+    let mut client = served.client();
+    let state = client.state().expect("state");
+    assert_eq!((state.tunnels[0].mtu, state.flows[0].parameters.symbol_bytes), (1429, 1432));
+    let said = "flow 1: code = \"window\" does not fit: each packet takes a symbol, and symbols of 1428 \
+                bytes have room for 1425 bytes, but tunnel rec0 has mtu 1429: the file can give it \
+                mtu = 1425";
+    assert_eq!(client.set(1, &window).expect_err("4 bytes too many").to_string(), said);
+}
+
 #[cfg(feature = "bats")]
 #[test]
 fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
@@ -360,7 +381,7 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(flow.overhead_theory, None, "it depends on the target where there are no blocks");
     assert_eq!(state.flows[1].upstream.as_deref(), Some("west:10.0.1.1"));
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
-    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1426));
+    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1425));
     assert_eq!(state.drops["late"], 0);
 }
 

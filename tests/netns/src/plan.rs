@@ -38,6 +38,8 @@ pub struct TunnelPlan {
     pub name: &'static str,
     /// Third byte block of its network: 10.`network`.0.1 at the source, .2 at the sink.
     pub network: u8,
+    /// Its MTU; `None` follows the symbols of its flow.
+    pub mtu: Option<usize>,
 }
 
 impl TunnelPlan {
@@ -137,7 +139,7 @@ impl LinePlan {
         LinePlan {
             hops,
             pace_mbit: None,
-            tunnels: vec![TunnelPlan { name: "rec0", network: 99 }],
+            tunnels: vec![TunnelPlan { name: "rec0", network: 99, mtu: None }],
             flows: vec![
                 FlowPlan::new(1, Towards::East, "rec0"),
                 FlowPlan::new(2, Towards::West, "rec0"),
@@ -153,7 +155,7 @@ impl LinePlan {
         let is_end = index == 0 || index == self.hops;
         let tunnels = self.tunnels.iter().map(|tunnel| {
             let address = if index == 0 { tunnel.source_address() } else { tunnel.sink_address() };
-            TunnelFile { name: tunnel.name, address: format!("{address}/24") }
+            TunnelFile { name: tunnel.name, address: format!("{address}/24"), mtu: tunnel.mtu }
         });
         let file = File {
             daemon: DaemonFile {
@@ -257,11 +259,9 @@ impl FlowPlan {
             ("source", CodePlan::Window { window_symbols }) => {
                 CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
             }
-            (_, CodePlan::Window { window_symbols }) => CodeFile {
-                code: Some("window"),
-                window_symbols_max: Some((4 * window_symbols).min(8192)),
-                ..keys
-            },
+            (_, CodePlan::Window { window_symbols }) => {
+                CodeFile { code: Some("window"), window_symbols_max: Some(window_symbols), ..keys }
+            }
         }
     }
 }
@@ -297,6 +297,8 @@ struct LinkFile {
 struct TunnelFile {
     name: &'static str,
     address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<usize>,
 }
 
 #[derive(Serialize)]

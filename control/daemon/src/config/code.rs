@@ -51,6 +51,19 @@ impl Word {
         }
     }
 
+    /// Orders of the fields that it is over.
+    fn fields(self) -> &'static [u16] {
+        match self {
+            Word::Window => &[2, 256],
+            Word::Rlnc | Word::Bats => &[2, 4, 16, 256],
+        }
+    }
+
+    fn has_field(self, value: &toml::Value) -> bool {
+        let order = value.as_integer().and_then(|order| u16::try_from(order).ok());
+        order.is_some_and(|order| self.fields().contains(&order))
+    }
+
     /// How it is written.
     pub fn name(self) -> &'static str {
         match self {
@@ -118,14 +131,20 @@ impl Coding {
     }
 }
 
-/// Removes what `section` says about other codes than the one that a live change names, so that
-/// changing the code does not take a list of what to forget. `changed` says which keys stay.
+/// Removes what `section` says about other codes than the one that a live change names, and a field that
+/// it is not over, so that changing the code does not take a list of what to forget. `changed` says
+/// which keys stay.
 pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool) {
     let code = section.get("code").and_then(|entry| entry.value.as_str());
     let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
     section.entries.retain(|entry| {
         let owner = KEYS.iter().find(|(key, ..)| *key == entry.key);
-        changed(&entry.key) || owner.is_none_or(|(_, _, owner)| Some(*owner) == word)
+        let has_effect = match owner {
+            Some((_, _, owner)) => Some(*owner) == word,
+            // The one key of all codes whose values are not all good for each.
+            None => entry.key != "field" || word.is_none_or(|word| word.has_field(&entry.value)),
+        };
+        changed(&entry.key) || has_effect
     });
 }
 
@@ -159,15 +178,10 @@ fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usi
 }
 
 fn window(reader: &mut Reader<'_>, kind: Kind) -> WindowParams {
+    let rule = "a window has 1 to 4095 symbols";
     let window_symbols = match kind {
-        Kind::Source => {
-            let rule = "an encoding window has 1 to 4095 symbols";
-            whole(reader, "window_symbols", 1..=4095, rule, 64)
-        }
-        _ => {
-            let rule = "a decoding window has 1 to 8192 symbols";
-            whole(reader, "window_symbols_max", 1..=8192, rule, 256)
-        }
+        Kind::Source => whole(reader, "window_symbols", 1..=4095, rule, 64),
+        _ => whole(reader, "window_symbols_max", 1..=4095, rule, 256),
     };
     let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
     let density = whole(reader, "density", 0..=15, rule, 15);
@@ -175,12 +189,12 @@ fn window(reader: &mut Reader<'_>, kind: Kind) -> WindowParams {
 }
 
 fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
-    let (fields, default, rule): (&[u16], _, _) = match word {
-        Word::Window => (&[2, 256], FieldOrder::TwoFiftySix, "RFC 8681 has fields 2 and 256"),
-        _ => (&[2, 4, 16, 256], FieldOrder::Sixteen, "it is 2, 4, 16 or 256"),
+    let (default, rule) = match word {
+        Word::Window => (FieldOrder::TwoFiftySix, "RFC 8681 has fields 2 and 256"),
+        _ => (FieldOrder::Sixteen, "it is 2, 4, 16 or 256"),
     };
     let Some(order) = reader.integer("field", 0..=u64::MAX, rule) else { return default };
-    let order = u16::try_from(order).ok().filter(|order| fields.contains(order));
+    let order = u16::try_from(order).ok().filter(|order| word.fields().contains(order));
     let field = order.and_then(FieldOrder::from_order);
     if field.is_none() {
         reader.refuse("field", "is not a field we have", rule);
@@ -258,23 +272,11 @@ mod tests {
                 range,
                 "it is 0 to 15: density + 1 of 16 coefficients are not zero",
             ),
-            (
-                SOURCE,
-                window,
-                "window_symbols = 0",
-                range,
-                "an encoding window has 1 to 4095 symbols",
-            ),
+            (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
             (SINK, "", "block_symbols = 256", none, ceiling),
             (SINK, bats, "profile = \"baseline\"", none, learned),
             (SINK, bats, "generation_size_max = 16", none, "it is for code = \"rlnc\""),
-            (
-                SINK,
-                window,
-                "window_symbols_max = 8193",
-                range,
-                "a decoding window has 1 to 8192 symbols",
-            ),
+            (SINK, window, "window_symbols_max = 4096", range, "a window has 1 to 4095 symbols"),
             (RELAY, "", "code = \"bats\"", none, relay),
             (RELAY, "", "batch_size_max = 16", none, relay),
             (RELAY, "", "interleave = \"auto\"", none, relay),

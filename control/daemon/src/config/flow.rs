@@ -6,12 +6,13 @@ use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
-use super::{Flow, Hop, Link, Tunnel, refuse_duplicates};
+use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_pipeline::params::{
-    FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::symbol_bytes_max;
 use recoded_wire::steer::FLOWS_MAX;
+use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 use toml::Value;
 
@@ -194,6 +195,35 @@ pub fn check_together(
         let Some(at) = at else { continue };
         let rule = format!("packets of {} already go to flow {}", tunnel.name, sources[0]);
         Reader::new(&sections[at], at, errors).refuse("tunnel", "is taken", &rule);
+    }
+}
+
+/// A window has one symbol for each packet of its tunnel. `flows` are those of all `sections`.
+pub fn check_windows(
+    sections: &[Section],
+    flows: &[Flow],
+    tunnels: &[Tunnel],
+    errors: &mut Vec<ConfigError>,
+) {
+    for (index, (section, Flow { params, .. })) in sections.iter().zip(flows).enumerate() {
+        let (Role::Source { tunnel }, FlowCode::Window(_)) = (&params.role, params.code) else {
+            continue;
+        };
+        let Tunnel { name, mtu, .. } = &tunnels[usize::from(tunnel.0)];
+        let room = params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES);
+        if room < usize::from(*mtu) {
+            let cure = if room < usize::from(TUNNEL_MTU_MIN) {
+                "symbols must be larger".to_owned()
+            } else {
+                format!("the file can give it mtu = {room}")
+            };
+            let rule = format!(
+                "each packet takes a symbol, and symbols of {} bytes have room for {room} bytes, but \
+                 tunnel {name} has mtu {mtu}: {cure}",
+                params.symbol_bytes,
+            );
+            Reader::new(section, index, errors).refuse("code", "does not fit", &rule);
+        }
     }
 }
 

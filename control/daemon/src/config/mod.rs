@@ -32,6 +32,7 @@ use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
 use recoded_pipeline::params::{FlowParams, Role, Snapshot};
+use recoded_wire::window::ADU_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -155,16 +156,20 @@ impl Config {
     ) -> Result<(Document, Mtus, Config), ConfigErrors> {
         let document = Document::parse(file, text)?;
         let mtus = Mtus::read(&document, mtu_of);
-        let config = Config::from_document(&document, &mtus)?;
+        let config = Config::from_document(&document, &mtus, None)?;
         Ok((document, mtus, config))
     }
 
-    /// Checks a document.
+    /// Checks a document. Tunnels that are in force exist, and stay as they are.
     ///
     /// # Errors
     ///
     /// Every mistake there is, in order of lines.
-    pub fn from_document(document: &Document, mtus: &Mtus) -> Result<Config, ConfigErrors> {
+    pub fn from_document(
+        document: &Document,
+        mtus: &Mtus,
+        in_force: Option<&[Tunnel]>,
+    ) -> Result<Config, ConfigErrors> {
         let mut errors = Vec::new();
         let daemon = daemon::daemon(&document.daemon, &mut errors);
         let links = daemon::links(&document.links, &mut errors);
@@ -183,7 +188,14 @@ impl Config {
             return Err(ConfigErrors::new(&document.file, errors));
         }
         default_tunnel_mtus(&mut tunnels, &flows);
-        let tunnels = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
+        let tunnels = in_force.map_or_else(
+            || tunnels.into_iter().map(|(tunnel, _)| tunnel).collect(),
+            <[Tunnel]>::to_vec,
+        );
+        flow::check_windows(&document.flows, &flows, &tunnels, &mut errors);
+        if !errors.is_empty() {
+            return Err(ConfigErrors::new(&document.file, errors));
+        }
         Ok(Config { daemon, links, hops, tunnels, flows })
     }
 
@@ -211,7 +223,8 @@ const TUNNEL_MTU_DEFAULT: u16 = 1400;
 /// do not need it smaller.
 const TUNNEL_MTU_MIN: u16 = 576;
 
-/// A full-size IP packet and its two bytes of length fill one symbol exactly.
+/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the code of
+/// the flow can change while the tunnel exists.
 fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
     for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
         if *given {
@@ -221,7 +234,7 @@ fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
             Role::Source { tunnel } => usize::from(tunnel.0) == index,
             _ => false,
         });
-        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(2));
+        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
         let fitted = symbol.and_then(|bytes| u16::try_from(bytes).ok());
         tunnel.mtu = fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(TUNNEL_MTU_MIN);
     }

@@ -71,7 +71,7 @@ fn shortest_source_gets_the_documented_defaults() {
         batches: 256,
     };
     assert_eq!(flow.params, expected);
-    assert_eq!(config.tunnels[0].mtu, 1426, "a full packet and its length fill one symbol");
+    assert_eq!(config.tunnels[0].mtu, 1425, "a full packet fits one symbol, whatever the code");
     assert_eq!(config.hops, [Hop { link: 1, address: IpAddr::from([10, 0, 2, 2]) }]);
 }
 
@@ -93,7 +93,7 @@ fn symbol_bytes_follow_the_narrowest_next_hop() {
     let mtu = |name: &str| Some(if name == "eth0" { 1280 } else { 1500 });
     let (_, _, config) = Config::parse("relay.toml", &text, &mtu).expect("valid");
     assert_eq!(config.flows[0].params.symbol_bytes, 1208);
-    assert_eq!(config.tunnels[0].mtu, 1206);
+    assert_eq!(config.tunnels[0].mtu, 1205);
 }
 
 #[test]
@@ -161,6 +161,29 @@ fn config_in_force_parses_to_itself() {
         Config::parse("d", include_str!("../../recoded.toml"), &|_| Some(1400)).expect("valid");
     let (_, _, again) = Config::parse("d", &config.to_toml(), &|_| Some(1400)).expect("valid");
     assert_eq!(again, config);
+}
+
+/// A window has one symbol for each packet of its tunnel.
+#[test]
+fn tunnels_of_windows_fit_their_symbols() {
+    let window = |mtu: &str, more: &str| {
+        let head = HEAD.replace("10.99.0.1/24\"\n", &format!("10.99.0.1/24\"\n{mtu}"));
+        parse(&format!("{head}{SOURCE}code = \"window\"\n{more}"))
+    };
+    assert_eq!(window("", "").expect("valid").tunnels[0].mtu, 1425);
+    assert!(window("mtu = 1425\n", "").is_ok());
+    let said = "each packet takes a symbol, and symbols of 1428 bytes have room for 1425 bytes, but tunnel \
+                rec0 has mtu 1426: the file can give it mtu = 1425";
+    let errors = window("mtu = 1426\n", "").expect_err("a byte too many").to_string();
+    assert_eq!(errors, format!("relay.toml:18: flow 1: code = \"window\" does not fit: {said}"));
+    // No tunnel is smaller than 576 bytes.
+    let errors = window("", "symbol_bytes = 578\n").expect_err("a byte too many").to_string();
+    assert!(
+        errors.ends_with(
+            "have room for 575 bytes, but tunnel rec0 has mtu 576: the file can give it mtu = 575"
+        ),
+        "{errors}"
+    );
 }
 
 /// Every rule of a flow, as a line added to one of the three roles, and exactly what is said.

@@ -20,13 +20,13 @@ pub const REVERSE_FLOW: u32 = 2;
 pub const PROBE_FLOW: u32 = 3;
 
 /// Tunnel of the protected traffic.
-pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99 };
+pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99, mtu: None };
 
 /// Tunnel of the rank probe.
-pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98 };
+pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98, mtu: None };
 
 /// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time. Its
-/// tunnel's MTU, two less, must still be one that IPv4 guarantees (576).
+/// tunnel's MTU, two or three less, must still be one that IPv4 guarantees (576).
 pub const PROBE_SYMBOL_BYTES: usize = 600;
 
 /// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
@@ -70,11 +70,13 @@ pub fn plan(options: &Options) -> LinePlan {
         hold_timeout_us: Some(20_000),
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
+    // A packet fills a symbol exactly: with its length, and in a window its flow ID.
+    let probe_mtu = PROBE_SYMBOL_BYTES - if options.code == Code::Window { 3 } else { 2 };
     let large = options.generation_size() > 32;
     LinePlan {
         hops: options.hop_count(),
         pace_mbit: Some(PACE * options.rate),
-        tunnels: vec![TUNNEL, PROBE_TUNNEL],
+        tunnels: vec![TUNNEL, TunnelPlan { mtu: Some(probe_mtu), ..PROBE_TUNNEL }],
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays bounded.
         batches: if large { 16 } else { 256 },
@@ -193,7 +195,7 @@ impl Sent {
     }
 }
 
-/// UDP payload that fills one symbol through a tunnel: what its MTU leaves.
+/// UDP payload of a full-size packet through a tunnel: what its MTU leaves.
 ///
 /// # Errors
 /// When the daemon does not know the tunnel.
