@@ -139,6 +139,27 @@ fn blocks_of_every_profile_are_delivered_in_order() {
     }
 }
 
+/// Blocks are numbered by 16 bits: one restart in 64 begins a little behind the former life.
+#[test]
+fn source_that_restarts_behind_itself_is_followed() {
+    let mut node = Node::new(sink(), 7);
+    let mut expected = Vec::new();
+    for (number, epoch) in [(900, 3), (901, 3), (880, 77), (881, 77)] {
+        let mut block = HandMade::new(number, 40, Profile::CyclicShift);
+        expected.extend(block.packets.iter().cloned());
+        for batch in 0..4 {
+            for index in 0..16 {
+                let mut packet = block.packet(batch, &unit(index));
+                let header = Header::parse(&packet).expect("a header");
+                Header { epoch, ..header }.write(&mut packet);
+                node.receive(&packet, MILLI);
+            }
+        }
+    }
+    assert!(node.delivered == expected, "{} of {} packets", node.delivered.len(), expected.len());
+    assert_eq!(node.leaked(), 0);
+}
+
 #[test]
 fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
     let mut node = Node::new(sink(), 2);

@@ -37,12 +37,19 @@ const ASKS_MAX: usize = 32;
 /// Shortest time between two sayings, and the first guess at it.
 const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
 
+/// Parameters of a source change seldom: what comes late is less than so many epochs away. A source that
+/// restarts draws another, so that it is followed also where it numbers a little behind its former life,
+/// as one in 64 does that counts in blocks.
+const EPOCHS: u8 = 4;
+
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct Sink<U> {
     units: Vec<U>,
     /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the one
     /// after `newest` when nothing is held.
     range: Option<(u32, u32)>,
+    /// Epoch of the newest packet of a unit held.
+    epoch: u8,
     /// Symbols of `next` already delivered.
     cursor: usize,
     /// A unit closed short: the next tick must see it.
@@ -61,6 +68,7 @@ impl<U: Unit> Sink<U> {
         Self {
             units,
             range: None,
+            epoch: 0,
             cursor: 0,
             urgent: false,
             saying_interval: SAYING_INTERVAL_NANOS,
@@ -86,10 +94,11 @@ impl<U: Unit> Sink<U> {
         };
         self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        if !self.admit(params, counters, io, number) {
+        if !self.admit(params, counters, io, number, header.epoch) {
             counters.redundant += 1;
             return Fate::Consumed;
         }
+        self.epoch = header.epoch;
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(&header, view) {
@@ -125,6 +134,7 @@ impl<U: Unit> Sink<U> {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         number: u32,
+        epoch: u8,
     ) -> bool {
         let Some((next, newest)) = self.range else {
             self.restart(counters, io, number);
@@ -137,7 +147,8 @@ impl<U: Unit> Sink<U> {
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
         // comparison has no answer for numbers half the space apart.
         let (ahead, behind) = (number.wrapping_sub(newest), next.wrapping_sub(number));
-        if (1..U::RESTART).contains(&behind) {
+        let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS;
+        if (1..U::RESTART).contains(&behind) && is_of_this_life {
             self.incoming.familiar();
             return false;
         }
