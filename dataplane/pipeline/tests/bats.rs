@@ -339,3 +339,41 @@ fn source_and_sink_live_with_few_frames() {
     assert!(delivered > 5000, "{delivered} of 10000 packets");
     line.check();
 }
+
+/// A source that had fewer frames than a block and a batch need tried for ever to send it.
+#[test]
+fn block_that_cannot_be_sent_for_want_of_frames_is_given_up() {
+    let mut line = line(1, 0.0, 13, 128, |_| ());
+    line.nodes[0].set_frames(100);
+    for number in 0..200 {
+        line.send(&ip_packet(150, number));
+    }
+    line.pass(100);
+    let counters = source(&line);
+    assert!(counters.generations_evicted > 0, "{counters:?}");
+    assert!(counters.send_failed > 0, "{counters:?}");
+    assert_eq!(line.nodes[0].flow().held, 0);
+    line.send(&ip_packet(150, 200));
+    line.pass(100);
+    assert_eq!(line.delivered().last(), Some(&ip_packet(150, 200)));
+    line.check();
+}
+
+/// Of single bits every second combination of one symbol is nothing, and a relay that packets overtake
+/// sends little of each batch: rounds of repair once failed as often as first batches.
+#[test]
+fn few_bits_and_few_symbols_are_delivered_too() {
+    for (generator_bits, profile) in [(1, Profile::Baseline), (2, Profile::CyclicShift)] {
+        let mut line = line(2, 0.15, 14, 32, |params| {
+            params.field = FieldOrder::Two;
+            with(params, |bats| (bats.generator_bits, bats.profile) = (generator_bits, profile));
+        });
+        for number in 0..600 {
+            line.send(&ip_packet(150, number));
+            line.pass(3);
+        }
+        line.pass(400);
+        assert_eq!(line.delivered().len(), 600, "{generator_bits} bits");
+        line.check();
+    }
+}

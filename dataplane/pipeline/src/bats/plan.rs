@@ -9,7 +9,7 @@
 //! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
 
 use crate::loss::Path;
-use crate::params::{BatsParams, FlowParams, Interleave, Redundancy};
+use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Redundancy};
 use crate::report::HopLoss;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::RankReport;
@@ -17,18 +17,25 @@ use recoded_wire::feedback::RankReport;
 /// Assumed of a path that has not reported yet: one hop this lossy.
 const LOSS_UNKNOWN: f64 = 0.1;
 
-/// Rank beyond the number of symbols from which a block decodes almost surely.
-const RANK_EXTRA: f64 = 1.5;
+/// Rank beyond the number of symbols that a block needs, before chance.
+const RANK_EXTRA: f64 = 1.0;
 
-/// Spread of the rank that is allowed for where what is missing can be asked for, in standard
-/// deviations: one block in six asks. A round trip more for some costs less than a batch more for all.
-const MARGIN_REPAIR: f64 = 1.0;
+/// Batches for which the model stands when a block asks: as many as it takes to believe what the block
+/// itself got of those it was sent.
+const MODEL_WEIGHT: f64 = 2.0;
+
+/// ... which is taken to be no worse than this share of the model: in a silence more would not help.
+const WORSE_MAX: f64 = 0.5;
 
 /// A batch is taken to bring at least this much, however bad the path.
 const RANK_MIN: f64 = 0.05;
 
-/// Up to so many batches, their number says little about how many packets a block needs.
-const FEW: usize = 3;
+/// Up to so many batches, their number says little about how many packets a block needs. Whoever asks
+/// may get so many, however short the block.
+pub(crate) const FEW: usize = 3;
+
+/// Batch ids end here.
+const BATCHES_MAX: usize = u16::MAX as usize;
 
 /// Batches after which the sink's histogram says something new.
 const OBSERVED_MIN: u32 = 48;
@@ -45,6 +52,34 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 pub(crate) struct Rank {
     pub mean: f64,
     pub variance: f64,
+}
+
+/// How sure a plan is to suffice.
+#[derive(Copy, Clone, Debug)]
+struct Surety {
+    /// Spread of the rank that is allowed for, in standard deviations.
+    deviations: f64,
+    /// Binary logarithm of the chance that coefficients drawn from a field or a few bits do well.
+    bits: f64,
+}
+
+impl Surety {
+    /// Where what is missing can be asked for: one block in six asks. A round trip more for some costs
+    /// less than a batch more for all.
+    const MAY_ASK: Surety = Surety { deviations: 1.0, bits: 4.0 };
+
+    /// For those who ask: they are few, and there are not many rounds.
+    const ASKED: Surety = Surety { deviations: 2.5, bits: 8.0 };
+
+    /// Of the first batches of a block.
+    fn first(params: &FlowParams) -> Surety {
+        if params.repair {
+            return Surety::MAY_ASK;
+        }
+        let target = params.target_loss.clamp(1e-9, 0.5);
+        // Of a normal distribution at most `target` lies beyond (the Chernoff bound).
+        Surety { deviations: (-2.0 * target.ln()).sqrt(), bits: -target.log2() }
+    }
 }
 
 /// What a source knows of the way to its sink.
@@ -107,22 +142,29 @@ impl BatchPlanner {
         Rank { mean, variance: variance.max(size as f64 * share * (1.0 - share) / 2.0) }
     }
 
-    /// Symbols that decode from `batches` of `size`; may be negative.
+    /// Symbols that decode from the first `batches` of `size`.
     fn symbols(&mut self, params: &FlowParams, size: usize, batches: usize) -> f64 {
-        let Rank { mean, variance } = self.rank(size);
-        let margin = if params.repair { MARGIN_REPAIR } else { margin_for(params.target_loss) };
-        let batches = batches as f64;
-        batches * mean.max(RANK_MIN) - margin * (batches * variance).sqrt() - RANK_EXTRA
+        decodable(params, Surety::first(params), self.rank(size), batches)
     }
 
-    /// Batches of `size` that bring the sink `needed` degrees of freedom.
-    pub(crate) fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
-        let mean = self.rank(size).mean.max(RANK_MIN);
-        let mut batches = (needed as f64 / mean).ceil() as usize;
-        while self.symbols(params, size, batches) < needed as f64 {
-            batches += 1;
-        }
-        batches
+    /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of freedom.
+    fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
+        batches_for(params, Surety::first(params), self.rank(size), needed)
+    }
+
+    /// Further batches of `size` for a block that got `got` degrees of freedom of `sent` batches, and
+    /// asks for `missing` more.
+    pub(crate) fn further(
+        &mut self,
+        params: &FlowParams,
+        size: usize,
+        (sent, got): (usize, usize),
+        missing: usize,
+    ) -> usize {
+        let Rank { mean, variance } = self.rank(size);
+        let felt = (got as f64 + MODEL_WEIGHT * mean) / (sent as f64 + MODEL_WEIGHT);
+        let mean = felt.clamp(WORSE_MAX * mean, mean);
+        batches_for(params, Surety::ASKED, Rank { mean, variance }, missing)
     }
 
     /// Batches that a block of `symbols` starts with.
@@ -150,8 +192,8 @@ impl BatchPlanner {
         if is_better { (less as usize).min(max) } else { max }
     }
 
-    /// Batch size for a block that was cut short at `symbols`: the smallest that needs no more batches
-    /// than `size` does, where these are few. Sixteen packets for a single symbol would be too many.
+    /// Batch size for a block of `symbols`: the smallest that needs no more batches than `size` does,
+    /// where these are few. Sixteen packets for a single symbol would be too many.
     pub(crate) fn short(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let batches = self.first(params, size, symbols);
         if batches > FEW {
@@ -192,13 +234,28 @@ impl BatchPlanner {
 /// Most batches for so many symbols, at least one.
 pub(crate) fn most(params: &FlowParams, size: usize, symbols: usize) -> usize {
     let packets = (params.redundancy_max * symbols as f64).max(size as f64);
-    ((packets / size as f64).ceil() as usize).min(usize::from(u16::MAX))
+    ((packets / size as f64).ceil() as usize).min(BATCHES_MAX)
 }
 
-/// Standard deviations beyond which lies a share of at most `target` of a normal distribution (the
-/// Chernoff bound, a little to the safe side).
-fn margin_for(target: f64) -> f64 {
-    (-2.0 * target.clamp(1e-9, 0.5).ln()).sqrt()
+/// Symbols that decode from `batches` of this rank, as surely as said; may be negative.
+fn decodable(params: &FlowParams, surety: Surety, rank: Rank, batches: usize) -> f64 {
+    let generator_bits = match params.code {
+        FlowCode::Bats(bats) => f64::from(bats.generator_bits.max(1)),
+        _ => 8.0,
+    };
+    let (batches, mean) = (batches as f64, rank.mean.max(RANK_MIN));
+    // Random elements of b bits have full rank but for one time in 2^(b * e) with e rows to spare.
+    let extra = RANK_EXTRA + surety.bits / generator_bits;
+    batches * mean - surety.deviations * (batches * rank.variance).sqrt() - extra
+}
+
+/// Batches of this rank from which `needed` symbols decode.
+fn batches_for(params: &FlowParams, surety: Surety, rank: Rank, needed: usize) -> usize {
+    let mut batches = (needed as f64 / rank.mean.max(RANK_MIN)).ceil() as usize;
+    while batches < BATCHES_MAX && decodable(params, surety, rank, batches) < needed as f64 {
+        batches += 1;
+    }
+    batches
 }
 
 /// Rank of a batch of `size` behind `hops`, each of which is sent `size` packets of it, fresh

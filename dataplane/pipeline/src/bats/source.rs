@@ -12,7 +12,7 @@
 //! sink needs no more of them, to form further batches for it: the code is rateless.
 
 use crate::bats::block::{Block, Former};
-use crate::bats::plan::{BatchPlanner, most};
+use crate::bats::plan::{BatchPlanner, FEW, most};
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::emit::NextHops;
@@ -42,6 +42,9 @@ const GROUP_PACKETS_MAX: usize = 1024;
 
 /// A source that found no frame looks again after this.
 const RETRY_NANOS: Nanos = 100_000;
+
+/// After so long, more than any transmit ring takes, frames will not come by themselves: a block must go.
+const PATIENCE_NANOS: Nanos = 10_000_000;
 
 /// The sink says every 20 ms what it has heard of. A block that it has not heard of after this time gets
 /// one more batch, and again after twice as long, ...
@@ -79,8 +82,8 @@ pub(crate) struct BatsSource {
     former: Option<Former>,
     group: Vec<Formed>,
     packets: Vec<Span>,
-    /// No frame was free: look again then.
-    retry: Option<Nanos>,
+    /// No frame was free: look again then; since when that has been so.
+    retry: Option<(Nanos, Nanos)>,
     /// Probes sent for the newest block, and when the next one is due.
     probe: Option<(u8, Nanos)>,
     hops: NextHops,
@@ -191,11 +194,11 @@ impl BatsSource {
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
         let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
-        self.touched = io.now;
         if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
             counters.send_failed += 1;
             return false;
         }
+        self.touched = io.now;
         self.packer.write(io.frames, symbols, &length.to_be_bytes());
         self.packer.write(io.frames, symbols, packet);
         if capacity - self.packer.written < ENTRY_BYTES_MIN {
@@ -223,7 +226,7 @@ impl BatsSource {
         block.clear(io.frames);
         block.open(self.number, self.epoch, params.field);
         self.open = true;
-        self.opened = io.now;
+        (self.opened, self.touched) = (io.now, io.now);
         self.packer.written = 0;
         self.probe = None;
         counters.generations += 1;
@@ -252,10 +255,7 @@ impl BatsSource {
         }
         self.packer.pad(io.frames, &block.symbols);
         block.params = code_of(params, bats, symbols);
-        if symbols < self.full {
-            let size = self.planner.short(params, params.generation_size, symbols);
-            block.params.batch_size = size;
-        }
+        block.params.batch_size = self.planner.short(params, params.generation_size, symbols);
         let kernel = io.combiner.kernel();
         let code = self.former.as_mut().and_then(|former| former.code(block));
         if !code.is_some_and(|code| block.precode(code, kernel, io.frames)) {
@@ -285,6 +285,9 @@ impl BatsSource {
 
     /// Forms some of what is due, and sends each group that is whole.
     fn step(&mut self, counters: &mut FlowCounters, io: &mut Io<'_, impl Frames, impl Egress>) {
+        if self.retry.is_some_and(|(retry, _)| retry > io.now) {
+            return;
+        }
         let mut formed = 0;
         if self.sending().is_none() {
             // The sink has enough of the block whose group was begun.
@@ -295,7 +298,11 @@ impl BatsSource {
             if !self.form(index, io) {
                 // What was formed must not wait for what was not.
                 self.send_group(counters, io);
-                self.retry = Some(io.now + RETRY_NANOS);
+                let since = self.retry.filter(|_| formed == 0).map_or(io.now, |(_, since)| since);
+                self.retry = Some((io.now + RETRY_NANOS, since));
+                if io.now >= since + PATIENCE_NANOS {
+                    self.make_room(index, counters, io);
+                }
                 return;
             }
             formed += size;
@@ -306,6 +313,22 @@ impl BatsSource {
             }
         }
         self.retry = None;
+    }
+
+    /// Lets the oldest block go that has been sent, else the one at `index`, which cannot be.
+    fn make_room(
+        &mut self,
+        index: usize,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        if self.evict_oldest(counters, io) {
+            return;
+        }
+        let block = &mut self.blocks[index];
+        counters.send_failed += u64::from(block.due) * block.params.batch_size as u64;
+        counters.generations_evicted += 1;
+        block.clear(io.frames);
     }
 
     /// Forms the next batch of a block. False when frames ran out.
@@ -435,9 +458,7 @@ impl BatsSource {
             let again = !has_heard && probes + 1 < PROBES;
             self.probe = again.then_some((probes + 1, io.now + pause));
         }
-        if self.retry.is_none_or(|retry| retry <= io.now) {
-            self.step(counters, io);
-        }
+        self.step(counters, io);
         self.wake(params, io.now)
     }
 
@@ -454,7 +475,7 @@ impl BatsSource {
     pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
-        let step = self.sending().map(|_| self.retry.unwrap_or(now));
+        let step = self.sending().map(|_| self.retry.map_or(now, |(retry, _)| retry));
         earlier(earlier(flush, probe), step)
     }
 
@@ -537,8 +558,9 @@ fn answer(
     block.repaired = request.round.saturating_add(1);
     let Params { source_symbols, batch_size, .. } = block.params;
     let missing = usize::from(request.missing).min(source_symbols);
-    let batches = planner.batches(params, batch_size, missing);
-    let batches = batches.min(most(params, batch_size, source_symbols));
+    let so_far = (usize::from(block.batches), source_symbols - missing);
+    let batches = planner.further(params, batch_size, so_far, missing);
+    let batches = batches.min(most(params, batch_size, source_symbols).max(FEW));
     block.due = (batches as u16).min(u16::MAX - block.batches);
     counters.repairs += 1;
     counters.sent_repair += batches as u64 * batch_size as u64;
