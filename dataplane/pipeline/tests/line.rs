@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Line, Node, ip_packet, params};
+use common::{Line, Node, UP, ip_packet, params};
 use recoded_code::theory::{self, Recoding as TheoryRecoding};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{Recoding, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Recoding, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::DropReason;
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::header::{Flags, Header, PacketType, write_index};
 
 /// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`.
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
@@ -273,6 +273,34 @@ fn strays_of_another_life_disturb_nothing() {
     assert_eq!(line.delivered().len(), 2000);
     assert_eq!(strays, 40);
     line.check();
+}
+
+/// A relay once closed a generation when its last packet overtook the others, and swallowed them; and it
+/// dropped what was older than its table.
+#[test]
+fn relays_pass_on_what_is_overtaken() {
+    for recoding in [Recoding::Systematic, Recoding::Random] {
+        let relay = FlowParams { recoding, batches: 4, ..params(Role::Relay { upstream: UP }) };
+        let mut node = Node::new(relay, 21);
+        let packet = |generation: u32, index: u8| {
+            let mut bytes = stray(generation);
+            let mut header = Header::parse(&bytes).unwrap();
+            header.flags = header.flags.with(Flags::END, index == 15);
+            header.write(&mut bytes);
+            write_index(&mut bytes, PacketType::Generation, index);
+            bytes
+        };
+        assert_eq!(node.receive(&packet(70, 15), 0).len(), 24, "the plan, for its last packet");
+        for index in 0..15 {
+            let sent = node.receive(&packet(70, index), 0);
+            assert_eq!(sent.len(), 1, "{recoding:?}: {index} came after the last");
+            assert_eq!(node.receive(&packet(70, index), 0), [], "{recoding:?}: {index} came twice");
+        }
+        node.receive(&packet(73, 0), 0);
+        assert_eq!(node.receive(&packet(60, 0), 0).len(), 1, "{recoding:?}: older than the table");
+        assert_eq!(node.packets().dropped.iter().sum::<u64>(), 0);
+        assert_eq!(node.leaked(), 0);
+    }
 }
 
 /// A systematic packet that fits the flow but for its generation.

@@ -12,20 +12,18 @@
 //! are open at once as their block word says, one closes when another so much newer begins, and what
 //! closing batches are owed leaves in turns too, since a burst would take all packets of one.
 
-use crate::adaptive::{AdaptivePlan, Batches};
-use crate::batch::{Accepted, Batch, PacketView, Shape};
+mod feedback;
+
+use crate::adaptive::AdaptivePlan;
+use crate::batch::{Accepted, Batch, PacketView};
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::emit::NextHops;
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
-use crate::loss::hop_report;
-use crate::params::{FlowParams, Nanos, Recoding, Role};
-use crate::redundancy::{ROUNDS, repair_packets};
-use crate::report::{DropReason, FlowCounters, FlowReport, HopLoss};
+use crate::params::{FlowParams, Nanos, Recoding};
+use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
-use recoded_code::theory;
-use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Block, Flags, Header, serial_before};
 use recoded_wire::window::WindowPacket;
@@ -53,9 +51,8 @@ const PAY_DELAY_NANOS: Nanos = 500_000;
 enum Place {
     Held(usize),
     New(usize),
-    Late,
-    /// Far from all that is held: it may be the first of another life of the source, or a stray.
-    Stranger,
+    /// Older than all that is held, or far away: the first of another life of the source, or a stray.
+    Elsewhere,
 }
 
 impl Relay {
@@ -97,13 +94,8 @@ impl Relay {
                 let block = view.block.as_ref();
                 self.open(index, params, counters, io, (header.generation, block))
             }
-            Place::Late if is_repair => {
-                counters.sent_repair += 1;
-                self.forward(counters, io, payload, header, false);
-                return Fate::Forwarded;
-            }
-            Place::Late => return Fate::Dropped(DropReason::Late),
-            Place::Stranger => {
+            Place::Elsewhere => {
+                counters.sent_repair += u64::from(is_repair);
                 self.forward(counters, io, payload, header, false);
                 return Fate::Forwarded;
             }
@@ -128,6 +120,9 @@ impl Relay {
             && params.recoding == Recoding::Systematic
             && !batch.closed
             && batch.sent < batch.planned;
+        if batch.closed && accepted == Accepted::Innovative {
+            return self.straggle(index, counters, io, payload, header);
+        }
         if ends && !batch.closed {
             self.plan_by_rank(index, params, io.combiner);
         }
@@ -158,13 +153,13 @@ impl Relay {
         if behind < RESTART_DISTANCE || ahead <= count {
             self.incoming.familiar();
             return if (count..RESTART_DISTANCE).contains(&behind) {
-                Place::Late
+                Place::Elsewhere
             } else {
                 Place::New(index)
             };
         }
         if self.incoming.stranger(generation, RESTART_DISTANCE).is_none() {
-            return Place::Stranger;
+            return Place::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
             self.release(frames);
@@ -368,6 +363,29 @@ impl Relay {
         Fate::Forwarded
     }
 
+    /// What is new of a generation that closed without it, because packets overtook each other or the
+    /// source paused, must not end here: one in, one out, and as it came, since that is surely new to the
+    /// next node. It pays a debt where there is one, but the last, which ends the generation.
+    fn straggle(
+        &mut self,
+        index: usize,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+    ) -> Fate {
+        let batch = &mut self.batches[index];
+        if batch.owed > 1 {
+            batch.owed -= 1;
+            batch.sent += 1;
+        }
+        // One that ended with a silence still has its end to come.
+        let last = header.flags.has(Flags::END) && batch.owed == 0;
+        let header = Header { planned: batch.planned, ..header };
+        self.forward(counters, io, payload, header, last);
+        Fate::Forwarded
+    }
+
     /// A repair packet is outside every plan: one in, one out. What is new here is new to the sink;
     /// otherwise a fresh combination is the better bet.
     fn repair(
@@ -452,115 +470,6 @@ impl Relay {
     pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let timers = earlier(self.pay, self.reporter.due());
         earlier(Some(now + params.batch_timeout_nanos), timers)
-    }
-
-    /// Hands a report of a node further down upstream, having answered the repair requests it can.
-    pub(crate) fn hand_up(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        mut header: Header,
-    ) -> Fate {
-        let Role::Relay { upstream } = params.role else {
-            return Fate::Dropped(DropReason::WrongRole);
-        };
-        header.hop_index = header.hop_index.saturating_add(1);
-        if self.reporter.is_repeated(&header) {
-            return Fate::Consumed;
-        }
-        self.hear_link(params, counters, io, payload);
-        let mut answers = [None; REPAIRS_MAX];
-        let mut answered = answers.iter_mut();
-        withdraw_repairs(io.frames.bytes_mut(payload), |request| {
-            let can = self.can_answer(request);
-            let place = if can { answered.next() } else { None };
-            place.map(|answer| *answer = Some(request)).is_some()
-        });
-        for request in answers.into_iter().flatten() {
-            self.answer(params, counters, io, request, header.hop_index);
-        }
-        self.reporter.relay(io, upstream, payload, header, self.incoming.loss.loss())
-    }
-
-    /// Learns from a report what the link to the next node loses.
-    fn hear_link(
-        &mut self,
-        params: &FlowParams,
-        counters: &FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-    ) {
-        let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
-            return;
-        };
-        let outgoing = self.incoming.hop_index().saturating_add(1);
-        let link = items(io.frames.bytes(payload)).find_map(|item| match item {
-            Item::Hop(report) if report.hop == outgoing => Some(HopLoss {
-                hop: report.hop,
-                loss: f64::from(report.loss),
-                burst_mean: f64::from(report.burst_mean),
-            }),
-            _ => None,
-        });
-        let Some(link) = link else { return };
-        let batches = Batches {
-            size,
-            field,
-            interleave: self.depth(Some(&block)) as usize,
-            recoding: match params.recoding {
-                Recoding::Systematic => theory::Recoding::Systematic,
-                Recoding::Random => theory::Recoding::Random,
-            },
-            ranks: &counters.rank_histogram,
-        };
-        self.adaptive.hear(io.combiner, link, &batches);
-    }
-
-    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
-    /// BATS flow are for blocks, which no relay holds.
-    fn can_answer(&self, request: RepairRequest) -> bool {
-        let batch = &self.batches[request.generation as usize % self.batches.len()];
-        let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
-        is_generation && batch.live && batch.generation == request.generation && batch.is_complete()
-    }
-
-    /// Answers a repair request from `hops` links further down, once per round. What is missing there
-    /// was mostly lost on the last few links, so this saves the way to the source and back.
-    fn answer(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        request: RepairRequest,
-        hops: u8,
-    ) {
-        let index = request.generation as usize % self.batches.len();
-        let batch = &mut self.batches[index];
-        let Some(Shape { field, .. }) = batch.shape() else { return };
-        if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
-            return;
-        }
-        batch.repaired = request.round.saturating_add(1);
-        let missing = usize::from(request.missing).min(batch.size());
-        let most = usize::from(plan_within(params, batch.size(), u16::MAX));
-        let through = (1.0 - self.incoming.loss.loss()).powi(i32::from(hops));
-        let count = repair_packets(through, field, missing, most.max(missing)) as u16;
-        counters.repairs += 1;
-        counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
-    }
-
-    fn report_loss(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        let Role::Relay { upstream } = params.role else {
-            return;
-        };
-        let item = hop_report(&self.incoming.loss);
-        self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
-            if let Some(item) = item {
-                writer.push(item);
-            }
-        });
     }
 
     pub(crate) fn drain(

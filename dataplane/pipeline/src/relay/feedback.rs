@@ -1,0 +1,131 @@
+//! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to the
+//! next node, what it says of the link to itself.
+
+use crate::adaptive::Batches;
+use crate::batch::Shape;
+use crate::egress::Egress;
+use crate::io::{Fate, Io};
+use crate::loss::hop_report;
+use crate::params::{FlowParams, Recoding, Role};
+use crate::redundancy::{ROUNDS, repair_packets};
+use crate::relay::{Relay, plan_within};
+use crate::report::{DropReason, FlowCounters, HopLoss};
+use recoded_code::theory;
+use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Header;
+
+impl Relay {
+    /// Hands a report of a node further down upstream, having answered the repair requests it can.
+    pub(crate) fn hand_up(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+        mut header: Header,
+    ) -> Fate {
+        let Role::Relay { upstream } = params.role else {
+            return Fate::Dropped(DropReason::WrongRole);
+        };
+        header.hop_index = header.hop_index.saturating_add(1);
+        if self.reporter.is_repeated(&header) {
+            return Fate::Consumed;
+        }
+        self.hear_link(params, counters, io, payload);
+        let mut answers = [None; REPAIRS_MAX];
+        let mut answered = answers.iter_mut();
+        withdraw_repairs(io.frames.bytes_mut(payload), |request| {
+            let can = self.can_answer(request);
+            let place = if can { answered.next() } else { None };
+            place.map(|answer| *answer = Some(request)).is_some()
+        });
+        for request in answers.into_iter().flatten() {
+            self.answer(params, counters, io, request, header.hop_index);
+        }
+        self.reporter.relay(io, upstream, payload, header, self.incoming.loss.loss())
+    }
+
+    /// Learns from a report what the link to the next node loses.
+    fn hear_link(
+        &mut self,
+        params: &FlowParams,
+        counters: &FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        payload: Span,
+    ) {
+        let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
+            return;
+        };
+        let outgoing = self.incoming.hop_index().saturating_add(1);
+        let link = items(io.frames.bytes(payload)).find_map(|item| match item {
+            Item::Hop(report) if report.hop == outgoing => Some(HopLoss {
+                hop: report.hop,
+                loss: f64::from(report.loss),
+                burst_mean: f64::from(report.burst_mean),
+            }),
+            _ => None,
+        });
+        let Some(link) = link else { return };
+        let batches = Batches {
+            size,
+            field,
+            interleave: self.depth(Some(&block)) as usize,
+            recoding: match params.recoding {
+                Recoding::Systematic => theory::Recoding::Systematic,
+                Recoding::Random => theory::Recoding::Random,
+            },
+            ranks: &counters.rank_histogram,
+        };
+        self.adaptive.hear(io.combiner, link, &batches);
+    }
+
+    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
+    /// BATS flow are for blocks, which no relay holds.
+    fn can_answer(&self, request: RepairRequest) -> bool {
+        let batch = &self.batches[request.generation as usize % self.batches.len()];
+        let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
+        is_generation && batch.live && batch.generation == request.generation && batch.is_complete()
+    }
+
+    /// Answers a repair request from `hops` links further down, once per round. What is missing there
+    /// was mostly lost on the last few links, so this saves the way to the source and back.
+    fn answer(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        request: RepairRequest,
+        hops: u8,
+    ) {
+        let index = request.generation as usize % self.batches.len();
+        let batch = &mut self.batches[index];
+        let Some(Shape { field, .. }) = batch.shape() else { return };
+        if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
+            return;
+        }
+        batch.repaired = request.round.saturating_add(1);
+        let missing = usize::from(request.missing).min(batch.size());
+        let most = usize::from(plan_within(params, batch.size(), u16::MAX));
+        let through = (1.0 - self.incoming.loss.loss()).powi(i32::from(hops));
+        let count = repair_packets(through, field, missing, most.max(missing)) as u16;
+        counters.repairs += 1;
+        counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
+    }
+
+    pub(super) fn report_loss(
+        &mut self,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let Role::Relay { upstream } = params.role else {
+            return;
+        };
+        let item = hop_report(&self.incoming.loss);
+        self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
+            if let Some(item) = item {
+                writer.push(item);
+            }
+        });
+    }
+}
