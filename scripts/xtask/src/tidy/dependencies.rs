@@ -28,14 +28,26 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 20] = [
+const DIRECTIONS: [(&str, Allowed); 22] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
-    ("recoded-cuda", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-cuda-shim"])),
+    // Knows engines, not devices: who owns a queue says which engine it is for.
+    ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code"])),
+    (
+        "recoded-cuda",
+        Allowed::Only(&[
+            "recoded-gf",
+            "recoded-code",
+            "recoded-offload",
+            "recoded-cuda-shim",
+            "recoded-cuda-standin",
+        ]),
+    ),
     // For the tests of the one above; its build writes Reed-Solomon kernels.
     ("recoded-cuda-shim", Allowed::Only(&["recoded-code"])),
+    ("recoded-cuda-standin", Allowed::Only(&["recoded-cuda-shim"])),
     // Beside the path, as it brings a solver. That the dataplane must not depend on it is the point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-wire"])),

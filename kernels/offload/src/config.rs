@@ -1,0 +1,101 @@
+//! What an operator or a test can set.
+
+use std::time::Duration;
+
+/// Who does bulk work.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// The device where it is measured to be faster.
+    #[default]
+    Auto,
+    /// The CPU always.
+    Cpu,
+    /// The device whenever it works, however slow: for comparisons.
+    Device,
+}
+
+/// How much of a batch the CPU computes again to see whether the device is right.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum SpotCheck {
+    /// Nothing.
+    Off,
+    /// One random column of bytes of one job per batch: finds a device that goes wrong, soon.
+    #[default]
+    Column,
+    /// Everything: for tests of devices that lie once.
+    All,
+}
+
+/// How a queue works. The default suits a 10 to 100 Gbit/s node with one card.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// At the start; [`Offload::set_mode`](crate::Offload::set_mode) changes it.
+    pub mode: Mode,
+    /// Slots of each worker: one that is filled, the others with the dispatcher or the device.
+    pub slots_per_port: usize,
+    /// Bytes of inputs, and bytes of outputs, of a slot. Copies reach 80 % of a card's rate at about
+    /// 1 MB, 90 % at 2.5 MB; larger ones only wait longer.
+    pub slot_bytes: usize,
+    /// Jobs of a slot at most.
+    pub slot_jobs: usize,
+    /// A slot is handed over when it holds this many bytes of inputs and outputs.
+    pub batch_bytes: usize,
+    /// A slot is handed over when its oldest job has waited this long.
+    pub batch_age: Duration,
+    /// Jobs are declined when they would be back later than this, by estimate.
+    pub latency_max: Duration,
+    /// Jobs of fewer source rows than this many per worker are declined: a core then feeds its
+    /// vector units faster than any bus feeds a card. Measured against 0.18e12 products per second
+    /// and core, and 55 GB/s of PCIe.
+    pub columns_per_worker_min: f64,
+    /// A device that takes longer than this many times the estimate hangs.
+    pub watchdog_factor: u32,
+    /// But never less than this.
+    pub watchdog_min: Duration,
+    /// How long a device may take to be opened, tested and measured.
+    pub open_timeout: Duration,
+    /// The first pause before a device that failed is tried again; doubled each time.
+    pub retry_min: Duration,
+    /// The longest such pause.
+    pub retry_max: Duration,
+    /// After this many times that it hung, a device is left alone: each time takes memory and a
+    /// thread with it.
+    pub hangs_max: u32,
+    /// Checks of results.
+    pub spot_check: SpotCheck,
+    /// Threads with which the dispatcher does again what a device did not do.
+    pub cpu_threads: usize,
+    /// Whether CPU and device are measured before they are used; otherwise `rates` hold until work
+    /// is done.
+    pub measure: bool,
+    /// What is assumed before anything is measured.
+    pub rates: crate::Rates,
+    /// For what is drawn at random: columns of spot checks.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            slots_per_port: 4,
+            slot_bytes: 2 << 20,
+            slot_jobs: 256,
+            batch_bytes: 2 << 20,
+            batch_age: Duration::from_micros(100),
+            latency_max: Duration::from_millis(5),
+            columns_per_worker_min: 3.3,
+            watchdog_factor: 10,
+            watchdog_min: Duration::from_millis(20),
+            open_timeout: Duration::from_secs(30),
+            retry_min: Duration::from_secs(1),
+            retry_max: Duration::from_secs(300),
+            hangs_max: 3,
+            spot_check: SpotCheck::default(),
+            cpu_threads: 1,
+            measure: true,
+            rates: crate::Rates::default(),
+            seed: 1,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Bulk work beside the workers: on a device when, and only when, that is faster, on the CPU
+//! otherwise, with the same bytes either way.
+//!
+//! On the path this crate sits beside the workers of the dataplane; any program that codes in bulk
+//! can use it. It knows engines ([`recoded_code::engine`]) and no device in particular, so all of it
+//! is tested with an engine that fails, stalls and lies.
+//!
+//! ```text
+//!  worker 0   Port::offer --.  slots: each belongs to one thread   .-- Runner: the only thread that
+//!  worker 1   Port::offer ---> SPSC rings --> dispatcher ---------'    calls the device
+//!             Port::poll <--- SPSC rings <--- dispatcher <-- batches done; or done on the CPU
+//! ```
+//!
+//! - A worker never waits: an offer is taken or declined at once, and a declined job is the worker's.
+//! - What was taken comes back exactly once and is right, whatever the device does: inputs stay here
+//!   ([`recoded_code::engine::Retained`]) until the outputs are, and are used again when the device
+//!   fails, hangs, or gives wrong bytes where it is looked at.
+//! - A device is used while it is measured to be faster ([`Model`]), and is tried again, with growing
+//!   pauses, after it failed.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod slot;
+
+mod port;
+
+mod dispatcher;
+mod runner;
+
+mod model;
+
+mod metrics;
+
+mod offload;
+
+pub use config::{Config, Mode, SpotCheck};
+pub use metrics::{Close, Declined, Fault, Metrics};
+pub use model::{Class, Model, Rates};
+pub use offload::{Offload, OpenEngine, StartError};
+pub use port::{Delivered, Inputs, Port};

@@ -1,0 +1,128 @@
+//! The queue as its owner sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use recoded_code::engine::{Batch, Cpu, Engine, Error, Partition};
+
+use crate::config::{Config, Mode};
+use crate::dispatcher::Dispatcher;
+use crate::metrics::{Close, Metrics};
+use crate::model::Model;
+use crate::port::Port;
+use crate::slot::{Rings, Shared, Slot};
+
+/// Opens the device, in the thread that is going to use it; called again after the device failed.
+/// It should find out first, in another process, whether opening is safe.
+pub type OpenEngine = Arc<dyn Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync>;
+
+/// A queue in front of one device. Dropping it finishes what was taken.
+pub struct Offload {
+    shared: Arc<Shared>,
+    dispatcher: Option<JoinHandle<()>>,
+}
+
+/// Why a queue could not be started.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StartError {
+    /// Linux grants no thread.
+    #[error("cannot start a thread")]
+    Thread,
+    /// The CPU's own engine could not be started.
+    #[error(transparent)]
+    Cpu(#[from] Error),
+}
+
+impl Offload {
+    /// Starts a queue for `workers` workers and returns a port for each. The device is opened
+    /// meanwhile: until it is, offers are declined.
+    ///
+    /// # Errors
+    /// No threads.
+    pub fn start(
+        config: Config,
+        workers: usize,
+        open: OpenEngine,
+    ) -> Result<(Self, Vec<Port>), StartError> {
+        let config = Arc::new(config);
+        let model = Model::new(config.rates);
+        let shared = Arc::new(Shared::new(config.mode, model, workers));
+        let cpu = Cpu::new(config.cpu_threads.max(1), Partition::FullBlock)?;
+        let rings: Vec<Rings> = (0..workers).map(|_| Rings::new(config.slots_per_port)).collect();
+        let dispatcher =
+            Dispatcher::new(Arc::clone(&config), Arc::clone(&shared), rings.clone(), open, cpu);
+        let named = thread::Builder::new().name("recoded-offload".into());
+        let dispatcher = named.spawn(|| dispatcher.run()).map_err(|_| StartError::Thread)?;
+        let port = |rings| {
+            let thread = dispatcher.thread().clone();
+            let slots = (0..config.slots_per_port).map(|_| slot(&config)).collect();
+            let cpu = Cpu::new(1, Partition::FullBlock)?;
+            Ok(Port::new(Arc::clone(&config), Arc::clone(&shared), rings, thread, slots, cpu))
+        };
+        let ports = rings.into_iter().map(port).collect::<Result<_, StartError>>()?;
+        Ok((Self { shared, dispatcher: Some(dispatcher) }, ports))
+    }
+
+    /// Who does bulk work from now on. What was taken is finished as it is.
+    pub fn set_mode(&self, mode: Mode) {
+        self.shared.set_mode(mode);
+    }
+
+    /// Who does bulk work.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.shared.mode()
+    }
+
+    /// All counters.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.shared.counters.read(self.shared.is_up.load(Ordering::Relaxed))
+    }
+
+    /// Why the device was last found to be of no use, for people; `None` when it never was.
+    #[must_use]
+    pub fn why_down(&self) -> Option<Error> {
+        self.shared.why_down()
+    }
+
+    /// What CPU and device cost, as measured so far.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.shared.model
+    }
+
+    /// Takes nothing more and waits until everything that was taken is done; ports still deliver it.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        if let Some(dispatcher) = self.dispatcher.take() {
+            dispatcher.thread().unpark();
+            // It does not panic; if it did, its slots would be lost, and nothing here could help.
+            let _ = dispatcher.join();
+        }
+    }
+}
+
+impl Drop for Offload {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl fmt::Debug for Offload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Offload").field("metrics", &self.metrics()).finish_non_exhaustive()
+    }
+}
+
+fn slot(config: &Config) -> Slot {
+    let batch = Batch::new(config.slot_bytes, config.slot_bytes, config.slot_jobs);
+    Slot { batch, opened: Instant::now(), close: Close::Flush }
+}

@@ -1,0 +1,210 @@
+//! The only thread that calls a device. It may never come back from a call: then the dispatcher
+//! leaves it to itself and goes on without it.
+
+use std::sync::Arc;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{self, Receiver, Sender, TryRecvError};
+use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, check};
+
+use crate::config::Config;
+use crate::model::{CLASSES, Class};
+use crate::offload::OpenEngine;
+
+/// What the device's thread reports.
+pub(crate) enum Event {
+    /// The device is open, right, and measured.
+    Opened(Measured),
+    /// It is not to be used.
+    NotOpened(Error),
+    /// It did not take a batch.
+    Refused(Box<Batch>, Error),
+    /// A batch came back.
+    Completed(Box<Completed>),
+}
+
+/// What was measured when a device was opened.
+pub(crate) struct Measured {
+    /// Batches that it takes at once.
+    pub depth: usize,
+    /// Seconds that the smallest batch takes, and bytes per second by class; `None` when nothing was
+    /// to be measured.
+    pub rates: Option<(f64, [f64; CLASSES])>,
+}
+
+/// The dispatcher's end of a device's thread. Dropping it leaves the thread to itself: it ends when
+/// the device lets it.
+pub(crate) struct Runner {
+    batches: Sender<Batch>,
+    events: Receiver<Event>,
+}
+
+impl Runner {
+    /// Starts the thread, which opens the device; `waiter` is unparked at every event.
+    pub fn start(open: OpenEngine, config: Arc<Config>, waiter: Thread) -> std::io::Result<Self> {
+        let (batches, submitted) = channel::unbounded();
+        let (report, events) = channel::unbounded();
+        let reporter = Reporter { events: report, waiter };
+        let run = move || {
+            let engine = open().and_then(|mut engine| {
+                let measured = test(engine.as_mut(), &config)?;
+                Ok((engine, measured))
+            });
+            match engine {
+                Ok((engine, measured)) => {
+                    if reporter.report(Event::Opened(measured)) {
+                        serve(engine, &submitted, &reporter);
+                    }
+                }
+                Err(error) => {
+                    reporter.report(Event::NotOpened(error));
+                }
+            }
+        };
+        thread::Builder::new().name("recoded-device".into()).spawn(run)?;
+        Ok(Self { batches, events })
+    }
+
+    /// Gives the device a batch; gives it back when the thread has ended.
+    pub fn submit(&self, batch: Batch) -> Result<(), Box<Batch>> {
+        self.batches.send(batch).map_err(|unsent| Box::new(unsent.0))
+    }
+
+    /// The next event, if there is one; an error when the thread has ended and all are taken.
+    pub fn poll(&self) -> Result<Option<Event>, Gone> {
+        match self.events.try_recv() {
+            Ok(event) => Ok(Some(event)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Gone),
+        }
+    }
+}
+
+/// The device's thread has ended.
+pub(crate) struct Gone;
+
+struct Reporter {
+    events: Sender<Event>,
+    waiter: Thread,
+}
+
+impl Reporter {
+    /// False when nobody listens any more.
+    fn report(&self, event: Event) -> bool {
+        let is_heard = self.events.send(event).is_ok();
+        self.waiter.unpark();
+        is_heard
+    }
+}
+
+fn serve(mut engine: Box<dyn Engine>, submitted: &Receiver<Batch>, reporter: &Reporter) {
+    let mut in_flight = 0_usize;
+    loop {
+        // Nothing to poll for: waits for work. Otherwise looks for it and for results in turn.
+        let next = if in_flight == 0 {
+            submitted.recv().map_err(|_| TryRecvError::Disconnected)
+        } else {
+            submitted.try_recv()
+        };
+        let was_busy = next.is_ok();
+        match next {
+            Ok(batch) => match engine.submit(batch) {
+                Ok(()) => in_flight += 1,
+                Err(refused) => {
+                    if !reporter.report(Event::Refused(refused.batch, refused.error)) {
+                        return;
+                    }
+                }
+            },
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+        match engine.poll() {
+            Some(completed) => {
+                in_flight = in_flight.saturating_sub(1);
+                if !reporter.report(Event::Completed(Box::new(completed))) {
+                    return;
+                }
+            }
+            None if !was_busy => thread::sleep(POLL_INTERVAL),
+            None => {}
+        }
+    }
+}
+
+/// Compares the device with this CPU, then measures it.
+fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, Error> {
+    let (batch, _) = run(engine, check::sample(config.seed))?;
+    if !check::agrees(&batch) {
+        let reason = "wrong results".into();
+        return Err(Error::Lost { call: "self-test", code: 0, reason });
+    }
+    let rates = if config.measure { Some(measure(engine, config)?) } else { None };
+    Ok(Measured { depth: engine.depth().max(1), rates })
+}
+
+/// The time of the smallest batch, and the rate of full ones for every class. A slow device is
+/// measured with less, so that this ends soon.
+fn measure(engine: &mut dyn Engine, config: &Config) -> Result<(f64, [f64; CLASSES]), Error> {
+    let mut start = f64::MAX;
+    for _ in 0..REPEATS {
+        let (_, taken) = run(engine, product(1, 1, 128)?)?;
+        start = start.min(taken.as_secs_f64());
+    }
+    let mut rates = [0.0; CLASSES];
+    // Products per second that were reached so far: to begin with, hardly any.
+    let mut products_rate = 1e6_f64;
+    for class in Class::ALL {
+        let columns = class.columns();
+        let products_max = (products_rate * MEASURE_SECONDS).max(1.0) as usize;
+        // As many rows out as in, cut so that all fits a slot and the time.
+        let row_bytes = config.slot_bytes / 2 / columns.max(8);
+        let rows = columns.clamp(1, products_max.div_ceil(columns * 128));
+        let row_bytes = row_bytes.min(products_max / (rows * columns)).max(128);
+        let batch = product(rows, columns, row_bytes)?;
+        let (bytes, products) = (batch.input_bytes() + batch.output_bytes(), batch.products());
+        let (_, taken) = run(engine, batch)?;
+        let seconds = taken.as_secs_f64().max(1e-9);
+        let moving = (seconds - start).max(seconds / 8.0);
+        products_rate = products_rate.max(products as f64 / moving);
+        rates[class_index(class)] = bytes as f64 / moving;
+    }
+    Ok((start, rates))
+}
+
+fn class_index(class: Class) -> usize {
+    class.columns().ilog2() as usize
+}
+
+/// A product of ones, whose inputs have been written, so that its pages are there.
+fn product(rows: usize, columns: usize, row_bytes: usize) -> Result<Batch, Error> {
+    let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
+    let mut batch = Batch::of(job).map_err(|_| Error::Memory { bytes: rows * row_bytes })?;
+    (0..rows).for_each(|row| batch.coefficients_mut(0, row).fill(1));
+    (0..columns).for_each(|row| batch.source_mut(0, row).fill(1));
+    Ok(batch)
+}
+
+/// Has the engine do one batch, and says how long that took.
+fn run(engine: &mut dyn Engine, batch: Batch) -> Result<(Batch, Duration), Error> {
+    let begun = Instant::now();
+    engine.submit(batch).map_err(|refused| refused.error)?;
+    loop {
+        match engine.poll() {
+            Some(Completed { batch, result }) => {
+                return result.map(|()| (batch, begun.elapsed()));
+            }
+            None => thread::sleep(POLL_INTERVAL),
+        }
+    }
+}
+
+/// Between two looks at a device: a tenth of the time of a batch worth sending.
+const POLL_INTERVAL: Duration = Duration::from_micros(10);
+
+/// The best of these is what a start takes.
+const REPEATS: usize = 5;
+
+/// For each class.
+const MEASURE_SECONDS: f64 = 2e-3;

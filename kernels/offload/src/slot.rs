@@ -1,0 +1,126 @@
+//! What travels between a worker and the dispatcher, and what they share.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crossbeam::queue::ArrayQueue;
+use recoded_code::engine::{Batch, Error};
+
+use crate::config::Mode;
+use crate::metrics::{Close, Counters};
+use crate::model::Model;
+
+/// A batch on its way. It belongs to whoever holds it: nobody else can touch it, deliver it twice or
+/// lose it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub batch: Batch,
+    /// When its first job was put in.
+    pub opened: Instant,
+    /// Why it was handed over.
+    pub close: Close,
+}
+
+impl Slot {
+    /// Bytes that cross a bus for it.
+    pub fn bytes(&self) -> u64 {
+        (self.batch.input_bytes() + self.batch.output_bytes()) as u64
+    }
+}
+
+/// The two rings between a worker and the dispatcher; each has room for all slots of the worker, so
+/// that no push ever fails.
+#[derive(Clone)]
+pub(crate) struct Rings {
+    /// One producer, the worker; one consumer, the dispatcher.
+    pub submitted: Arc<ArrayQueue<Slot>>,
+    /// One producer, the dispatcher; one consumer, the worker.
+    pub done: Arc<ArrayQueue<Slot>>,
+}
+
+impl Rings {
+    pub fn new(slots: usize) -> Self {
+        let ring = || Arc::new(ArrayQueue::new(slots.max(1)));
+        Self { submitted: ring(), done: ring() }
+    }
+}
+
+/// What everybody reads. All but `is_finished` is for decisions that may be slightly late: nothing
+/// else is ordered by these atomics, hence they are relaxed. The rings order slots.
+pub(crate) struct Shared {
+    mode: AtomicU8,
+    /// Whether there is a device that works.
+    pub is_up: AtomicBool,
+    /// Whether the queue is being stopped.
+    pub is_stopping: AtomicBool,
+    /// Whether the dispatcher has ended.
+    pub is_finished: AtomicBool,
+    /// Why the device is not used, or was not the last time.
+    why_down: Mutex<Option<Error>>,
+    /// Bytes and products handed over and not done yet.
+    pub queued_bytes: AtomicU64,
+    pub queued_products: AtomicU64,
+    pub model: Model,
+    pub counters: Counters,
+    /// Workers, whose cores the device is compared with.
+    pub workers: usize,
+}
+
+impl Shared {
+    pub fn new(mode: Mode, model: Model, workers: usize) -> Self {
+        Self {
+            mode: AtomicU8::new(code(mode)),
+            is_up: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
+            why_down: Mutex::default(),
+            queued_bytes: AtomicU64::new(0),
+            queued_products: AtomicU64::new(0),
+            model,
+            counters: Counters::default(),
+            workers: workers.max(1),
+        }
+    }
+
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => Mode::Auto,
+            1 => Mode::Cpu,
+            _ => Mode::Device,
+        }
+    }
+
+    pub fn set_mode(&self, mode: Mode) {
+        self.mode.store(code(mode), Ordering::Relaxed);
+    }
+
+    /// Says why the device is not used.
+    pub fn explain(&self, error: Error) {
+        *self.why_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    pub fn why_down(&self) -> Option<Error> {
+        self.why_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts a slot as queued.
+    pub fn enqueue(&self, slot: &Slot) {
+        self.queued_bytes.fetch_add(slot.bytes(), Ordering::Relaxed);
+        self.queued_products.fetch_add(slot.batch.products(), Ordering::Relaxed);
+    }
+
+    /// Counts a slot as done.
+    pub fn dequeue(&self, slot: &Slot) {
+        self.queued_bytes.fetch_sub(slot.bytes(), Ordering::Relaxed);
+        self.queued_products.fetch_sub(slot.batch.products(), Ordering::Relaxed);
+    }
+}
+
+const fn code(mode: Mode) -> u8 {
+    match mode {
+        Mode::Auto => 0,
+        Mode::Cpu => 1,
+        Mode::Device => 2,
+    }
+}
