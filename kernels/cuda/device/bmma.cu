@@ -93,22 +93,28 @@ KERNEL_BLOCKS(matmul_bmma, 2) {
     const uint32_t byte = first_byte + 4 * column;
 
     int counts[4][8][4] = {};
+    const uint32_t chunks = ceil_div(job.depth, 32);
     const uint8_t *bits = coefficient_row(job, arena, group) + 2048 * warp + 8 * lane;
+    // Both operands are loaded a chunk ahead of their use.
     Staged staged = fetch(job, arena, byte, 4 * sources);
-    for (uint32_t chunk = 0; 32 * chunk < job.depth; chunk++, bits += 8192) {
+    uint2 b[8] = {};
+#pragma unroll
+    for (uint32_t tile = 0; tile < 8 && chunks > 0; tile++) b[tile] = load<uint2>(bits + 256 * tile);
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
         // Two stages: a warp fills one while others still read the one before it.
         uint32_t *stage_words = stages + chunk % 2 * STAGE_WORDS;
         stage(stage_words, staged, column, sources);
         __syncthreads();
         staged = fetch(job, arena, byte, 32 * (chunk + 1) + 4 * sources);
+        if (chunk + 1 < chunks) bits += 8192;
         Fragment a[4];
 #pragma unroll
         for (uint32_t m = 0; m < 4; m++) a[m] = fragment(stage_words, m, g, q);
 #pragma unroll
         for (uint32_t tile = 0; tile < 8; tile++) {
-            const uint2 b = load<uint2>(bits + 256 * tile);
 #pragma unroll
-            for (uint32_t m = 0; m < 4; m++) bmma(counts[m][tile], a[m], b);
+            for (uint32_t m = 0; m < 4; m++) bmma(counts[m][tile], a[m], b[tile]);
+            b[tile] = load<uint2>(bits + 256 * tile);
         }
     }
     // This thread has bytes 4 g to 4 g + 3, and those 32 further on, of rows q and 4 + q of its warp.

@@ -9,10 +9,26 @@
 
 enum : uint32_t { ROWS_PER_WARP = 8, ENTRY_WORDS = 32 };
 
+// The source in which entry i of a Gray code differs from the one before it: the lowest bit of i.
+__device__ __forceinline__ constexpr uint32_t changed(uint32_t i) {
+    return i % 2 == 1 ? 0 : 1 + changed(i / 2);
+}
+
 __device__ __forceinline__ uint2 sum(uint2 a, uint2 b) { return make_uint2(a.x ^ b.x, a.y ^ b.y); }
 
+// Eight bytes of each of eight sources, zero where there are none.
+__device__ __forceinline__ void fetch(uint2 (&sources)[8], const Job &job, const uint8_t *arena,
+                                      uint32_t byte, uint32_t first) {
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        sources[i] = byte < job.symbol_bytes && first + i < job.depth
+                         ? load<uint2>(source_row(job, arena, first + i) + byte)
+                         : make_uint2(0, 0);
+    }
+}
+
 // The 32 entries of this warp, whose subsets have the bits of its number at the top, in the order of
-// a Gray code: entry i differs from the one before it in the source of the lowest bit of i.
+// a Gray code.
 __device__ __forceinline__ void build_entries(uint2 *table, const uint2 (&sources)[8], uint32_t warp,
                                               uint32_t lane) {
     uint2 entry = make_uint2(0, 0);
@@ -24,7 +40,7 @@ __device__ __forceinline__ void build_entries(uint2 *table, const uint2 (&source
     entries[0] = entry;
 #pragma unroll
     for (uint32_t i = 1; i < 32; i++) {
-        entry = sum(entry, sources[__ffs((int)i) - 1]);
+        entry = sum(entry, sources[changed(i)]);
         entries[(i ^ (i >> 1)) * ENTRY_WORDS] = entry;
     }
 }
@@ -62,19 +78,14 @@ KERNEL(matmul_four_russians) {
     const bool inside = byte < job.symbol_bytes;
 
     uint2 sums[ROWS_PER_WARP][8] = {};
+    uint2 sources[8];
+    fetch(sources, job, arena, byte, 0);
 #pragma unroll 1
     for (uint32_t group = 0; group < ceil_div(job.depth, 8); group++) {
-        uint2 sources[8];
-#pragma unroll
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t source = 8 * group + i;
-            sources[i] = inside && source < job.depth
-                             ? load<uint2>(source_row(job, arena, source) + byte)
-                             : make_uint2(0, 0);
-        }
         __syncthreads();
         build_entries(table, sources, warp, lane);
         __syncthreads();
+        fetch(sources, job, arena, byte, 8 * (group + 1));
 #pragma unroll
         for (uint32_t i = 0; i < ROWS_PER_WARP; i++) {
             // Rows beyond the last one repeat it, and are not stored.
@@ -82,8 +93,10 @@ KERNEL(matmul_four_russians) {
             const uint2 planes = load<uint2>(coefficient_row(job, arena, which) + 8 * group);
 #pragma unroll
             for (uint32_t bit = 0; bit < 8; bit++) {
-                const uint32_t subset = ((bit < 4 ? planes.x : planes.y) >> (8 * (bit % 4))) & 0xff;
-                sums[i][bit] = sum(sums[i][bit], table[subset * ENTRY_WORDS + lane]);
+                // An entry is 256 bytes: the byte that is the subset, above that which is the lane's.
+                const uint32_t half = bit < 4 ? planes.x : planes.y;
+                const uint32_t place = prmt(half, 8 * lane, 0x5504 | (bit % 4) << 4);
+                sums[i][bit] = sum(sums[i][bit], *reinterpret_cast<const uint2 *>(shared + place));
             }
         }
     }

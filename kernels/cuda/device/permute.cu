@@ -94,6 +94,6 @@ __device__ __forceinline__ void permute(const Job *jobs, uint32_t jobs_count,
     }
 }
 
-KERNEL_BLOCKS(matmul_permute, 4) { permute<16>(jobs, jobs_count, tables, arena); }
+KERNEL_BLOCKS(matmul_permute, 3) { permute<16>(jobs, jobs_count, tables, arena); }
 
-KERNEL_BLOCKS(matmul_permute_narrow, 8) { permute<4>(jobs, jobs_count, tables, arena); }
+KERNEL_BLOCKS(matmul_permute_narrow, 5) { permute<4>(jobs, jobs_count, tables, arena); }
