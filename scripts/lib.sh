@@ -29,6 +29,14 @@ missing_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
+# Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).
+missing_cuda_packages() {
+    local missing=()
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    command -v g++ >/dev/null || missing+=(g++)
+    printf '%s\n' "${missing[@]}"
+}
+
 # The C compiler for 64-bit ARM, and the C library for it, as the packages below install them.
 AARCH64_CC=aarch64-linux-gnu-gcc
 AARCH64_ROOT=/usr/aarch64-linux-gnu

@@ -244,7 +244,6 @@ KERNEL(invert) {
         exchange_rows(space, matrix, done, width);
         __syncthreads();
         update_others(space, matrix, done, width);
-        __syncthreads();
         store_panel(space, matrix, done);
         __syncthreads();
         done += width;

@@ -49,9 +49,9 @@ __device__ __forceinline__ void accumulate(uint32_t (&sums)[ROWS][4], const uint
 // Two sources at a time: seven terms are summed by three instructions, four by two.
 template <uint32_t ROWS>
 __device__ __forceinline__ void permute(const Job *jobs, uint32_t jobs_count,
-                                        const FieldTables *tables, uint8_t *arena) {
+                                        const FieldTables *tables, uint8_t *arena,
+                                        uint8_t *shared) {
     constexpr uint32_t THREADS = matmul_permute_threads;
-    SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);
     load_permute_tables(shared, tables[job.field]);
     uint32_t *staged = reinterpret_cast<uint32_t *>(shared + PERMUTE_TABLES_BYTES);
@@ -94,6 +94,12 @@ __device__ __forceinline__ void permute(const Job *jobs, uint32_t jobs_count,
     }
 }
 
-KERNEL_BLOCKS(matmul_permute, 3) { permute<16>(jobs, jobs_count, tables, arena); }
+KERNEL_BLOCKS(matmul_permute, 3) {
+    SHARED_MEMORY(shared);
+    permute<16>(jobs, jobs_count, tables, arena, shared);
+}
 
-KERNEL_BLOCKS(matmul_permute_narrow, 5) { permute<4>(jobs, jobs_count, tables, arena); }
+KERNEL_BLOCKS(matmul_permute_narrow, 5) {
+    SHARED_MEMORY(shared);
+    permute<4>(jobs, jobs_count, tables, arena, shared);
+}

@@ -20,15 +20,16 @@ __device__ __forceinline__ uint32_t byte_of(uint32_t word, uint32_t index) {
     return (word >> (8 * index)) & 0xff;
 }
 
-// What a step does with one coefficient and four bytes; `power(i)` is what its table has at i.
+// The steps: a coefficient times four bytes. All look up first and test afterwards, as all sums of two
+// logarithms, those of zero too, are within the tables: so nothing branches.
 struct Direct {
     const uint8_t *logarithms;
     const uint8_t *powers;
     __device__ __forceinline__ uint32_t multiply(uint32_t c, uint32_t word) const {
         uint32_t product = 0;
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t x = byte_of(word, i);
-            if (c != 0 && x != 0) product |= (uint32_t)powers[logarithms[c] + logarithms[x]] << (8 * i);
+            const uint32_t x = byte_of(word, i), power = powers[logarithms[c] + logarithms[x]];
+            product |= (c != 0 && x != 0 ? power : 0) << (8 * i);
         }
         return product;
     }
@@ -39,8 +40,8 @@ struct Preprocessed {
     __device__ __forceinline__ uint32_t multiply(uint32_t c, uint32_t word) const {
         uint32_t product = 0;
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t x = byte_of(word, i);
-            if (c != 0xff && x != 0xff) product |= (uint32_t)powers[c + x] << (8 * i);
+            const uint32_t x = byte_of(word, i), power = powers[c + x];
+            product |= (c != 0xff && x != 0xff ? power : 0) << (8 * i);
         }
         return product;
     }
@@ -50,43 +51,46 @@ struct OneTest {
     const uint8_t *powers;
     __device__ __forceinline__ uint32_t multiply(uint32_t c, uint32_t word) const {
         uint32_t product = 0;
-        if (c == 0xff) return product;
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t x = byte_of(word, i);
-            if (x != 0xff) product |= (uint32_t)powers[c + x] << (8 * i);
+            const uint32_t x = byte_of(word, i), power = powers[c + x];
+            product |= (x != 0xff ? power : 0) << (8 * i);
         }
-        return product;
+        return c != 0xff ? product : 0;
     }
 };
 
 // `Power` gives the power at a sum of shifted logarithms.
 template <typename Power> struct Remapped {
-    Power power;
+    Power power_of;
     __device__ __forceinline__ uint32_t multiply(uint32_t c, uint32_t word) const {
         uint32_t product = 0;
-        if (c == 0) return product;
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t x = byte_of(word, i);
-            if (x != 0) product |= power(c + x) << (8 * i);
+            const uint32_t x = byte_of(word, i), power = power_of(c + x);
+            product |= (x != 0 ? power : 0) << (8 * i);
         }
-        return product;
+        return c != 0 ? product : 0;
     }
 };
 
+// Shared memory has the powers two places further on, where these sums find them.
+enum : uint32_t { SHIFT = 2 };
+
 struct SharedPower {
-    const uint8_t *powers;
-    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const { return powers[sum - 2]; }
+    const uint8_t *shifted;
+    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const { return shifted[sum]; }
 };
 
 struct ReadOnlyPower {
     const uint8_t *powers;
-    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const { return __ldg(powers + sum - 2); }
+    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const {
+        return __ldg(powers + (sum < SHIFT ? 0 : sum - SHIFT));
+    }
 };
 
 struct ReplicatedPower {
     // The copy of this lane: words 32 apart.
-    const uint32_t *powers;
-    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const { return powers[32 * (sum - 2)]; }
+    const uint32_t *shifted;
+    __device__ __forceinline__ uint32_t operator()(uint32_t sum) const { return shifted[32 * sum]; }
 };
 
 template <typename Step>
@@ -113,17 +117,17 @@ __device__ __forceinline__ void multiply_unit(const Job &job, uint8_t *arena, co
     if (unit.exists) multiply_word(job, arena, unit, step);
 }
 
-__device__ __forceinline__ void copy_to_shared(uint8_t *to, const uint8_t *from, uint32_t bytes) {
-    for (uint32_t i = 4 * threadIdx.x; i < bytes; i += 4 * blockDim.x) {
-        *reinterpret_cast<uint32_t *>(to + i) = *reinterpret_cast<const uint32_t *>(from + i);
-    }
+// Bytes [0, count) of a table to bytes [shift, ...) of shared memory, up to `end`; zeros before.
+__device__ __forceinline__ void copy_to_shared(uint8_t *to, uint32_t end, const uint8_t *from,
+                                               uint32_t shift) {
+    for (uint32_t i = threadIdx.x; i < end; i += blockDim.x) to[i] = i < shift ? 0 : from[i - shift];
 }
 
 KERNEL(matmul_table_0) {
     SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);
-    copy_to_shared(shared, tables[job.field].powers, POWERS);
-    copy_to_shared(shared + POWERS, tables[job.field].logarithms, 256);
+    copy_to_shared(shared, POWERS, tables[job.field].powers, 0);
+    copy_to_shared(shared + POWERS, 256, tables[job.field].logarithms, 0);
     __syncthreads();
     multiply_unit(job, arena, Direct{shared + POWERS, shared});
 }
@@ -131,7 +135,7 @@ KERNEL(matmul_table_0) {
 KERNEL(matmul_table_1) {
     SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);
-    copy_to_shared(shared, tables[job.field].powers, POWERS);
+    copy_to_shared(shared, POWERS, tables[job.field].powers, 0);
     __syncthreads();
     multiply_unit(job, arena, Preprocessed{shared});
 }
@@ -139,7 +143,7 @@ KERNEL(matmul_table_1) {
 KERNEL(matmul_table_2) {
     SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);
-    copy_to_shared(shared, tables[job.field].powers, POWERS);
+    copy_to_shared(shared, POWERS, tables[job.field].powers, 0);
     __syncthreads();
     multiply_unit(job, arena, OneTest{shared});
 }
@@ -147,7 +151,7 @@ KERNEL(matmul_table_2) {
 KERNEL(matmul_table_3) {
     SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);
-    copy_to_shared(shared, tables[job.field].powers, POWERS);
+    copy_to_shared(shared, POWERS, tables[job.field].powers, SHIFT);
     __syncthreads();
     multiply_unit(job, arena, Remapped<SharedPower>{{shared}});
 }
@@ -162,7 +166,9 @@ KERNEL(matmul_table_5) {
     const Job job = job_of_block(jobs, jobs_count);
     uint32_t *copies = reinterpret_cast<uint32_t *>(shared);
     const uint8_t *powers = tables[job.field].powers;
-    for (uint32_t i = threadIdx.x; i < 32 * POWERS; i += blockDim.x) copies[i] = powers[i / 32];
+    for (uint32_t i = threadIdx.x; i < 32 * POWERS; i += blockDim.x) {
+        copies[i] = i / 32 < SHIFT ? 0 : powers[i / 32 - SHIFT];
+    }
     __syncthreads();
     const Remapped<ReplicatedPower> step{{copies + threadIdx.x % 32}};
     // Few blocks, much work each: filling the tables costs as much as 16 words.

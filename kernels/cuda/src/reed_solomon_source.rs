@@ -16,9 +16,10 @@ use std::fmt::Write;
 pub const PRELUDE: &str =
     concat!(include_str!("../job.h"), "\n", include_str!("../device/common.cuh"), "\n");
 
-/// Products (rows times columns of the matrix) from which on the code would no longer fit a card's
-/// instruction cache, by far, and a kernel for all matrices is the better one.
-pub const PRODUCTS_MAX: usize = 2048;
+/// Products (rows times columns of the matrix) up to which this is worth it: 64+16, for example, is
+/// 50 KB of code that takes NVRTC 2 s, and larger ones begin to spill registers. Beyond it, multiply by
+/// a kernel for all matrices.
+pub const PRODUCTS_MAX: usize = 1024;
 
 /// Destinations that are made at a time: eight sums of each are in registers.
 const ROWS_AT_ONCE: usize = 12;

@@ -9,8 +9,9 @@ fn serves(technique: &Technique, field: Field) -> bool {
     technique.packed || field.order() == 256
 }
 
-/// Rows, depth, bytes: around the units of all kernels.
-const SHAPES: [(usize, usize, usize); 9] = [
+/// Rows, depth, bytes: around the units of all kernels, and one with more coefficients than `permute`
+/// keeps in shared memory at a time.
+const SHAPES: [(usize, usize, usize); 10] = [
     (1, 1, 16),
     (2, 3, 48),
     (5, 7, 64),
@@ -20,6 +21,7 @@ const SHAPES: [(usize, usize, usize); 9] = [
     (65, 40, 32),
     (3, 70, 528),
     (31, 31, 2064),
+    (40, 300, 16),
 ];
 
 fn technique_matches_cpu(name: &str) {
