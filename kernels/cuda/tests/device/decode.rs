@@ -92,7 +92,11 @@ fn invert_serves_all_fields() {
 #[test]
 fn invert_serves_large_generations() {
     let mut random = Random::new();
-    invert_matches_cpu(&mut random, Field::default(), &[(257, None), (300, Some(299))]);
+    invert_matches_cpu(
+        &mut random,
+        Field::default(),
+        &[(257, None), (300, Some(299)), (1024, None)],
+    );
 }
 
 /// Coded symbols of a generation, and what they were made of.
