@@ -147,7 +147,7 @@ enum : uint8_t {
     X(matmul_permute, 128, 16, 16, 128, 24576)                                                      \
     X(matmul_permute_narrow, 128, 4, 16, 128, 24576)                                                \
     X(matmul_four_russians, 256, 64, 256, 1, 65536)                                                \
-    X(matmul_bmma, 128, 32, 64, 1, 6144)
+    X(matmul_bmma, 128, 32, 256, 1, 6144)
 //
 // The rest:
 //
