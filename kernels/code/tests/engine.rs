@@ -57,7 +57,9 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
         let stride = batch.jobs()[job as usize].job.stride();
         batch.output_mut()[destinations + row * stride + at] ^= 1;
         assert!(!check::agrees(&batch));
-        assert!(!check::spot_check(&batch, job + jobs * at as u64), "job {job}");
+        // One chance in 256 each that a product hides it.
+        let found = (0..4).filter(|n| !check::spot_check(&batch, job + jobs * n)).count();
+        assert!(found >= 2, "job {job}: {found} of 4");
         batch.output_mut()[destinations + row * stride + at] ^= 1;
     }
     // Said to be singular, although it is not.

@@ -19,9 +19,10 @@ pub enum Mode {
 pub enum SpotCheck {
     /// Nothing.
     Off,
-    /// One random column of bytes of one job per batch: finds a device that goes wrong, soon.
+    /// One job per batch, multiplied by a random vector: any wrong byte in it shows, but for one chance
+    /// in 256.
     #[default]
-    Column,
+    Product,
     /// Everything: for tests of devices that lie once.
     All,
 }
@@ -70,7 +71,7 @@ pub struct Config {
     pub measure: bool,
     /// What is assumed before anything is measured.
     pub rates: crate::Rates,
-    /// For what is drawn at random: columns of spot checks.
+    /// For what is drawn at random: spot checks.
     pub seed: u64,
 }
 

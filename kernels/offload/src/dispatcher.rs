@@ -314,8 +314,8 @@ impl Dispatcher {
     fn is_right(&mut self, batch: &Batch) -> bool {
         match self.config.spot_check {
             SpotCheck::Off => true,
-            SpotCheck::Column => {
-                // Weyl's sequence with a mixer (SplitMix64): a device does not aim at columns.
+            SpotCheck::Product => {
+                // Weyl's sequence with a mixer (SplitMix64): a device does not aim at jobs.
                 self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
                 check::spot_check(batch, mixed ^ (mixed >> 27))

@@ -34,8 +34,11 @@ mod metrics;
 
 mod offload;
 
+mod together;
+
 pub use config::{Config, Mode, SpotCheck};
 pub use metrics::{Close, Declined, Fault, Metrics};
 pub use model::{Class, Model, Rates};
 pub use offload::{Offload, OpenEngine, StartError};
 pub use port::{Delivered, Inputs, Port};
+pub use together::{Shares, Together};

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_gf::{FieldOrder, Kernel, mul};
+use recoded_gf::{FieldOrder, Kernel};
 
 use super::batch::{coefficients, source};
 use super::{Batch, Cpu, Job, Operation, Partition, draw};
@@ -49,8 +49,9 @@ pub fn agrees(batch: &Batch) -> bool {
     })
 }
 
-/// Whether one column of bytes of one job of a batch that came back is right: the job and the column
-/// that `choice` names, which should be random. About a thousandth of the work of the job. A matrix
+/// Whether one job of a batch that came back is right, all of it, but for a chance of one in 256
+/// (Freivalds 1977): the job that `choice`, which should be random, names is multiplied by a random
+/// vector from the left, results and inputs alike. Takes as long as two of the job's rows. A matrix
 /// that is said to be singular is eliminated again.
 #[must_use]
 pub fn spot_check(batch: &Batch, choice: u64) -> bool {
@@ -60,36 +61,48 @@ pub fn spot_check(batch: &Batch, choice: u64) -> bool {
     }
     let number = (choice % jobs) as usize;
     let placed = &batch.jobs()[number];
-    let at = (choice / jobs % placed.job.row_bytes as u64) as usize;
-    let input = batch.input();
-    let row = |row| coefficients(input, placed, row);
+    let Job { operation, rows, columns, .. } = placed.job;
+    let factors = matrix(batch, number);
     if let Err(singular) = batch.outcome(number) {
-        let mut matrix = (0..placed.job.rows).map(row).collect::<Vec<_>>().concat();
-        let inverted = Kernel::best().invert(&mut matrix, placed.job.columns);
+        let inverted = Kernel::best().invert(&mut factors.concat(), columns);
         return inverted.is_err_and(|found| found.column == singular.column);
     }
-    let bytes = |index| batch.destination(number, index).ok().map(|row| row[at]);
-    let column: Option<Vec<u8>> = (0..placed.job.rows).map(bytes).collect();
-    let Some(column) = column else { return false };
-    let has_sources = placed.job.operation.has_sources();
-    let columns = if has_sources { 0..placed.job.columns } else { 0..0 };
-    let sources: Vec<u8> = columns.map(|index| source(input, placed, index)[at]).collect();
-    let mut rows = 0..placed.job.rows;
-    match placed.job.operation {
-        Operation::Multiply => rows.all(|index| dot(row(index), &sources) == column[index]),
-        // Multiplied back: the matrix times the solution, or times a column of its inverse.
-        Operation::Solve => rows.all(|index| dot(row(index), &column) == sources[index]),
-        Operation::Invert => rows.all(|index| dot(row(index), &column) == u8::from(index == at)),
-        Operation::Combine { seed, field } | Operation::Draw { seed, field } => {
-            let mut vector = vec![0; placed.job.columns];
-            rows.all(|index| {
-                draw(seed, index, field, &mut vector);
-                column[index] == if has_sources { dot(&vector, &sources) } else { vector[at] }
-            })
+    let made: Result<Vec<&[u8]>, _> = (0..rows).map(|row| batch.destination(number, row)).collect();
+    let Ok(made) = made else { return false };
+    let sources = || (0..columns).map(|row| source(batch.input(), placed, row)).collect::<Vec<_>>();
+    let mut left = vec![0; rows];
+    ChaCha8Rng::seed_from_u64(choice).fill_bytes(&mut left);
+    let factors: Vec<&[u8]> = factors.iter().map(Vec::as_slice).collect();
+    match operation {
+        Operation::Multiply | Operation::Combine { .. } => {
+            product(&product(&left, &factors), &sources()) == product(&left, &made)
         }
+        // Multiplied back: the matrix times the solution, or times its inverse.
+        Operation::Solve => product(&product(&left, &factors), &made) == product(&left, &sources()),
+        Operation::Invert => product(&product(&left, &factors), &made) == left,
+        Operation::Draw { .. } => factors == made,
     }
 }
 
-fn dot(factors: &[u8], bytes: &[u8]) -> u8 {
-    factors.iter().zip(bytes).fold(0, |sum, (&factor, &byte)| sum ^ mul(factor, byte))
+/// The coefficients of a job, brought or drawn.
+fn matrix(batch: &Batch, number: usize) -> Vec<Vec<u8>> {
+    let placed = &batch.jobs()[number];
+    let row = |index| match placed.job.operation {
+        Operation::Combine { seed, field } | Operation::Draw { seed, field } => {
+            let mut vector = vec![0; placed.job.columns];
+            draw(seed, index, field, &mut vector);
+            vector
+        }
+        Operation::Multiply | Operation::Solve | Operation::Invert => {
+            coefficients(batch.input(), placed, index).to_vec()
+        }
+    };
+    (0..placed.job.rows).map(row).collect()
+}
+
+/// A row times a matrix.
+fn product(factors: &[u8], rows: &[&[u8]]) -> Vec<u8> {
+    let mut row = vec![0; rows.first().map_or(0, |row| row.len())];
+    Kernel::best().matmul(factors, rows, &mut [&mut row]);
+    row
 }

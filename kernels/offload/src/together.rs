@@ -1,0 +1,229 @@
+//! One large product by a device and all cores at once (Nuclei, IV-E.2).
+//!
+//! The bytes of every row are cut into ranges, since a range needs only the same bytes of the sources.
+//! The device takes ranges from the left and the cores from the right until they meet. How large the
+//! ranges are follows from how fast either was so far, so that both finish at the same time; what the
+//! device does not bring, the cores do.
+
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Batch, Completed, Cpu, Engine, Job, Operation, check};
+
+/// Who made how many bytes of each row.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Shares {
+    /// The device.
+    pub device: usize,
+    /// The cores.
+    pub cores: usize,
+    /// Of the cores' part, what the device had taken before and not brought.
+    pub redone: usize,
+}
+
+/// A device and the cores beside it.
+pub struct Together {
+    cpu: Cpu,
+    /// `None` after it failed.
+    engine: Option<Box<dyn Engine>>,
+    /// Bytes of a row per second, once measured.
+    device_rate: Option<f64>,
+    cores_rate: Option<f64>,
+    timeout: Duration,
+    serial: u64,
+}
+
+/// Ranges are whole cache lines, so that no two writers share one.
+const LINE: usize = 128;
+
+/// The device's next range is this part of what it should still get: ranges shrink towards the end.
+const PART: f64 = 0.5;
+
+/// Bytes of sources in one range at most: what a batch has memory for.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Rows of a range are at least this long: less is not worth a batch.
+const RANGE_MIN: usize = 8 * LINE;
+
+impl Together {
+    /// `engine` is given up when it takes longer than `timeout` for a range.
+    #[must_use]
+    pub fn new(cpu: Cpu, engine: Box<dyn Engine>, timeout: Duration) -> Self {
+        let engine = Some(engine);
+        Self { cpu, engine, device_rate: None, cores_rate: None, timeout, serial: 0 }
+    }
+
+    /// Whether the device is still in use.
+    #[must_use]
+    pub const fn has_device(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// `destinations = coefficients * sources`, row-major coefficients, all rows of one length.
+    ///
+    /// # Panics
+    /// When lengths contradict each other.
+    pub fn multiply(
+        &mut self,
+        coefficients: &[u8],
+        sources: &[&[u8]],
+        destinations: &mut [&mut [u8]],
+    ) -> Shares {
+        assert_eq!(coefficients.len(), sources.len() * destinations.len(), "coefficients");
+        let bytes = sources.first().map_or(0, |row| row.len());
+        assert!(sources.iter().all(|row| row.len() == bytes), "sources of one length");
+        assert!(destinations.iter().all(|row| row.len() == bytes), "destinations of one length");
+        let mut work = Work { coefficients, sources, destinations, left: 0, right: bytes };
+        let mut shares = Shares::default();
+        let mut taken: Vec<Taken> = Vec::new();
+        while work.left < work.right || !taken.is_empty() {
+            self.hand_over(&mut work, &mut taken);
+            if let Some(range) = self.next_of_cores(&work) {
+                let begun = Instant::now();
+                shares.cores += range.len();
+                work.right = range.start;
+                work.compute(&self.cpu, range.clone());
+                let rate = range.len() as f64 / begun.elapsed().as_secs_f64().max(1e-9);
+                self.cores_rate = Some(blend(self.cores_rate, rate));
+            } else {
+                thread::sleep(POLL);
+            }
+            self.take_back(&mut work, &mut taken, &mut shares);
+        }
+        shares
+    }
+
+    /// Part of what is left that the device should do: half until both were measured.
+    fn share(&self) -> f64 {
+        match (self.device_rate, self.cores_rate) {
+            (Some(device), Some(cores)) => device / (device + cores),
+            _ => 0.5,
+        }
+    }
+
+    /// Gives the device ranges as long as it takes some and there are any for it.
+    fn hand_over(&mut self, work: &mut Work<'_, '_>, taken: &mut Vec<Taken>) {
+        let share = self.share();
+        while let Some(engine) = self.engine.as_mut().filter(|e| taken.len() < e.depth()) {
+            let wanted = (work.right - work.left) as f64 * share * PART;
+            let most = (BATCH_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
+            let length = (wanted as usize / LINE * LINE).min(most / LINE * LINE);
+            let Some(mut batch) =
+                (length >= RANGE_MIN).then(|| work.batch(work.left..work.left + length)).flatten()
+            else {
+                return;
+            };
+            self.serial += 1;
+            batch.tag = self.serial;
+            if let Err(refused) = engine.submit(batch) {
+                if refused.error.is_fatal() {
+                    self.engine = None;
+                }
+                return;
+            }
+            let range = work.left..work.left + length;
+            taken.push(Taken { serial: self.serial, range, since: Instant::now() });
+            work.left += length;
+        }
+    }
+
+    /// The range that the cores do next: all that is left when there is no device to leave it to.
+    fn next_of_cores(&self, work: &Work<'_, '_>) -> Option<Range<usize>> {
+        let left = work.right - work.left;
+        let share = 1.0 - self.share();
+        let part = if self.engine.is_some() { left as f64 * share * PART } else { left as f64 };
+        let length = (part as usize).next_multiple_of(LINE).max(RANGE_MIN).min(left);
+        (left > 0).then(|| work.right - length..work.right)
+    }
+
+    /// Takes what the device has done; what it did not do, the cores do.
+    fn take_back(&mut self, work: &mut Work<'_, '_>, taken: &mut Vec<Taken>, shares: &mut Shares) {
+        while let Some(Completed { batch, result }) =
+            self.engine.as_mut().and_then(|engine| engine.poll())
+        {
+            let Some(index) = taken.iter().position(|taken| taken.serial == batch.tag) else {
+                continue;
+            };
+            let Taken { range, since, .. } = taken.swap_remove(index);
+            let is_right = result.is_ok() && check::spot_check(&batch, batch.tag);
+            if is_right && work.store(&batch, range.clone()) {
+                shares.device += range.len();
+                let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
+                let rate = rate * (taken.len() + 1) as f64;
+                self.device_rate = Some(blend(self.device_rate, rate));
+                continue;
+            }
+            if result.is_ok() || result.is_err_and(|error| error.is_fatal()) {
+                self.engine = None;
+            }
+            self.redo(work, range, shares);
+        }
+        if taken.iter().any(|taken| taken.since.elapsed() > self.timeout)
+            && let Some(engine) = self.engine.take()
+        {
+            // A device that hangs may hang whoever lets it go.
+            drop(thread::Builder::new().spawn(move || drop(engine)));
+        }
+        if self.engine.is_none() {
+            taken.drain(..).for_each(|taken| self.redo(work, taken.range, shares));
+        }
+    }
+
+    fn redo(&self, work: &mut Work<'_, '_>, range: Range<usize>, shares: &mut Shares) {
+        shares.cores += range.len();
+        shares.redone += range.len();
+        work.compute(&self.cpu, range);
+    }
+}
+
+/// How often to look whether the device is done when nothing else is left to do.
+const POLL: Duration = Duration::from_micros(20);
+
+/// A rate that follows what is measured.
+fn blend(old: Option<f64>, new: f64) -> f64 {
+    old.map_or(new, |old| 0.5 * (old + new))
+}
+
+/// A range that the device has.
+struct Taken {
+    serial: u64,
+    range: Range<usize>,
+    since: Instant,
+}
+
+/// The product, and the bytes of its rows that nobody has taken: `left..right`.
+struct Work<'a, 'b> {
+    coefficients: &'a [u8],
+    sources: &'a [&'a [u8]],
+    destinations: &'a mut [&'b mut [u8]],
+    left: usize,
+    right: usize,
+}
+
+impl Work<'_, '_> {
+    fn compute(&mut self, cpu: &Cpu, range: Range<usize>) {
+        let sources: Vec<&[u8]> = self.sources.iter().map(|row| &row[range.clone()]).collect();
+        let rows = self.destinations.iter_mut().map(|row| &mut row[range.clone()]);
+        cpu.matmul(self.coefficients, &sources, &mut rows.collect::<Vec<_>>());
+    }
+
+    fn batch(&self, range: Range<usize>) -> Option<Batch> {
+        let (rows, columns) = (self.destinations.len(), self.sources.len());
+        let job = Job::new(Operation::Multiply, rows, columns, range.len());
+        let mut batch = Batch::of(job).ok()?;
+        batch.set_coefficients(0, self.coefficients);
+        for (index, row) in self.sources.iter().enumerate() {
+            batch.source_mut(0, index).copy_from_slice(&row[range.clone()]);
+        }
+        Some(batch)
+    }
+
+    fn store(&mut self, batch: &Batch, range: Range<usize>) -> bool {
+        for (index, row) in self.destinations.iter_mut().enumerate() {
+            let Ok(made) = batch.destination(0, index) else { return false };
+            row[range.clone()].copy_from_slice(made);
+        }
+        true
+    }
+}

@@ -1,0 +1,68 @@
+//! A product by CPU and device at once: right whoever does what, and whatever the device does.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::engine::{Chaos, Cpu, CpuEngine, Faults, Partition};
+use recoded_gf::Kernel;
+use recoded_offload::{Shares, Together};
+
+fn together(faults: Faults, seed: u64) -> Together {
+    let engine = CpuEngine::new(1, Partition::FullBlock).expect("a thread");
+    let cpu = Cpu::new(1, Partition::PartitionedBlock).expect("no thread is needed");
+    Together::new(cpu, Box::new(Chaos::new(engine, faults, seed)), Duration::from_millis(200))
+}
+
+/// Multiplies random rows, compares every byte, and checks that the shares add up.
+fn multiply(together: &mut Together, random: &mut ChaCha8Rng, bytes: usize) -> Shares {
+    let (rows, columns) = (24, 32);
+    let mut coefficients = vec![0; rows * columns];
+    random.fill_bytes(&mut coefficients);
+    let mut payload = vec![0; columns * bytes];
+    random.fill_bytes(&mut payload);
+    let sources: Vec<&[u8]> = payload.chunks_exact(bytes.max(1)).take(columns).collect();
+    let sources = if bytes == 0 { vec![&[][..]; columns] } else { sources };
+    let product = |made: &mut Vec<Vec<u8>>, by: &mut dyn FnMut(&mut [&mut [u8]])| {
+        let mut views: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        by(&mut views);
+    };
+    let (mut expected, mut made) = (vec![vec![0; bytes]; rows], vec![vec![0xEE; bytes]; rows]);
+    product(&mut expected, &mut |rows| Kernel::best().matmul(&coefficients, &sources, rows));
+    let mut shares = Shares::default();
+    product(&mut made, &mut |rows| shares = together.multiply(&coefficients, &sources, rows));
+    assert!(made == expected, "{shares:?}");
+    assert_eq!(shares.device + shares.cores, bytes);
+    shares
+}
+
+#[test]
+fn both_take_part_and_lengths_do_not_matter() {
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mut together = together(Faults::default(), 1);
+    for bytes in [0, 1, 127, 1500, 70_001] {
+        multiply(&mut together, &mut random, bytes);
+    }
+    let shares = multiply(&mut together, &mut random, 1 << 20);
+    assert!(shares.device > 0 && shares.cores > 0, "{shares:?}");
+    assert_eq!(shares.redone, 0);
+    assert!(together.has_device());
+}
+
+#[test]
+fn what_the_device_does_not_do_the_cores_do() {
+    let mut random = ChaCha8Rng::seed_from_u64(6);
+    for (faults, survives) in [
+        (Faults { refuse: 0.3, ..Faults::default() }, true),
+        (Faults { fail: 0.3, ..Faults::default() }, true),
+        (Faults { stall: 0.5, stall_polls: 5, ..Faults::default() }, true),
+        (Faults { lose: 1.0, ..Faults::default() }, false),
+        (Faults { hang: 1.0, ..Faults::default() }, false),
+    ] {
+        let mut together = together(faults, 3);
+        for _ in 0..3 {
+            multiply(&mut together, &mut random, 200_000);
+        }
+        assert_eq!(together.has_device(), survives, "{faults:?}");
+    }
+}
