@@ -161,10 +161,12 @@ pub struct Flow {
     /// Packets per source symbol, sent (source) or received (sink).
     #[serde(default)]
     pub overhead: Option<f64>,
-    /// BATS source: the least that theory needs, which is packets per batch over the expected rank.
+    /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its length
+    /// and the loss from end to end take for target_loss. Null for generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
-    /// Sink: time from the first packet of a generation or block until it was complete, on average.
+    /// Sink: time from the first packet of a generation or block until it was complete, on average. Window:
+    /// how long a symbol was known to be missing, averaged over all symbols.
     #[serde(default)]
     pub decode_delay_mean_us: Option<f64>,
     /// The longest such time.

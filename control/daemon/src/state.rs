@@ -99,6 +99,7 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
     let counters = counters(reports);
     let hops = hop_losses(reports);
     let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
+    let overhead_theory = theory::overhead(params, expected, &hops);
     let delay = decode_delay(reports, counters.generations_complete);
     Flow {
         id: params.id.into(),
@@ -121,15 +122,11 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         rank_histogram,
         rank_theory: expected,
         overhead: overhead(role, &counters),
-        overhead_theory: expected.filter(|rank| is_bats(params) && *rank > 0.0).map(f64::recip),
+        overhead_theory,
         decode_delay_mean_us: delay.map(|(mean, _)| mean),
         decode_delay_max_us: delay.map(|(_, max)| max),
         counters,
     }
-}
-
-fn is_bats(params: &FlowParams) -> bool {
-    Word::of(&params.code) == Word::Bats
 }
 
 /// Packets per source symbol.

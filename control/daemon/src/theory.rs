@@ -2,7 +2,7 @@
 
 use recoded_api::v1::HopLoss;
 use recoded_code::theory::{Hop, Recoding, rank_distributions};
-use recoded_pipeline::params::{FlowCode, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role};
 use recoded_pipeline::report::FlowReport;
 
 /// Larger generations take too long to compute each time somebody looks.
@@ -17,8 +17,7 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
         return None;
     }
-    let hop = |hop: &HopLoss| Hop { loss: hop.loss, burst_mean: hop.burst_mean };
-    let line: Vec<Hop> = hops.iter().map(hop).collect();
+    let line = line(hops);
     match report.code {
         FlowCode::Rlnc => {
             let sent = vec![report.planned; line.len()];
@@ -29,6 +28,27 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
         FlowCode::Bats(bats) => batches::expected_rank(report, &bats, &line),
         FlowCode::Window(_) => None,
     }
+}
+
+/// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
+/// [`expected_rank`]. Not for generations, whose number of packets follows from how many of them may stay
+/// incomplete.
+pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Option<f64> {
+    let is_source = matches!(params.role, Role::Source { .. });
+    match params.code {
+        FlowCode::Window(code) if is_source && !hops.is_empty() => {
+            let path = Hop::in_series(line(hops));
+            let rate_max = (params.redundancy_max - 1.0).max(0.0);
+            Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
+        }
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
+        _ => None,
+    }
+}
+
+fn line(hops: &[HopLoss]) -> Vec<Hop> {
+    hops.iter().map(|hop| Hop { loss: hop.loss, burst_mean: hop.burst_mean }).collect()
 }
 
 /// BATS flows.

@@ -17,7 +17,9 @@ pub(crate) mod sink;
 mod pace;
 
 use crate::params::{FlowParams, WindowParams};
-use recoded_code::window::{Density, Parameters, Scheme};
+use recoded_code::theory::Hop;
+use recoded_code::theory::window::WindowCode;
+use recoded_code::window::{Density, ENCODING_WINDOW_MAX, Parameters, Scheme};
 use recoded_gf::FieldOrder;
 use recoded_wire::window::ADU_HEADER_BYTES;
 
@@ -41,6 +43,19 @@ fn parameters(params: &FlowParams, code: &WindowParams, window_max: usize) -> Pa
         scheme: scheme(params.field),
         symbol_bytes: symbol_bytes as u16,
         window_symbols: code.window_symbols.clamp(1, window_max),
+    }
+}
+
+impl WindowParams {
+    /// What theory says of it on this path, hops in series as one; `field` is that of the flow.
+    #[must_use]
+    pub fn theory(&self, order: FieldOrder, path: Hop) -> WindowCode {
+        let zeros = f64::from(15 - density(self).threshold()) / 16.0;
+        WindowCode {
+            symbols: self.window_symbols.clamp(1, ENCODING_WINDOW_MAX),
+            redundant: zeros.max(1.0 / f64::from(field(scheme(order)).order())),
+            path,
+        }
     }
 }
 

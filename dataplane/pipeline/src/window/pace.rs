@@ -10,10 +10,8 @@ use crate::loss::moved;
 use crate::params::{FlowParams, Redundancy, WindowParams};
 use crate::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use crate::report::HopLoss;
-use crate::window::{density, field, parameters};
 use recoded_code::theory::Hop;
 use recoded_code::theory::window::{Deficit, WindowCode};
-use recoded_code::window::ENCODING_WINDOW_MAX;
 
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
@@ -51,14 +49,7 @@ impl Pace {
 
     /// Plans anew: parameters or losses changed.
     pub(crate) fn replan(&mut self, params: &FlowParams, code: &WindowParams) {
-        let parameters = parameters(params, code, ENCODING_WINDOW_MAX);
-        let order = f64::from(field(parameters.scheme).order());
-        let zeros = f64::from(15 - density(code).threshold()) / 16.0;
-        let code = WindowCode {
-            symbols: parameters.window_symbols,
-            redundant: zeros.max(1.0 / order),
-            path: self.path,
-        };
+        let code = code.theory(params.field, self.path);
         let rate_max = rate_max(params);
         self.rate = match params.redundancy {
             Redundancy::Fixed(factor) => (factor - 1.0).clamp(0.0, rate_max),

@@ -115,9 +115,13 @@ impl WindowSink {
             }
             Err(rejected) => Fate::Dropped(reason(rejected)),
         };
+        let next = self.stream.map(|(_, next)| next);
         while let Some(adu) = self.decoder.next_recovered() {
-            let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
-            counters.decoded_after(io.now.saturating_sub(heard));
+            // What was given up comes back too late.
+            if next.is_some_and(|next| !serial_before(adu.esi, next)) {
+                let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
+                counters.decoded_after(io.now.saturating_sub(heard));
+            }
         }
         self.pump(params, counters, io);
         fate

@@ -241,10 +241,7 @@ fn measure_recoded(
     let recoded = Recoded {
         delivered: udp.outcome.delivered(),
         rank_ratio: probe.rank_ratio,
-        overhead_theory: rank_theory
-            .last()
-            .filter(|_| options.code != Code::Rlnc)
-            .map(|it| 1.0 / it),
+        overhead_theory: probe::overhead(options),
         rank_theory,
         rank_generations: probe.generations,
         residual_loss: 1.0 - udp.outcome.delivered(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
+use recoded_code::theory::window::WindowCode;
 use recoded_code::theory::{Hop, Recoding, rank_distributions};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
@@ -38,6 +39,12 @@ const AHEAD: u64 = 1_000;
 
 /// Time for the last generation to travel and to be closed everywhere.
 const SETTLE: Duration = Duration::from_millis(1500);
+
+/// Share of its packets that a daemon lets a window lose for good, unless told otherwise.
+const TARGET_LOSS: f64 = 1e-4;
+
+/// Most packets per symbol that a daemon sends, unless told otherwise.
+const REDUNDANCY_MAX: f64 = 4.0;
 
 /// What the probe found.
 pub struct Probe {
@@ -113,6 +120,26 @@ pub fn theory(options: &Options) -> Vec<f64> {
             expected_rank_adaptive(&outgoing, &vec![hop; hops])
         }
         Code::Rlnc => fixed(options, hop),
+    }
+}
+
+/// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last hop. A
+/// window: what a path that nobody recodes on takes for the daemons' `target_loss`. None for generations,
+/// whose number of packets follows from how many of them may stay incomplete.
+pub fn overhead(options: &Options) -> Option<f64> {
+    match options.code {
+        Code::Rlnc => None,
+        Code::Bats => theory(options).last().map(|rank| 1.0 / rank),
+        Code::Window => {
+            let hop = Hop { loss: options.loss_share(), burst_mean: options.burst };
+            let code = WindowCode {
+                symbols: usize::from(options.window),
+                // All coefficients are random, with the daemons' `density`.
+                redundant: 1.0 / f64::from(options.field_order().order()),
+                path: Hop::in_series(vec![hop; options.hop_count()]),
+            };
+            Some(1.0 + code.rate(TARGET_LOSS, REDUNDANCY_MAX - 1.0))
+        }
     }
 }
 
@@ -192,6 +219,19 @@ mod tests {
     #[test]
     fn window_is_left_what_forwarding_leaves() {
         assert!((theory(&options(&["--code", "window"]))[3] - 0.6561).abs() < 1e-12);
+    }
+
+    #[test]
+    fn overhead_of_a_window_is_above_what_was_lost_and_falls_with_its_length() {
+        let overhead = |words: &[&str]| overhead(&options(words)).expect("a code with theory");
+        let short = overhead(&["--code", "window"]);
+        let long = overhead(&["--code", "window", "--window", "1024"]);
+        assert!(
+            1.0 / 0.6561 < long && long < 1.65 && long < short && short < 1.9,
+            "{long} {short}"
+        );
+        assert!((overhead(&["--code", "window", "--loss", "0"]) - 1.0).abs() < 1e-12);
+        assert!((overhead(&["--code", "bats", "--hops", "1"]) - 1.0 / 0.9).abs() < 1e-9);
     }
 
     fn options(words: &[&str]) -> Options {

@@ -56,7 +56,8 @@ pub fn protection(outcome: &Outcome) -> String {
 
 fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(f, "  What is left after each hop, when every host sends one packet per symbol:\n")?;
-    writeln!(f, "  hop   link dropped   forwarding   recoding   recoding   ")?;
+    let kind = if outcome.code == "window" { "  window" } else { "recoding" };
+    writeln!(f, "  hop   link dropped   forwarding   {kind}   {kind}   ")?;
     writeln!(f, "                        (theory)    (theory)   measured   ")?;
     let rows = outcome.recoded.rank_theory.iter().zip(&outcome.recoded.rank_ratio);
     for (index, (theory, measured)) in rows.enumerate() {
@@ -80,7 +81,8 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     let mut row = |what: &str, left: String, right: String| {
         writeln!(f, "  {what:<26} {left:>24} {right:>24}")
     };
-    row("from end to end", "Linux forwarding".into(), "recoded".into())?;
+    let kind = if outcome.code == "window" { "window" } else { "recoded" };
+    row("from end to end", "Linux forwarding".into(), kind.into())?;
     row(
         "UDP packets delivered",
         format!("{:.2} %", plain.delivered * 100.0),
@@ -113,7 +115,7 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     row("packets per source symbol", "1".into(), format!("{:.3}", recoded.overhead))?;
     row("  during the download", String::new(), format!("{:.3}", recoded.tcp_overhead))?;
     if let Some(theory) = recoded.overhead_theory {
-        row("  in theory, at least", String::new(), format!("{theory:.3}"))?;
+        row("  in theory", String::new(), format!("{theory:.3}"))?;
     }
     if let Some((mean, max)) = recoded.decode_delay_mean_ms.zip(recoded.decode_delay_max_ms) {
         row("time to decode, at most", String::new(), format!("{mean:.1} ms, {max:.0} ms"))?;
