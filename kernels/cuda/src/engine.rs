@@ -86,6 +86,9 @@ pub enum OpenError {
     /// The driver refused something.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The card failed a test.
+    #[error(transparent)]
+    Failed(#[from] Error),
     /// The card computes something else than this CPU.
     #[error("the card gives wrong results")]
     Wrong,
@@ -130,6 +133,26 @@ struct InFlight {
     batch: Batch,
     /// What went wrong after work had begun that cannot be called back.
     error: Option<Error>,
+}
+
+/// Why a batch was not even begun.
+enum Unprepared {
+    /// The card never does such a batch.
+    Beyond(Error),
+    /// A call failed.
+    Call(CallError),
+}
+
+impl From<Error> for Unprepared {
+    fn from(error: Error) -> Self {
+        Self::Beyond(error)
+    }
+}
+
+impl From<CallError> for Unprepared {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
 }
 
 impl CudaEngine {
@@ -221,23 +244,19 @@ impl CudaEngine {
     }
 
     /// Everything that can be refused before the card has begun anything.
-    fn prepare(&mut self, lane: usize, batch: &Batch) -> Result<Vec<Function>, Error> {
+    fn prepare(&mut self, lane: usize, batch: &Batch) -> Result<Vec<Function>, Unprepared> {
         let technique = self.technique;
         self.plan.make(batch, |job| technique.unwrap_or_else(|| by_shape(job)))?;
         let geometries: Vec<_> = self.plan.launches.iter().map(|launch| launch.geometry).collect();
         let functions = geometries.into_iter().map(|geometry| self.function(geometry));
-        let functions: Vec<_> = functions.collect::<Result<_, _>>().map_err(|e| failed(&e))?;
+        let functions: Vec<_> = functions.collect::<Result<_, _>>()?;
         let (context, lane) = (&self.context, &mut self.lanes[lane]);
         let bytes = self.plan.bytes;
         if lane.memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
             lane.memory = None; // first, as both may be too much
-            let out_of_memory = |error: CallError| match error.is_out_of_memory() {
-                true => Error::Memory { bytes: bytes as usize },
-                false => failed(&error),
-            };
             let memory =
                 DeviceMemory::new(bytes.next_power_of_two()).or_else(|_| DeviceMemory::new(bytes));
-            lane.memory = Some(memory.map_err(out_of_memory)?);
+            lane.memory = Some(memory?);
         }
         let table_bytes = self.plan.table.len() * size_of::<job::Job>();
         if lane.staging.len() < table_bytes {
@@ -334,7 +353,17 @@ impl Engine for CudaEngine {
         }
         let functions = match self.prepare(lane, &batch) {
             Ok(functions) => functions,
-            Err(error) => return refuse(error, batch),
+            Err(Unprepared::Beyond(error)) => return refuse(error, batch),
+            Err(Unprepared::Call(error)) if error.is_out_of_memory() => {
+                return refuse(Error::Memory { bytes: self.plan.bytes as usize }, batch);
+            }
+            Err(Unprepared::Call(error)) if is_harmless(&error) => {
+                return refuse(failed(&error), batch);
+            }
+            Err(Unprepared::Call(error)) => {
+                self.lose(&error);
+                return refuse(lost(&error), batch);
+            }
         };
         self.lanes[lane].in_flight = Some(InFlight { batch, error: None });
         if let Err(error) = self.enqueue(lane, &functions) {
@@ -414,9 +443,10 @@ fn lost(error: &CallError) -> Error {
     Error::Lost { call: error.call, code: error.code, reason: error.name.clone() }
 }
 
-/// Whether the context survives an error: invalid arguments, no memory, no resources for a launch.
-fn is_harmless(error: &CallError) -> bool {
-    matches!(error.code, 1 | 2 | 701)
+/// Whether the context survives an error: invalid arguments, no memory, no such kernel, no resources
+/// for a launch.
+const fn is_harmless(error: &CallError) -> bool {
+    matches!(error.code, 1 | 2 | 500 | 701)
 }
 
 /// Rows of a tile of `permute-narrow`.

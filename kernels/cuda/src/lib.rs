@@ -28,4 +28,4 @@ pub use engine::{CudaEngine, OpenError, Options};
 pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
 pub use job::{Form, Geometry, Job, KERNELS, Outcome, TABLES_BYTES, TECHNIQUES, Technique};
 pub use plan::{Launch, Plan};
-pub use probe::{Unusable, probe, self_test};
+pub use probe::{Unusable, opener, probe, self_test};

@@ -12,9 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Completed, Engine, check};
+use recoded_code::engine::{Completed, Engine, Error, check};
 
-use crate::driver::{self, DeviceInfo};
+use crate::driver::{self, CallError, DeviceInfo};
 use crate::engine::{CudaEngine, OpenError, Options};
 use crate::image::{IMAGE_VARIABLE, Image, ImageError};
 
@@ -96,6 +96,22 @@ pub fn probe(options: &Options, timeout: Duration) -> Result<DeviceInfo, Unusabl
     let answer = text.lines().find_map(|line| line.strip_prefix(ANSWER));
     let crashed = || Unusable::Crashed { status: status.to_string() };
     parse(answer.ok_or_else(crashed)?).ok_or_else(crashed)?
+}
+
+/// What a queue opens the card with, again and again: the probe first, then the card.
+pub fn opener(
+    options: Options,
+    timeout: Duration,
+) -> impl Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync + 'static {
+    move || {
+        let unusable = |call, code, reason| Error::Lost { call, code, reason };
+        probe(&options, timeout).map_err(|error| unusable("probe", 0, error.to_string()))?;
+        match CudaEngine::open(&options) {
+            Ok(engine) => Ok(Box::new(engine)),
+            Err(OpenError::Call(CallError { call, code, name })) => Err(unusable(call, code, name)),
+            Err(error) => Err(unusable("open", 0, error.to_string())),
+        }
+    }
 }
 
 /// Waits for the end of the child; kills it when time is up.
@@ -188,7 +204,10 @@ fn examine(device: usize, technique: &str) -> Result<DeviceInfo, Unusable> {
     let options = options.with_technique(technique).map_err(|error| failed(&error))?;
     let mut engine = CudaEngine::open(&options).map_err(|error| failed(&error))?;
     self_test(&mut engine, SELF_TEST_TIMEOUT).map_err(|error| failed(&error))?;
-    Ok(engine.info().clone())
+    let info = engine.info().clone();
+    // This process is about to end: no need to put anything away.
+    std::mem::forget(engine);
+    Ok(info)
 }
 
 /// Has the engine do one job of each kind and compares every byte with this CPU.
@@ -197,12 +216,11 @@ fn examine(device: usize, technique: &str) -> Result<DeviceInfo, Unusable> {
 /// It fails, differs or takes longer than `timeout`.
 pub fn self_test(engine: &mut impl Engine, timeout: Duration) -> Result<(), OpenError> {
     let begun = Instant::now();
-    if engine.submit(check::sample(SAMPLE_SEED)).is_err() {
-        return Err(OpenError::Wrong);
-    }
+    engine.submit(check::sample(SAMPLE_SEED)).map_err(|refused| refused.error)?;
     loop {
         match engine.poll() {
             Some(Completed { batch, result: Ok(()) }) if check::agrees(&batch) => return Ok(()),
+            Some(Completed { result: Err(error), .. }) => return Err(error.into()),
             Some(_) => return Err(OpenError::Wrong),
             None if begun.elapsed() > timeout => {
                 return Err(OpenError::Silent { seconds: timeout.as_secs() });

@@ -1,0 +1,402 @@
+//! The whole host side, real cudarc included, against a stand-in for libcuda that runs the kernels on
+//! this CPU and fails as asked. Each test runs itself in a child process that finds that library.
+//!
+//! `RECODED_SEED` repeats a run of the random ones; the seed is printed.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Refused, check};
+use recoded_cuda::{
+    CudaEngine, OpenError, Options, TECHNIQUES, Unusable, opener, probe, self_test,
+};
+use recoded_gf::FieldOrder;
+use recoded_offload::{Config, Fault, Mode, Offload, SpotCheck};
+
+#[test]
+fn probe_without_library_says_so() {
+    in_child("probe_without_library_says_so", &[("LD_LIBRARY_PATH", "")], || {
+        match probe(&options(), PATIENCE) {
+            Ok(info) => println!("skipped: this machine has a card, {}", info.name),
+            Err(error) => assert_eq!(error, Unusable::NoLibrary),
+        }
+    });
+}
+
+#[test]
+fn probe_with_stub_of_a_library_survives() {
+    let stub = recoded_cuda_standin::stub_folder().display().to_string();
+    in_child("probe_with_stub_of_a_library_survives", &[("LD_LIBRARY_PATH", &stub)], || {
+        assert!(matches!(probe(&options(), PATIENCE), Err(Unusable::Crashed { .. })));
+    });
+}
+
+#[test]
+fn probe_with_old_driver_says_so() {
+    in_child("probe_with_old_driver_says_so", &[("STANDIN_VERSION", "11040")], || {
+        assert_eq!(probe(&options(), PATIENCE), Err(Unusable::TooOld { driver: 11040 }));
+    });
+}
+
+#[test]
+fn probe_without_card_says_so() {
+    in_child("probe_without_card_says_so", &[("STANDIN_DEVICES", "0")], || {
+        assert_eq!(probe(&options(), PATIENCE), Err(Unusable::NoDevice { device: 0, cards: 0 }));
+    });
+    in_child("probe_without_card_says_so", &[], || {
+        let options = Options { device: 3, ..options() };
+        assert_eq!(probe(&options, PATIENCE), Err(Unusable::NoDevice { device: 3, cards: 1 }));
+    });
+}
+
+#[test]
+fn probe_survives_a_crash() {
+    in_child("probe_survives_a_crash", &[("STANDIN_FAULTS", "cuInit@1=crash")], || {
+        assert!(matches!(probe(&options(), PATIENCE), Err(Unusable::Crashed { .. })));
+    });
+}
+
+#[test]
+fn probe_ends_a_driver_that_hangs() {
+    in_child(
+        "probe_ends_a_driver_that_hangs",
+        &[("STANDIN_FAULTS", "cuCtxCreate_v3@1=hang")],
+        || {
+            let answer = probe(&options(), Duration::from_secs(1));
+            assert_eq!(answer, Err(Unusable::Silent { seconds: 1 }));
+        },
+    );
+}
+
+#[test]
+fn probe_finds_wrong_results() {
+    // The first kernel fills tables; of the others, each is spoilt.
+    in_child("probe_finds_wrong_results", &[("STANDIN_FAULTS", "kernel@2+=wrong")], || {
+        let wrong = Unusable::Failed { reason: OpenError::Wrong.to_string() };
+        assert_eq!(probe(&options(), PATIENCE), Err(wrong));
+    });
+}
+
+#[test]
+fn probe_of_a_card_that_works_describes_it() {
+    in_child("probe_of_a_card_that_works_describes_it", &[], || {
+        let info = probe(&options(), PATIENCE).expect("usable");
+        assert_eq!((info.name.as_str(), info.capability, info.driver), ("stand-in", 90, 12080));
+    });
+}
+
+#[test]
+fn every_technique_matches_the_cpu() {
+    in_child("every_technique_matches_the_cpu", &[], || {
+        for technique in TECHNIQUES {
+            let options = options().with_technique(technique.name).expect("its name");
+            let mut engine = open(&options);
+            self_test(&mut engine, PATIENCE).unwrap_or_else(|e| panic!("{}: {e}", technique.name));
+        }
+    });
+}
+
+#[test]
+fn batches_beside_each_other_match_the_cpu() {
+    let variables = [("STANDIN_DELAY_MICROS", "300")];
+    in_child("batches_beside_each_other_match_the_cpu", &variables, || {
+        let mut random = random();
+        let mut engine = open(&options());
+        assert_eq!(engine.depth(), 3);
+        let (mut submitted, mut done, mut ready) = (0, 0, Vec::new());
+        while done < 30 {
+            if submitted < 30 {
+                // Memory is used again and again, as the queue does.
+                let mut batch = ready.pop().unwrap_or_else(|| Batch::new(1 << 18, 1 << 18, 4));
+                fill(&mut batch, &mut random);
+                match engine.submit(batch) {
+                    Ok(()) => submitted += 1,
+                    Err(Refused { error, batch }) => {
+                        assert_eq!(error, Error::Busy { depth: 3 });
+                        ready.push(*batch);
+                    }
+                }
+            }
+            let Some(Completed { batch, result }) = engine.poll() else { continue };
+            assert_eq!(result, Ok(()));
+            assert!(check::agrees(&batch));
+            ready.push(batch);
+            done += 1;
+        }
+    });
+}
+
+#[test]
+fn batch_beyond_device_memory_is_refused_and_smaller_ones_go_on() {
+    let variables = [("STANDIN_MEMORY", "1000000")];
+    in_child("batch_beyond_device_memory_is_refused_and_smaller_ones_go_on", &variables, || {
+        let mut engine = open(&options());
+        let large = Batch::of(Job::new(Operation::Multiply, 8, 8, 100_000)).expect("valid");
+        let refused = engine.submit(large).expect_err("too large");
+        assert!(matches!(refused.error, Error::Memory { .. }), "{refused}");
+        self_test(&mut engine, PATIENCE).expect("a small one");
+    });
+}
+
+#[test]
+fn launch_that_fails_harmlessly_fails_one_batch() {
+    // Launch 1 fills tables, launch 4 is in the middle of the self-test's.
+    let variables = [("STANDIN_FAULTS", "cuLaunchKernel@4=701")];
+    in_child("launch_that_fails_harmlessly_fails_one_batch", &variables, || {
+        let mut engine = open(&options());
+        engine.submit(check::sample(1)).expect("taken");
+        let Completed { result, .. } = wait(&mut engine);
+        assert!(matches!(result, Err(Error::Failed { code: 701, .. })), "{result:?}");
+        self_test(&mut engine, PATIENCE).expect("the next one");
+    });
+}
+
+#[test]
+fn lost_context_returns_all_batches_and_is_made_again() {
+    for fault in ["cuLaunchKernel@4=719", "kernel@4=700", "cuMemcpyDtoHAsync_v2@1=719"] {
+        let name = "lost_context_returns_all_batches_and_is_made_again";
+        in_child(name, &[("STANDIN_FAULTS", fault)], || {
+            let mut engine = open(&options());
+            let mut given = 0;
+            let mut back = 0;
+            for seed in 0..3 {
+                match engine.submit(check::sample(seed)) {
+                    Ok(()) => given += 1,
+                    Err(refused) => assert!(refused.error.is_fatal(), "{refused}"),
+                }
+            }
+            let begun = Instant::now();
+            while back < given {
+                assert!(begun.elapsed() < PATIENCE, "{back} of {given} came back");
+                let Some(Completed { result, .. }) = engine.poll() else { continue };
+                assert!(result.is_ok_and(|()| true) || engine.submit(check::sample(1)).is_err());
+                back += 1;
+            }
+            let refused = engine.submit(check::sample(1)).expect_err("lost");
+            assert!(refused.error.is_fatal(), "{refused}");
+            drop(engine);
+            self_test(&mut open(&options()), PATIENCE).expect("a new context");
+        });
+    }
+}
+
+#[test]
+fn error_that_outlives_its_context_is_reported() {
+    let variables = [("STANDIN_FAULTS", "cuLaunchKernel@4=719"), ("STANDIN_STICKY", "process")];
+    in_child("error_that_outlives_its_context_is_reported", &variables, || {
+        let mut engine = open(&options());
+        engine.submit(check::sample(1)).expect("taken");
+        assert!(wait(&mut engine).result.is_err_and(|error| error.is_fatal()));
+        drop(engine);
+        let error = CudaEngine::open(&options()).err();
+        assert!(matches!(error, Some(OpenError::Call(call)) if call.code == 719));
+    });
+}
+
+#[test]
+fn hung_kernel_is_left_behind_with_its_memory() {
+    let name = "hung_kernel_is_left_behind_with_its_memory";
+    in_child(name, &[("STANDIN_FAULTS", "kernel@3=hang")], || {
+        let mut engine = open(&options());
+        let (first, second) = (check::sample(1), check::sample(2));
+        engine.submit(first).expect("taken");
+        engine.submit(second).expect("taken");
+        // One of the two has the kernel that hangs; the other one comes back.
+        assert_eq!(wait(&mut engine).result, Ok(()));
+        thread::sleep(Duration::from_millis(20));
+        assert!(engine.poll().is_none());
+        drop(engine);
+        self_test(&mut open(&options()), PATIENCE).expect("the card has room for another context");
+    });
+}
+
+#[test]
+fn queue_over_a_card_that_fails_gives_right_results() {
+    let faults = [
+        "",
+        "cuLaunchKernel@25=719,cuLaunchKernel@60=701",
+        "kernel@20=700,kernel@45=hang",
+        "cuMemAlloc_v2@5=2,cuMemcpyHtoDAsync_v2@25=719",
+        "cuEventRecord@12=719,cuStreamCreate@5=2",
+        "cuLaunchKernel@30=hang",
+        "kernel@22=wrong,cuCtxDestroy_v2@1=hang",
+    ];
+    for fault in faults {
+        let variables = [("STANDIN_FAULTS", fault), ("STANDIN_DELAY_MICROS", "100")];
+        in_child("queue_over_a_card_that_fails_gives_right_results", &variables, run_queue);
+    }
+}
+
+fn run_queue() {
+    let mut random = random();
+    let config = Config {
+        mode: Mode::Device,
+        slots_per_port: 4,
+        slot_bytes: 256 << 10,
+        slot_jobs: 4,
+        batch_bytes: 32 << 10,
+        measure: false,
+        // The shim is slow, and so is this machine when all tests run.
+        watchdog_min: Duration::from_millis(500),
+        retry_min: Duration::from_millis(1),
+        spot_check: SpotCheck::All,
+        ..Config::default()
+    };
+    let open = Arc::new(opener(options(), PATIENCE));
+    let (offload, mut ports) = Offload::start(config, 1, open).expect("threads");
+    let begun = Instant::now();
+    while offload.metrics().device_ups == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", offload.why_down());
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (port, mut waiting) = (&mut ports[0], Vec::new());
+    for tag in 0..60 {
+        let job = random_job(&mut random);
+        let mut inputs = Batch::of(job).expect("valid");
+        fill_job(&mut inputs, 0, &mut random);
+        let offered = port.offer(job, tag, Instant::now(), |mut to| {
+            let rows = if job.operation.has_coefficients() { job.rows } else { 0 };
+            (0..rows)
+                .for_each(|row| to.coefficients(row).copy_from_slice(inputs.coefficients(0, row)));
+            let rows = if job.operation.has_sources() { job.columns } else { 0 };
+            (0..rows).for_each(|row| to.source(row).copy_from_slice(inputs.source(0, row)));
+        });
+        if offered.is_ok() {
+            cpu().run(&mut inputs);
+            waiting.push((tag, inputs));
+        } else {
+            thread::sleep(Duration::from_millis(3));
+        }
+        collect(port, &mut waiting);
+    }
+    port.flush();
+    let begun = Instant::now();
+    while !waiting.is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "{} jobs did not come back", waiting.len());
+        collect(port, &mut waiting);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let metrics = offload.metrics();
+    println!("{:?} {metrics:?} {:?}", std::env::var("STANDIN_FAULTS"), offload.why_down());
+    assert_eq!(metrics.taken_jobs, metrics.device_jobs + metrics.redone.iter().sum::<u64>());
+    assert!(metrics.device_jobs > 0);
+    if std::env::var("STANDIN_FAULTS").is_ok_and(|faults| faults.contains("wrong")) {
+        assert!(metrics.redone[Fault::Wrong as usize] > 0);
+    }
+    // A driver that never returns keeps no queue from ending.
+    drop(offload);
+}
+
+fn collect(port: &mut recoded_offload::Port, waiting: &mut Vec<(u64, Batch)>) {
+    port.poll(|delivered| {
+        let found = waiting.iter().position(|(tag, _)| *tag == delivered.tag());
+        let (_, expected) = waiting.swap_remove(found.expect("delivered once"));
+        for row in 0..delivered.job().rows {
+            assert_eq!(delivered.destination(row), expected.destination(0, row));
+        }
+    });
+}
+
+fn cpu() -> recoded_code::engine::Cpu {
+    let partition = recoded_code::engine::Partition::FullBlock;
+    recoded_code::engine::Cpu::new(1, partition).expect("threads")
+}
+
+/// Runs `body` in a child process that has the stand-in for libcuda, and `variables`.
+fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+    let part = format!("{variables:?}");
+    if std::env::var_os(CHILD_VARIABLE).is_some() {
+        // Of several children of one test, each runs its own part.
+        if std::env::var(CHILD_VARIABLE).is_ok_and(|given| given == part) {
+            body();
+        }
+        return;
+    }
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program)
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD_VARIABLE, &part)
+        .env("LD_LIBRARY_PATH", recoded_cuda_standin::folder())
+        // The stand-in has its kernels built in: any file will do.
+        .env(recoded_cuda::IMAGE_VARIABLE, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .envs(variables.iter().copied())
+        .output()
+        .expect("a child process");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    println!("{stdout}");
+    assert!(output.status.success(), "{variables:?}: {}\n{stdout}\n{stderr}", output.status);
+}
+
+fn options() -> Options {
+    Options::find().expect("the image is named")
+}
+
+fn open(options: &Options) -> CudaEngine {
+    CudaEngine::open(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn wait(engine: &mut CudaEngine) -> Completed {
+    let begun = Instant::now();
+    loop {
+        if let Some(completed) = engine.poll() {
+            return completed;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing came back");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn fill(batch: &mut Batch, random: &mut ChaCha8Rng) {
+    batch.clear();
+    for _ in 0..1 + random.next_u32() % 4 {
+        let job = random_job(random);
+        if let Ok(index) = batch.push(job, 0) {
+            fill_job(batch, index, random);
+        }
+    }
+}
+
+fn fill_job(batch: &mut Batch, index: usize, random: &mut ChaCha8Rng) {
+    let job = batch.jobs()[index].job;
+    // Bits instead of bytes make some matrices singular.
+    let mask = if random.next_u32().is_multiple_of(4) { 1 } else { 255 };
+    let rows = if job.operation.has_coefficients() { job.rows } else { 0 };
+    for row in 0..rows {
+        random.fill_bytes(batch.coefficients_mut(index, row));
+        batch.coefficients_mut(index, row).iter_mut().for_each(|c| *c &= mask);
+    }
+    let rows = if job.operation.has_sources() { job.columns } else { 0 };
+    (0..rows).for_each(|row| random.fill_bytes(batch.source_mut(index, row)));
+}
+
+fn random_job(random: &mut ChaCha8Rng) -> Job {
+    let mut below = |limit: u32| 1 + (random.next_u32() % limit) as usize;
+    let (rows, columns, row_bytes) = (below(20), below(40), below(1500));
+    let (field, seed) = (FieldOrder::ALL[below(4) - 1], below(1 << 30) as u32);
+    match below(5) {
+        1 => Job::new(Operation::Multiply, rows, columns, row_bytes),
+        2 => Job::new(Operation::Solve, columns, columns, row_bytes),
+        3 => Job::new(Operation::Combine { seed, field }, rows, columns, row_bytes),
+        4 => Job::invert(columns),
+        _ => Job::draw(seed, field, rows, columns),
+    }
+}
+
+fn random() -> ChaCha8Rng {
+    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
+    let clock =
+        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
+    let seed = given.unwrap_or(clock);
+    println!("RECODED_SEED={seed}");
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+const CHILD_VARIABLE: &str = "RECODED_STANDIN_CHILD";
+
+/// Far more than anything takes, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(20);
