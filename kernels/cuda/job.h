@@ -175,6 +175,9 @@ enum : uint8_t {
 //                      it as row `parameter` of the `rows` rows at `destinations` and subtracts it
 //                      from those that `coefficients` (a byte for each row: held or not) names.
 //                      Bytes of pivot columns are stale from then on: no one may read them.
+// probe_*              `depth` rounds of PROBE_OPERATIONS instructions of one kind, a thread (permute,
+//                      logic, loads of 8 bytes from shared memory) or a warp (bmma), by `rows` blocks of
+//                      256 threads; symbol_bytes is 1024. Something is left at `destinations`.
 #define RECODED_OTHER_KERNELS(X)                                                                   \
     X(field_tables, 256, 1, 1, 1, 0)                                                               \
     X(prepare_log_ff, 256, 1, 4, 256, 0)                                                           \
@@ -184,7 +187,13 @@ enum : uint8_t {
     X(random_coefficients, 64, 1, 1024, 64, 0)                                                     \
     X(invert, 256, 1024, 1024, 1, 43280)                                                           \
     X(decode_progressive, 256, 1024, 1024, 1, 2064)                                               \
-    X(eliminate_row, 256, 1024, 1024, 1, 1024)
+    X(eliminate_row, 256, 1024, 1024, 1, 1024)                                                     \
+    X(probe_permute, 256, 1, 1024, 1, 0)                                                           \
+    X(probe_logic, 256, 1, 1024, 1, 0)                                                             \
+    X(probe_shared, 256, 1, 1024, 1, 4096)                                                         \
+    X(probe_bmma, 256, 1, 1024, 1, 0)
+
+#define PROBE_OPERATIONS 64
 
 // `recoded_reed_solomon`, which src/reed_solomon_source.rs writes for one matrix and NVRTC compiles:
 // X as above. It ignores `coefficients`; `rows` and `depth` are the code's m and k.

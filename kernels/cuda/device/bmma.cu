@@ -14,20 +14,7 @@
 #include "../job.h"
 #include "common.cuh"
 
-#if defined(RECODED_SHIM) || (__CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000)
-
-#ifndef RECODED_SHIM
-struct Fragment {
-    uint32_t x, y, z, w;
-};
-
-__device__ __forceinline__ void bmma(int (&counts)[4], const Fragment &a, uint2 b) {
-    asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(counts[0]), "+r"(counts[1]), "+r"(counts[2]), "+r"(counts[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
-}
-#endif
+#ifdef RECODED_BMMA
 
 // Words from one position to the next one: 8 are used, 12 keep lanes on different banks.
 enum : uint32_t { TILE_BYTES = 64, POSITION_WORDS = 12, STAGE_WORDS = TILE_BYTES * POSITION_WORDS };

@@ -37,6 +37,13 @@ __device__ __forceinline__ uint32_t prmt(uint32_t low, uint32_t high, uint32_t s
     return result;
 }
 
+// One instruction, which the compiler does not take apart.
+__device__ __forceinline__ uint32_t sum_of_three(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+
 // For bytes that nobody writes while the kernel runs.
 template <typename T> __device__ __forceinline__ T load(const uint8_t *address) {
     return __ldg(reinterpret_cast<const T *>(address));
@@ -50,6 +57,23 @@ template <typename T> __device__ __forceinline__ T load_mutable(const uint8_t *a
 template <typename T> __device__ __forceinline__ void store(uint8_t *address, T value) {
     *reinterpret_cast<T *>(address) = value;
 }
+
+#if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000
+#define RECODED_BMMA
+
+// What a lane has of a matrix of 16 rows by 256 bits.
+struct Fragment {
+    uint32_t x, y, z, w;
+};
+
+// counts[row][column] += number of bits set in both: 16 rows of `a`, 8 columns of `b`.
+__device__ __forceinline__ void bmma(int (&counts)[4], const Fragment &a, uint2 b) {
+    asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(counts[0]), "+r"(counts[1]), "+r"(counts[2]), "+r"(counts[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+#endif
 
 #endif
 

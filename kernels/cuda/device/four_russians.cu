@@ -77,6 +77,8 @@ KERNEL(matmul_four_russians) {
     const uint32_t byte = unit / row_blocks * matmul_four_russians_unit_bytes + 8 * lane;
     const bool inside = byte < job.symbol_bytes;
 
+    // Bits of a coefficient: small fields have fewer.
+    const uint32_t planes_used = tables[job.field].element_bits;
     uint2 sums[ROWS_PER_WARP][8] = {};
     uint2 sources[8];
     fetch(sources, job, arena, byte, 0);
@@ -93,6 +95,7 @@ KERNEL(matmul_four_russians) {
             const uint2 planes = load<uint2>(coefficient_row(job, arena, which) + 8 * group);
 #pragma unroll
             for (uint32_t bit = 0; bit < 8; bit++) {
+                if (bit >= planes_used) continue;
                 // An entry is 256 bytes: the byte that is the subset, above that which is the lane's.
                 const uint32_t half = bit < 4 ? planes.x : planes.y;
                 const uint32_t place = prmt(half, 8 * lane, 0x5504 | (bit % 4) << 4);

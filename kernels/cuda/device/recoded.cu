@@ -5,5 +5,6 @@
 #include "loop.cu"
 #include "permute.cu"
 #include "prepare.cu"
+#include "probe.cu"
 #include "progressive.cu"
 #include "table.cu"

@@ -5,6 +5,7 @@
 // the alignment of accesses to the arena, uninitialised shared memory.
 #pragma once
 #define RECODED_SHIM
+#define RECODED_BMMA
 
 #include <algorithm>
 #include <cstdint>
@@ -61,6 +62,8 @@ static inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
     }
     return result;
 }
+
+static inline uint32_t sum_of_three(uint32_t a, uint32_t b, uint32_t c) { return a ^ b ^ c; }
 
 // Accesses to the arena. A card faults on a misaligned one, and may do anything beyond the end.
 template <typename T> T load(const uint8_t *address) {

@@ -79,6 +79,9 @@ pub struct Outcome {
 /// Bytes of the constant tables of all fields, which the kernel `field_tables` fills.
 pub const TABLES_BYTES: usize = 5 * 11312;
 
+/// Instructions of one round of the kernels `probe_*`: of each thread, or of each warp for bmma.
+pub const PROBE_OPERATIONS: u32 = 64;
+
 /// How to launch the kernel `recoded_<name>`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
@@ -215,6 +218,10 @@ pub const KERNELS: &[Geometry] = kernels![
     (invert, 256, 1024, 1024, 1, 43280),
     (decode_progressive, 256, 1024, 1024, 1, 2064),
     (eliminate_row, 256, 1024, 1024, 1, 1024),
+    (probe_permute, 256, 1, 1024, 1, 0),
+    (probe_logic, 256, 1, 1024, 1, 0),
+    (probe_shared, 256, 1, 1024, 1, 4096),
+    (probe_bmma, 256, 1, 1024, 1, 0),
     (reed_solomon, 256, 1024, 4, 256, 0),
 ];
 

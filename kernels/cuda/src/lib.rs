@@ -26,6 +26,8 @@ pub mod reed_solomon_source;
 pub use driver::{CallError, DeviceInfo};
 pub use engine::{CudaEngine, OpenError, Options};
 pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
-pub use job::{Form, Geometry, Job, KERNELS, Outcome, TABLES_BYTES, TECHNIQUES, Technique};
+pub use job::{
+    Form, Geometry, Job, KERNELS, Outcome, PROBE_OPERATIONS, TABLES_BYTES, TECHNIQUES, Technique,
+};
 pub use plan::{Launch, Plan};
 pub use probe::{Unusable, opener, probe, self_test};

@@ -6,5 +6,6 @@ mod coefficients;
 mod decode;
 mod layout;
 mod matmul;
+mod probe;
 mod reed_solomon;
 mod shim;
