@@ -182,7 +182,8 @@ impl Decoder {
             self.solver.follow(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
         }
         let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
-        if !self.system.is_planned() && self.system.missing(hdpc) == 0 {
+        let is_far = self.system.is_far(self.received.total() + self.ldpc + hdpc);
+        if !self.system.is_planned() && !is_far && self.system.missing(hdpc) == 0 {
             self.plan();
         }
         if self.system.is_planned() && self.system.is_determined() {

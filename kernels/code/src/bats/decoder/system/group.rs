@@ -48,15 +48,16 @@ impl System {
     fn order_columns(&mut self, group: usize) {
         let Group { first_edge, degree, .. } = self.groups[group];
         let edges = &self.edges[first_edge as usize..][..usize::from(degree)];
-        let order = &mut self.work.order;
-        order.clear();
-        order.extend(0..degree);
-        let key = |&column: &u16| {
-            let symbol = usize::from(edges[usize::from(column)].symbol);
+        let Work { keys, order, .. } = &mut self.work;
+        keys.clear();
+        keys.extend(edges.iter().zip(0_u64..).map(|(edge, column)| {
+            let symbol = usize::from(edge.symbol);
             let is_settled = self.states[symbol] != State::Unknown;
-            (is_settled, self.weights[symbol])
-        };
-        order.sort_unstable_by_key(key);
+            u64::from(is_settled) << 32 | u64::from(self.weights[symbol]) << 16 | column
+        }));
+        keys.sort_unstable();
+        order.clear();
+        order.extend(keys.iter().map(|key| *key as u16));
     }
 
     /// Loads the equations of a group into `work.rows`: coefficients of its symbols in `work.order`,
@@ -74,9 +75,16 @@ impl System {
                 let slots = received.slots(usize::from(batch));
                 for (row, &slot) in rows.chunks_exact_mut(stride).zip(slots) {
                     let natural = &mut fresh[..degree];
-                    natural.fill(0);
                     let vector = received.vector(slot);
-                    self.kernel.reduce(natural, vector, contents.generator(), degree);
+                    match coded_symbol(vector) {
+                        Some(nth) => {
+                            natural.copy_from_slice(&contents.generator()[nth * degree..][..degree])
+                        }
+                        None => {
+                            natural.fill(0);
+                            self.kernel.reduce(natural, vector, contents.generator(), degree);
+                        }
+                    }
                     for (out, &column) in row.iter_mut().zip(&*order) {
                         *out = natural[usize::from(column)];
                     }
@@ -164,4 +172,11 @@ impl System {
             self.kernel.reduce(row, factors, &self.work.gathered, width);
         }
     }
+}
+
+/// The coded symbol that an uncoded packet is.
+fn coded_symbol(vector: &[u8]) -> Option<usize> {
+    let nth = vector.iter().position(|&element| element != 0)?;
+    let is_unit = vector[nth] == 1 && vector[nth + 1..].iter().all(|&element| element == 0);
+    is_unit.then_some(nth)
 }

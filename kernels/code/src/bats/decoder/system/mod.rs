@@ -59,6 +59,13 @@ struct Group {
     is_done: bool,
 }
 
+impl Group {
+    /// Whether there are as many equations as unknown symbols.
+    fn is_covered(&self) -> bool {
+        self.unknown > 0 && self.rank >= self.unknown
+    }
+}
+
 /// A symbol's place in a group, chained with its other places.
 #[derive(Copy, Clone)]
 struct Edge {
@@ -125,6 +132,8 @@ pub(super) struct System {
     matrices: Vec<u8>,
     /// Steps made by peeling alone.
     peeled: usize,
+    /// Whether some group may have become one that peeling can work off.
+    may_peel: bool,
     is_planned: bool,
     /// The inactive symbols.
     inactive: Vec<u16>,
@@ -140,6 +149,7 @@ struct Work {
     batch: Batch,
     rows: Vec<u8>,
     fresh: Vec<u8>,
+    keys: Vec<u64>,
     order: Vec<u16>,
     /// Columns that lead a row, and those that do not, ascending.
     pivots: Vec<u16>,
@@ -167,6 +177,7 @@ impl System {
             columns: Vec::with_capacity(columns),
             matrices: Vec::with_capacity(matrices),
             peeled: 0,
+            may_peel: false,
             is_planned: false,
             inactive: Vec::with_capacity(inactive_max),
             dependence: vec![0; symbols * inactive_max],
@@ -176,6 +187,7 @@ impl System {
                 batch: Batch::new(),
                 rows: vec![0; size * (degree + size)],
                 fresh: vec![0; degree + size],
+                keys: Vec::with_capacity(degree),
                 order: Vec::with_capacity(degree),
                 pivots: Vec::with_capacity(size),
                 others: Vec::with_capacity(degree),
@@ -205,6 +217,7 @@ impl System {
         self.columns.clear();
         self.matrices.clear();
         self.peeled = 0;
+        self.may_peel = false;
         self.is_planned = false;
         self.inactive.clear();
         self.constraints.clear();
@@ -295,6 +308,11 @@ impl System {
         (self.symbols - self.settled).saturating_sub(covered + hdpc)
     }
 
+    /// Whether so many equations are certainly too few: told without looking at groups.
+    pub(super) fn is_far(&self, equations: usize) -> bool {
+        self.symbols > self.settled + equations
+    }
+
     fn elimination_rank(&self) -> usize {
         if self.inactive.is_empty() { 0 } else { self.elimination.rank() }
     }
@@ -327,20 +345,26 @@ impl System {
         let degree = symbols.len() as u16;
         let failed_at = 0;
         let is_done = false;
-        self.groups.push(Group { origin, first_edge, degree, rank, unknown, failed_at, is_done });
+        let group = Group { origin, first_edge, degree, rank, unknown, failed_at, is_done };
+        self.may_peel |= group.is_covered();
+        self.groups.push(group);
     }
 
     /// Notes that the rank of a group rose.
     pub(super) fn raise(&mut self, group: usize) {
         self.groups[group].rank += 1;
+        self.may_peel |= self.groups[group].is_covered();
     }
 
     /// Works off a group that peeling can, if there is one. True if it did.
     pub(super) fn peel(&mut self, code: &Code, received: &Received) -> bool {
-        while let Some(group) = self.groups.iter().position(|group| {
-            let covers = group.unknown > 0 && group.rank >= group.unknown;
-            !group.is_done && covers && group.failed_at != group.rank
-        }) {
+        if !self.may_peel {
+            return false;
+        }
+        let is_open = |group: &Group| !group.is_done && group.failed_at != group.rank;
+        while let Some(group) =
+            self.groups.iter().position(|group| group.is_covered() && is_open(group))
+        {
             match self.work_off(group, code, received, false) {
                 Ok(true) => {
                     self.peeled = self.steps.len();
@@ -349,6 +373,7 @@ impl System {
                 _ => self.groups[group].failed_at = self.groups[group].rank,
             }
         }
+        self.may_peel = false;
         false
     }
 
@@ -358,7 +383,9 @@ impl System {
         self.settled += usize::from(!matches!(state, State::Inactive(_)));
         let mut next = self.heads[usize::from(symbol)];
         while let Some(edge) = self.edges.get(next as usize) {
-            self.groups[usize::from(edge.group)].unknown -= 1;
+            let group = &mut self.groups[usize::from(edge.group)];
+            group.unknown -= 1;
+            self.may_peel |= group.is_covered();
             next = edge.next;
         }
     }
