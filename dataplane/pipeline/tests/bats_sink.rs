@@ -144,7 +144,9 @@ fn blocks_of_every_profile_are_delivered_in_order() {
 fn source_that_restarts_behind_itself_is_followed() {
     let mut node = Node::new(sink(), 7);
     let mut expected = Vec::new();
-    for (number, epoch) in [(900, 3), (901, 3), (880, 77), (881, 77)] {
+    // A foreign epoch; the same one by chance, seconds later.
+    let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 0), (881, 77, 0), (860, 77, 3000)];
+    for (number, epoch, millis) in lives {
         let mut block = HandMade::new(number, 40, Profile::CyclicShift);
         expected.extend(block.packets.iter().cloned());
         for batch in 0..4 {
@@ -152,7 +154,7 @@ fn source_that_restarts_behind_itself_is_followed() {
                 let mut packet = block.packet(batch, &unit(index));
                 let header = Header::parse(&packet).expect("a header");
                 Header { epoch, ..header }.write(&mut packet);
-                node.receive(&packet, MILLI);
+                node.receive(&packet, millis * MILLI);
             }
         }
     }

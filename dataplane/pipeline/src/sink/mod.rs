@@ -42,14 +42,18 @@ const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
 /// as one in 64 does that counts in blocks.
 const EPOCHS: u8 = 4;
 
+/// Nor does anything come as late as this.
+const STRAGGLE_NANOS: Nanos = 2_000_000_000;
+
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct Sink<U> {
     units: Vec<U>,
     /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the one
     /// after `newest` when nothing is held.
     range: Option<(u32, u32)>,
-    /// Epoch of the newest packet of a unit held.
+    /// Epoch of the newest packet of a unit held, and when it came.
     epoch: u8,
+    admitted_at: Nanos,
     /// Symbols of `next` already delivered.
     cursor: usize,
     /// A unit closed short: the next tick must see it.
@@ -69,6 +73,7 @@ impl<U: Unit> Sink<U> {
             units,
             range: None,
             epoch: 0,
+            admitted_at: 0,
             cursor: 0,
             urgent: false,
             saying_interval: SAYING_INTERVAL_NANOS,
@@ -98,7 +103,7 @@ impl<U: Unit> Sink<U> {
             counters.redundant += 1;
             return Fate::Consumed;
         }
-        self.epoch = header.epoch;
+        (self.epoch, self.admitted_at) = (header.epoch, io.now);
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(&header, view) {
@@ -147,7 +152,8 @@ impl<U: Unit> Sink<U> {
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
         // comparison has no answer for numbers half the space apart.
         let (ahead, behind) = (number.wrapping_sub(newest), next.wrapping_sub(number));
-        let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS;
+        let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
+            && io.now < self.admitted_at + STRAGGLE_NANOS;
         if (1..U::RESTART).contains(&behind) && is_of_this_life {
             self.incoming.familiar();
             return false;
