@@ -1,11 +1,10 @@
-//! Scenarios from seeds. Every number is drawn here; a new code is one arm of [`Code`].
-
-use std::fmt;
+//! Scenarios from seeds. Every number is drawn here; what codes differ in is in [`Code`].
 
 use recoded_code::theory::Hop as Loss;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, Nanos, Recoding, Redundancy};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
 
+use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::random::{Random, Stream};
 use crate::scenario::{Change, Hop, Promise, Scenario, Traffic};
@@ -40,33 +39,6 @@ pub enum Weather {
     Hostile,
 }
 
-/// Which code a scenario's flow uses.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Code {
-    /// Random linear network coding, generation by generation.
-    Rlnc,
-}
-
-impl Code {
-    /// Every code.
-    pub const ALL: [Code; 1] = [Code::Rlnc];
-
-    /// Makes `params` those of a flow of this code.
-    fn set(self, _params: &mut FlowParams) {
-        match self {
-            Code::Rlnc => {}
-        }
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Code::Rlnc => "rlnc",
-        })
-    }
-}
-
 /// What shapes packets: may change while a flow runs.
 #[derive(Copy, Clone, Debug)]
 struct Shape {
@@ -79,7 +51,8 @@ struct Shape {
 struct Draft {
     random: Random,
     weather: Weather,
-    code: Code,
+    kind: Code,
+    code: FlowCode,
     hops: usize,
     shapes: Vec<Shape>,
     bytes_max: usize,
@@ -98,30 +71,42 @@ impl Scenario {
             12..=16 => Weather::Rough,
             _ => Weather::Hostile,
         };
-        let code = random.pick(&Code::ALL);
+        let code = random.pick(Code::ALL);
         Draft::new(random, weather, code).scenario(seed)
     }
 }
 
 impl Draft {
-    fn new(mut random: Random, weather: Weather, code: Code) -> Draft {
+    fn new(mut random: Random, weather: Weather, kind: Code) -> Draft {
         let hops = match random.among(0..=9) {
             0..=5 => random.size(1..=4),
             6..=8 => random.size(5..=LONG_HOPS),
             _ => random.size(LONG_HOPS + 1..=50),
         };
-        let count = random.pick(&[1, 1, 1, 2, 4]);
-        let shapes: Vec<Shape> = (0..count).map(|_| shape(&mut random, hops)).collect();
-        let capacities = shapes.iter().map(|shape| shape.size * shape.symbol_bytes);
-        let capacity = capacities.min().unwrap_or(Traffic::BYTES_MIN);
-        let bytes_max = random.pick(&[40, 100, 200, 600, 1400]).min(capacity - 2);
+        let mut shapes = vec![shape(&mut random, kind, hops)];
+        for _ in 1..random.pick(&[1, 1, 1, 2, 4]) {
+            let other = shape(&mut random, kind, hops);
+            let size = if kind.may_change_size() { other.size } else { shapes[0].size };
+            shapes.push(Shape { size, ..other });
+        }
         let trip = [0, 1000, MILLI, 5 * MILLI, 20 * MILLI, 60 * MILLI];
         let trip_nanos = random.pick(&trip);
-        Draft { random, weather, code, hops, shapes, bytes_max, trip_nanos }
+        let code = kind.draw(&mut random, is_bounded(weather));
+        let bytes_max = random.pick(&[40, 100, 200, 600, 1400]);
+        let mut draft = Draft { random, weather, kind, code, hops, shapes, bytes_max, trip_nanos };
+        draft.bytes_max = draft.bytes_max.min(draft.capacity());
+        draft
+    }
+
+    /// Longest IP packet for which every generation, block or symbol has room.
+    fn capacity(&self) -> usize {
+        let unit = |shape: &Shape| code::unit(&self.code, shape.size);
+        let capacity = |shape: &Shape| code::bytes_max(&self.code, unit(shape), shape.symbol_bytes);
+        self.shapes.iter().map(capacity).min().unwrap_or(Traffic::BYTES_MIN)
     }
 
     fn is_bounded(&self) -> bool {
-        matches!(self.weather, Weather::Fair | Weather::Squall)
+        is_bounded(self.weather)
     }
 
     fn scenario(mut self, seed: u64) -> Scenario {
@@ -146,7 +131,7 @@ impl Draft {
 
     /// Losses, delays, what else links do, one link at a time.
     fn links(&mut self) -> Vec<Hop> {
-        let bounded = self.is_bounded();
+        let (bounded, burst_max) = (self.is_bounded(), self.kind.burst_max());
         let through = if bounded { self.random.between(0.75, 1.0) } else { 0.0 };
         let weights: Vec<f64> = (0..self.hops).map(|_| self.random.unit()).collect();
         let total: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -161,7 +146,7 @@ impl Draft {
                 (_, false) => weight * self.random.pick(&[0.1, 0.3, 0.9]),
             };
             let burst_mean = match (is_bursty, bounded) {
-                (true, true) => self.random.between(1.0, 4.0),
+                (true, true) => self.random.between(1.0, burst_max),
                 (true, false) => self.random.between(1.0, 40.0),
                 _ => 1.0,
             };
@@ -206,6 +191,8 @@ impl Draft {
             generation_size,
             symbol_bytes,
             batches,
+            code: self.code,
+            adaptive: random.chance(0.5),
             recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
             flush_timeout_nanos: random.pick(&[100_000, MILLI, 10 * MILLI]),
             batch_timeout_nanos: random.pick(&[5 * MILLI, 20 * MILLI]),
@@ -224,7 +211,6 @@ impl Draft {
         if self.is_bounded() {
             params.batch_timeout_nanos = params.batch_timeout_nanos.max(fills);
         }
-        self.code.set(&mut params);
         params
     }
 
@@ -250,24 +236,32 @@ impl Draft {
         let packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
         let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
         let recovery = 50 * MILLI + 2 * params.batch_timeout_nanos + 10 * self.trip_nanos;
-        let capacities = self.shapes.iter().map(|shape| shape.size * shape.symbol_bytes);
-        let fitting = capacities.min().unwrap_or(1) / (self.bytes_max + 2);
+        let fitting = ((self.capacity() + 2) / (self.bytes_max + 2)).max(1);
         let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
+        let table = code::table(params);
         if self.is_bounded() {
             // Together they must not fill more than a third of a table.
-            burst = burst.min((params.batches / 3 * fitting.max(1)) as u32);
+            burst = burst.min((table / 3 * fitting) as u32);
         }
-        let generations = u64::from(burst).div_ceil(fitting.max(1) as u64) + 1;
-        let least = 2 * recovery * generations / params.batches as u64;
+        let generations = u64::from(burst).div_ceil(fitting as u64) + 1;
+        let least = 2 * recovery * generations / table as u64;
         let interval_nanos = match self.is_bounded() {
             true => least.max(self.random.among(0..=20 * MILLI)),
             false => self.random.pick(&[10_000, MILLI, 20 * MILLI]),
         };
-        Traffic { packets, alone: ALONE, bytes: bytes_min..=self.bytes_max, interval_nanos, burst }
+        Traffic {
+            packets,
+            alone: ALONE,
+            bytes: bytes_min..=self.bytes_max,
+            interval_nanos,
+            // What is alone makes a generation or a block of its own.
+            alone_nanos: interval_nanos.max(2 * params.flush_timeout_nanos),
+            burst,
+        }
     }
 
     fn frames(&mut self, params: &FlowParams) -> usize {
-        let enough = 256 + 3 * params.batches * params.generation_size;
+        let enough = code::frames(params);
         if self.is_bounded() || self.random.chance(0.5) {
             return enough;
         }
@@ -301,7 +295,7 @@ impl Draft {
     fn changes(&mut self, scenario: &mut Scenario) {
         let end = scenario.traffic.end().max(1);
         let mut source = scenario.nodes[0].clone();
-        let mut shapes = std::mem::take(&mut self.shapes).into_iter().skip(1);
+        let mut shapes = self.shapes.clone().into_iter().skip(1);
         let count = self.random.pick(&[0, 0, 1, 3]) + shapes.len();
         let mut times: Vec<Nanos> = (0..count).map(|_| self.random.among(0..=end)).collect();
         times.sort_unstable();
@@ -326,7 +320,12 @@ impl Draft {
                 None
             }
         };
-        scenario.promise = Promise { intact: self.weather != Weather::Hostile, delivered };
+        let traffic = &scenario.traffic;
+        let fitting = (self.capacity() + 2) / (traffic.bytes.start() + 2);
+        let (first, missing_max) = code::promise(&self.code, traffic, fitting.max(1));
+        let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
+        let intact = self.weather != Weather::Hostile;
+        scenario.promise = Promise { intact, delivered, missing_max };
     }
 
     /// A change that loses nothing which repair does not bring back.
@@ -381,15 +380,14 @@ impl Shape {
     }
 }
 
-fn shape(random: &mut Random, hops: usize) -> Shape {
-    let sizes: &[usize] = match hops {
-        0..=4 => &[1, 2, 3, 5, 8, 16, 16, 16, 32, 64, 100, 256],
-        5..=LONG_HOPS => &[1, 2, 5, 8, 16, 16, 16, 32, 64],
-        _ => &[1, 4, 8, 16, 16, 16],
-    };
+fn shape(random: &mut Random, kind: Code, hops: usize) -> Shape {
     Shape {
-        field: random.pick(&FieldOrder::ALL),
-        size: random.pick(sizes),
-        symbol_bytes: random.size(26..=300),
+        field: random.pick(kind.fields()),
+        size: random.pick(kind.sizes(hops > 4, hops > LONG_HOPS)),
+        symbol_bytes: random.size(kind.symbol_bytes_min()..=300),
     }
+}
+
+fn is_bounded(weather: Weather) -> bool {
+    matches!(weather, Weather::Fair | Weather::Squall)
 }

@@ -17,6 +17,8 @@
 
 mod scenario;
 
+mod code;
+
 mod generate;
 
 mod network;
@@ -43,13 +45,14 @@ mod delay;
 
 mod random;
 
+pub use code::Code;
 pub use delay::Delays;
-pub use generate::{Code, Weather};
+pub use generate::Weather;
 pub use link::{Link, LinkCounters, Rate};
 pub use outcome::{Outcome, Rank};
 pub use scenario::{Change, Hop, Promise, Scenario, Traffic};
 pub use summary::{Described, Summary};
-pub use sweep::{Failure, Found, sweep};
+pub use sweep::{Failure, Found, Swept, sweep};
 pub use trace::Step;
 pub use violation::Violation;
 

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use recoded_sim::{Described, Scenario, Summary, run_watched, sweep};
+use recoded_sim::{Described, Scenario, Summary, Swept, run_watched, sweep};
 
 /// Plays the scenario of a seed and shows what happened, or looks for seeds that fail.
 #[derive(Parser)]
@@ -44,10 +44,11 @@ fn main() -> ExitCode {
 
 fn search(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
     let seeds = arguments.seed..arguments.seed.saturating_add(count);
-    let found = sweep(seeds, arguments.threads);
+    let Swept { found, short } = sweep(seeds, arguments.threads);
     for found in &found {
         println!("{found}");
     }
+    println!("{short} of {count} seeds miss a generation or block");
     match found.len() {
         0 => Ok(()),
         failed => Err(format!("{failed} of {count} seeds fail").into()),

@@ -200,6 +200,7 @@ impl<'a> Network<'a> {
             reports,
             starved,
             delivered: self.oracle.delivered,
+            missing: self.oracle.missing,
             repeated: self.oracle.repeated,
             foreign: self.oracle.foreign,
             delays: self.oracle.delays,

@@ -7,10 +7,11 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{FlowReport, Report};
-use recoded_wire::feedback::{Item, REPAIRS_MAX, items};
+use recoded_wire::feedback::{Item, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
 
+use crate::code::{forgets, table, unit};
 use crate::frames::WatchedFrames;
 use crate::random::{Random, Stream};
 use crate::scenario::{FLOW, UP};
@@ -22,15 +23,21 @@ const RING: usize = 32;
 /// Rounds of repair that are answered per generation, each at most once.
 const REPAIR_ROUNDS: u64 = 4;
 
-/// Packets that a source sends beside the plan when nothing follows.
-const TAIL_PROBES: u64 = 5;
+/// Packets that a source sends beside the plan when nothing follows; batches of the largest size, at
+/// most.
+const TAIL_PROBES: u64 = 5 * 128;
 
 /// Copies of one report on one link.
 const COPIES_MAX: u64 = 4;
 
-/// How often a node may ask to be called again at once: the requests for a whole table go out by the
-/// packetful.
-const SPINS_MAX: usize = 64;
+/// Shortest time between two reports that ask for nothing.
+const REPORT_NANOS: Nanos = 20_000_000;
+
+/// Reports that one generation or block can cause: its requests, said three times each.
+const ASKS_MAX: u64 = 3 * REPAIR_ROUNDS;
+
+/// How often in a row a node may ask to be called again at once without sending anything.
+const SPINS_MAX: usize = 16;
 
 /// What left a node in one call.
 #[derive(Default)]
@@ -52,10 +59,13 @@ impl Egress for Outputs {
 /// What a node was given and what came of it, counted from outside.
 #[derive(Copy, Clone, Default, Debug)]
 struct Observed {
-    calls: u64,
+    /// From the first call to the last.
+    first_nanos: Option<Nanos>,
+    lived_nanos: Nanos,
     received: u64,
     received_data: u64,
-    /// Repairs that feedback asked for.
+    /// Feedback packets, and repairs that they asked for.
+    received_up: u64,
     requests: u64,
     ingress: u64,
     sent_down: u64,
@@ -124,8 +134,7 @@ impl Node {
 
     /// Whether adopting `params` makes the node forget what it holds.
     pub(crate) fn would_forget(&self, params: &FlowParams) -> bool {
-        self.params.batches != params.batches
-            || self.params.generation_size != params.generation_size
+        forgets(&self.params, params)
     }
 
     pub(crate) fn receive(
@@ -143,12 +152,13 @@ impl Node {
             Ok(PacketType::Feedback) => {
                 let repairs = items(payload).filter(|item| matches!(item, Item::Repair(_)));
                 self.observed.requests += repairs.count() as u64;
+                self.observed.received_up += 1;
             }
             Ok(_) => self.observed.received_data += 1,
             Err(_) => {}
         }
         self.pipeline.receive(&mut self.frames, &mut self.outputs, span, now);
-        self.collect(results)
+        self.collect(now, results)
     }
 
     pub(crate) fn ingress(
@@ -159,7 +169,7 @@ impl Node {
     ) -> Result<(), Violation> {
         self.observed.ingress += 1;
         self.pipeline.ingress(&mut self.frames, &mut self.outputs, FLOW, packet, now);
-        self.collect(results)
+        self.collect(now, results)
     }
 
     /// Lets timers act until none is due; returns when the next one is.
@@ -168,9 +178,11 @@ impl Node {
         now: Nanos,
         results: &mut Results,
     ) -> Result<Option<Nanos>, Violation> {
-        for _ in 0..SPINS_MAX {
+        let mut idle = 0;
+        while idle < SPINS_MAX {
             let due = self.pipeline.tick(&mut self.frames, &mut self.outputs, now);
-            self.collect(results)?;
+            idle = if self.outputs.sent.is_empty() { idle + 1 } else { 0 };
+            self.collect(now, results)?;
             if due.is_none_or(|due| due > now) {
                 return Ok(due);
             }
@@ -190,13 +202,13 @@ impl Node {
         let snapshot = Snapshot { edition: self.edition, flows: vec![params.clone()] };
         self.params = params;
         self.pipeline.apply(&snapshot, &mut self.frames, &mut self.outputs, now);
-        self.collect(results)
+        self.collect(now, results)
     }
 
     /// Closes what is open, as before a shutdown.
     pub(crate) fn drain(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
         self.pipeline.drain(&mut self.frames, &mut self.outputs, now);
-        self.collect(results)
+        self.collect(now, results)
     }
 
     pub(crate) fn report(&self) -> Report {
@@ -204,8 +216,9 @@ impl Node {
     }
 
     /// Takes over what the last call emitted, and checks that it stays within bounds.
-    fn collect(&mut self, results: &mut Results) -> Result<(), Violation> {
-        self.observed.calls += 1;
+    fn collect(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
+        let first = *self.observed.first_nanos.get_or_insert(now);
+        self.observed.lived_nanos = now - first;
         self.observed.delivered += self.outputs.delivered.len() as u64;
         results.delivered.append(&mut self.outputs.delivered);
         let mut sent = std::mem::take(&mut self.outputs.sent);
@@ -241,7 +254,10 @@ impl Node {
         for flow in &report.flows {
             self.check_counters(flow)?;
             self.check_output(flow)?;
-            let room = self.params.batches.max(2);
+            let room = match self.params.role {
+                Role::Relay { .. } => self.params.batches.max(1),
+                _ => table(&self.params),
+            };
             if flow.held > room {
                 return Err(Violation::Overfull { node: self.index, held: flow.held, room });
             }
@@ -301,19 +317,26 @@ impl Node {
     fn check_output(&self, flow: &FlowReport) -> Result<(), Violation> {
         let observed = &self.observed;
         let (size, redundancy) = self.largest;
-        // A generation's plan, and a repair of all of it.
-        let most = (redundancy * size as f64).ceil().max(1.0) as u64;
-        let repair = most.max(size as u64);
+        // The plan of a generation (or block, in whole batches), and a repair of all of it.
+        let unit = unit(&self.params.code, size) + 2 * size;
+        let most = |symbols: usize| (redundancy * symbols as f64).ceil().max(1.0) as u64;
+        let (plan, repair) = (most(unit), most(unit).max(unit as u64));
+        let most = most(size);
         let down = match self.params.role {
             Role::Source { .. } => {
-                flow.counters.generations * (most + REPAIR_ROUNDS * repair + TAIL_PROBES)
+                flow.counters.generations * (plan + REPAIR_ROUNDS * repair + TAIL_PROBES)
             }
             Role::Relay { .. } => observed.received_data * (most + 1) + observed.requests * repair,
             Role::Sink { .. } => 0,
         };
+        let reports = observed.lived_nanos / REPORT_NANOS + 2;
         let up = match self.params.role {
             Role::Source { .. } => 0,
-            _ => COPIES_MAX * observed.calls * (REPAIRS_MAX as u64 + 1),
+            Role::Relay { .. } => reports + COPIES_MAX * observed.received_up,
+            Role::Sink { .. } => {
+                let asked = flow.counters.generations + table(&self.params) as u64;
+                reports + COPIES_MAX * ASKS_MAX * asked
+            }
         };
         for (sent, allowed) in [(observed.sent_down, down), (observed.sent_up, up)] {
             if sent > allowed {

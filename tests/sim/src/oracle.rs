@@ -29,7 +29,7 @@ pub(crate) struct Oracle {
     pub repeated: u64,
     pub foreign: u64,
     /// Packets passed over whose delivery was promised, and the first of them.
-    missing: u64,
+    pub missing: u64,
     first_missing: u32,
     /// From entering the source to leaving the sink.
     pub delays: Delays,
@@ -126,7 +126,7 @@ impl Oracle {
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
         self.pass_over(self.next..self.traffic.packets);
         self.next = self.traffic.packets;
-        if self.missing > 0 {
+        if self.missing > self.promise.missing_max {
             return Err(Violation::Undelivered {
                 missing: self.missing,
                 first: self.first_missing,
@@ -165,9 +165,16 @@ mod tests {
     use super::*;
 
     fn oracle(intact: bool) -> Oracle {
-        let traffic =
-            Traffic { packets: 100, alone: 0, bytes: 24..=90, interval_nanos: 10, burst: 1 };
-        Oracle::new(1, &traffic, &Promise { intact, delivered: Some(200..400) })
+        let traffic = Traffic {
+            packets: 100,
+            alone: 0,
+            bytes: 24..=90,
+            interval_nanos: 10,
+            alone_nanos: 10,
+            burst: 1,
+        };
+        let promise = Promise { intact, delivered: Some(200..400), missing_max: 0 };
+        Oracle::new(1, &traffic, &promise)
     }
 
     fn bytes(oracle: &Oracle, number: u32) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! What a run yields, and how it compares with theory.
 
 use recoded_code::theory::{self, Hop, Recoding as TheoryRecoding};
-use recoded_pipeline::params::{Nanos, Recoding, Redundancy};
+use recoded_pipeline::params::{FlowCode, Nanos, Recoding, Redundancy};
 use recoded_pipeline::report::{FlowReport, Report};
 
 use crate::delay::Delays;
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub starved: Vec<u64>,
     /// IP packets delivered, each counted once.
     pub delivered: u64,
+    /// Packets whose delivery was promised, but for some, and that are missing.
+    pub missing: u64,
     /// Those delivered once more, after the sink had lost its memory.
     pub repeated: u64,
     /// Those delivered that nobody sent: corruption that nothing could notice.
@@ -58,8 +60,13 @@ impl Outcome {
     pub fn overhead(&self) -> f64 {
         let Some(source) = self.flow(0) else { return 0.0 };
         let counters = &source.counters;
-        let sent = counters.sent_systematic + counters.sent_coded + counters.sent_repair;
-        sent as f64 / counters.sent_systematic.max(1) as f64
+        let uncoded = counters.sent_systematic;
+        let (symbols, sent) = match source.code {
+            FlowCode::Rlnc => (uncoded, uncoded + counters.sent_coded + counters.sent_repair),
+            // Repairs of blocks are further batches.
+            _ => (counters.source_symbols, uncoded + counters.sent_coded),
+        };
+        sent as f64 / symbols.max(1) as f64
     }
 
     /// Rank behind each hop against theory, for a scenario whose links and parameters did not change:
@@ -70,8 +77,12 @@ impl Outcome {
     #[must_use]
     pub fn ranks(&self, scenario: &Scenario) -> Vec<Option<Rank>> {
         let source = &scenario.nodes[0];
+        if matches!(source.code, FlowCode::Window(_)) {
+            return vec![None; scenario.hops.len()];
+        }
         let size = source.generation_size;
         let planned = match source.redundancy {
+            _ if source.code != FlowCode::Rlnc => size,
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
             Redundancy::Auto => self.flow(0).map_or(size, |flow| flow.planned.max(size)),
         };

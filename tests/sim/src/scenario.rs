@@ -3,8 +3,10 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, TunnelId};
 
+use crate::code::Code;
 use crate::link::Link;
 
 /// The flow that every node carries.
@@ -60,6 +62,8 @@ pub struct Traffic {
     pub bytes: RangeInclusive<usize>,
     /// Time from one burst to the next.
     pub interval_nanos: Nanos,
+    /// Time from one packet that is alone to the next.
+    pub alone_nanos: Nanos,
     /// Packets at once.
     pub burst: u32,
 }
@@ -94,8 +98,10 @@ pub struct Promise {
     /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless links
     /// corrupt packets, since packets are not authenticated.
     pub intact: bool,
-    /// Packets that enter during this time are all delivered.
+    /// Packets that enter during this time are all delivered,
     pub delivered: Option<Range<Nanos>>,
+    /// but for so many.
+    pub missing_max: u64,
 }
 
 impl Traffic {
@@ -105,15 +111,14 @@ impl Traffic {
     /// When packet `number` enters.
     #[must_use]
     pub fn due(&self, number: u32) -> Nanos {
-        let (first, end, burst) = (self.alone, self.bursts_end(), self.burst.max(1));
-        let turn = if number < first {
-            number
-        } else if number < end {
-            first + (number - first) / burst
-        } else {
-            first + (end - first).div_ceil(burst) + (number - end)
+        let (first, end) = (self.alone, self.bursts_end());
+        let alone = number.min(first) + number.saturating_sub(end);
+        let burst = self.burst.max(1);
+        let bursts = match number < end {
+            true => number.saturating_sub(first) / burst,
+            false => (end - first).div_ceil(burst),
         };
-        u64::from(turn) * self.interval_nanos
+        u64::from(alone) * self.alone_nanos + u64::from(bursts) * self.interval_nanos
     }
 
     /// The first packet after the bursts.
@@ -160,10 +165,11 @@ impl Scenario {
                 alone: 0,
                 bytes: Traffic::BYTES_MIN..=500,
                 interval_nanos: 1_000_000,
+                alone_nanos: 1_000_000,
                 burst: 8,
             },
             changes: Vec::new(),
-            promise: Promise { intact: true, delivered: None },
+            promise: Promise { intact: true, delivered: None, missing_max: 0 },
         }
     }
 
@@ -172,6 +178,19 @@ impl Scenario {
     pub fn with(mut self, edit: impl FnMut(&mut FlowParams)) -> Scenario {
         self.nodes.iter_mut().for_each(edit);
         self
+    }
+
+    /// The same with the flow of another code, its usual parameters: blocks of 96 symbols, windows of 64
+    /// over GF(256).
+    #[must_use]
+    pub fn coded(self, code: Code) -> Scenario {
+        let usual = code.usual();
+        self.with(|node| {
+            node.code = usual;
+            if code == Code::Window {
+                node.field = FieldOrder::TwoFiftySix;
+            }
+        })
     }
 
     /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits for.

@@ -5,6 +5,7 @@ use std::fmt;
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::DropReason;
 
+use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
 use crate::outcome::Outcome;
@@ -32,9 +33,10 @@ impl fmt::Display for Described<'_> {
             traffic.burst,
             Time(traffic.interval_nanos),
         )?;
+        write!(f, "{}", code::Described(&source.code))?;
         writeln!(
             f,
-            "generations of {} x {} bytes over GF({}), redundancy {:?}, at most {:.2}, {:?} recoding, repair {}",
+            " of {} x {} bytes over GF({}), redundancy {:?}, at most {:.2}, {:?} recoding, repair {}",
             source.generation_size,
             source.symbol_bytes,
             source.field,
@@ -120,9 +122,10 @@ impl fmt::Display for Summary<'_> {
         let Times(line) = Times::of(&outcome.delays);
         writeln!(
             f,
-            "\ndelivered {} of {} packets ({} again, {} foreign), {:.3} packets per symbol, delay {line}",
+            "\ndelivered {} of {} packets ({} missing, {} again, {} foreign), {:.3} packets per symbol, delay {line}",
             outcome.delivered,
             scenario.traffic.packets,
+            outcome.missing,
             outcome.repeated,
             outcome.foreign,
             outcome.overhead(),

@@ -2,14 +2,19 @@
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{Recoding, Redundancy};
-use recoded_sim::{Change, Hop, Link, Rate, Scenario, Traffic, Violation, run};
+use recoded_sim::{Change, Code, Hop, Link, Rate, Scenario, Traffic, Violation, run};
 
 #[test]
 fn fifty_hops_deliver_everything() {
-    let scenario = Scenario::line(1, 50, Link::lossy(0.02)).deliver_all();
-    let outcome = run(&scenario).expect("an invariant failed");
-    assert_eq!(outcome.delivered, 1000);
-    assert!(outcome.links.iter().all(|(down, _)| down.lost > 0));
+    // A window is not recoded: over so many hops two thirds are lost.
+    for code in Code::ALL.iter().filter(|code| **code != Code::Window) {
+        // A block a millisecond: tables must outlast their repairs.
+        let scenario = Scenario::line(1, 50, Link::lossy(0.02)).with(|node| node.batches = 256);
+        let scenario = scenario.coded(*code).deliver_all();
+        let outcome = run(&scenario).expect("an invariant failed");
+        assert_eq!(outcome.delivered, 1000, "{code:?}");
+        assert!(outcome.links.iter().all(|(down, _)| down.lost > 0));
+    }
 }
 
 #[test]

@@ -3,18 +3,24 @@
 use std::collections::BTreeSet;
 use std::thread::available_parallelism;
 
-use recoded_sim::{Scenario, run, run_watched, sweep};
+use recoded_sim::{Scenario, Swept, run, run_watched, sweep};
 
 const SEEDS: u64 = 1000;
+
+/// Seeds in which one generation or block is missing where all but one in ten thousand are promised: in
+/// long runs one seed in three thousand.
+const SHORT_MAX: u64 = 4;
 
 #[test]
 fn a_thousand_seeds_hold_every_invariant() {
     let threads = available_parallelism().map_or(4, usize::from);
-    let found = sweep(0..SEEDS, threads);
+    let Swept { found, short } = sweep(0..SEEDS, threads);
     for found in &found {
         println!("{found}");
     }
+    println!("{short} seeds miss a generation or block");
     assert!(found.is_empty(), "{} of {SEEDS} seeds fail", found.len());
+    assert!(short <= SHORT_MAX, "{short} of {SEEDS} seeds miss a generation or block");
 }
 
 #[test]

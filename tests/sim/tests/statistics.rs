@@ -2,8 +2,8 @@
 
 use recoded_code::theory::Hop as Loss;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{Recoding, Redundancy};
-use recoded_sim::{Link, Scenario, run};
+use recoded_pipeline::params::{FlowCode, Recoding, Redundancy, WindowParams};
+use recoded_sim::{Code, Link, Scenario, run};
 
 /// Full generations, one packet per symbol, no repair: what theory describes.
 fn bare(seed: u64, hops: usize, link: Link, generations: u32) -> Scenario {
@@ -81,6 +81,48 @@ fn burst_scale(loss: Loss, size: f64) -> f64 {
     (stream / within).sqrt()
 }
 
+#[cfg(feature = "bats")]
+#[test]
+fn rank_of_batches_that_take_turns_matches_theory() {
+    use recoded_pipeline::params::{BatsParams, FlowCode, Interleave, Profile};
+
+    for (seed, depth) in [(125, 1), (126, 3)] {
+        let scenario = bare(seed, 8, Link::lossy(0.1), 1500).with(|node| {
+            node.adaptive = false;
+            node.code = FlowCode::Bats(BatsParams {
+                source_symbols: 96,
+                profile: Profile::CyclicShift,
+                generator_bits: 8,
+                interleave: Interleave::Fixed(depth),
+            });
+        });
+        holds_theory(&scenario, 1400, 1.0);
+    }
+}
+
+#[test]
+fn window_loses_no_more_than_its_target() {
+    for (seed, hops, burst_mean) in [(127, 1, 1.0), (128, 5, 1.0), (129, 3, 3.0)] {
+        println!("seed {seed}");
+        let mut scenario =
+            Scenario::line(seed, hops, Link::bursty(0.03, burst_mean)).with(|node| {
+                node.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
+                node.field = FieldOrder::TwoFiftySix;
+                node.target_loss = 1e-3;
+                node.symbol_bytes = 60;
+                node.flush_timeout_nanos = 100_000_000; // no pauses, no tails
+            });
+        scenario.traffic.bytes = 24..=57;
+        scenario.traffic.packets = 20_000;
+        let first = scenario.traffic.due(1000);
+        scenario.promise.delivered = Some(first..recoded_pipeline::params::Nanos::MAX);
+        // Of what is missing, several are missing together: four times a tenth of a percent.
+        scenario.promise.missing_max = 4 * 19;
+        let outcome = run(&scenario).expect("an invariant failed");
+        assert!(outcome.overhead() < 2.0, "{} packets per symbol", outcome.overhead());
+    }
+}
+
 #[test]
 fn rank_is_unmoved_by_delay_jitter_and_duplication() {
     let link = Link {
@@ -94,15 +136,18 @@ fn rank_is_unmoved_by_delay_jitter_and_duplication() {
 
 #[test]
 fn memory_does_not_grow_with_traffic() {
-    let peak = |packets: u32| {
-        let mut scenario = Scenario::line(140, 3, Link::lossy(0.1));
-        scenario.frames = 1024;
-        scenario.traffic.packets = packets;
-        let measured = allocation_counter::measure(|| {
-            run(&scenario).expect("an invariant failed");
-        });
-        measured.bytes_max
-    };
-    let (short, long) = (peak(2000), peak(10_000));
-    assert!(long < short + short / 100, "{short} bytes at most, then {long}");
+    for code in Code::ALL {
+        let peak = |packets: u32| {
+            let mut scenario = Scenario::line(140, 3, Link::lossy(0.1)).coded(*code);
+            scenario.frames = 1024;
+            scenario.traffic.packets = packets;
+            scenario.traffic.bytes = 24..=150;
+            let measured = allocation_counter::measure(|| {
+                run(&scenario).expect("an invariant failed");
+            });
+            measured.bytes_max
+        };
+        let (short, long) = (peak(2000), peak(10_000));
+        assert!(long < short + short / 100, "{code:?}: {short} bytes at most, then {long}");
+    }
 }

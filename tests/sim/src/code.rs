@@ -1,0 +1,212 @@
+//! What differs between codes: what is drawn for them, what an edge of their flows holds, what can be
+//! promised of them.
+
+use std::fmt;
+
+use recoded_gf::FieldOrder;
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+use recoded_pipeline::params::{FlowCode, FlowParams, WindowParams};
+
+use crate::random::Random;
+use crate::scenario::Traffic;
+
+/// Most frames that a relay or an edge needs beyond what its table holds.
+const FRAMES_SPARE: usize = 256;
+
+/// Packets of a flow by which its links have been measured: they report from a few hundred on.
+const WINDOW_LEARNS: u32 = 300;
+
+/// Bytes of a symbol of a sliding window beside the IP packet.
+const ADU_HEADER_BYTES: usize = 3;
+
+/// Which code a scenario's flow uses.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// Random linear network coding, generation by generation.
+    Rlnc,
+    /// BATS, block by block.
+    #[cfg(feature = "bats")]
+    Bats,
+    /// A sliding window (RFC 8681), packet by packet.
+    Window,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: &[Code] = &[
+        Code::Rlnc,
+        #[cfg(feature = "bats")]
+        Code::Bats,
+        Code::Window,
+    ];
+
+    /// What flows of this code are mostly made with.
+    pub(crate) fn usual(self) -> FlowCode {
+        match self {
+            Code::Rlnc => FlowCode::Rlnc,
+            #[cfg(feature = "bats")]
+            Code::Bats => FlowCode::Bats(BatsParams {
+                source_symbols: 96,
+                profile: Profile::CyclicShift,
+                generator_bits: 8,
+                interleave: Interleave::Auto,
+            }),
+            Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
+        }
+    }
+
+    /// Draws parameters; `is_fair` ones protect what they are made for.
+    pub(crate) fn draw(self, random: &mut Random, is_fair: bool) -> FlowCode {
+        match self {
+            Code::Rlnc => FlowCode::Rlnc,
+            #[cfg(feature = "bats")]
+            Code::Bats => FlowCode::Bats(BatsParams {
+                source_symbols: random.pick(&[1, 2, 8, 32, 64, 100, 128]),
+                profile: random.pick(&Profile::ALL),
+                generator_bits: random.pick(&[1, 2, 3, 4, 8]),
+                interleave: match random.among(0..=3) {
+                    0 => Interleave::Fixed(random.among(1..=6) as u8),
+                    _ => Interleave::Auto,
+                },
+            }),
+            Code::Window => FlowCode::Window(WindowParams {
+                window_symbols: random.pick(if is_fair { &[32, 64, 128] } else { &[1, 2, 8, 64] }),
+                // Of a window over GF(2), all repair packets of the highest density are the same.
+                density: random.pick(if is_fair { &[3, 7, 11] } else { &[0, 1, 7, 15] }),
+            }),
+        }
+    }
+
+    /// Generation or batch sizes to draw from, for a line that is `is_long`er than most or `is_endless`.
+    pub(crate) fn sizes(self, is_long: bool, is_endless: bool) -> &'static [usize] {
+        match (self, is_long, is_endless) {
+            #[cfg(feature = "bats")]
+            (Code::Bats, false, _) => &[1, 3, 4, 8, 16, 16, 16, 32, 64, 128],
+            #[cfg(feature = "bats")]
+            (Code::Bats, true, _) => &[1, 4, 8, 16, 16, 16],
+            (Code::Window, ..) => &[1],
+            (_, false, _) => &[1, 2, 3, 5, 8, 16, 16, 16, 32, 64, 100, 256],
+            (_, true, false) => &[1, 2, 5, 8, 16, 16, 16, 32, 64],
+            (_, true, true) => &[1, 4, 8, 16, 16, 16],
+        }
+    }
+
+    /// Fields to draw from.
+    pub(crate) fn fields(self) -> &'static [FieldOrder] {
+        match self {
+            Code::Window => &[FieldOrder::Two, FieldOrder::TwoFiftySix],
+            _ => &FieldOrder::ALL,
+        }
+    }
+
+    /// Whether a source keeps what it has sent when the size changes.
+    pub(crate) fn may_change_size(self) -> bool {
+        self == Code::Rlnc
+    }
+
+    /// Mean burst of losses at which everything is delivered, at most. A block of one symbol gets some
+    /// twenty packets, repairs included: of bursts of four, one in a few hundred is longer.
+    pub(crate) fn burst_max(self) -> f64 {
+        match self {
+            Code::Rlnc => 4.0,
+            _ => 2.0,
+        }
+    }
+
+    /// Smallest symbol.
+    pub(crate) fn symbol_bytes_min(self) -> usize {
+        match self {
+            Code::Window => Traffic::BYTES_MIN + ADU_HEADER_BYTES,
+            _ => Traffic::BYTES_MIN + 2,
+        }
+    }
+}
+
+/// Symbols that are coded together, of a generation or batch of `size`.
+pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
+    match code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => bats.source_symbols,
+        FlowCode::Rlnc => size,
+        FlowCode::Window(_) => 1,
+    }
+}
+
+/// Longest IP packet of symbols of `symbol_bytes`, `unit` of which are coded together.
+pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> usize {
+    match code {
+        FlowCode::Window(_) => symbol_bytes - ADU_HEADER_BYTES,
+        _ => unit * symbol_bytes - 2,
+    }
+}
+
+/// From which packet on delivery can be promised, and how many may be missing nevertheless: the packets of
+/// one of the units that `fitting` packets fill, since one in ten thousand is not delivered. A window asks
+/// for nothing: what is lost before its redundancy follows what links lose, and has filled the window
+/// anew, or beyond it, is lost.
+pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
+    match code {
+        FlowCode::Window(window) => {
+            (WINDOW_LEARNS + window.window_symbols as u32, u64::from(traffic.packets) / 33)
+        }
+        _ => (0, fitting as u64),
+    }
+}
+
+/// Generations, blocks or packets that a source and a sink hold.
+pub(crate) fn table(params: &FlowParams) -> usize {
+    match &params.code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => params.blocks(bats),
+        FlowCode::Rlnc => params.batches.max(2),
+        FlowCode::Window(window) => 2 * window.window_symbols,
+    }
+}
+
+/// Frames with which no node runs short.
+pub(crate) fn frames(params: &FlowParams) -> usize {
+    let generations = FRAMES_SPARE + 3 * params.batches * params.generation_size;
+    match &params.code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => {
+            // Blocks with their precode, and the packets of batches that take turns.
+            let blocks = 4 * params.blocks(bats) * bats.source_symbols;
+            generations.max(blocks) + 8 * (bats.source_symbols + params.generation_size)
+        }
+        _ => generations,
+    }
+}
+
+/// Whether a sink that adopts `new` parameters forgets what it holds.
+pub(crate) fn forgets(old: &FlowParams, new: &FlowParams) -> bool {
+    let is_window = matches!(new.code, FlowCode::Window(_));
+    old.batches != new.batches
+        || old.code != new.code
+        || old.generation_size != new.generation_size
+        || (is_window && old.symbol_bytes != new.symbol_bytes)
+}
+
+/// Shows a code with its parameters, to be followed by size and symbol.
+pub(crate) struct Described<'a>(pub &'a FlowCode);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            FlowCode::Rlnc => f.write_str("generations"),
+            #[cfg(feature = "bats")]
+            FlowCode::Bats(bats) => write!(
+                f,
+                "blocks of {} symbols, {}, {} bits, interleaved {:?}, batches",
+                bats.source_symbols, bats.profile, bats.generator_bits, bats.interleave
+            ),
+            FlowCode::Window(window) => {
+                write!(
+                    f,
+                    "window of {}, density {}, symbols",
+                    window.window_symbols, window.density
+                )
+            }
+        }
+    }
+}
