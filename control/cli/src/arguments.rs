@@ -122,7 +122,7 @@ and by the codes, at sources:
   generator_bits     bats          1, 2, 3, 4 or 8
   interleave         bats          auto, or 1 to 255 batches that take turns
   window_symbols     window        1 to 4095 symbols
-  density            window        0 to 15
+  density            window        0 to 15; over field 2 up to 14
 
 A flow that changes its code starts afresh: what is under way is lost. Everything else changes
 without losing a packet.

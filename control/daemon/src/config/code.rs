@@ -105,6 +105,7 @@ impl Coding {
             (Kind::Source | Kind::Sink, Word::Window) => 1,
             _ => generation_size(reader, "generation_size_max", 64),
         };
+        let field = field(reader, word);
         let code = match word {
             Word::Rlnc => FlowCode::Rlnc,
             #[cfg(feature = "bats")]
@@ -115,9 +116,9 @@ impl Coding {
                 reader.refuse("code", "is not built in", rule);
                 FlowCode::Rlnc
             }
-            Word::Window => FlowCode::Window(window(reader, kind)),
+            Word::Window => FlowCode::Window(window(reader, kind, field)),
         };
-        Coding { code, field: field(reader, word), generation_size }
+        Coding { code, field, generation_size }
     }
 
     /// The key that makes coding vectors and batches longer, and its value.
@@ -177,14 +178,20 @@ fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usi
     whole(reader, key, 1..=128, "a batch has 1 to 128 packets", default)
 }
 
-fn window(reader: &mut Reader<'_>, kind: Kind) -> WindowParams {
+fn window(reader: &mut Reader<'_>, kind: Kind, field: FieldOrder) -> WindowParams {
     let rule = "a window has 1 to 4095 symbols";
     let window_symbols = match kind {
         Kind::Source => whole(reader, "window_symbols", 1..=4095, rule, 64),
         _ => whole(reader, "window_symbols_max", 1..=4095, rule, 256),
     };
     let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
-    let density = whole(reader, "density", 0..=15, rule, 15);
+    let is_binary = field == FieldOrder::Two;
+    let density = whole(reader, "density", 0..=15, rule, if is_binary { 7 } else { 15 });
+    if is_binary && density == 15 {
+        let rule = "over field 2 no other coefficient than 1 is left, which makes all repair packets of a \
+                    window equal: 7 is best";
+        reader.refuse("density", "does not fit", rule);
+    }
     WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
 }
 
@@ -228,6 +235,17 @@ mod tests {
             let params = config(more).flows.remove(0).params;
             assert_eq!((params.code, params.field), (FlowCode::Window(expected), field));
         }
+    }
+
+    #[test]
+    fn repair_packets_of_a_binary_window_are_not_all_equal() {
+        let binary = format!("{HEAD}{SOURCE}code = \"window\"\nfield = 2\n");
+        let params = parse(&binary).expect("valid").flows.remove(0).params;
+        assert!(matches!(params.code, FlowCode::Window(window) if window.density == 7));
+        assert!(parse(&format!("{binary}density = 14\n")).is_ok());
+        let said = "flow 1: density = 15 does not fit: over field 2 no other coefficient than 1 is left, \
+                    which makes all repair packets of a window equal: 7 is best";
+        assert!(errors(&format!("{binary}density = 15\n")).ends_with(said));
     }
 
     #[test]

@@ -51,9 +51,11 @@ impl WindowParams {
     #[must_use]
     pub fn theory(&self, order: FieldOrder, path: Hop) -> WindowCode {
         let zeros = f64::from(15 - density(self).threshold()) / 16.0;
+        // The commonest coefficient is the least news.
+        let ones = if scheme(order) == Scheme::Gf2 { 1.0 - zeros } else { 0.0 };
         WindowCode {
             symbols: self.window_symbols.clamp(1, ENCODING_WINDOW_MAX),
-            redundant: zeros.max(1.0 / f64::from(field(scheme(order)).order())),
+            redundant: zeros.max(ones).max(1.0 / f64::from(field(scheme(order)).order())),
             path,
         }
     }
