@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use recoded_code::engine::{Batch, check};
+
 /// Who does bulk work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
@@ -25,6 +27,22 @@ pub enum SpotCheck {
     Product,
     /// Everything: for tests of devices that lie once.
     All,
+}
+
+impl SpotCheck {
+    /// Whether a batch that came back passes; `state` is that of a generator.
+    pub(crate) fn passes(self, batch: &Batch, state: &mut u64) -> bool {
+        match self {
+            Self::Off => true,
+            Self::Product => {
+                // Weyl's sequence with a mixer (SplitMix64): a device does not aim at jobs.
+                *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                check::spot_check(batch, mixed ^ (mixed >> 27))
+            }
+            Self::All => check::agrees(batch),
+        }
+    }
 }
 
 /// How a queue works. The default suits a 10 to 100 Gbit/s node with one card.

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Completed, Cpu, Error, Job, Operation, Retained, check};
+use recoded_code::engine::{Batch, Completed, Cpu, Error, Job, Operation, Retained};
 
-use crate::config::{Config, SpotCheck};
+use crate::config::Config;
 use crate::metrics::{Fault, add};
 use crate::model::Class;
 use crate::offload::OpenEngine;
@@ -282,7 +282,7 @@ impl Dispatcher {
             self.flights.swap_remove(found);
         let slot = Slot { batch, opened, close };
         match result {
-            Ok(()) if self.is_right(&slot.batch) => {
+            Ok(()) if self.config.spot_check.passes(&slot.batch, &mut self.random) => {
                 let now = Instant::now();
                 // Beside others, the device has worked on it since the one before was done.
                 let begun = if was_idle { sent } else { sent.max(self.last_done) };
@@ -308,19 +308,6 @@ impl Dispatcher {
                     self.fall(Fault::Lost, false);
                 }
             }
-        }
-    }
-
-    fn is_right(&mut self, batch: &Batch) -> bool {
-        match self.config.spot_check {
-            SpotCheck::Off => true,
-            SpotCheck::Product => {
-                // Weyl's sequence with a mixer (SplitMix64): a device does not aim at jobs.
-                self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                check::spot_check(batch, mixed ^ (mixed >> 27))
-            }
-            SpotCheck::All => check::agrees(batch),
         }
     }
 

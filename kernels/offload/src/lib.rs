@@ -30,6 +30,9 @@ mod runner;
 
 mod model;
 
+mod device;
+pub mod gibraltar;
+
 mod metrics;
 
 mod offload;
@@ -37,6 +40,7 @@ mod offload;
 mod together;
 
 pub use config::{Config, Mode, SpotCheck};
+pub use device::{By, Device};
 pub use metrics::{Close, Declined, Fault, Metrics};
 pub use model::{Class, Model, Rates};
 pub use offload::{Offload, OpenEngine, StartError};

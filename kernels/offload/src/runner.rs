@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{self, Receiver, Sender, TryRecvError};
+use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, check};
 
 use crate::config::Config;
@@ -36,14 +36,14 @@ pub(crate) struct Measured {
 /// The dispatcher's end of a device's thread. Dropping it leaves the thread to itself: it ends when
 /// the device lets it.
 pub(crate) struct Runner {
-    batches: Sender<Batch>,
+    requests: Sender<Request>,
     events: Receiver<Event>,
 }
 
 impl Runner {
     /// Starts the thread, which opens the device; `waiter` is unparked at every event.
     pub fn start(open: OpenEngine, config: Arc<Config>, waiter: Thread) -> std::io::Result<Self> {
-        let (batches, submitted) = channel::unbounded();
+        let (requests, requested) = channel::unbounded();
         let (report, events) = channel::unbounded();
         let reporter = Reporter { events: report, waiter };
         let run = move || {
@@ -54,7 +54,7 @@ impl Runner {
             match engine {
                 Ok((engine, measured)) => {
                     if reporter.report(Event::Opened(measured)) {
-                        serve(engine, &submitted, &reporter);
+                        serve(engine, &requested, &reporter);
                     }
                 }
                 Err(error) => {
@@ -63,12 +63,30 @@ impl Runner {
             }
         };
         thread::Builder::new().name("recoded-device".into()).spawn(run)?;
-        Ok(Self { batches, events })
+        Ok(Self { requests, events })
     }
 
     /// Gives the device a batch; gives it back when the thread has ended.
     pub fn submit(&self, batch: Batch) -> Result<(), Box<Batch>> {
-        self.batches.send(batch).map_err(|unsent| Box::new(unsent.0))
+        self.requests.send(Request::Do(batch)).map_err(|unsent| match unsent.0 {
+            Request::Do(batch) => Box::new(batch),
+            Request::Expect(..) => Box::new(Batch::new(0, 0, 0)),
+        })
+    }
+
+    /// Tells the device which matrix is going to be used often.
+    pub fn expect(&self, matrix: &[u8], columns: usize) {
+        // A device that has gone needs to know nothing.
+        let _ = self.requests.send(Request::Expect(matrix.into(), columns));
+    }
+
+    /// The next event, waiting until `deadline` for it; `None` when there is none by then.
+    pub fn wait(&self, deadline: Instant) -> Result<Option<Event>, Gone> {
+        match self.events.recv_deadline(deadline) {
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+        }
     }
 
     /// The next event, if there is one; an error when the thread has ended and all are taken.
@@ -79,6 +97,12 @@ impl Runner {
             Err(TryRecvError::Disconnected) => Err(Gone),
         }
     }
+}
+
+/// What the device's thread is asked.
+enum Request {
+    Do(Batch),
+    Expect(Box<[u8]>, usize),
 }
 
 /// The device's thread has ended.
@@ -98,18 +122,19 @@ impl Reporter {
     }
 }
 
-fn serve(mut engine: Box<dyn Engine>, submitted: &Receiver<Batch>, reporter: &Reporter) {
+fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &Reporter) {
     let mut in_flight = 0_usize;
     loop {
         // Nothing to poll for: waits for work. Otherwise looks for it and for results in turn.
         let next = if in_flight == 0 {
-            submitted.recv().map_err(|_| TryRecvError::Disconnected)
+            requested.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
-            submitted.try_recv()
+            requested.try_recv()
         };
         let was_busy = next.is_ok();
         match next {
-            Ok(batch) => match engine.submit(batch) {
+            Ok(Request::Expect(matrix, columns)) => engine.expect(&matrix, columns),
+            Ok(Request::Do(batch)) => match engine.submit(batch) {
                 Ok(()) => in_flight += 1,
                 Err(refused) => {
                     if !reporter.report(Event::Refused(refused.batch, refused.error)) {

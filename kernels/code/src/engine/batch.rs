@@ -120,13 +120,35 @@ impl Batch {
         if !self.has_room(&job) {
             return Err(Rejected::NoRoom { input: job.input_bytes(), output: job.output_bytes() });
         }
-        let coefficients = self.input_used;
-        let sources = coefficients + job.coefficient_bytes().next_multiple_of(ALIGNMENT);
+        // Sources first: where they lie does not depend on the number of rows (see `refit`).
+        let sources = self.input_used;
+        let coefficients = sources + job.source_bytes();
         let destinations = self.output_used;
         self.jobs.push(Placed { job, tag, coefficients, sources, destinations });
         self.input_used += job.input_bytes();
         self.output_used += job.output_bytes();
         Ok(self.jobs.len() - 1)
+    }
+
+    /// Replaces all jobs by one, whose sources are what the first job had in their place: for doing
+    /// another product of the same rows. Coefficients are to be written.
+    ///
+    /// # Errors
+    /// The batch has no room for it; it is empty then.
+    pub fn refit(&mut self, job: Job, tag: u64) -> Result<(), Rejected> {
+        self.jobs.clear();
+        (self.input_used, self.output_used) = (0, ranks_bytes(self.jobs_max));
+        self.push(job, tag).map(|_| ())
+    }
+
+    /// Makes the inputs ours alone, so that they can be written: copies them where somebody else
+    /// still holds them.
+    pub fn own_inputs(&mut self) {
+        if Arc::get_mut(&mut self.input).is_none() {
+            let mut input = Arena::new(self.input.len());
+            input.copy_from_slice(&self.input);
+            self.input = Arc::new(input);
+        }
     }
 
     /// Takes the last job back.

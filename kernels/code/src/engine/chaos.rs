@@ -101,6 +101,10 @@ impl<E: Engine> Engine for Chaos<E> {
         self.inner.depth()
     }
 
+    fn expect(&mut self, matrix: &[u8], columns: usize) {
+        self.inner.expect(matrix, columns);
+    }
+
     fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
         self.is_lost |= self.happens(self.faults.lose);
         if self.is_lost {

@@ -138,11 +138,16 @@ impl Job {
         if self.operation.has_coefficients() { self.rows * self.coefficient_stride() } else { 0 }
     }
 
+    /// Bytes of the sources; 0 where the job brings none.
+    #[must_use]
+    pub const fn source_bytes(&self) -> usize {
+        if self.operation.has_sources() { self.columns * self.stride() } else { 0 }
+    }
+
     /// Bytes that it takes of the input arena.
     #[must_use]
     pub const fn input_bytes(&self) -> usize {
-        let sources = if self.operation.has_sources() { self.columns * self.stride() } else { 0 };
-        self.coefficient_bytes().next_multiple_of(ALIGNMENT) + sources
+        self.source_bytes() + self.coefficient_bytes().next_multiple_of(ALIGNMENT)
     }
 
     /// Bytes that it takes of the output arena.

@@ -6,7 +6,7 @@
 //! vanishes takes nothing with it.
 //!
 //! ```text
-//!   Batch: input arena   [ coefficients, sources | coefficients, sources | ... ]
+//!   Batch: input arena   [ sources, coefficients | sources, coefficients | ... ]
 //!          output arena  [ rank per job | destinations | destinations | ... ]
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
@@ -64,6 +64,12 @@ pub trait Engine: Send {
     /// With the batch, unchanged: [`Error::Busy`] when it holds [`Engine::depth`] of them, or why
     /// this one or any other cannot be done here.
     fn submit(&mut self, batch: Batch) -> Result<(), Refused>;
+
+    /// Learns that many products with this matrix are going to come, row-major with `columns` columns
+    /// and no gaps, so that it may prepare for them in its own time. A hint: nothing else changes.
+    fn expect(&mut self, matrix: &[u8], columns: usize) {
+        let _ = (matrix, columns);
+    }
 
     /// A batch that is finished, well or not, if there is one. Never waits. Batches may come back
     /// in another order than they were submitted in.
