@@ -15,8 +15,8 @@ missing_packages() {
     command -v nginx >/dev/null || missing+=(nginx-light)
     command -v curl >/dev/null || missing+=(curl)
     command -v ethtool >/dev/null || missing+=(ethtool)
-    # The rest builds libxdp and its bindings (xsk-rs).
-    command -v cc >/dev/null && command -v make >/dev/null || missing+=(build-essential)
+    # The rest builds libxdp and its bindings (xsk-rs), and CUDA kernels for tests on the CPU.
+    command -v c++ >/dev/null && command -v make >/dev/null || missing+=(build-essential)
     command -v clang >/dev/null || missing+=(clang)
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || missing+=(libclang-dev)
     command -v m4 >/dev/null || missing+=(m4)

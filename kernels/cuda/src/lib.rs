@@ -7,6 +7,7 @@
 //!   plan      what a card is told to do with a batch; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
+//!  limits   what a technique can reach on a card
 //! ```
 //!
 //! Nothing here crashes where there is no card: ask [`probe`] first, and do the work with
@@ -21,6 +22,7 @@ mod plan;
 mod driver;
 
 mod job;
+mod limits;
 pub mod reed_solomon_source;
 
 pub use driver::{CallError, DeviceInfo};
@@ -29,5 +31,6 @@ pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
 pub use job::{
     Form, Geometry, Job, KERNELS, Outcome, PROBE_OPERATIONS, TABLES_BYTES, TECHNIQUES, Technique,
 };
+pub use limits::Rates;
 pub use plan::{Launch, Plan};
 pub use probe::{Unusable, opener, probe, self_test};
