@@ -63,7 +63,6 @@ pub(crate) struct Combiner {
     vectors: Vec<u8>,
     formed: Vec<Span>,
     solutions: Vec<u8>,
-    offered: u32,
 }
 
 impl Combiner {
@@ -75,8 +74,7 @@ impl Combiner {
             coefficients: vec![0; GROUP_MAX * GATHER_MAX],
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
-            solutions: vec![0; SIZE_MAX * SIZE_MAX],
-            offered: 0,
+            solutions: vec![0; SOLVED_MAX * SIZE_MAX],
         }
     }
 
@@ -96,15 +94,9 @@ impl Combiner {
         self.kernel
     }
 
-    /// The kernel, and room for the coefficients of all symbols of a generation.
+    /// The kernel, and room for the coefficients of [`SOLVED_MAX`] decoded symbols.
     pub(crate) fn solver(&mut self) -> (&'static Kernel, &mut [u8]) {
         (self.kernel, &mut self.solutions)
-    }
-
-    /// A number for the next product that is computed elsewhere.
-    pub(crate) fn next_offer(&mut self) -> u32 {
-        self.offered = self.offered.wrapping_add(1);
-        self.offered
     }
 
     /// Forms up to `count` (at most [`GROUP_MAX`]) fresh combinations, each in a frame of its own with

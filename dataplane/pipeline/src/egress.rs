@@ -16,17 +16,15 @@ pub trait Egress {
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
 
-    /// Whether an accelerator would now take a product of `columns` rows of `row_bytes` bytes that makes
-    /// `rows` of them.
-    fn wants(&self, rows: usize, columns: usize, row_bytes: usize) -> bool {
-        let _ = (rows, columns, row_bytes);
-        false
-    }
-
-    /// Offers a product to an accelerator, which takes a copy. When it does, somebody must say what came
-    /// of it: [`Pipeline::solved`](crate::Pipeline::solved).
-    fn offload(&mut self, product: Product<'_>) -> bool {
-        let _ = product;
+    /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes all
+    /// inputs, and says later what came of it: [`Pipeline::solved`](crate::Pipeline::solved).
+    fn offload(
+        &mut self,
+        ticket: Ticket,
+        product: Product,
+        fill: impl FnOnce(&mut dyn ProductInputs),
+    ) -> bool {
+        let _ = (ticket, product, fill);
         false
     }
 }
@@ -38,17 +36,24 @@ pub struct Ticket {
     pub flow: u32,
     /// The generation it is for.
     pub generation: u32,
-    /// Tells it from others for the same generation.
-    pub serial: u32,
 }
 
 /// A product of coefficients and symbols.
-#[derive(Copy, Clone, Debug)]
-pub struct Product<'a> {
-    /// Its name.
-    pub ticket: Ticket,
-    /// A row of coefficients for each symbol to be computed, as many in each as there are sources.
-    pub coefficients: &'a [u8],
-    /// The symbols to be combined, all of one length.
-    pub sources: &'a [&'a [u8]],
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Product {
+    /// Symbols to be computed.
+    pub rows: usize,
+    /// Symbols that they are combinations of: coefficients of a row.
+    pub columns: usize,
+    /// Bytes of a symbol.
+    pub row_bytes: usize,
+}
+
+/// Where the inputs of a product are to be written.
+pub trait ProductInputs {
+    /// Row `row` of the coefficients.
+    fn coefficients(&mut self, row: usize) -> &mut [u8];
+
+    /// Source symbol `column`.
+    fn source(&mut self, column: usize) -> &mut [u8];
 }

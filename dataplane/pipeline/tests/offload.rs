@@ -5,7 +5,7 @@ mod common;
 use common::{FLOW, UP, ip_packet, params};
 use recoded_gf::Kernel;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Product, Ticket};
+use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, HopId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::FlowCounters;
@@ -17,8 +17,6 @@ const SIZE: usize = 32;
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Accelerator {
     Absent,
-    /// Says that it is there and takes nothing.
-    Full,
     /// Answers this many packets later.
     Works(usize),
     /// Answers with this many rows too few.
@@ -46,32 +44,55 @@ impl Egress for Outputs {
         self.delivered.push(packet.to_vec());
     }
 
-    fn wants(&self, rows: usize, columns: usize, row_bytes: usize) -> bool {
-        assert!(rows > 0 && rows <= columns && row_bytes > 0);
-        self.accelerator != Accelerator::Absent
-    }
-
-    fn offload(&mut self, product: Product<'_>) -> bool {
-        let (columns, bytes) = (product.sources.len(), product.sources[0].len());
-        let mut rows = vec![vec![0; bytes]; product.coefficients.len() / columns];
-        let mut views: Vec<&mut [u8]> = rows.iter_mut().map(Vec::as_mut_slice).collect();
-        Kernel::best().matmul(product.coefficients, product.sources, &mut views);
-        let mut ticket = product.ticket;
+    fn offload(
+        &mut self,
+        mut ticket: Ticket,
+        product: Product,
+        fill: impl FnOnce(&mut dyn ProductInputs),
+    ) -> bool {
+        if matches!(self.accelerator, Accelerator::Absent) {
+            return false;
+        }
+        let Product { rows, columns, row_bytes } = product;
+        let mut inputs = Inputs {
+            coefficients: vec![vec![0xEE; columns]; rows],
+            sources: vec![vec![0xEE; row_bytes]; columns],
+        };
+        fill(&mut inputs);
+        let sources: Vec<&[u8]> = inputs.sources.iter().map(Vec::as_slice).collect();
+        let mut made = vec![vec![0; row_bytes]; rows];
+        let mut views: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        Kernel::best().matmul(&inputs.coefficients.concat(), &sources, &mut views);
         let delay = match self.accelerator {
-            Accelerator::Absent | Accelerator::Full => return false,
+            Accelerator::Absent => return false,
             Accelerator::Hangs => return true,
             Accelerator::Works(delay) => delay,
             Accelerator::Fails(missing) => {
-                rows.truncate(rows.len().saturating_sub(missing));
+                made.truncate(rows.saturating_sub(missing));
                 0
             }
             Accelerator::Mistakes => {
-                ticket.serial += 1;
+                ticket.generation += 1;
                 0
             }
         };
-        self.pending.push((delay, ticket, rows));
+        self.pending.push((delay, ticket, made));
         true
+    }
+}
+
+struct Inputs {
+    coefficients: Vec<Vec<u8>>,
+    sources: Vec<Vec<u8>>,
+}
+
+impl ProductInputs for Inputs {
+    fn coefficients(&mut self, row: usize) -> &mut [u8] {
+        &mut self.coefficients[row]
+    }
+
+    fn source(&mut self, column: usize) -> &mut [u8] {
+        &mut self.sources[column]
     }
 }
 
@@ -157,7 +178,6 @@ fn whatever_an_accelerator_does_every_packet_arrives_once_and_in_order() {
     let expected: Vec<Vec<u8>> = (0..2000).map(|number| ip_packet(150, number)).collect();
     for (accelerator, computes) in [
         (Accelerator::Absent, false),
-        (Accelerator::Full, false),
         (Accelerator::Works(0), true),
         (Accelerator::Works(20), true),
         (Accelerator::Fails(1), false),

@@ -12,7 +12,7 @@ use crate::report::{DropReason, FlowCounters};
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::feedback::RepairRequest;
 use recoded_wire::frames::{FrameId, Frames, Span};
-use recoded_wire::header::{Flags, Header, SIZE_MAX};
+use recoded_wire::header::{Flags, Header};
 
 /// So long an accelerator may take; then the CPU does it. Engines give up far earlier.
 const OFFER_NANOS: Nanos = 100_000_000;
@@ -24,7 +24,7 @@ pub(crate) struct Generation {
     /// Source symbols, where known: arrived as such, or decoded.
     symbols: Vec<Option<Span>>,
     /// An accelerator computes what is missing, since then.
-    offered: Option<(Ticket, Nanos)>,
+    offered: Option<Nanos>,
     /// Whether it was offered to one: once is enough.
     was_offered: bool,
 }
@@ -51,28 +51,24 @@ impl Generation {
 
     /// Offers the product that gives the missing symbols to an accelerator. Whether it was taken.
     fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
-        let (rank, rows) = (self.batch.rank(), self.missing_symbols().count());
-        let row_bytes = self.batch.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
-        if self.was_offered || rows == 0 || !io.egress.wants(rows, rank, row_bytes) {
+        let (columns, rows) = (self.batch.rank(), self.missing_symbols().count());
+        if self.was_offered || rows == 0 {
             return false;
         }
         self.was_offered = true;
-        let serial = io.combiner.next_offer();
-        let (_, solutions) = io.combiner.solver();
-        for (symbol, row) in self.missing_symbols().zip(solutions.chunks_exact_mut(rank)) {
-            if self.batch.solution(symbol, row).is_none() {
-                return false;
+        let row_bytes = self.batch.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
+        let ticket = Ticket { flow, generation: self.batch.generation };
+        let Io { egress, frames, .. } = io;
+        let taken = egress.offload(ticket, Product { rows, columns, row_bytes }, |inputs| {
+            for (row, symbol) in self.missing_symbols().enumerate() {
+                let solution = self.batch.solution(symbol, inputs.coefficients(row));
+                debug_assert!(solution.is_some(), "at full rank there are all solutions");
             }
-        }
-        let mut sources: [&[u8]; SIZE_MAX] = [&[]; SIZE_MAX];
-        for (source, span) in sources.iter_mut().zip(self.batch.symbols()) {
-            *source = io.frames.bytes(*span);
-        }
-        let ticket = Ticket { flow, generation: self.batch.generation, serial };
-        let coefficients = &solutions[..rows * rank];
-        let sources = &sources[..rank];
-        let taken = io.egress.offload(Product { ticket, coefficients, sources });
-        self.offered = taken.then_some((ticket, io.now));
+            for (column, held) in self.batch.symbols().iter().enumerate() {
+                inputs.source(column).copy_from_slice(frames.bytes(*held));
+            }
+        });
+        self.offered = taken.then_some(io.now);
         taken
     }
 }
@@ -137,7 +133,7 @@ impl Unit for Generation {
     }
 
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
-        let is_patient = |(_, since): (_, Nanos)| io.now.saturating_sub(since) < OFFER_NANOS;
+        let is_patient = |since: Nanos| io.now.saturating_sub(since) < OFFER_NANOS;
         if !self.is_complete() || self.offered.is_some_and(is_patient) || self.offer(io, flow) {
             return false;
         }
@@ -151,10 +147,9 @@ impl Unit for Generation {
         ticket: Ticket,
         mut rows: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
-        if self.offered.is_none_or(|(offered, _)| offered != ticket) {
+        if self.batch.generation != ticket.generation || self.offered.take().is_none() {
             return false;
         }
-        self.offered = None;
         let offset = symbol_offset(0) as u16;
         let len = self.batch.shape().map_or(0, |shape| shape.symbol_bytes);
         for symbol in self.symbols[..self.batch.size()].iter_mut().filter(|span| span.is_none()) {
