@@ -42,7 +42,7 @@ impl Recoder {
         bed.r.inside(|| {
             let resources = Resources::open(&topology(core))?;
             let snapshot = Snapshot { edition: 1, flows: vec![flow(symbol_bytes)] };
-            Ok(Recoder { runtime: Runtime::start(resources, snapshot)? })
+            Ok(Recoder { runtime: Runtime::start(resources, snapshot, None)? })
         })
     }
 

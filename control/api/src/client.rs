@@ -4,7 +4,7 @@
 use crate::error::ControlError;
 use crate::exit;
 use crate::service::Config;
-use crate::v1::{Adopted, State, Version};
+use crate::v1::{Adopted, Engine, EngineSet, State, Version};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -31,6 +31,8 @@ pub trait ControlProxy {
         flow: i64,
         changes: &BTreeMap<String, String>,
     ) -> zlink::Result<Result<Adopted, ControlError>>;
+    /// Changes who does bulk work.
+    async fn set_engine(&mut self, mode: &str) -> zlink::Result<Result<EngineSet, ControlError>>;
 }
 
 /// Why a call did not succeed.
@@ -162,6 +164,11 @@ impl Client {
         changes: &BTreeMap<String, String>,
     ) -> Result<Adopted, ClientError> {
         call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
+    }
+
+    /// Changes who does bulk work: auto, cpu or cuda.
+    pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ClientError> {
+        Ok(call(&self.runtime, &self.path, self.connection.set_engine(mode))?.engine)
     }
 }
 

@@ -7,8 +7,8 @@
 
 use crate::error::ControlError;
 use crate::v1::{
-    Adopted, Counters, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
-    Version, Worker,
+    Adopted, Counters, Engine, EngineSet, Flow, Frames, HopLoss, Link, Neighbour, Parameters,
+    Remote, State, Tunnel, Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +33,12 @@ pub trait Backend {
     /// Changes parameters of a flow: all of them or none. Values are written as in the
     /// configuration file.
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
+
+    /// Changes who does bulk work: auto, cpu or cuda.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] for any other word.
+    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError>;
 }
 
 /// The configuration, as a reply.
@@ -57,7 +63,9 @@ impl Service {
 /// Controls one Recoded daemon.
 #[zlink::service(
     interface = "org.recoded.Control1",
-    types = [Link, Neighbour, Worker, Frames, Flow, Parameters, HopLoss, Remote, Counters, Tunnel],
+    types = [
+        Link, Neighbour, Worker, Frames, Flow, Parameters, HopLoss, Remote, Counters, Tunnel, Engine
+    ],
     vendor = "Recoded",
     product = "recoded",
     version = env!("CARGO_PKG_VERSION")
@@ -86,5 +94,10 @@ impl Service {
         changes: BTreeMap<String, String>,
     ) -> Result<Adopted, ControlError> {
         self.backend.set(flow, changes).await
+    }
+
+    /// Changes who does bulk work, at once: auto, cpu or cuda.
+    async fn set_engine(&mut self, mode: String) -> Result<EngineSet, ControlError> {
+        Ok(EngineSet { engine: self.backend.set_engine(&mode)? })
     }
 }

@@ -31,8 +31,46 @@ pub struct State {
     pub verdicts: BTreeMap<String, u64>,
     /// Packets dropped by the pipeline, by reason, summed over workers. Every reason is listed.
     pub drops: BTreeMap<String, u64>,
+    /// Who does bulk work.
+    pub engine: Engine,
     /// The configuration in force, as TOML with every key written out.
     pub config: String,
+}
+
+/// Who solves large generations, and what became of those that were offered to an accelerator.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Engine {
+    /// auto, cpu or cuda, as configured.
+    pub mode: String,
+    /// Whether an accelerator is in use.
+    pub up: bool,
+    /// Why none is, or why the last one failed; empty when none ever did.
+    pub reason: String,
+    /// Generations that workers offered.
+    pub offered: u64,
+    /// Of these, taken.
+    pub taken: u64,
+    /// Of these, solved by the accelerator.
+    pub offloaded: u64,
+    /// Bytes that went there and back for them.
+    pub offloaded_bytes: u64,
+    /// Offered and left to the worker, by reason.
+    pub declined: BTreeMap<String, u64>,
+    /// Taken and done again by the CPU, by what the accelerator did wrong.
+    pub redone: BTreeMap<String, u64>,
+    /// Batches, by why they were closed.
+    pub batches: BTreeMap<String, u64>,
+    /// Batches by size: up to 4 KiB, 8 KiB, 16 KiB and on.
+    pub batch_bytes: Vec<u64>,
+    /// Batches by the time from their first generation to its result: up to 1 us, 2 us, 4 us and on.
+    pub latency_us: Vec<u64>,
+}
+
+/// Who does bulk work from now on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
+pub struct EngineSet {
+    /// The state after the change.
+    pub engine: Engine,
 }
 
 /// One link: an interface, and the sockets on it.

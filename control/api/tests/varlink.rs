@@ -5,7 +5,7 @@
 use recoded_api::client::{Client, ClientError};
 use recoded_api::error::ControlError;
 use recoded_api::service::{Backend, Service, SetFuture};
-use recoded_api::v1::{Adopted, Flow, Link, Parameters, State, Version};
+use recoded_api::v1::{Adopted, Engine, Flow, Link, Parameters, State, Version};
 use recoded_api::{IDL, INTERFACE};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -53,6 +53,13 @@ impl Backend for Fake {
             }
         })
     }
+
+    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+        if mode == "abacus" {
+            return Err(ControlError::Refused { reason: "no \"such\" engine".into() });
+        }
+        Ok(Engine { mode: mode.into(), ..Engine::default() })
+    }
 }
 
 fn state() -> State {
@@ -82,6 +89,7 @@ fn state() -> State {
         tunnels: vec![],
         verdicts: BTreeMap::from([("redirected".into(), 12)]),
         drops: BTreeMap::from([("late".into(), 0)]),
+        engine: Engine { mode: "auto".into(), offered: 3, ..Engine::default() },
         config: "[daemon]\n".into(),
     }
 }
@@ -169,6 +177,9 @@ fn client_gets_back_exactly_what_the_backend_said() {
     let changes = |value: &str| BTreeMap::from([("generation_size".into(), value.into())]);
     assert_eq!(client.set(1, &changes("32")).expect("adopted").edition, 8);
 
+    assert_eq!(client.set_engine("cpu").expect("set").mode, "cpu");
+    let refused = client.set_engine("abacus").expect_err("refused");
+    assert_eq!((refused.to_string().as_str(), refused.exit_code()), ("no \"such\" engine", 4));
     let refused = client.set(1, &changes("999")).expect_err("refused");
     assert_eq!(refused.to_string(), "no \"such\" rule");
     assert_eq!((refused.exit_code(), refused.kind()), (4, "refused"));

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Shows what a recoded daemon does, and changes its flows while traffic runs.
 #[derive(Parser)]
@@ -30,6 +31,7 @@ Examples:
   recodectl show flows                             losses, ranks and parameters of every flow
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
+  recodectl set engine cpu                         leave the accelerator alone
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
@@ -44,17 +46,19 @@ pub enum Command {
         /// The part
         what: Option<Show>,
     },
-    /// Change parameters of a flow while traffic runs
+    /// Change parameters of a flow, or who does bulk work, while traffic runs
     ///
-    /// All changes take effect together or not at all; the command returns once every worker has
-    /// adopted them. Values are written as in the configuration file, which is not changed.
+    /// All changes of a flow take effect together or not at all; the command returns once every worker
+    /// has adopted them. Values are written as in the configuration file, which is not changed.
+    ///
+    /// `set engine auto`, `cpu` or `cuda` says who solves large generations.
     #[command(after_help = KEYS)]
     Set {
-        /// Id of the flow
-        flow: u32,
-        /// Changes, such as generation_size=32
-        #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
-        changes: Vec<(String, String)>,
+        /// Id of the flow, or the word engine
+        target: Target,
+        /// Changes, such as generation_size=32; for engine: auto, cpu or cuda
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        changes: Vec<String>,
     },
     /// Show and measure the compute routines that this machine can run; needs no daemon
     #[command(after_help = KERNELS)]
@@ -129,6 +133,27 @@ without losing a packet.
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
 
+/// What a `set` changes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The flow of this id.
+    Flow(u32),
+    /// Who does bulk work.
+    Engine,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        if text == "engine" {
+            return Ok(Target::Engine);
+        }
+        let id = text.parse().map(Target::Flow);
+        id.map_err(|_| "write the id of a flow, or engine".to_owned())
+    }
+}
+
 /// A part of what a daemon knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Show {
@@ -142,9 +167,12 @@ pub enum Show {
     Config,
     /// Everything that was dropped, by place and reason
     Drops,
+    /// Who solves large generations: accelerator or CPU, and why
+    Engine,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+/// Takes a change of a flow apart.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))

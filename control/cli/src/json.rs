@@ -1,7 +1,7 @@
 //! JSON output: the types of the control contract, under stable keys.
 
 use crate::arguments::Show;
-use recoded_api::v1::{Flow, Link, State, Version, Worker};
+use recoded_api::v1::{Engine, Flow, Link, State, Version, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -49,6 +49,7 @@ pub fn show(state: &State, what: Option<Show>) -> serde_json::Result<String> {
         Links(&'a [Link]),
         Workers(&'a [Worker]),
         Config(&'a str),
+        Engine(&'a Engine),
     }
     match what {
         None => pretty(state),
@@ -56,6 +57,7 @@ pub fn show(state: &State, what: Option<Show>) -> serde_json::Result<String> {
         Some(Show::Links) => pretty(&Part::Links(&state.links)),
         Some(Show::Workers) => pretty(&Part::Workers(&state.workers)),
         Some(Show::Config) => pretty(&Part::Config(&state.config)),
+        Some(Show::Engine) => pretty(&Part::Engine(&state.engine)),
         Some(Show::Drops) => drops(state),
     }
 }

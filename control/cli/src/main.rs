@@ -20,7 +20,7 @@ mod show;
 
 mod table;
 
-use arguments::{Arguments, Command, Show};
+use arguments::{Arguments, Command, Show, Target, key_value};
 use clap::{CommandFactory, Parser};
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
@@ -44,6 +44,8 @@ enum Failure {
     #[cfg(feature = "bats")]
     #[error(transparent)]
     Degrees(#[from] degrees::DegreesError),
+    #[error("{0}")]
+    Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
     UnknownCommand(String),
 }
@@ -54,7 +56,7 @@ impl Failure {
             Failure::Client(error) => error.exit_code(),
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
-            Failure::Kernel(_) | Failure::UnknownCommand(_) => exit::USAGE,
+            Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
             Failure::Output(_) | Failure::Json(_) => exit::FAILED,
         }
     }
@@ -65,7 +67,7 @@ impl Failure {
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
-            Failure::UnknownCommand(_) => "usage",
+            Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
         }
@@ -101,10 +103,18 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let state = connect()?.state()?;
             if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
         }
-        Command::Set { flow, changes } => {
-            let changes: BTreeMap<String, String> = changes.iter().cloned().collect();
+        Command::Set { target: Target::Flow(flow), changes } => {
+            let changes = changes.iter().map(|change| key_value(change));
+            let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
             let adopted = connect()?.set(i64::from(*flow), &changes)?;
             if json { Ok(json::pretty(&adopted)?) } else { Ok(show_adopted(&adopted, &changes)) }
+        }
+        Command::Set { target: Target::Engine, changes } => {
+            let [mode] = &changes[..] else {
+                return Err(Failure::Usage("write one of auto, cpu and cuda".into()));
+            };
+            let engine = connect()?.set_engine(mode)?;
+            if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;

@@ -2,7 +2,7 @@
 
 use crate::arguments::Show;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
-use recoded_api::v1::{Counters, Flow, Link, Parameters, State, Worker};
+use recoded_api::v1::{Counters, Engine, Flow, Link, Parameters, State, Worker};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -17,6 +17,7 @@ pub fn show(state: &State, what: Option<Show>) -> String {
         Some(Show::Workers) => worker_table(&state.workers),
         Some(Show::Config) => state.config.clone(),
         Some(Show::Drops) => drop_table(state),
+        Some(Show::Engine) => engine_line(&state.engine) + &engine_details(&state.engine),
     }
 }
 
@@ -34,6 +35,7 @@ fn overview(state: &State) -> String {
         ("flows", flow_table(&state.flows)),
         ("workers", worker_table(&state.workers)),
         ("drops", drop_table(state)),
+        ("engine", engine_line(&state.engine)),
     ];
     for (name, part) in parts {
         if name == "tunnels" && state.tunnels.is_empty() {
@@ -42,6 +44,42 @@ fn overview(state: &State) -> String {
         text.push_str(&format!("\n{}\n{part}", name.to_uppercase()));
     }
     text
+}
+
+/// Who solves large generations, and why.
+pub fn engine_line(engine: &Engine) -> String {
+    let who = match (engine.up, engine.mode.as_str(), engine.reason.as_str()) {
+        (_, "cpu", _) => "the CPU does everything".to_owned(),
+        (true, "cuda", _) => "the card whenever it has room".to_owned(),
+        (true, ..) => "card or CPU, whoever is faster".to_owned(),
+        (false, _, "") => "the CPU, until a card is found".to_owned(),
+        (false, _, reason) => format!("the CPU does everything: {reason}"),
+    };
+    sentence(&engine.mode, &who)
+}
+
+fn engine_details(engine: &Engine) -> String {
+    let facts = [
+        named("offered", engine.offered),
+        named("taken", engine.taken),
+        named("offloaded", engine.offloaded),
+        named("bytes", engine.offloaded_bytes),
+    ];
+    let mut text = wrapped("generations", &facts);
+    text.push_str(&wrapped("declined", &or_none(nonzero(&engine.declined))));
+    text.push_str(&wrapped("redone", &or_none(nonzero(&engine.redone))));
+    text.push_str(&wrapped("batches", &or_none(nonzero(&engine.batches))));
+    text.push_str(&wrapped("of size", &or_none(doubling(&engine.batch_bytes, 4, "KiB"))));
+    text.push_str(&wrapped("after", &or_none(doubling(&engine.latency_us, 1, "us"))));
+    text
+}
+
+/// Buckets of which each holds values up to twice those of the one before.
+fn doubling(counts: &[u64], first: u64, unit: &str) -> Vec<String> {
+    let buckets = counts.iter().enumerate().filter(|(_, number)| **number > 0);
+    buckets
+        .map(|(index, number)| format!("to {} {unit} {}", first << index, count(*number)))
+        .collect()
 }
 
 fn link_table(links: &[Link]) -> String {

@@ -8,8 +8,8 @@ use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{
-    Adopted, Counters, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
-    Version, Worker,
+    Adopted, Counters, Engine, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State,
+    Tunnel, Version, Worker,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,31 @@ impl Backend for Fake {
             }
             Ok(Adopted { flow: 1, edition: 5, parameters: source_parameters() })
         })
+    }
+
+    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+        if !["auto", "cpu", "cuda"].contains(&mode) {
+            let reason = format!("engine = \"{mode}\" is not a choice");
+            return Err(ControlError::Refused { reason });
+        }
+        Ok(Engine { mode: mode.to_owned(), ..engine() })
+    }
+}
+
+fn engine() -> Engine {
+    Engine {
+        mode: "auto".into(),
+        up: true,
+        reason: "device lost: poll failed: launch failure (719)".into(),
+        offered: 90_000,
+        taken: 61_000,
+        offloaded: 60_950,
+        offloaded_bytes: 44_000_000_000,
+        declined: counted([("cost", 0), ("down", 28_500), ("full", 500)]),
+        redone: counted([("hung", 0), ("lost", 50)]),
+        batches: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
+        batch_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
+        latency_us: vec![0, 0, 0, 0, 0, 0, 1_000, 2_800, 100],
     }
 }
 
@@ -283,6 +308,7 @@ fn state() -> State {
         }],
         verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
         drops: counted([("late", 100), ("mismatch", 0)]),
+        engine: engine(),
         config: "[daemon]\nworkers = 2\n".into(),
     }
 }
@@ -327,6 +353,8 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         ("show-workers.txt", "show workers"),
         ("show-drops.txt", "show drops"),
         ("show-config.txt", "show config"),
+        ("show-engine.txt", "show engine"),
+        ("set-engine.txt", "set engine cpu"),
         ("set.txt", "set 1 generation_size=32 repair=false"),
         ("version.txt", "version"),
         ("show.json", "--json show"),

@@ -3,9 +3,10 @@
 //! [`Dataplane`] is what live changes and the control socket need; tests stand a fake behind it.
 //! `node` puts the real one there.
 
-use recoded_api::v1::{Link, Tunnel, Worker};
+use recoded_api::v1::{Engine, Link, Tunnel, Worker};
 use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::FlowReport;
+use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 
 /// A running dataplane.
@@ -19,6 +20,9 @@ pub trait Dataplane {
 
     /// The edition that each worker has adopted.
     fn editions(&self) -> Vec<u64>;
+
+    /// Changes who does bulk work.
+    fn set_engine(&self, mode: Mode);
 
     /// Counters and states of everything.
     fn observe(&self) -> Observation;
@@ -42,6 +46,8 @@ pub struct Observation {
     pub verdicts: BTreeMap<String, u64>,
     /// Packets dropped by the pipeline by reason, over all workers.
     pub drops: BTreeMap<String, u64>,
+    /// Who does bulk work; the mode is filled in by the caller.
+    pub engine: Engine,
     /// Flows, one entry per worker.
     pub flows: Vec<Vec<FlowReport>>,
 }

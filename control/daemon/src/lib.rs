@@ -14,6 +14,8 @@ pub mod state;
 
 pub mod theory;
 
+mod accelerator;
+
 pub mod dataplane;
 
 pub mod node;

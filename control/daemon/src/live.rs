@@ -5,6 +5,7 @@
 //! way, the last good configuration is in force at the end.
 
 use crate::config::code::forget_other_codes;
+use crate::config::daemon::ENGINE_RULE;
 use crate::config::document::{Document, Section};
 use crate::config::flow::{FLOW_KEYS, LIVE_KEYS};
 use crate::config::symbol::Mtus;
@@ -14,7 +15,8 @@ use crate::state;
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::service::{Backend, SetFuture};
-use recoded_api::v1::{Adopted, State, Version};
+use recoded_api::v1::{Adopted, Engine, State, Version};
+use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -103,6 +105,21 @@ impl<D: Dataplane> Live<D> {
             tracing::error!(%refused, "the last good configuration cannot be published again");
         }
         Err(ControlError::NotAdopted { edition, reason })
+    }
+
+    /// Changes who does bulk work.
+    fn change_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+        let known = Mode::NAMES.iter().find(|(name, _)| *name == mode);
+        let Some((name, mode)) = known else {
+            let shown: String = mode.escape_default().take(VALUE_BYTES_MAX).collect();
+            let reason = format!("engine = \"{shown}\" is not a choice: {ENGINE_RULE}");
+            return Err(ControlError::Refused { reason });
+        };
+        self.dataplane.set_engine(*mode);
+        self.document.daemon.set("engine", toml::Value::from(*name));
+        self.config.daemon.engine = *mode;
+        tracing::info!(engine = name, "changed");
+        Ok(Backend::state(self).engine)
     }
 
     async fn adopted(&self, edition: u64) -> bool {
@@ -200,5 +217,9 @@ impl<D: Dataplane> Backend for Live<D> {
 
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
         Box::pin(self.change(flow, changes))
+    }
+
+    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+        self.change_engine(mode)
     }
 }

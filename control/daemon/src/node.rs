@@ -1,14 +1,16 @@
 //! The real dataplane behind the door: `recoded_runtime`, in this crate's words.
 
+use crate::accelerator;
 use crate::config::{Config, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
-use recoded_api::v1::{Frames, Link, Neighbour, Tunnel, Worker};
+use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
 use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::DropReason;
+use recoded_runtime::offload::{self, Close, Declined, Fault, Offload};
 use recoded_runtime::report::{LinkReport, TunnelReport, UNPARSED_NAMES, WorkerReport};
 use recoded_runtime::{
-    HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources, Runtime,
-    RuntimeReport, StartError, Topology, TunnelConfig,
+    Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
+    Runtime, RuntimeReport, StartError, Topology, TunnelConfig,
 };
 use std::collections::BTreeMap;
 
@@ -22,7 +24,13 @@ impl Node {
     ///
     /// [`StartError`]: one sentence and its cure.
     pub fn start(config: &Config, snapshot: Snapshot) -> Result<Node, StartError> {
-        Runtime::start(Resources::open(&topology(config))?, snapshot).map(Node)
+        let mode = config.daemon.engine;
+        let acceleration = Acceleration {
+            config: offload::Config { mode, ..offload::Config::default() },
+            open: accelerator::opener(),
+        };
+        let resources = Resources::open(&topology(config))?;
+        Runtime::start(resources, snapshot, Some(acceleration)).map(Node)
     }
 
     /// Whether every thread still runs.
@@ -45,8 +53,15 @@ impl Dataplane for Node {
         self.0.editions()
     }
 
+    fn set_engine(&self, mode: offload::Mode) {
+        if let Some(offload) = self.0.offload() {
+            offload.set_mode(mode);
+        }
+    }
+
     fn observe(&self) -> Observation {
-        observation(self.0.report())
+        let engine = self.0.offload().map(engine).unwrap_or_default();
+        Observation { engine, ..observation(self.0.report()) }
     }
 }
 
@@ -107,7 +122,29 @@ fn observation(report: RuntimeReport) -> Observation {
         tunnels: report.tunnels.iter().map(tunnel).collect(),
         verdicts: verdicts.collect(),
         drops,
+        engine: Engine::default(),
         flows: report.workers.into_iter().map(|worker| worker.pipeline.flows).collect(),
+    }
+}
+
+fn engine(queue: &Offload) -> Engine {
+    let metrics = queue.metrics();
+    let named = |names: &[&str], counts: &[u64]| -> BTreeMap<String, u64> {
+        names.iter().zip(counts).map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    };
+    Engine {
+        mode: queue.mode().name().into(),
+        up: metrics.is_up,
+        reason: queue.why_down().map(|why| why.to_string()).unwrap_or_default(),
+        offered: metrics.offered_jobs,
+        taken: metrics.taken_jobs,
+        offloaded: metrics.device_jobs,
+        offloaded_bytes: metrics.device_bytes,
+        declined: named(&Declined::ALL.map(Declined::name), &metrics.declined),
+        redone: named(&Fault::ALL.map(Fault::name), &metrics.redone),
+        batches: named(&Close::ALL.map(Close::name), &metrics.closed),
+        batch_bytes: metrics.batch_bytes.to_vec(),
+        latency_us: metrics.latency.to_vec(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
 use crate::theory;
-use recoded_api::v1::{Counters, Flow, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_api::v1::{Counters, Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
 use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         tunnels: tunnels.collect(),
         links: seen.links,
         workers: seen.workers,
+        engine: Engine { mode: config.daemon.engine.name().into(), ..seen.engine },
         verdicts: seen.verdicts,
         drops: seen.drops,
         config: config.to_toml(),

@@ -12,6 +12,7 @@ use recoded_api::service::Service;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{Redundancy, Snapshot};
 use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss};
+use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -30,6 +31,7 @@ struct Fake {
     published: Vec<Snapshot>,
     refuses: bool,
     stuck: bool,
+    engine: Option<Mode>,
 }
 
 #[derive(Clone, Default)]
@@ -61,6 +63,10 @@ impl Dataplane for Handle {
             let newest = fake.published.last().map_or(1, |snapshot| snapshot.edition);
             if fake.stuck { vec![newest, 1] } else { vec![newest, newest] }
         })
+    }
+
+    fn set_engine(&self, mode: Mode) {
+        self.with(|fake| fake.engine = Some(mode));
     }
 
     fn observe(&self) -> Observation {
@@ -383,6 +389,22 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1425));
     assert_eq!(state.drops["late"], 0);
+}
+
+#[test]
+fn engine_changes_at_once_and_only_to_what_there_is() {
+    let served = Served::start();
+    let mut client = served.client();
+    assert_eq!(client.state().expect("state").engine.mode, "auto");
+    assert_eq!(client.set_engine("cpu").expect("set").mode, "cpu");
+    assert_eq!(served.dataplane.with(|fake| fake.engine), Some(Mode::Cpu));
+    assert!(client.config().expect("config").contains("engine = \"cpu\""));
+    let refused = client.set_engine("abacus").expect_err("refused").to_string();
+    assert!(refused.contains("abacus") && refused.contains("\"cuda\""), "{refused}");
+    assert_eq!(client.state().expect("state").engine.mode, "cpu");
+    // A later change of a flow does not bring the old one back.
+    client.set(1, &changes(&[("field", "4")])).expect("adopted");
+    assert_eq!(client.state().expect("state").engine.mode, "cpu");
 }
 
 #[test]

@@ -110,6 +110,10 @@ pub enum StartError {
         reason: String,
     },
 
+    /// The offload queue could not be started.
+    #[error("cannot start the offload queue: {0}: raise the process's limits (`ulimit -u`)")]
+    Offload(recoded_offload::StartError),
+
     /// A thread or descriptor could not be had.
     #[error("cannot create {what} ({source}): raise the process's limits (`ulimit -n -u`)")]
     Limit {

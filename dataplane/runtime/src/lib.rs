@@ -25,6 +25,8 @@ mod resources;
 
 mod worker;
 
+mod accelerator;
+
 mod outbox;
 
 pub mod encap;
@@ -49,10 +51,12 @@ pub mod error;
 
 pub use error::{SnapshotError, StartError};
 pub use netlink::Interface;
+/// The offload queue, for whoever opens accelerators and sets the mode.
+pub use recoded_offload as offload;
 /// What the control side needs of `xsk`, which it must not depend on.
 pub use recoded_xsk::{FrameGauge, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
 pub use resources::Resources;
-pub use runtime::Runtime;
+pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
 pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};

@@ -5,13 +5,14 @@
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
 //! after it was made.
 
+use crate::accelerator::Accelerator;
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
 use crate::report::{LinkCounters, TunnelCounters};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::Tunnel;
-use recoded_pipeline::egress::Egress;
+use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
 use recoded_pipeline::params::{HopId, Nanos, TunnelId};
 use recoded_wire::frames::{Frames, Span};
 use recoded_xsk::{Socket, Umem};
@@ -30,6 +31,8 @@ pub(crate) struct Outbox {
     pub(crate) now: Nanos,
     pub(crate) links: Vec<LinkCounters>,
     pub(crate) tunnel_counters: Vec<TunnelCounters>,
+    /// Who may solve generations.
+    pub(crate) accelerator: Option<Accelerator>,
 }
 
 struct Outgoing {
@@ -50,6 +53,7 @@ impl Outbox {
         pacers: Arc<[Pacer]>,
         tunnels: Arc<[Tunnel]>,
         next_hops: Arc<NextHops>,
+        accelerator: Option<Accelerator>,
     ) -> Outbox {
         let hop = |hop: &HopConfig| Hop { link: hop.link, header_bytes: header_bytes(hop.address) };
         Outbox {
@@ -62,6 +66,7 @@ impl Outbox {
             next_hops,
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
+            accelerator,
         }
     }
 
@@ -131,5 +136,16 @@ impl Egress for Outbox {
         } else {
             counters.write_failed += 1;
         }
+    }
+
+    fn offload(
+        &mut self,
+        ticket: Ticket,
+        product: Product,
+        fill: impl FnOnce(&mut dyn ProductInputs),
+    ) -> bool {
+        self.accelerator
+            .as_mut()
+            .is_some_and(|accelerator| accelerator.offer(ticket, product, fill))
     }
 }

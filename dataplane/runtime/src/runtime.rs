@@ -1,5 +1,6 @@
 //! A running node: its threads, and what the control side may ask of it.
 
+use crate::accelerator::Accelerator;
 use crate::attach::{Attachment, Verdicts};
 use crate::error::{SnapshotError, StartError};
 use crate::neighbours::{self, HopRoute, NeighbourTask, NextHops};
@@ -18,6 +19,7 @@ use crate::tunnel::Tunnel;
 use crate::worker::{State, Worker};
 use core_affinity::CoreId;
 use crossbeam::channel::{Sender, bounded};
+use recoded_offload::{Offload, OpenEngine, Port};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::Snapshot;
 use recoded_wire::steer::Verdict;
@@ -41,6 +43,15 @@ pub struct Runtime {
     links: Vec<LinkState>,
     mtus: Vec<usize>,
     topology: Topology,
+    offload: Option<Offload>,
+}
+
+/// An accelerator for bulk work, and how the queue in front of it works.
+pub struct Acceleration {
+    /// Settings of the queue.
+    pub config: recoded_offload::Config,
+    /// Opens the device; called in a thread of its own.
+    pub open: OpenEngine,
 }
 
 /// The XDP side of the flows.
@@ -54,8 +65,13 @@ impl Runtime {
     ///
     /// # Errors
     /// [`StartError::Snapshot`] when the snapshot does not fit the topology, [`StartError::Limit`]
-    /// when a thread cannot be had. Everything is closed again then.
-    pub fn start(resources: Resources, snapshot: Snapshot) -> Result<Runtime, StartError> {
+    /// when a thread cannot be had. Everything is closed again then. An accelerator that cannot be
+    /// opened is none: [`Runtime::offload`] says why.
+    pub fn start(
+        resources: Resources,
+        snapshot: Snapshot,
+        acceleration: Option<Acceleration>,
+    ) -> Result<Runtime, StartError> {
         let Resources { workers, wakers, attachments, tunnels, links, netlink, topology } =
             resources;
         let mtus: Vec<usize> = links.iter().map(|link| link.interface.mtu).collect();
@@ -75,14 +91,18 @@ impl Runtime {
             links,
             mtus,
             topology,
+            offload: None,
         };
+        let (offload, mut ports) = start_offload(acceleration, workers.len())?;
+        runtime.offload = offload;
         let task = NeighbourTask { netlink, hops: routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let clock = Clock::start();
         let pacers: Arc<[Pacer]> =
             runtime.topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
         for (index, resources) in workers.into_iter().enumerate() {
-            let thread = runtime.start_worker(index, resources, &snapshot, clock, &pacers)?;
+            let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
+            let thread = runtime.start_worker(index, resources, &snapshot, clock, &pacers, port)?;
             runtime.workers.push(thread);
         }
         // Last: from here on packets come.
@@ -115,6 +135,11 @@ impl Runtime {
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
         !self.workers.iter().chain(neighbours).any(JoinHandle::is_finished)
+    }
+
+    /// The queue in front of the accelerator, where there is to be one.
+    pub fn offload(&self) -> Option<&Offload> {
+        self.offload.as_ref()
     }
 
     /// What the node says about itself, at most 50 ms old.
@@ -170,6 +195,7 @@ impl Runtime {
         snapshot: &Snapshot,
         clock: Clock,
         pacers: &Arc<[Pacer]>,
+        port: Option<Port>,
     ) -> Result<JoinHandle<()>, StartError> {
         let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
         let topology = &self.topology;
@@ -181,6 +207,7 @@ impl Runtime {
             pacers.clone(),
             self.tunnels.clone(),
             next_hops,
+            port.map(Accelerator::new),
         );
         let mut worker = Worker {
             index,
@@ -307,6 +334,15 @@ fn hop_routes(topology: &Topology, links: &[LinkState]) -> Vec<HopRoute> {
         port: topology.port,
     };
     topology.hops.iter().map(route).collect()
+}
+
+fn start_offload(
+    acceleration: Option<Acceleration>,
+    workers: usize,
+) -> Result<(Option<Offload>, Vec<Port>), StartError> {
+    let Some(Acceleration { config, open }) = acceleration else { return Ok((None, Vec::new())) };
+    let (offload, ports) = Offload::start(config, workers, open).map_err(StartError::Offload)?;
+    Ok((Some(offload), ports))
 }
 
 fn start_neighbours(

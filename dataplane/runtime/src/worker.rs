@@ -9,6 +9,7 @@
 //! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
 //! allocates when a snapshot or a neighbour changes and when it publishes a report, never per packet.
 
+use crate::accelerator::{self, Accelerator};
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::report::{WorkerPart, WorkerReport, unparsed_index};
@@ -118,6 +119,9 @@ impl Worker {
         }
         for source in 0..self.state.sources.len() {
             worked |= self.read_tunnel(source, now);
+        }
+        if accelerator::collect(&mut self.pipeline, &mut self.umem, &mut self.outbox, now) {
+            worked = true;
         }
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
@@ -260,6 +264,9 @@ impl Worker {
                 until = until.min(now + COMPLETE_NANOS);
             }
         }
+        if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
+            until = until.min(now + COLLECT_NANOS);
+        }
         let sources = &self.state.sources;
         let is_open = |tunnel| {
             let reads = |source: &usize| sources[*source].tunnel == tunnel;
@@ -341,6 +348,8 @@ const FREE_PART: u32 = 8;
 const RETRY_NANOS: Nanos = 100_000;
 /// How often sent frames are collected when nothing else happens.
 const COMPLETE_NANOS: Nanos = 1_000_000;
+/// How often to look whether an accelerator has solved a generation when nothing else happens.
+const COLLECT_NANOS: Nanos = 20_000;
 /// Adaptive idling: about the cost of going to sleep and being woken.
 const SPIN_NANOS: Nanos = 20_000;
 /// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a

@@ -125,7 +125,7 @@ fn snapshot(edition: u64, flows: Vec<FlowParams>) -> Snapshot {
 }
 
 fn start(topology: &Topology, flows: Vec<FlowParams>) -> Result<Runtime, StartError> {
-    Runtime::start(Resources::open(topology)?, snapshot(1, flows))
+    Runtime::start(Resources::open(topology)?, snapshot(1, flows), None)
 }
 
 fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {

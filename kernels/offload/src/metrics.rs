@@ -33,6 +33,20 @@ impl Declined {
     /// Every reason, in the order of [`Metrics::declined`].
     pub const ALL: [Self; 7] =
         [Self::Off, Self::Down, Self::Size, Self::Rows, Self::Cost, Self::Late, Self::Full];
+
+    /// Name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Down => "down",
+            Self::Size => "size",
+            Self::Rows => "rows",
+            Self::Cost => "cost",
+            Self::Late => "late",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// Why the CPU did what the device should have done.
@@ -56,6 +70,19 @@ impl Fault {
     /// Every fault, in the order of [`Metrics::redone`].
     pub const ALL: [Self; 6] =
         [Self::Down, Self::Refused, Self::Failed, Self::Lost, Self::Hung, Self::Wrong];
+
+    /// Name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Hung => "hung",
+            Self::Wrong => "wrong",
+        }
+    }
 }
 
 /// Why a slot was handed over.
@@ -74,6 +101,17 @@ pub enum Close {
 impl Close {
     /// Every reason, in the order of [`Metrics::closed`].
     pub const ALL: [Self; 4] = [Self::Bytes, Self::Age, Self::Idle, Self::Flush];
+
+    /// Name in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Age => "age",
+            Self::Idle => "idle",
+            Self::Flush => "flush",
+        }
+    }
 }
 
 /// A reading of all counters. `offered_jobs` is the sum of `declined` and `taken_jobs`; what was taken

@@ -5,6 +5,7 @@ use super::error::ConfigError;
 use super::reader::{Reader, unicast};
 use super::{Daemon, Idle, Link, TUNNEL_MTU_DEFAULT, TUNNEL_MTU_MIN, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
+use recoded_runtime::offload::Mode as Engine;
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
 use std::net::IpAddr;
@@ -22,6 +23,9 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
     ("generic", XdpMode::Generic),
 ];
 
+/// What `engine` may say.
+pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\" or \"cuda\"";
+
 /// Longest path that a Unix socket can have.
 const SOCKET_BYTES_MAX: usize = 107;
 /// Fewest frames with which a worker can fill its rings and hold a few generations.
@@ -34,8 +38,8 @@ const CORES_MAX: usize = 8192;
 const TUNNEL_MTU_MAX: u64 = 9000;
 
 /// Keys of the section.
-pub const DAEMON_KEYS: [&str; 8] =
-    ["socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches"];
+pub const DAEMON_KEYS: [&str; 9] =
+    ["socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches", "engine"];
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
@@ -74,6 +78,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
             .integer("batches", 2..=4096, "a flow holds 2 to 4096 generations")
             .and_then(|batches| usize::try_from(batches).ok())
             .unwrap_or(256),
+        engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
     }
 }
 

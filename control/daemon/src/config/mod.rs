@@ -15,7 +15,7 @@ pub mod error;
 
 mod reader;
 
-mod daemon;
+pub mod daemon;
 
 pub mod flow;
 
@@ -32,6 +32,7 @@ use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
 use recoded_pipeline::params::{FlowParams, Role, Snapshot};
+use recoded_runtime::offload::Mode;
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -73,6 +74,8 @@ pub struct Daemon {
     pub xdp_mode: XdpMode,
     /// Generations a flow holds at once.
     pub batches: usize,
+    /// Who does bulk work.
+    pub engine: Mode,
 }
 
 /// What a worker does when nothing arrives.

@@ -52,11 +52,21 @@ const DIRECTIONS: [(&str, Allowed); 22] = [
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
     ("recoded-pipeline", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
-    ("recoded-runtime", Allowed::Only(&["recoded-xsk", "recoded-pipeline", "recoded-wire"])),
+    (
+        "recoded-runtime",
+        Allowed::Only(&[
+            "recoded-xsk",
+            "recoded-pipeline",
+            "recoded-wire",
+            "recoded-offload",
+            "recoded-code",
+        ]),
+    ),
     (
         "recoded",
         Allowed::Only(&[
             "recoded-runtime",
+            "recoded-cuda",
             "recoded-api",
             "recoded-pipeline",
             "recoded-gf",
