@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Arena, Batch, Completed, Engine, Error, Job, Refused};
+use recoded_code::engine::{Arena, Batch, Completed, Engine, Error, Job, Operation, Refused};
 
 use recoded_gf::Field;
 
+use crate::compiler::{Compiled, Compiler, Matrix};
 use crate::driver::{CallError, Context, DeviceInfo, DeviceMemory, Function, Module, Stream};
 use crate::image::Image;
-use crate::job::{self, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
+use crate::job::{self, Form, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
 use crate::plan::Plan;
 
 /// How a card is used.
@@ -111,6 +112,9 @@ pub struct CudaEngine {
     lanes: Vec<Lane>,
     functions: HashMap<&'static str, Function>,
     module: Option<Module>,
+    compiler: Compiler,
+    /// Matrices that have code of their own.
+    special: Vec<Special>,
     tables: Option<DeviceMemory>,
     context: Arc<Context>,
     /// Why it is of no more use.
@@ -118,6 +122,14 @@ pub struct CudaEngine {
     plan: Plan,
     /// Batches that were in flight when the card was lost.
     orphans: Vec<Batch>,
+}
+
+/// A matrix with code of its own.
+struct Special {
+    matrix: Matrix,
+    technique: Technique,
+    /// What has the code; the function is among the engine's.
+    module: Module,
 }
 
 /// A stream and what belongs to it.
@@ -178,6 +190,8 @@ impl CudaEngine {
         };
         let lanes = (0..options.streams.max(1)).map(|_| lane()).collect::<Result<_, _>>()?;
         let mut engine = Self {
+            compiler: Compiler::new(info.capability),
+            special: Vec::new(),
             info,
             technique: options.technique,
             lanes,
@@ -199,10 +213,16 @@ impl CudaEngine {
         &self.info
     }
 
-    /// The technique for a product of that shape.
+    /// The technique for products of that shape by a matrix that has no code of its own.
     #[must_use]
     pub fn technique(&self, job: &Job) -> &'static Technique {
         self.technique.unwrap_or_else(|| by_shape(job))
+    }
+
+    /// Matrices that have code of their own by now; see [`Engine::expect`].
+    #[must_use]
+    pub fn special_matrices(&self) -> usize {
+        self.special.len()
     }
 
     /// Uses another technique for all products from now on; `None` chooses by shape.
@@ -213,7 +233,7 @@ impl CudaEngine {
     /// Fills the tables of all fields, and thereby tries that the card computes at all.
     fn fill_tables(&mut self) -> Result<(), OpenError> {
         let geometry = Geometry::of("field_tables").ok_or(OpenError::Wrong)?;
-        let function = self.function(geometry)?;
+        let function = self.function(geometry.name, geometry)?;
         let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
         let stream = &self.lanes[0].stream;
         let shape = [Field::ALL.len() as u32, geometry.threads, geometry.shared_bytes];
@@ -231,24 +251,56 @@ impl CudaEngine {
         Ok(())
     }
 
-    fn function(&mut self, geometry: &'static Geometry) -> Result<Function, CallError> {
-        if let Some(&function) = self.functions.get(geometry.name) {
+    fn function(
+        &mut self,
+        kernel: &'static str,
+        geometry: &'static Geometry,
+    ) -> Result<Function, CallError> {
+        if let Some(&function) = self.functions.get(kernel) {
             return Ok(function);
         }
         let missing = || CallError { call: "module", code: 0, name: "not loaded".into() };
         let module = self.module.as_ref().ok_or_else(missing)?;
-        let name = format!("recoded_{}", geometry.name);
-        let function = module.function(&name, geometry.shared_bytes)?;
-        self.functions.insert(geometry.name, function);
+        let function = module.function(&format!("recoded_{kernel}"), geometry.shared_bytes)?;
+        self.functions.insert(kernel, function);
         Ok(function)
+    }
+
+    /// Loads code that has been compiled since. What the card does not take is not used.
+    fn load_compiled(&mut self) {
+        while let Some(Compiled { matrix, cubin }) = self.compiler.poll() {
+            let Ok(module) = Module::load(&cubin) else { continue };
+            let Ok(function) = module.function(&format!("recoded_{}", matrix.kernel()), 0) else {
+                continue;
+            };
+            // As many as the compiler makes, and as long as the process: other matrices of the same
+            // shape need another name.
+            let kernel = format!("{}_{}", matrix.kernel(), self.special.len()).leak();
+            let technique = Technique {
+                name: "reed-solomon",
+                kernel,
+                coefficients: Form::Plain,
+                sources: Form::Plain,
+                packed: false,
+                capability: (0, u32::MAX),
+            };
+            self.functions.insert(kernel, function);
+            self.special.push(Special { matrix, technique, module });
+        }
     }
 
     /// Everything that can be refused before the card has begun anything.
     fn prepare(&mut self, lane: usize, batch: &Batch) -> Result<Vec<Function>, Unprepared> {
-        let technique = self.technique;
-        self.plan.make(batch, |job| technique.unwrap_or_else(|| by_shape(job)))?;
-        let geometries: Vec<_> = self.plan.launches.iter().map(|launch| launch.geometry).collect();
-        let functions = geometries.into_iter().map(|geometry| self.function(geometry));
+        self.load_compiled();
+        let (technique, special) = (self.technique, &self.special);
+        self.plan.make(batch, |number, job| match technique {
+            Some(technique) => *technique,
+            None => special_for(special, batch, number).unwrap_or_else(|| *by_shape(job)),
+        })?;
+        let kernels: Vec<_> =
+            self.plan.launches.iter().map(|launch| (launch.kernel, launch.geometry)).collect();
+        let functions =
+            kernels.into_iter().map(|(kernel, geometry)| self.function(kernel, geometry));
         let functions: Vec<_> = functions.collect::<Result<_, _>>()?;
         let (context, lane) = (&self.context, &mut self.lanes[lane]);
         let bytes = self.plan.bytes;
@@ -326,7 +378,8 @@ impl CudaEngine {
             // Frees itself, or not, as its guard says.
             drop(staging);
         }
-        mem::forget((self.module.take(), self.tables.take()));
+        let special = mem::take(&mut self.special).into_iter().map(|special| special.module);
+        mem::forget((self.module.take(), self.tables.take(), special.collect::<Vec<_>>()));
     }
 }
 
@@ -337,6 +390,10 @@ impl Engine for CudaEngine {
 
     fn depth(&self) -> usize {
         self.lanes.len().max(1)
+    }
+
+    fn expect(&mut self, matrix: &[u8], columns: usize) {
+        self.compiler.want(matrix, columns);
     }
 
     fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
@@ -421,12 +478,29 @@ impl Drop for CudaEngine {
         if self.lost.is_none() && self.context.enter().is_ok() {
             self.lanes.clear();
             self.tables = None;
+            self.special.clear();
             self.module = None;
             self.context.destroy();
         } else {
             self.forget();
         }
     }
+}
+
+/// The technique for one matrix only, where a job multiplies by that.
+fn special_for(special: &[Special], batch: &Batch, number: usize) -> Option<Technique> {
+    let Job { operation, rows, columns, .. } = batch.jobs()[number].job;
+    if operation != Operation::Multiply {
+        return None;
+    }
+    let is_same = |special: &&Special| {
+        let matrix = &special.matrix;
+        let mut pairs = matrix.coefficients.chunks_exact(matrix.columns).enumerate();
+        matrix.columns == columns
+            && matrix.rows() == rows
+            && pairs.all(|(row, coefficients)| batch.coefficients(number, row) == coefficients)
+    };
+    special.iter().find(is_same).map(|special| special.technique)
 }
 
 /// The universal technique, in the variant that wastes no rows of its tiles.

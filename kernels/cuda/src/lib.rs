@@ -4,6 +4,7 @@
 //!  probe    is there a card that works? asked in a child process
 //!  image    the compiled kernels, found at run time
 //!  engine   CudaEngine: batches in flight on streams
+//!   compiler  kernels for single matrices, by NVRTC
 //!   plan      what a card is told to do with a batch; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
@@ -18,6 +19,8 @@ mod probe;
 
 mod engine;
 mod plan;
+
+mod compiler;
 
 mod driver;
 

@@ -20,6 +20,8 @@ use crate::job::{Form, Geometry, Job, Technique};
 /// One launch: the kernel and its jobs in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
+    /// Which kernel it is, without `recoded_`: several compiled for one matrix each share a geometry.
+    pub kernel: &'static str,
     /// How to launch it.
     pub geometry: &'static Geometry,
     /// Its jobs, by their numbers in [`Plan::table`].
@@ -44,14 +46,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `batch`, with the technique that `choose` names for each of its products.
+    /// Plans `batch`, with the technique that `choose` names for each of its products, by the number of
+    /// the job.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when a job is more than a grid can number.
     pub fn make(
         &mut self,
         batch: &Batch,
-        choose: impl Fn(&engine::Job) -> &'static Technique,
+        choose: impl Fn(usize, &engine::Job) -> Technique,
     ) -> Result<(), Error> {
         self.table.clear();
         self.launches.clear();
@@ -61,7 +64,7 @@ impl Plan {
         self.bytes = self.output + (batch.output_bytes() as u64).next_multiple_of(ALIGNMENT);
         let mut works: Vec<Work> = Vec::with_capacity(batch.jobs().len());
         for (number, placed) in batch.jobs().iter().enumerate() {
-            works.push(self.work(placed, number, choose(&placed.job)));
+            works.push(self.work(placed, number, choose(number, &placed.job)));
         }
         self.stage("random_coefficients", &works, Work::draw)?;
         self.stage("invert", &works, Work::invert)?;
@@ -82,7 +85,7 @@ impl Plan {
     }
 
     /// A job with the places of its parts in the arena.
-    fn work(&mut self, placed: &Placed, number: usize, technique: &'static Technique) -> Work {
+    fn work(&mut self, placed: &Placed, number: usize, technique: Technique) -> Work {
         let job = placed.job;
         let coefficient_stride = job.coefficient_stride() as u32;
         let mut work = Work {
@@ -111,7 +114,7 @@ impl Plan {
     fn prepare_coefficients(
         &mut self,
         form: Form,
-        kernel: &str,
+        kernel: &'static str,
         works: &mut [Work],
     ) -> Result<(), Error> {
         let wants = |work: &Work| work.has_product() && work.technique.coefficients == form;
@@ -136,7 +139,7 @@ impl Plan {
     fn prepare_sources(
         &mut self,
         form: Form,
-        kernel: &str,
+        kernel: &'static str,
         works: &mut [Work],
     ) -> Result<(), Error> {
         let wants = |work: &Work| work.has_product() && work.technique.sources == form;
@@ -161,11 +164,11 @@ impl Plan {
     /// Adds a launch of `kernel` with what `entry` makes of each of `items`, if that is anything.
     fn stage<T: Described>(
         &mut self,
-        kernel: &str,
+        kernel: &'static str,
         items: &[T],
         entry: impl Fn(&T) -> Option<Job>,
     ) -> Result<(), Error> {
-        let Some(geometry) = Geometry::of(kernel) else {
+        let Some(geometry) = geometry_of(kernel) else {
             return Ok(());
         };
         let first = self.table.len();
@@ -181,7 +184,7 @@ impl Plan {
             return Err(items.first().map_or(Error::Memory { bytes: 0 }, Described::too_large));
         }
         if blocks > 0 {
-            self.launches.push(Launch { geometry, jobs: first..self.table.len(), blocks });
+            self.launches.push(Launch { kernel, geometry, jobs: first..self.table.len(), blocks });
         }
         Ok(())
     }
@@ -200,7 +203,7 @@ trait Described {
 /// A job of a batch and where its parts lie in the arena by now.
 struct Work {
     job: engine::Job,
-    technique: &'static Technique,
+    technique: Technique,
     given: u64,
     coefficients: u64,
     coefficient_stride: u32,
@@ -338,12 +341,22 @@ const fn seeded(operation: Operation) -> Option<(u32, FieldOrder)> {
     }
 }
 
+/// How a kernel is launched; those compiled for a matrix are all launched alike.
+fn geometry_of(kernel: &str) -> Option<&'static Geometry> {
+    let is_compiled = kernel.starts_with(COMPILED_PREFIX);
+    Geometry::of(if is_compiled { COMPILED_GEOMETRY } else { kernel })
+}
+
 /// Blocks of a job, unless they or its units are too many for 32 bits.
 fn blocks_of(geometry: &Geometry, job: &Job) -> Option<u32> {
     let rows = job.rows.div_ceil(geometry.unit_rows);
     rows.checked_mul(job.symbol_bytes.div_ceil(geometry.unit_bytes))?;
     Some(geometry.blocks(job.rows, job.symbol_bytes))
 }
+
+/// How kernels for one matrix are called, and where `job.h` has their geometry.
+pub const COMPILED_PREFIX: &str = "reed_solomon_";
+const COMPILED_GEOMETRY: &str = "reed_solomon";
 
 const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
 
@@ -365,8 +378,8 @@ mod tests {
     use super::*;
     use crate::job::TECHNIQUES;
 
-    fn technique(name: &str) -> &'static Technique {
-        TECHNIQUES.iter().find(|technique| technique.name == name).expect("a technique")
+    fn technique(name: &str) -> Technique {
+        *TECHNIQUES.iter().find(|technique| technique.name == name).expect("a technique")
     }
 
     fn batch() -> Batch {
@@ -388,7 +401,7 @@ mod tests {
     fn plan_launches_in_order_and_counts_blocks() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
-            plan.make(&batch(), |_| technique(name)).expect("a plan");
+            plan.make(&batch(), |_, _| technique(name)).expect("a plan");
             let names: Vec<_> = plan.launches.iter().map(|launch| launch.geometry.name).collect();
             assert_eq!(names[..2], ["random_coefficients", "invert"], "{name}");
             assert_eq!(names[names.len() - 1], technique(name).kernel);
@@ -408,7 +421,7 @@ mod tests {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
             let batch = batch();
-            plan.make(&batch, |_| technique(name)).expect("a plan");
+            plan.make(&batch, |_, _| technique(name)).expect("a plan");
             assert!(plan.table.len() * size_of::<Job>() <= plan.input as usize);
             assert!(plan.input as usize + batch.input_bytes() <= plan.output as usize);
             for job in &plan.table {

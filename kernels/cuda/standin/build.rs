@@ -5,6 +5,7 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=driver.cpp");
+    println!("cargo::rerun-if-changed=nvrtc.cpp");
     println!("cargo::rerun-if-changed=../job.h");
     println!("cargo::rerun-if-changed=../shim/fiber.h");
     let out = env::var("OUT_DIR").expect("cargo says where to build");
@@ -26,6 +27,13 @@ fn main() {
     assert!(status.success(), "the stand-in driver does not compile");
     // The name that is looked for first.
     fs::copy(&library, folder.join("libcuda.so")).expect("the build folder is writable");
+    let status = compiler
+        .to_command()
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "nvrtc.cpp", "-o"])
+        .arg(folder.join("libnvrtc.so"))
+        .status()
+        .expect("there is a C++ compiler");
+    assert!(status.success(), "the stand-in for NVRTC does not compile");
     println!("cargo::rustc-env=RECODED_STANDIN_FOLDER={}", folder.display());
 
     // A library of the same name that has none of the functions, as some containers have.

@@ -471,10 +471,14 @@ Result cuModuleUnload(void *) {
 Result cuModuleGetFunction(void **function, void *, const char *name) {
     ENTER_CONTEXT;
     if (strncmp(name, "recoded_", 8) != 0) return NOT_FOUND;
+    name += 8;
+    // Those of single codes, compiled at run time, are all launched alike.
+    const bool is_compiled = strncmp(name, "reed_solomon_", 13) == 0;
+    const char *wanted = is_compiled ? "reed_solomon" : name;
     GeometryRow row;
     for (size_t index = 0; recoded_shim_geometry(index, &row); index++) {
-        if (strcmp(row.name, name + 8) != 0) continue;
-        *function = new Function{row.name, row}; // for as long as the process: there are few
+        if (strcmp(row.name, wanted) != 0) continue;
+        *function = new Function{name, row}; // for as long as the process: there are few
         return OK;
     }
     return NOT_FOUND;

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Refused, check};
+use recoded_code::reed_solomon::ReedSolomon;
 use recoded_cuda::{
     CudaEngine, OpenError, Options, TECHNIQUES, Unusable, opener, probe, self_test,
 };
 use recoded_gf::FieldOrder;
-use recoded_offload::{Config, Fault, Mode, Offload, SpotCheck};
+use recoded_offload::gibraltar::Context;
+use recoded_offload::{By, Config, Device, Fault, Mode, Offload, SpotCheck};
 
 #[test]
 fn probe_without_library_says_so() {
@@ -212,6 +214,92 @@ fn hung_kernel_is_left_behind_with_its_memory() {
         drop(engine);
         self_test(&mut open(&options()), PATIENCE).expect("the card has room for another context");
     });
+}
+
+#[test]
+fn expected_matrix_gets_code_of_its_own() {
+    in_child("expected_matrix_gets_code_of_its_own", &[], || {
+        let code = ReedSolomon::new(10, 4).expect("a code");
+        let mut engine = open(&options());
+        engine.expect(code.generator(), 10);
+        let mut random = random();
+        let begun = Instant::now();
+        // Compiled beside the work, which goes on meanwhile.
+        while engine.special_matrices() == 0 {
+            assert!(begun.elapsed() < PATIENCE, "no code");
+            multiply(&mut engine, code.generator(), 10, &mut random);
+        }
+        for _ in 0..3 {
+            multiply(&mut engine, code.generator(), 10, &mut random);
+        }
+        // Another matrix of the same shape must not take that code.
+        let other: Vec<u8> = code.generator().iter().rev().copied().collect();
+        multiply(&mut engine, &other, 10, &mut random);
+    });
+}
+
+#[test]
+fn matrix_that_does_not_compile_is_multiplied_all_the_same() {
+    let name = "matrix_that_does_not_compile_is_multiplied_all_the_same";
+    in_child(name, &[("STANDIN_NVRTC", "fail")], || {
+        let mut engine = open(&options());
+        let matrix: Vec<u8> = (0..40).collect();
+        engine.expect(&matrix, 10);
+        for _ in 0..20 {
+            multiply(&mut engine, &matrix, 10, &mut random());
+        }
+        assert_eq!(engine.special_matrices(), 0);
+    });
+}
+
+/// One product by the matrix, compared with this CPU.
+fn multiply(engine: &mut CudaEngine, matrix: &[u8], columns: usize, random: &mut ChaCha8Rng) {
+    let job = Job::new(Operation::Multiply, matrix.len() / columns, columns, 777);
+    let mut batch = Batch::of(job).expect("valid");
+    batch.set_coefficients(0, matrix);
+    (0..columns).for_each(|row| random.fill_bytes(batch.source_mut(0, row)));
+    engine.submit(batch).expect("taken");
+    let Completed { batch, result } = wait(engine);
+    assert_eq!(result, Ok(()));
+    assert!(check::agrees(&batch));
+}
+
+#[test]
+fn stripes_on_a_card_are_right_and_lost_ones_recovered() {
+    for fault in ["", "kernel@9=719", "cuLaunchKernel@12=hang"] {
+        let name = "stripes_on_a_card_are_right_and_lost_ones_recovered";
+        in_child(name, &[("STANDIN_FAULTS", fault)], || {
+            let config = Config { mode: Mode::Device, measure: false, ..Config::default() };
+            let device = Device::new(config, Arc::new(opener(options(), PATIENCE)));
+            let mut context = Context::on(device.clone(), 4, 2).expect("a code");
+            let mut random = random();
+            let mut by = Vec::new();
+            for _ in 0..4 {
+                let mut stripes: Vec<_> =
+                    (0..3).map(|_| context.alloc(3000).expect("a size")).collect();
+                for buffers in &mut stripes {
+                    (0..4).for_each(|row| random.fill_bytes(buffers.row_mut(row)));
+                }
+                by.extend(context.generate_all(&mut stripes).expect("of this code"));
+                for buffers in &mut stripes {
+                    let lost = [buffers.row(1).to_vec(), buffers.row(3).to_vec()];
+                    // Parity takes the places of what is lost.
+                    for (place, parity) in [(1, 4), (3, 5)] {
+                        let bytes = buffers.row(parity).to_vec();
+                        buffers.row_mut(place).copy_from_slice(&bytes);
+                    }
+                    by.push(context.recover(buffers, &[0, 4, 2, 5, 1, 3]).expect("enough"));
+                    assert_eq!(
+                        [buffers.row(4), buffers.row(5)],
+                        lost.each_ref().map(Vec::as_slice)
+                    );
+                }
+            }
+            println!("{fault}: {by:?} {:?}", device.why_down());
+            assert_eq!(by.contains(&By::Cpu), !fault.is_empty());
+            assert!(by.contains(&By::Device));
+        });
+    }
 }
 
 #[test]
