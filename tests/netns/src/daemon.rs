@@ -29,6 +29,7 @@ pub struct Daemon {
     config: PathBuf,
     socket: PathBuf,
     log: PathBuf,
+    environment: Vec<(&'static str, String)>,
     process: Background,
 }
 
@@ -44,8 +45,9 @@ impl Daemon {
         let text = plan.config(index, &socket.to_string_lossy());
         fs::write(&config, text).map_err(BedError::file(&config))?;
         let host = bed.hosts()[index].clone();
-        let process = spawn(&host, &config, &log)?;
-        let mut daemon = Daemon { host, name, config, socket, log, process };
+        let environment = plan.environment.clone();
+        let process = spawn(&host, &config, &log, &environment)?;
+        let mut daemon = Daemon { host, name, config, socket, log, environment, process };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
     }
@@ -128,7 +130,7 @@ impl Daemon {
     /// When it cannot be started.
     pub fn spawn_again(&mut self) -> Result<(), BedError> {
         self.process.kill();
-        self.process = spawn(&self.host, &self.config, &self.log)?;
+        self.process = spawn(&self.host, &self.config, &self.log, &self.environment)?;
         Ok(())
     }
 
@@ -203,11 +205,17 @@ pub fn binary(name: &str) -> PathBuf {
     found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
-fn spawn(host: &Namespace, config: &Path, log: &Path) -> Result<Background, BedError> {
+fn spawn(
+    host: &Namespace,
+    config: &Path,
+    log: &Path,
+    environment: &[(&'static str, String)],
+) -> Result<Background, BedError> {
     // A box that forwards does little else; here it shares cores with whatever runs on the machine.
     let mut command = host.command("nice");
     command.args(["-n", "-15"]).arg(binary("recoded")).arg("--config").arg(config);
     // A backtrace would push the reason out of the end of the log, which is what errors quote.
     command.env_remove("RUST_BACKTRACE");
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     Background::start(&mut command, log)
 }

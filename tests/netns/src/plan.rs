@@ -29,6 +29,10 @@ pub struct LinePlan {
     pub batches: u32,
     /// Worker idle behaviour.
     pub idle: &'static str,
+    /// Who does bulk work.
+    pub engine: &'static str,
+    /// Environment variables of the daemons, beyond those of this process.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A tunnel between source and sink.
@@ -147,6 +151,8 @@ impl LinePlan {
             frames: 16384,
             batches: 256,
             idle: "adaptive",
+            engine: "auto",
+            environment: Vec::new(),
         }
     }
 
@@ -162,6 +168,7 @@ impl LinePlan {
                 socket,
                 workers: 1,
                 idle: self.idle,
+                engine: self.engine,
                 frames: self.frames,
                 batches: self.batches,
             },
@@ -280,6 +287,7 @@ struct DaemonFile<'a> {
     socket: &'a str,
     workers: u32,
     idle: &'static str,
+    engine: &'static str,
     frames: u32,
     batches: u32,
 }

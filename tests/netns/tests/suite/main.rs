@@ -2,6 +2,7 @@
 
 mod common;
 
+mod accelerator;
 mod bed;
 mod hostile;
 mod line;

@@ -1,0 +1,102 @@
+//! Sinks that have large generations solved on a card: a stand-in for one, which runs the kernels on this
+//! CPU and fails as asked.
+
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_api::v1::Engine;
+use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
+use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+
+const RATE_MBIT: f64 = 60.0;
+
+/// Symbols of a generation: so many that a card would be worth it.
+const SIZE: usize = 48;
+
+struct Line {
+    daemons: Vec<Daemon>,
+    _server: WebServer,
+    bed: Bed,
+}
+
+impl Line {
+    /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says.
+    fn start(faults: &str, file_bytes: u64) -> Line {
+        let bed = common::bed(1, Loss::independent(0.1), RATE_MBIT);
+        write_random_file(&bed.directory().join("file"), file_bytes).unwrap();
+        let server = WebServer::start(bed.source(), bed.directory()).unwrap();
+        let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(1) };
+        plan.flows[0].generation_size = SIZE;
+        let source = Daemon::start(&bed, 0, &plan).unwrap();
+        plan.engine = "cuda";
+        plan.environment = vec![
+            ("LD_LIBRARY_PATH", recoded_cuda_standin::folder().display().to_string()),
+            // The stand-in has its kernels built in: any file will do.
+            ("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
+            ("STANDIN_FAULTS", faults.into()),
+        ];
+        let sink = Daemon::start(&bed, 1, &plan).unwrap();
+        Line { daemons: vec![source, sink], _server: server, bed }
+    }
+
+    fn engine(&self) -> Engine {
+        self.daemons[1].show().unwrap().engine
+    }
+
+    fn wait_for_card(&self) {
+        let begun = Instant::now();
+        while !self.engine().up {
+            let engine = self.engine();
+            assert!(begun.elapsed() < Duration::from_secs(60), "no card: {engine:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Downloads the file and compares it.
+    fn download(&self) {
+        let (file, copy) = (self.bed.directory().join("file"), self.bed.directory().join("copy"));
+        let server = [10, 99, 0, 1].into();
+        let limit = Duration::from_secs(60);
+        let fetch = Fetch::start(self.bed.sink(), server, "file", &copy, limit).unwrap();
+        let download = fetch.finish().unwrap();
+        println!("{download:?}, {:.1} Mbit/s", download.mbit());
+        assert!(download.complete, "{download:?}");
+        assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+    }
+}
+
+#[test]
+fn download_is_decoded_by_the_card_until_an_operator_says_otherwise() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start("", 2 << 20);
+    line.wait_for_card();
+    line.download();
+    let engine = line.engine();
+    println!("{engine:?}");
+    assert!(engine.offloaded > 0, "{engine:?}");
+    assert_eq!(engine.redone.values().sum::<u64>(), 0, "{engine:?}");
+    let control = &line.daemons[1];
+    assert!(control.control(&["set", "engine", "cpu"]).status().unwrap().success());
+    let taken = line.engine().taken;
+    line.download();
+    let engine = line.engine();
+    assert_eq!((engine.mode.as_str(), engine.taken), ("cpu", taken));
+    assert!(engine.declined["off"] > 0, "{engine:?}");
+}
+
+#[test]
+fn download_survives_a_card_that_dies() {
+    let Some(_turn) = common::daemons() else { return };
+    // Enough launches for the probe and for measuring the card; then its context is lost.
+    let line = Line::start("cuLaunchKernel@60+=719", 2 << 20);
+    line.wait_for_card();
+    let begun = Instant::now();
+    while line.engine().redone["lost"] + line.engine().redone["failed"] == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", line.engine());
+        line.download();
+    }
+    line.download();
+    let engine = line.engine();
+    println!("{engine:?}");
+    assert!(engine.offloaded > 0 && !engine.reason.is_empty(), "{engine:?}");
+}
