@@ -19,6 +19,8 @@ mod window;
 
 mod bats;
 
+mod pipeline;
+
 mod span;
 
 pub use input::Input;
@@ -33,11 +35,12 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target { name: "header", run: header::target },
     Target { name: "elimination", run: elimination::target },
     Target { name: "window", run: window::target },
     Target { name: "bats", run: bats::target },
+    Target { name: "pipeline", run: pipeline::target },
 ];
 
 /// The target of this name.

@@ -81,7 +81,10 @@ const DIRECTIONS: [(&str, Allowed); 22] = [
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),
     ("recoded-vectors", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
-    ("recoded-fuzz", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
+    (
+        "recoded-fuzz",
+        Allowed::Only(&["recoded-wire", "recoded-code", "recoded-pipeline", "recoded-gf"]),
+    ),
     ("bench", Allowed::Everything),
     ("bench-native", Allowed::Only(&[])),
 ];
