@@ -1,0 +1,256 @@
+//! Packets that are well formed and lie: whatever they say ends in a reason that is counted, and costs
+//! no memory beyond what the flow was made with.
+
+#![cfg(feature = "bats")]
+
+mod common;
+
+use common::{DOWN, FLOW, UP, bats, params};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::report::{DropReason, FlowCounters, Report};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{BLOCK_BYTES, Block, Flags, HEADER_BYTES, Header, PacketType};
+
+const FRAMES: usize = 1024;
+const SIZE: usize = 16;
+const SYMBOL_BYTES: usize = 200;
+const MILLI: u64 = 1_000_000;
+
+/// Packets of random content at the end of each test: enough to fill every table many times.
+const PACKETS: u32 = 30_000;
+
+/// Takes what a node emits without allocating.
+struct Sent {
+    spans: Vec<Span>,
+    sent_down: u64,
+    delivered: u64,
+}
+
+impl Egress for Sent {
+    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+        self.spans.push(span);
+        self.sent_down += u64::from(hop == DOWN);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {
+        self.delivered += 1;
+    }
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    sent: Sent,
+    packets: u64,
+    /// Fewest frames that were free.
+    free_min: usize,
+}
+
+/// A relay, and a sink of blocks of up to 64 symbols.
+fn hosts() -> [Host; 2] {
+    let relay = Role::Relay { upstream: UP };
+    let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+    [relay, sink].map(|role| {
+        let flow = FlowParams { code: bats(64), ..params(role) };
+        Host {
+            pipeline: Pipeline::new(&Snapshot { edition: 1, flows: vec![flow] }, 1),
+            frames: HeapFrames::new(FRAMES, 2048),
+            sent: Sent { spans: Vec::with_capacity(FRAMES), sent_down: 0, delivered: 0 },
+            packets: 0,
+            free_min: FRAMES,
+        }
+    })
+}
+
+impl Host {
+    fn receive(&mut self, packet: &[u8], now: u64) {
+        let span = self.frames.receive(packet).expect("a free frame");
+        self.pipeline.receive(&mut self.frames, &mut self.sent, span, now);
+        self.pipeline.tick(&mut self.frames, &mut self.sent, now);
+        self.packets += 1;
+        for span in self.sent.spans.drain(..) {
+            self.frames.release(span.frame);
+        }
+        self.free_min = self.free_min.min(self.frames.free());
+    }
+
+    fn report(&self) -> Report {
+        self.pipeline.report()
+    }
+
+    fn counters(&self) -> FlowCounters {
+        self.report().flows[0].counters.clone()
+    }
+
+    fn dropped(&self, reason: DropReason) -> u64 {
+        self.report().packets.dropped[reason as usize]
+    }
+
+    /// Receives what `make` makes of each number, and checks that nothing was allocated for it, that
+    /// every packet has its fate, that some frames were always free, and that all are in the end.
+    fn flood(mut self, mut make: impl FnMut(u32, &mut [u8]) -> usize) -> Host {
+        let mut buffer = vec![0; 1024];
+        let mut run = |host: &mut Host, numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                let length = make(number, &mut buffer);
+                host.receive(&buffer[..length], u64::from(number) * MILLI / 10);
+            }
+        };
+        run(&mut self, 0..2_000); // the first packets of a flow size its rank histogram
+        let allocated = allocation_counter::measure(|| run(&mut self, 2_000..PACKETS));
+        assert_eq!(allocated.count_total, 0, "{allocated:?}");
+        let packets = self.report().packets;
+        let fates = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
+        assert_eq!((packets.received, fates), (self.packets, self.packets));
+        assert!(self.free_min > 0, "no frame was free");
+        self.pipeline.release(&mut self.frames);
+        assert_eq!(self.frames.free(), FRAMES, "frames leaked");
+        self
+    }
+}
+
+fn header(generation: u32, size: usize, link_sequence: u32) -> Header {
+    Header {
+        packet_type: PacketType::Bats,
+        flags: Flags(3),
+        epoch: 0,
+        size: size as u16,
+        flow: FLOW,
+        generation,
+        hop_index: 0,
+        key_id: 0,
+        planned: size as u16,
+        link_sequence,
+    }
+}
+
+/// Block of 64 symbols; serial numbers of its batches begin at 100 times its own.
+fn block(number: u16, batch: u16) -> Block {
+    Block { number, batch, source_symbols: 64, profile: 2, generator_bits: 8, interleave: 1 }
+}
+
+/// Writes a packet whose vector and payload are noise; returns its length.
+fn write(out: &mut [u8], header: Header, block: Block, noise: u32) -> usize {
+    let length = HEADER_BYTES + BLOCK_BYTES + usize::from(header.size) + SYMBOL_BYTES;
+    let mut state = u64::from(noise) << 1 | 1;
+    for byte in &mut out[..length] {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        *byte = (state >> 56) as u8;
+    }
+    header.write(out);
+    block.write(out);
+    length
+}
+
+fn scrambled(number: u32) -> u32 {
+    number.wrapping_mul(0x9E37_79B1)
+}
+
+/// Vectors and payloads are noise, but agree in form: blocks decode, to nonsense.
+#[test]
+fn random_payload_sets_decode_to_framing_errors() {
+    let [relay, sink] = hosts();
+    let make = |number: u32, out: &mut [u8]| {
+        let (block_number, batch) = (number / 80, number % 80 / 16);
+        let header = header(block_number * 5 + batch, SIZE, number);
+        write(out, header, block(block_number as u16, batch as u16), number)
+    };
+    let relay = relay.flood(make);
+    let counters = relay.counters();
+    assert!(counters.generations_complete > 1_500, "{counters:?}");
+    assert!(relay.sent.sent_down <= 2 * u64::from(PACKETS), "{}", relay.sent.sent_down);
+    let sink = sink.flood(make);
+    let counters = sink.counters();
+    assert!(counters.generations_complete > 300, "{counters:?}");
+    assert!(counters.framing_errors > 30, "{counters:?}");
+}
+
+/// Every other packet contradicts the first of its block: in its block word, batch size, field, epoch.
+#[test]
+fn contradictions_are_mismatches() {
+    for (role, host) in hosts().into_iter().enumerate() {
+        let host = host.flood(|number, out| {
+            let (block_number, batch) = (number / 32, number % 32 / 16);
+            let mut header = header(block_number * 2 + batch, SIZE, number);
+            let mut block = block(block_number as u16, batch as u16);
+            if number % 2 == 1 {
+                match number / 2 % 6 {
+                    0 => block.source_symbols = 63,
+                    1 => block.profile = 1,
+                    2 => block.generator_bits = 2,
+                    3 => block.interleave = 9,
+                    4 => header.epoch = 1,
+                    _ => header.size = 15,
+                }
+            }
+            write(out, header, block, number)
+        });
+        let mismatches = host.dropped(DropReason::Mismatch);
+        assert!(mismatches > u64::from(PACKETS) / 3, "role {role}: {mismatches}");
+    }
+}
+
+/// The same batch ids of the same block under other batch sizes, fields and serial numbers, over and over.
+#[test]
+fn a_batch_id_with_other_parameters_is_refused() {
+    let [relay, sink] = hosts();
+    let make = |number: u32, out: &mut [u8]| {
+        let size = 1 + number as usize % SIZE;
+        let header = Header { flags: Flags(3), ..header(7 + number % 3, size, number) };
+        write(out, header, block(1, 3), number)
+    };
+    for host in [relay.flood(make), sink.flood(make)] {
+        assert!(host.dropped(DropReason::Mismatch) > u64::from(PACKETS) / 2);
+        let allowed = 4 * u64::from(PACKETS);
+        assert!(host.sent.sent_down <= allowed, "{} packets sent", host.sent.sent_down);
+    }
+}
+
+/// Batches of rank one only, of blocks that need sixty-four: none ever suffices.
+#[test]
+fn blocks_that_never_get_enough_are_given_up() {
+    let [_, sink] = hosts();
+    let sink = sink.flood(|number, out| {
+        let (block_number, batch) = (number / 20, number % 20);
+        let header = header(block_number * 20 + batch, SIZE, number);
+        write(out, header, block(block_number as u16, batch as u16), block_number)
+    });
+    let counters = sink.counters();
+    assert_eq!(counters.generations_complete, 0);
+    assert!(counters.generations_failed > 1_000, "{counters:?}");
+    assert!(counters.repairs <= 4 * 3 * counters.generations, "{counters:?}");
+}
+
+/// Batch ids without end: a block takes as many as it has room for.
+#[test]
+fn batches_beyond_the_room_of_a_block_are_refused() {
+    let [_, sink] = hosts();
+    let sink = sink.flood(|number, out| {
+        let header = header(number, SIZE, number);
+        write(out, header, block(0, scrambled(number) as u16), 1)
+    });
+    assert!(sink.dropped(DropReason::BatchesExhausted) > u64::from(PACKETS) / 2);
+}
+
+/// Sizes that the flow does not allow, and values that mean nothing.
+#[test]
+fn what_a_flow_does_not_allow_is_refused_by_reason() {
+    let [_, sink] = hosts();
+    let sink = sink.flood(|number, out| {
+        let mut header = header(number, SIZE, number);
+        let mut block = block(number as u16, 0);
+        match number % 4 {
+            0 => block.source_symbols = 65 + scrambled(number) % 1000,
+            1 => header.size = 17 + (scrambled(number) % 200) as u16,
+            2 => block.profile = 3 + (scrambled(number) % 13) as u8,
+            _ => block.generator_bits = [0, 5, 6, 7, 9, 15][scrambled(number) as usize % 6],
+        }
+        write(out, header, block, number)
+    });
+    let half = u64::from(PACKETS) / 2;
+    assert_eq!(sink.dropped(DropReason::Oversize), half);
+    assert_eq!(sink.dropped(DropReason::Malformed), half);
+}
