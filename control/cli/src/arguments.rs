@@ -33,6 +33,7 @@ Examples:
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl set engine cpu                         leave the accelerator alone
   recodectl kernels                                what this CPU can do, before anything runs
+  recodectl engines                                whether a card would be faster
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
 
@@ -70,6 +71,13 @@ pub enum Command {
         #[arg(long, value_name = "LEVEL")]
         kernel: Option<String>,
     },
+    /// Show and measure who can do bulk work here: CPU, cards, and why there is none; needs no daemon
+    #[command(after_help = ENGINES)]
+    Engines {
+        /// Time for measuring, all engines together; 0 measures nothing
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=600))]
+        seconds: u64,
+    },
     /// Find the degree distribution of a BATS outer code for the ranks that arrive; needs no daemon
     ///
     /// A source mixes as many source symbols into a batch as a random degree says. Which degrees are
@@ -103,6 +111,13 @@ guest the host's CPU model (QEMU: -cpu host). Without GFNI recoding takes about 
 without AVX2 about seven times.
 
 Fields: `all` are GF(256) modulo 0x11D and 0x11B and the packed GF(16), GF(4) and GF(2).";
+
+const ENGINES: &str = "\
+cpu-1 is one thread, cpu all of them, cuda the first CUDA card. A card is looked for in a process of
+its own, so that no driver can do harm, and needs compiled kernels: scripts/cuda builds them.
+
+A card wins where it is faster by more than it takes to start: from the number of bytes in the last
+column on, if ever. The daemon measures the same and decides by it; show engine says what it does.";
 
 const KEYS: &str = "\
 Keys, by the roles they apply to:

@@ -12,6 +12,7 @@ mod arguments;
 #[cfg(feature = "bats")]
 mod degrees;
 
+mod engines;
 mod kernels;
 
 mod json;
@@ -119,6 +120,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
+        }
+        Command::Engines { seconds } => {
+            let report = engines::report(*seconds);
+            if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
         }
         #[cfg(feature = "bats")]
         Command::Degrees(options) => {

@@ -33,6 +33,7 @@ mod model;
 mod device;
 pub mod gibraltar;
 
+pub mod measure;
 mod metrics;
 
 mod offload;

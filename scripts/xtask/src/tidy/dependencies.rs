@@ -74,8 +74,18 @@ const DIRECTIONS: [(&str, Allowed); 22] = [
             "recoded-wire",
         ]),
     ),
-    // The CLI measures the kernels of the machine it runs on, and optimises degrees.
-    ("recodectl", Allowed::Only(&["recoded-api", "recoded-gf", "recoded-degrees"])),
+    // The CLI measures the kernels and engines of the machine it runs on, and optimises degrees.
+    (
+        "recodectl",
+        Allowed::Only(&[
+            "recoded-api",
+            "recoded-gf",
+            "recoded-degrees",
+            "recoded-code",
+            "recoded-offload",
+            "recoded-cuda",
+        ]),
+    ),
     ("xtask", Allowed::Only(&[])),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),

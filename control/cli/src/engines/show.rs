@@ -1,0 +1,48 @@
+//! The table that people read.
+
+use super::{EngineReport, Report};
+use crate::table::{Align, sentence, table};
+
+/// Lays out a report.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for engine in &report.engines {
+        let state = if engine.available { "" } else { "none: " };
+        text += &sentence(&format!("{:<8}", engine.name), &format!("{state}{}", engine.detail));
+    }
+    if report.seconds == 0 {
+        return text;
+    }
+    text += &format!(
+        "\nGB/s of coded symbols from host memory to host memory, measured in {} s: as many symbols of\n\
+         {} bytes coded as there are source symbols.\n\n",
+        report.seconds, report.symbol_bytes
+    );
+    let head = [
+        ("source symbols", Align::Right),
+        ("cpu-1", Align::Right),
+        ("cpu", Align::Right),
+        ("cuda", Align::Right),
+        ("card pays from", Align::Right),
+    ];
+    let sizes = report.engines.iter().find(|engine| !engine.rates.is_empty());
+    let sizes = sizes.map_or(&[][..], |engine| &engine.rates);
+    let row = |(index, size): (usize, &super::Rate)| {
+        let rate = |name| cell(&report.engines, name, index);
+        let pays = match report.break_even.get(index) {
+            None => "-".into(),
+            Some(found) => {
+                found.bytes.map_or("never".into(), |bytes| format!("{} kB", bytes / 1000))
+            }
+        };
+        [size.source_symbols.to_string(), rate("cpu-1"), rate("cpu"), rate("cuda"), pays]
+    };
+    let rows: Vec<[String; 5]> = sizes.iter().enumerate().map(row).collect();
+    text + &table(head, &rows)
+}
+
+fn cell(engines: &[EngineReport], name: &str, index: usize) -> String {
+    let engine = engines.iter().find(|engine| engine.name == name);
+    let rate = engine.and_then(|engine| engine.rates.get(index));
+    rate.map_or("-".into(), |rate| format!("{:.2}", rate.gigabytes))
+}
