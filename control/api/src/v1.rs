@@ -186,7 +186,7 @@ pub struct Flow {
     pub hops: Vec<HopLoss>,
     /// Source: what the sink said last about its generations.
     pub remote: Option<Remote>,
-    /// Counters.
+    /// Counters, since the daemon started or the code of the flow changed.
     pub counters: Counters,
     /// Full-size generations or batches by the rank they closed with; index is the rank.
     pub rank_histogram: Vec<u64>,

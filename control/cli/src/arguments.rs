@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bats")]
 use crate::degrees;
+use crate::keys;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -53,12 +54,13 @@ pub enum Command {
     /// has adopted them. Values are written as in the configuration file, which is not changed.
     ///
     /// `set engine auto`, `cpu` or `cuda` says who solves large generations.
-    #[command(after_help = KEYS)]
+    #[command(after_help = keys::help())]
     Set {
         /// Id of the flow, or the word engine
         target: Target,
         /// Changes, such as generation_size=32; for engine: auto, cpu or cuda
-        #[arg(required = true, value_name = "KEY=VALUE")]
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = keys::ChangeParser,
+              hide_possible_values = true)]
         changes: Vec<String>,
     },
     /// Show and measure the compute routines that this machine can run; needs no daemon
@@ -119,35 +121,6 @@ its own, so that no driver can do harm, and needs compiled kernels: scripts/cuda
 A card wins where it is faster by more than it takes to start: from the number of bytes in the last
 column on, if ever. The daemon measures the same and decides by it; show engine says what it does.";
 
-const KEYS: &str = "\
-Keys, by the roles they apply to:
-  code               source sink   rlnc, bats or window; the sink first, then the source
-  field              source        2, 4, 16 or 256; of a window 2 or 256
-  redundancy         source        auto, or packets per symbol
-  target_loss        source        1e-9 to 0.5
-  redundancy_max     source relay  1 to 32 packets per symbol
-  flush_timeout_us   source        microseconds
-  batch_timeout_us   relay sink    microseconds
-  hold_timeout_us    sink          microseconds
-  recoding           relay         systematic or random
-  adaptive           relay         true or false: packets for a BATS batch follow its rank
-  repair             source sink   true or false
-
-and by the codes, at sources:
-  generation_size    rlnc          1 to 256 symbols
-  block_symbols      bats          1 to 4096 source symbols
-  batch_size         bats          1 to 128 packets
-  profile            bats          cyclic-shift, precoded or baseline
-  generator_bits     bats          1, 2, 3, 4 or 8
-  interleave         bats          auto, or 1 to 255 batches that take turns
-  window_symbols     window        1 to 4095 symbols
-  density            window        0 to 15; over field 2 up to 14
-
-A flow that changes its code starts afresh: what is under way is lost. Everything else changes
-without losing a packet.
-
-Exit code 4 means that a rule forbids it; the message names key, value and rule.";
-
 /// What a `set` changes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Target {
@@ -184,14 +157,4 @@ pub enum Show {
     Drops,
     /// Who solves large generations: accelerator or CPU, and why
     Engine,
-}
-
-/// Takes a change of a flow apart.
-pub fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-            Ok((key.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err("write KEY=VALUE, such as generation_size=32".to_owned()),
-    }
 }

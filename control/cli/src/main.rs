@@ -15,13 +15,15 @@ mod degrees;
 mod engines;
 mod kernels;
 
+mod keys;
+
 mod json;
 
 mod show;
 
 mod table;
 
-use arguments::{Arguments, Command, Show, Target, key_value};
+use arguments::{Arguments, Command, Show, Target};
 use clap::{CommandFactory, Parser};
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
@@ -105,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
         }
         Command::Set { target: Target::Flow(flow), changes } => {
-            let changes = changes.iter().map(|change| key_value(change));
+            let changes = changes.iter().map(|change| keys::key_value(change));
             let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
             let adopted = connect()?.set(i64::from(*flow), &changes)?;
             if json { Ok(json::pretty(&adopted)?) } else { Ok(show_adopted(&adopted, &changes)) }
@@ -152,12 +154,20 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
 
 fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>) -> String {
     let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    format!(
-        "flow {}: {}: in force on every worker since edition {}\n",
-        adopted.flow,
+    let flow = adopted.flow;
+    let mut text = format!(
+        "flow {flow}: {}: in force on every worker since edition {}\n",
         made.join(" "),
         adopted.edition
-    )
+    );
+    if let Some(code) = changes.get("code") {
+        // Only sources choose a field.
+        let other = if adopted.parameters.field.is_some() { "sink" } else { "source" };
+        text.push_str(&format!(
+            "its {other} must have the same code: there, recodectl set {flow} code={code}\n"
+        ));
+    }
+    text
 }
 
 /// The manual page of recodectl, or of one of its commands.

@@ -342,7 +342,11 @@ fn millis(micros: f64) -> String {
 
 /// What the counters of generations count.
 fn closed_units(flow: &Flow) -> &'static str {
-    if flow.parameters.code.as_deref() == Some("bats") { "blocks" } else { "generations" }
+    match flow.parameters.code.as_deref() {
+        Some("bats") => "blocks",
+        Some("window") => "symbols",
+        _ => "generations",
+    }
 }
 
 fn generations(flow: &Flow) -> Vec<String> {

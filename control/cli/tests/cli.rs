@@ -480,3 +480,38 @@ fn reader_that_has_seen_enough_is_no_error() {
     drop(reader);
     assert_eq!(code(&command.stdout(writer).output().expect("runs")), 0);
 }
+
+/// Every key of the help is one that completion begins, and the other way around.
+#[test]
+fn help_and_completion_name_the_same_keys() {
+    let said = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_recodectl")).args(arguments).output();
+        String::from_utf8(output.expect("it runs").stdout).expect("text")
+    };
+    let (help, script) = (said(&["set", "--help"]), said(&["completion", "bash"]));
+    let lists =
+        help.split("Keys, by the roles").nth(1).and_then(|text| text.split("Examples").next());
+    let keys = lists.expect("they are listed").lines().filter_map(|line| line.strip_prefix("  "));
+    let keys: Vec<&str> = keys.filter_map(|line| line.split(' ').next()).collect();
+    assert!(keys.len() > 20, "{keys:?}");
+    for key in &keys {
+        assert!(script.contains(&format!(" {key}=")), "{key} is not completed");
+    }
+    let words = script.lines().find(|line| line.contains(" code=bats ")).expect("offered");
+    let offered = words.split([' ', '"']).filter_map(|word| word.split_once('='));
+    for (key, _) in offered.filter(|(key, _)| *key != "opts") {
+        assert!(keys.contains(&key), "{key} is not in the help");
+    }
+}
+
+#[test]
+fn set_says_that_the_other_end_needs_the_same_code() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let output = recodectl(&socket, "set 1 code=bats");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.ends_with("its sink must have the same code: there, recodectl set 1 code=bats\n"),
+        "{text}"
+    );
+}

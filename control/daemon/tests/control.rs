@@ -273,9 +273,9 @@ fn set_that_changes_nothing_publishes_nothing() {
 fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
     let served = Served::start();
     let mut client = served.client();
-    let live = "code, field, generation_size, block_symbols, batch_size, profile, \
-                generator_bits, interleave, window_symbols, density, redundancy, target_loss, \
-                redundancy_max, flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, \
+    let live = "code, field, generation_size, generation_size_max, block_symbols, \
+                block_symbols_max, batch_size, batch_size_max, profile, generator_bits, interleave, \
+                window_symbols, window_symbols_max, density, redundancy, target_loss, redundancy_max, flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, \
                 adaptive, repair";
     let long = "1".repeat(65);
     let cases: [(i64, Pairs, String); 9] = [

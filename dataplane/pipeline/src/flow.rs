@@ -73,14 +73,13 @@ impl Flow {
 
     /// Adopts changed parameters, keeping the state where it still fits.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let is_same_code =
+            std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
         let fits = std::mem::discriminant(&self.params.role)
             == std::mem::discriminant(&params.role)
             && self.params.batches == params.batches
             && match params.role {
-                Role::Source { .. } => {
-                    std::mem::discriminant(&self.params.code)
-                        == std::mem::discriminant(&params.code)
-                }
+                Role::Source { .. } => is_same_code,
                 Role::Relay { .. } => true,
                 // A window sink holds symbols in memory of its own.
                 Role::Sink { .. } => {
@@ -94,7 +93,12 @@ impl Flow {
         if !fits {
             self.drain(io);
             self.release(io.frames);
-            let counters = std::mem::take(&mut self.counters);
+            // Generations, blocks and symbols are not to be added up.
+            let counters = if is_same_code {
+                std::mem::take(&mut self.counters)
+            } else {
+                FlowCounters::default()
+            };
             *self = Flow { counters, ..Flow::new(params, io.combiner) };
             return;
         }
@@ -144,9 +148,10 @@ impl Flow {
             FlowCode::Bats(_) => view.block.is_some(),
             FlowCode::Window(_) => false,
         };
-        let is_source = matches!(self.params.role, Role::Source { .. });
-        if is_source || (!wanted && !matches!(self.state, State::Relay(_))) {
-            return Fate::Dropped(DropReason::WrongRole);
+        match self.params.role {
+            Role::Source { .. } => return Fate::Dropped(DropReason::WrongRole),
+            Role::Sink { .. } if !wanted => return Fate::Dropped(DropReason::WrongCode),
+            _ => {}
         }
         if view.size > self.params.generation_size
             || usize::from(view.symbol_bytes) > self.params.symbol_bytes
@@ -182,8 +187,10 @@ impl Flow {
         payload: Span,
         packet: &WindowPacket,
     ) -> Fate {
-        if !matches!(self.state, State::Relay(_) | State::WindowSink(_)) {
-            return Fate::Dropped(DropReason::WrongRole);
+        match (&self.params.role, &self.params.code) {
+            (Role::Source { .. }, _) => return Fate::Dropped(DropReason::WrongRole),
+            (Role::Relay { .. }, _) | (Role::Sink { .. }, FlowCode::Window(_)) => {}
+            (Role::Sink { .. }, _) => return Fate::Dropped(DropReason::WrongCode),
         }
         if usize::from(packet.symbol_bytes) > self.params.symbol_bytes {
             return Fate::Dropped(DropReason::Oversize);

@@ -21,6 +21,8 @@ pub enum DropReason {
     UnknownFlow,
     /// A packet type this node does not handle for the flow (data at a source, say).
     WrongRole,
+    /// A packet of another code than the sink has: source and sink must agree.
+    WrongCode,
     /// Generation, batch, block or symbol size above what the flow accepts.
     Oversize,
     /// Contradicts earlier packets of its generation, batch or block (size, field, symbol bytes, block
@@ -36,12 +38,13 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in counter order.
-    pub const ALL: [DropReason; 10] = [
+    pub const ALL: [DropReason; 11] = [
         DropReason::Truncated,
         DropReason::Version,
         DropReason::Malformed,
         DropReason::UnknownFlow,
         DropReason::WrongRole,
+        DropReason::WrongCode,
         DropReason::Oversize,
         DropReason::Mismatch,
         DropReason::Late,
@@ -57,6 +60,7 @@ impl DropReason {
             DropReason::Malformed => "malformed",
             DropReason::UnknownFlow => "unknown_flow",
             DropReason::WrongRole => "wrong_role",
+            DropReason::WrongCode => "wrong_code",
             DropReason::Oversize => "oversize",
             DropReason::Mismatch => "mismatch",
             DropReason::Late => "late",
@@ -82,7 +86,8 @@ pub struct PacketCounters {
     pub dropped: [u64; DROP_REASONS],
 }
 
-/// Counters of one flow on one node. Source symbols of a window flow are counted as generations.
+/// Counters of one flow on one node. Source symbols of a window flow are counted as generations. A change
+/// of code begins them anew.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct FlowCounters {
     /// Source: IP packets taken from the tunnel, and their bytes.

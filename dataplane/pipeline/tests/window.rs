@@ -468,14 +468,58 @@ fn packets_that_do_not_fit_the_flow_have_their_reasons() {
         sink.receive(bytes, 0);
         assert_eq!(sink.packets().dropped[reason as usize], before + 1, "{reason:?}");
     }
-    for role in [SOURCE, Role::Relay { upstream: UP }, SINK] {
-        let is_relay = matches!(role, Role::Relay { .. });
+    for (role, reason) in [
+        (SOURCE, Some(DropReason::WrongRole)),
+        (Role::Relay { upstream: UP }, None),
+        (SINK, Some(DropReason::WrongCode)),
+    ] {
         let mut other = Node::new(params(role), 5);
         let out = other.receive(&source_packet(100, 0, &adu), 0);
-        assert_eq!(out.iter().filter(|(hop, _)| *hop == DOWN).count(), usize::from(is_relay));
-        let wrong = other.packets().dropped[DropReason::WrongRole as usize];
-        assert_eq!(wrong, u64::from(!is_relay));
+        assert_eq!(
+            out.iter().filter(|(hop, _)| *hop == DOWN).count(),
+            usize::from(reason.is_none())
+        );
+        let dropped = other.packets().dropped;
+        assert_eq!(dropped.iter().sum::<u64>(), u64::from(reason.is_some()));
+        assert!(reason.is_none_or(|reason| dropped[reason as usize] == 1));
     }
+}
+
+#[test]
+fn codes_change_under_traffic_and_counters_begin_anew() {
+    let mut line = line(2, 0.0, 90, |_| ());
+    let code = |line: &mut Line, to: &dyn Fn(&mut FlowParams)| {
+        for (node, role) in [(2, SINK), (0, SOURCE)] {
+            let mut flow = params(role);
+            to(&mut flow);
+            let now = line.now;
+            let snapshot = Snapshot { edition: 2, flows: vec![flow] };
+            let out = line.nodes[node].apply(&snapshot, now);
+            line.carry(node, out);
+        }
+    };
+    let mut sent = 0;
+    let mut packets = |line: &mut Line| {
+        for number in sent..sent + 300 {
+            line.send(&bytes_of(number));
+        }
+        sent += 300;
+        line.pass(500);
+        let missing = sent - line.delivered().len() as u32;
+        (line.nodes[0].flow().counters.ingress_packets, missing)
+    };
+    assert_eq!(packets(&mut line), (300, 0));
+    code(&mut line, &|_| ());
+    assert_eq!(packets(&mut line), (300, 0));
+    #[cfg(feature = "bats")]
+    {
+        code(&mut line, &|params| params.code = common::bats(40));
+        assert_eq!(packets(&mut line), (300, 0));
+    }
+    code(&mut line, &window);
+    assert_eq!(packets(&mut line), (300, 0));
+    numbers(line.delivered());
+    line.check();
 }
 
 /// What a relay sends on is what came in, but for the fields of the hop.

@@ -17,16 +17,20 @@ use std::net::IpAddr;
 use toml::Value;
 
 /// Keys that `set` may change while traffic runs.
-pub const LIVE_KEYS: [&str; 19] = [
+pub const LIVE_KEYS: [&str; 23] = [
     "code",
     "field",
     "generation_size",
+    "generation_size_max",
     "block_symbols",
+    "block_symbols_max",
     "batch_size",
+    "batch_size_max",
     "profile",
     "generator_bits",
     "interleave",
     "window_symbols",
+    "window_symbols_max",
     "density",
     "redundancy",
     "target_loss",

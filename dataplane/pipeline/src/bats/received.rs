@@ -98,7 +98,7 @@ impl Unit for ReceivedBlock {
         view: &PacketView,
     ) -> Result<(u32, Told), DropReason> {
         let (FlowCode::Bats(code), Some(block)) = (&params.code, view.block) else {
-            return Err(DropReason::WrongRole);
+            return Err(DropReason::WrongCode);
         };
         let source_symbols = block.source_symbols as usize;
         if source_symbols > code.source_symbols {

@@ -321,7 +321,7 @@ impl WindowSink {
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
-        report.generation_size = self.window_symbols;
+        report.generation_size = self.window_symbols / 2;
     }
 }
 

@@ -214,6 +214,25 @@ fn parameters_changed_under_traffic_lose_no_packet() {
 }
 
 #[test]
+fn code_changed_under_a_download_lets_it_go_on() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::start(2, 0.05, 40 << 20);
+    let fetch = line.fetch();
+    for code in ["bats", "window", "rlnc"] {
+        wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
+        for end in [2, 0] {
+            line.daemons[end].set(1, "code", code).unwrap();
+        }
+        let state = line.daemons[2].show().unwrap();
+        assert_eq!(state.flows[0].parameters.code.as_deref(), Some(code));
+    }
+    line.assert_whole(fetch);
+    line.assert_nothing_vanished();
+    let counters = line.daemons[2].show().unwrap().flows.remove(0).counters;
+    assert!(counters.generations_complete > 0 && counters.delivered_bytes < 40 << 20);
+}
+
+#[test]
 fn idle_daemon_uses_little_of_a_core() {
     let Some(_turn) = common::daemons() else { return };
     let line = Line::start(2, 0.1, 1 << 20);
