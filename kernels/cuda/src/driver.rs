@@ -151,9 +151,11 @@ impl Context {
         })
     }
 
-    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed.
+    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed. Less
+    /// than a page is left as it is: its page is others' too, and half-pinned memory cannot be copied.
     pub fn pin(self: &Arc<Self>, arena: &Arena) -> Result<(), CallError> {
-        if arena.is_empty() || arena.is_pinned_by(self.id) {
+        let has_own_pages = !arena.is_empty() && arena.len().is_multiple_of(PAGE_BYTES);
+        if !has_own_pages || arena.is_pinned_by(self.id) {
             return Ok(());
         }
         let start = arena.as_ptr().cast_mut().cast();
@@ -399,6 +401,9 @@ impl Drop for Stream {
         }
     }
 }
+
+/// What arenas that have pages of their own are whole numbers of.
+const PAGE_BYTES: usize = 4096;
 
 /// Dynamic shared memory that a kernel gets without asking.
 const SHARED_BYTES_UNASKED: u32 = 48 << 10;

@@ -438,11 +438,23 @@ Result cuMemHostUnregister(void *start) {
     return OK;
 }
 
+// As cards have it: host memory is pinned or not, but not partly.
+static bool is_half_pinned(uintptr_t start, size_t bytes) {
+    for (const auto &range : pinned) {
+        // Pages, not bytes, are pinned.
+        const uintptr_t first = range.first & ~(uintptr_t)4095;
+        const uintptr_t last = (range.first + range.second + 4095) & ~(uintptr_t)4095;
+        if (start < last && first < start + bytes && (start < first || start + bytes > last)) return true;
+    }
+    return false;
+}
+
 Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
     ENTER_CONTEXT;
     {
         std::lock_guard<std::mutex> lock(global);
         if (bytes && !contains(allocations, to, bytes)) die("a copy to outside of device memory");
+        if (is_half_pinned((uintptr_t)from, bytes)) return INVALID_VALUE;
     }
     auto copy = [=] { memcpy((void *)to, from, bytes); };
     stream_of(stream)->push({copy, (uintptr_t)from, bytes});
@@ -453,6 +465,7 @@ Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
     {
         std::lock_guard<std::mutex> lock(global);
         if (bytes && !contains(allocations, from, bytes)) die("a copy from outside of device memory");
+        if (is_half_pinned((uintptr_t)to, bytes)) return INVALID_VALUE;
     }
     auto copy = [=] { memcpy(to, (void *)from, bytes); };
     stream_of(stream)->push({copy, (uintptr_t)to, bytes});
