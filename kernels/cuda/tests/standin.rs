@@ -311,7 +311,7 @@ fn queue_over_a_card_that_fails_gives_right_results() {
         "cuMemAlloc_v2@5=2,cuMemcpyHtoDAsync_v2@25=719",
         "cuEventRecord@12=719,cuStreamCreate@5=2",
         "cuLaunchKernel@30=hang",
-        "kernel@22=wrong,cuCtxDestroy_v2@1=hang",
+        "kernel@22+=wrong,cuCtxDestroy_v2@1=hang",
     ];
     for fault in faults {
         let variables = [("STANDIN_FAULTS", fault), ("STANDIN_DELAY_MICROS", "100")];
