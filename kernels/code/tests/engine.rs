@@ -2,11 +2,13 @@
 //!
 //! `RECODED_SEED` repeats a run; the seed is printed.
 
+use std::sync::Arc;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::engine::{
     Batch, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
-    Placed, RANK_BYTES, Rejected, check, draw,
+    Placed, RANK_BYTES, Rejected, Segment, check, draw,
 };
 use recoded_code::rlnc::{Density, Generator, Seeded};
 use recoded_gf::{FieldOrder, Kernel, mul};
@@ -40,6 +42,57 @@ fn large_product_divided_matches_kernel() {
         Cpu::new(3, partition).expect("threads").run(&mut batch);
         assert_eq!(outcome(&batch, 0), expected, "{partition:?}");
     }
+}
+
+#[test]
+fn batch_over_a_segment_matches_one_with_its_own_sources() {
+    let mut random = random();
+    let mut segment = Segment::new(33, 500).expect("of a possible size");
+    (0..33).for_each(|row| random.fill_bytes(segment.row_mut(row)));
+    let segment = Arc::new(segment);
+    let drawn = Operation::Combine { seed: 7, field: FieldOrder::Sixteen };
+    let jobs = [Operation::Multiply, drawn, Operation::Multiply]
+        .map(|operation| Job::new(operation, 20, 33, 500));
+    let mut over = Batch::over(Arc::clone(&segment), 60, 3);
+    let mut own = Batch::new(1 << 20, 1 << 20, 3);
+    for (number, job) in jobs.into_iter().enumerate() {
+        over.push(job, 0).expect("room");
+        own.push(job, 0).expect("room");
+        (0..33).for_each(|row| own.source_mut(number, row).copy_from_slice(segment.row(row)));
+        for row in 0..if job.operation.has_coefficients() { 20 } else { 0 } {
+            random.fill_bytes(over.coefficients_mut(number, row));
+            own.coefficients_mut(number, row).copy_from_slice(over.coefficients(number, row));
+        }
+    }
+    assert!(over.input_bytes() < own.input_bytes());
+    let mut engine = CpuEngine::new(2, Partition::FullBlock).expect("threads");
+    assert_eq!(engine.keep(&segment), Ok(()));
+    engine.submit(over).expect("is idle");
+    engine.submit(own).expect("has room");
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        done.extend(engine.poll());
+    }
+    let [over, own] = [&done[0].batch, &done[1].batch];
+    assert_eq!(outcomes(over), outcomes(own));
+    assert!(check::agrees(over) && (0..20).all(|choice| check::spot_check(over, choice)));
+    assert_eq!(outcomes(&over.retain().restore()).len(), 3);
+}
+
+#[test]
+fn batch_over_a_segment_takes_its_shape_only() {
+    let segment = Arc::new(Segment::new(8, 100).expect("of a possible size"));
+    assert!(Segment::new(1025, 1).is_none() && Segment::new(1, 0).is_none());
+    let mut batch = Batch::over(segment, 4, 2);
+    for (columns, row_bytes) in [(7, 100), (8, 99)] {
+        let other = Job::new(Operation::Multiply, 1, columns, row_bytes);
+        assert_eq!(batch.push(other, 0), Err(Rejected::Segment { columns, row_bytes }));
+    }
+    let job = Job::new(Operation::Multiply, 4, 8, 100);
+    assert_eq!(batch.push(job, 0), Ok(0));
+    assert!(matches!(batch.push(job, 0), Err(Rejected::NoRoom { .. })));
+    batch.pop();
+    assert_eq!((batch.input_bytes(), batch.push(job, 0)), (0, Ok(0)));
 }
 
 #[test]

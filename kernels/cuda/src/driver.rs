@@ -34,6 +34,12 @@ impl CallError {
         Self { call, code: error.0 as u32, name: name.unwrap_or("unknown").into() }
     }
 
+    /// What is said of memory that we do not ask the driver for, as there is a limit of ours.
+    pub(crate) fn out_of_memory(call: &'static str) -> Self {
+        let code = sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+        Self { call, code, name: "CUDA_ERROR_OUT_OF_MEMORY".into() }
+    }
+
     /// Whether there is merely too little memory on the card.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
@@ -348,6 +354,15 @@ impl Stream {
     pub unsafe fn copy_from(&self, to: &mut [u8], from: u64) -> Result<(), CallError> {
         // SAFETY: by contract.
         unsafe { result::memcpy_dtoh_async(to, from, self.raw) }.named("cuMemcpyDtoHAsync")
+    }
+
+    /// Copies from one place on the card to another.
+    ///
+    /// # Safety
+    /// Both must be within device memory that stays allocated until the stream is idle.
+    pub unsafe fn copy_within(&self, to: u64, from: u64, bytes: usize) -> Result<(), CallError> {
+        // SAFETY: by contract.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.raw) }.named("cuMemcpyDtoDAsync")
     }
 
     /// Launches a kernel of the ABI of `job.h`.

@@ -9,13 +9,19 @@
 //! Lanes run beside each other, so that one batch is copied in while another is computed and a third
 //! is copied out. Memory of batches is pinned when it is first seen.
 
+mod measure;
+mod progressive;
+mod segments;
+
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Arena, Batch, Completed, Engine, Error, Job, Operation, Refused};
+use recoded_code::engine::{
+    Arena, Batch, Completed, Engine, Error, Job, Operation, Refused, Segment,
+};
 
 use recoded_gf::Field;
 
@@ -24,6 +30,9 @@ use crate::driver::{CallError, Context, DeviceInfo, DeviceMemory, Function, Modu
 use crate::image::Image;
 use crate::job::{self, Form, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
 use crate::plan::Plan;
+pub use measure::{Direction, LaunchCost, Timings};
+pub use progressive::Progressive;
+use segments::Segments;
 
 /// How a card is used.
 #[derive(Clone, Debug)]
@@ -116,6 +125,8 @@ pub struct CudaEngine {
     /// Matrices that have code of their own.
     special: Vec<Special>,
     tables: Option<DeviceMemory>,
+    /// Rows that stay on the card.
+    segments: Segments,
     context: Arc<Context>,
     /// Why it is of no more use.
     lost: Option<Error>,
@@ -192,6 +203,7 @@ impl CudaEngine {
         let mut engine = Self {
             compiler: Compiler::new(info.capability),
             special: Vec::new(),
+            segments: Segments::within(info.memory_bytes / KEPT_PART),
             info,
             technique: options.technique,
             lanes,
@@ -320,7 +332,8 @@ impl CudaEngine {
             bytes.copy_from_slice(&job.to_bytes());
         }
         // Memory that cannot be pinned is merely slower.
-        for arena in [&lane.staging, batch.input(), batch.output()] {
+        let rows = batch.segment().map(|segment| segment.arena());
+        for arena in [&lane.staging, batch.input(), batch.output()].into_iter().chain(rows) {
             let _ = context.pin(arena);
         }
         Ok(functions)
@@ -338,6 +351,9 @@ impl CudaEngine {
         unsafe {
             lane.stream.copy_to(arena, &lane.staging[..table_bytes])?;
             lane.stream.copy_to(arena + plan.input, &batch.input()[..batch.input_bytes()])?;
+            if let Some(segment) = batch.segment() {
+                self.segments.bring(&lane.stream, segment, arena + plan.sources)?;
+            }
             for (launch, &function) in plan.launches.iter().zip(functions) {
                 let geometry = launch.geometry;
                 let shape = [launch.blocks, geometry.threads, geometry.shared_bytes];
@@ -380,6 +396,7 @@ impl CudaEngine {
         }
         let special = mem::take(&mut self.special).into_iter().map(|special| special.module);
         mem::forget((self.module.take(), self.tables.take(), special.collect::<Vec<_>>()));
+        self.segments.forget();
     }
 }
 
@@ -394,6 +411,10 @@ impl Engine for CudaEngine {
 
     fn expect(&mut self, matrix: &[u8], columns: usize) {
         self.compiler.want(matrix, columns);
+    }
+
+    fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        self.keep_segment(segment)
     }
 
     fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
@@ -478,6 +499,7 @@ impl Drop for CudaEngine {
         if self.lost.is_none() && self.context.enter().is_ok() {
             self.lanes.clear();
             self.tables = None;
+            self.segments.clear();
             self.special.clear();
             self.module = None;
             self.context.destroy();
@@ -522,6 +544,9 @@ fn lost(error: &CallError) -> Error {
 const fn is_harmless(error: &CallError) -> bool {
     matches!(error.code, 1 | 2 | 500 | 701)
 }
+
+/// Segments take this part of a card's memory at most: the rest is for batches.
+const KEPT_PART: u64 = 2;
 
 /// Rows of a tile of `permute-narrow`.
 const NARROW_ROWS: usize = 4;

@@ -4,6 +4,8 @@
 //!  probe    is there a card that works? asked in a child process
 //!  image    the compiled kernels, found at run time
 //!  engine   CudaEngine: batches in flight on streams
+//!   segments  rows that stay on the card
+//!   measure, progressive  for benchmarks: parts of a batch, the card itself, the papers' decoders
 //!   compiler  kernels for single matrices, by NVRTC
 //!   plan      what a card is told to do with a batch; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
@@ -29,7 +31,7 @@ mod limits;
 pub mod reed_solomon_source;
 
 pub use driver::{CallError, DeviceInfo};
-pub use engine::{CudaEngine, OpenError, Options};
+pub use engine::{CudaEngine, Direction, LaunchCost, OpenError, Options, Progressive, Timings};
 pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
 pub use job::{
     Form, Geometry, Job, KERNELS, Outcome, PROBE_OPERATIONS, TABLES_BYTES, TECHNIQUES, Technique,

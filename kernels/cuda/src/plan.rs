@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   arena  [ tables of jobs | input of the batch | output of the batch | scratch ]
-//!            copied          copied               copied back           inverses, drawn
-//!                                                                       coefficients, other forms
+//!            copied          copied               copied back           rows of a segment, inverses,
+//!                                                            drawn coefficients, other forms
 //! ```
 //!
 //! Launches of one batch follow each other on one stream: draw, invert, prepare, multiply.
@@ -41,6 +41,8 @@ pub struct Plan {
     pub input: u64,
     /// Where the batch's output is copied from.
     pub output: u64,
+    /// Where the jobs' sources are; those of a segment come there from what the card keeps.
+    pub sources: u64,
     /// Bytes of the arena.
     pub bytes: u64,
 }
@@ -62,6 +64,10 @@ impl Plan {
         self.input = room.next_multiple_of(ALIGNMENT);
         self.output = self.input + (batch.input_bytes() as u64).next_multiple_of(ALIGNMENT);
         self.bytes = self.output + (batch.output_bytes() as u64).next_multiple_of(ALIGNMENT);
+        self.sources = self.input;
+        if let Some(segment) = batch.segment() {
+            self.sources = self.scratch(segment.bytes() as u64);
+        }
         let mut works: Vec<Work> = Vec::with_capacity(batch.jobs().len());
         for (number, placed) in batch.jobs().iter().enumerate() {
             works.push(self.work(placed, number, choose(number, &placed.job)));
@@ -94,7 +100,7 @@ impl Plan {
             given: self.input + placed.coefficients as u64,
             coefficients: self.input + placed.coefficients as u64,
             coefficient_stride,
-            sources: self.input + placed.sources as u64,
+            sources: self.sources + placed.sources as u64,
             source_stride: job.stride() as u32,
             destinations: self.output + placed.destinations as u64,
             rank: self.output + (number * RANK_BYTES) as u64,

@@ -472,6 +472,17 @@ Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
     return OK;
 }
 
+Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+    ENTER_CONTEXT;
+    {
+        std::lock_guard<std::mutex> lock(global);
+        if (bytes && !(contains(allocations, to, bytes) && contains(allocations, from, bytes)))
+            die("a copy on the card outside of its memory");
+    }
+    stream_of(stream)->push({[=] { memcpy((void *)to, (void *)from, bytes); }});
+    return OK;
+}
+
 Result cuModuleLoadData(void **module, const void *) {
     ENTER_CONTEXT;
     *module = (void *)1;

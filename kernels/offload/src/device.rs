@@ -1,11 +1,11 @@
 //! A device for callers that wait for their results, beside the queue for those that must not.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Completed, Cpu, Error, Retained};
+use recoded_code::engine::{Batch, Completed, Cpu, Error, Retained, Segment};
 
 use crate::config::{Config, Mode};
 use crate::model::{Class, Model};
@@ -34,6 +34,8 @@ struct State {
     model: Model,
     /// Matrices that the device was told of, and is told of again when it is opened again.
     expected: Vec<(Box<[u8]>, usize)>,
+    /// Segments that it keeps, or would if it were there.
+    kept: Vec<Weak<Segment>>,
     generation: u64,
     retry: Instant,
     pause: Duration,
@@ -64,6 +66,7 @@ impl Device {
             depth: 1,
             model,
             expected: Vec::new(),
+            kept: Vec::new(),
             generation: 0,
             retry: Instant::now(),
             pause: config.retry_min,
@@ -89,6 +92,19 @@ impl Device {
             state.expected.push((matrix.into(), columns));
             if let Some(runner) = &state.runner {
                 runner.expect(matrix, columns);
+            }
+        }
+    }
+
+    /// Has the device keep `segment` as long as anybody else holds it, so that batches over it bring no
+    /// rows along; where it cannot, they do. A device that is opened again is told again.
+    pub fn keep(&self, segment: &Arc<Segment>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.kept.retain(|kept| kept.strong_count() > 0);
+        if !state.kept.iter().any(|kept| kept.as_ptr() == Arc::as_ptr(segment)) {
+            state.kept.push(Arc::downgrade(segment));
+            if let Some(runner) = &state.runner {
+                runner.keep(Arc::clone(segment));
             }
         }
     }
@@ -152,6 +168,7 @@ impl State {
                 for (matrix, columns) in &self.expected {
                     runner.expect(matrix, *columns);
                 }
+                self.kept.iter().filter_map(Weak::upgrade).for_each(|kept| runner.keep(kept));
                 self.runner = Some(runner);
             }
             (Ok(_), Some(Some(Event::NotOpened(error)))) => self.fall(error, false),

@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, check};
+use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Segment, check};
 
 use crate::config::Config;
 use crate::model::{CLASSES, Class};
@@ -70,7 +70,7 @@ impl Runner {
     pub fn submit(&self, batch: Batch) -> Result<(), Box<Batch>> {
         self.requests.send(Request::Do(batch)).map_err(|unsent| match unsent.0 {
             Request::Do(batch) => Box::new(batch),
-            Request::Expect(..) => Box::new(Batch::new(0, 0, 0)),
+            Request::Expect(..) | Request::Keep(_) => Box::new(Batch::new(0, 0, 0)),
         })
     }
 
@@ -78,6 +78,12 @@ impl Runner {
     pub fn expect(&self, matrix: &[u8], columns: usize) {
         // A device that has gone needs to know nothing.
         let _ = self.requests.send(Request::Expect(matrix.into(), columns));
+    }
+
+    /// Has the device keep a segment, if it can.
+    pub fn keep(&self, segment: Arc<Segment>) {
+        // A device that has gone keeps nothing.
+        let _ = self.requests.send(Request::Keep(segment));
     }
 
     /// The next event, waiting until `deadline` for it; `None` when there is none by then.
@@ -103,6 +109,7 @@ impl Runner {
 enum Request {
     Do(Batch),
     Expect(Box<[u8]>, usize),
+    Keep(Arc<Segment>),
 }
 
 /// The device's thread has ended.
@@ -135,6 +142,8 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
         let was_busy = next.is_ok();
         match next {
             Ok(Request::Expect(matrix, columns)) => engine.expect(&matrix, columns),
+            // Where it cannot, batches bring their rows along.
+            Ok(Request::Keep(segment)) => drop(engine.keep(&segment)),
             Ok(Request::Do(batch)) => match engine.submit(batch) {
                 Ok(()) => in_flight += 1,
                 Err(refused) => {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::arena::{ALIGNMENT, Arena};
-use super::job::{Job, Placed, RANK_BYTES, Singular};
+use super::job::{Job, Operation, Placed, RANK_BYTES, Singular};
+use super::segment::Segment;
 
 /// Jobs with their coefficients, sources and destinations; see the module's documentation for where
 /// they lie.
@@ -14,6 +15,8 @@ use super::job::{Job, Placed, RANK_BYTES, Singular};
 #[derive(Debug)]
 pub struct Batch {
     input: Arc<Arena>,
+    /// What all jobs have their sources in, instead of the input arena.
+    segment: Option<Arc<Segment>>,
     output: Arena,
     jobs: Vec<Placed>,
     jobs_max: usize,
@@ -40,6 +43,14 @@ pub enum Rejected {
         /// The job.
         job: Job,
     },
+    /// Its sources are not the rows that the batch is over.
+    #[error("a job of {columns} sources of {row_bytes} bytes over a segment of other rows")]
+    Segment {
+        /// Sources of the job.
+        columns: usize,
+        /// Bytes of each.
+        row_bytes: usize,
+    },
 }
 
 impl Batch {
@@ -49,6 +60,7 @@ impl Batch {
     pub fn new(input_bytes: usize, output_bytes: usize, jobs_max: usize) -> Self {
         let mut batch = Self {
             input: Arc::new(Arena::new(input_bytes)),
+            segment: None,
             output: Arena::new(ranks_bytes(jobs_max) + output_bytes),
             jobs: Vec::with_capacity(jobs_max),
             jobs_max,
@@ -73,12 +85,29 @@ impl Batch {
         Ok(batch)
     }
 
+    /// An empty batch for up to `jobs_max` jobs whose sources are the rows of `segment`, with room for
+    /// `rows_max` destinations in all and their coefficients.
+    #[must_use]
+    pub fn over(segment: Arc<Segment>, rows_max: usize, jobs_max: usize) -> Self {
+        let row = Job::new(Operation::Multiply, 1, segment.rows(), segment.row_bytes());
+        let input_bytes = rows_max * row.coefficient_stride() + jobs_max * ALIGNMENT;
+        let batch = Self::new(input_bytes, rows_max * row.stride(), jobs_max);
+        Self { segment: Some(segment), ..batch }
+    }
+
+    /// The rows that the jobs have as their sources, unless each brings its own.
+    #[must_use]
+    pub const fn segment(&self) -> Option<&Arc<Segment>> {
+        self.segment.as_ref()
+    }
+
     /// The same jobs on the same inputs, with outputs of its own: for doing the work once more.
     /// Where `self` is lost, [`Batch::retain`] beforehand.
     #[must_use]
     pub fn retain(&self) -> Retained {
         Retained {
             input: Arc::clone(&self.input),
+            segment: self.segment.clone(),
             jobs: self.jobs.clone(),
             jobs_max: self.jobs_max,
             input_used: self.input_used,
@@ -104,7 +133,8 @@ impl Batch {
     pub fn has_room(&self, job: &Job) -> bool {
         self.jobs.len() < self.jobs_max
             && job.is_valid()
-            && job.input_bytes() <= self.input.len() - self.input_used
+            && self.segment.as_ref().is_none_or(|segment| segment.suits(job))
+            && self.input_bytes_of(job) <= self.input.len() - self.input_used
             && job.output_bytes() <= self.output.len() - self.output_used
     }
 
@@ -117,17 +147,28 @@ impl Batch {
         if !job.is_valid() {
             return Err(Rejected::Invalid { job });
         }
+        if self.segment.as_ref().is_some_and(|segment| !segment.suits(&job)) {
+            let Job { columns, row_bytes, .. } = job;
+            return Err(Rejected::Segment { columns, row_bytes });
+        }
+        let input_bytes = self.input_bytes_of(&job);
         if !self.has_room(&job) {
-            return Err(Rejected::NoRoom { input: job.input_bytes(), output: job.output_bytes() });
+            return Err(Rejected::NoRoom { input: input_bytes, output: job.output_bytes() });
         }
         // Sources first: where they lie does not depend on the number of rows (see `refit`).
-        let sources = self.input_used;
-        let coefficients = sources + job.source_bytes();
+        let is_over = self.segment.is_some();
+        let sources = if is_over { 0 } else { self.input_used };
+        let coefficients = if is_over { self.input_used } else { sources + job.source_bytes() };
         let destinations = self.output_used;
         self.jobs.push(Placed { job, tag, coefficients, sources, destinations });
-        self.input_used += job.input_bytes();
+        self.input_used += input_bytes;
         self.output_used += job.output_bytes();
         Ok(self.jobs.len() - 1)
+    }
+
+    /// What a job takes of the input arena: no sources when they are the segment's.
+    fn input_bytes_of(&self, job: &Job) -> usize {
+        job.input_bytes() - if self.segment.is_some() { job.source_bytes() } else { 0 }
     }
 
     /// Replaces all jobs by one, whose sources are what the first job had in their place: for doing
@@ -154,7 +195,7 @@ impl Batch {
     /// Takes the last job back.
     pub fn pop(&mut self) {
         if let Some(Placed { job, .. }) = self.jobs.pop() {
-            self.input_used -= job.input_bytes();
+            self.input_used -= self.input_bytes_of(&job);
             self.output_used -= job.output_bytes();
         }
     }
@@ -230,14 +271,22 @@ impl Batch {
     /// When there is no such job or row.
     #[must_use]
     pub fn source(&self, job: usize, row: usize) -> &[u8] {
-        source(&self.input, &self.jobs[job], row)
+        source(self.sources(), &self.jobs[job], row)
+    }
+
+    /// What sources lie in: the segment's rows or the input arena.
+    #[must_use]
+    pub fn sources(&self) -> &Arena {
+        self.segment.as_ref().map_or(&self.input, |segment| segment.arena())
     }
 
     /// A source row, to be written.
     ///
     /// # Panics
-    /// When there is no such job or row, or somebody else holds the inputs.
+    /// When there is no such job or row, somebody else holds the inputs, or the batch is over a
+    /// segment.
     pub fn source_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
+        assert!(self.segment.is_none(), "sources of a segment are written before batches over it");
         let Placed { job, sources, .. } = self.jobs[job];
         assert!(job.operation.has_sources() && row < job.columns, "source {row} of {job:?}");
         &mut self.input_mut()[sources + row * job.stride()..][..job.row_bytes]
@@ -294,7 +343,7 @@ impl Batch {
 
     /// Everything that doing the jobs takes: inputs, and per job its rank and its destinations,
     /// `rows` of them, a stride apart.
-    pub(super) fn parts(&mut self) -> (&Arena, impl Iterator<Item = Part<'_>>) {
+    pub(super) fn parts(&mut self) -> (Given<'_>, impl Iterator<Item = Part<'_>>) {
         let (ranks, mut rest) = self.output.split_at_mut(ranks_bytes(self.jobs_max));
         let ranks = ranks.as_chunks_mut::<RANK_BYTES>().0.iter_mut();
         let parts = self.jobs.iter().zip(ranks).map(move |(placed, rank)| {
@@ -303,7 +352,8 @@ impl Batch {
             rest = after;
             Part { placed, rank: &mut rank.as_chunks_mut().0[0], rows }
         });
-        (&self.input, parts)
+        let sources = self.segment.as_ref().map_or(&*self.input, |segment| segment.arena());
+        (Given { input: &self.input, sources }, parts)
     }
 
     fn input_mut(&mut self) -> &mut Arena {
@@ -315,6 +365,7 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub struct Retained {
     input: Arc<Arena>,
+    segment: Option<Arc<Segment>>,
     jobs: Vec<Placed>,
     jobs_max: usize,
     input_used: usize,
@@ -329,6 +380,7 @@ impl Retained {
     pub fn restore(self) -> Batch {
         Batch {
             input: self.input,
+            segment: self.segment,
             output: Arena::new(self.output_bytes),
             jobs: self.jobs,
             jobs_max: self.jobs_max,
@@ -337,6 +389,15 @@ impl Retained {
             tag: self.tag,
         }
     }
+}
+
+/// What the jobs of a batch read.
+#[derive(Copy, Clone)]
+pub(super) struct Given<'a> {
+    /// Coefficients.
+    pub input: &'a Arena,
+    /// Source rows.
+    pub sources: &'a Arena,
 }
 
 /// A job with what it writes.
@@ -352,10 +413,10 @@ pub(super) fn coefficients<'a>(input: &'a Arena, placed: &Placed, row: usize) ->
     &input[placed.coefficients + row * job.coefficient_stride()..][..job.columns]
 }
 
-pub(super) fn source<'a>(input: &'a Arena, placed: &Placed, row: usize) -> &'a [u8] {
+pub(super) fn source<'a>(sources: &'a Arena, placed: &Placed, row: usize) -> &'a [u8] {
     let job = &placed.job;
     assert!(job.operation.has_sources() && row < job.columns, "source {row} of {job:?}");
-    &input[placed.sources + row * job.stride()..][..job.row_bytes]
+    &sources[placed.sources + row * job.stride()..][..job.row_bytes]
 }
 
 const fn ranks_bytes(jobs_max: usize) -> usize {

@@ -1,9 +1,11 @@
 //! An engine that is as bad as a device can be, for tests of whoever uses engines.
 
+use std::sync::Arc;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::{Batch, Completed, Engine, Error, Refused};
+use super::{Batch, Completed, Engine, Error, Refused, Segment};
 
 /// What goes wrong, each with its probability from 0 to 1.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -103,6 +105,10 @@ impl<E: Engine> Engine for Chaos<E> {
 
     fn expect(&mut self, matrix: &[u8], columns: usize) {
         self.inner.expect(matrix, columns);
+    }
+
+    fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        self.inner.keep(segment)
     }
 
     fn submit(&mut self, batch: Batch) -> Result<(), Refused> {

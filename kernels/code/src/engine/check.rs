@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::{FieldOrder, Kernel};
 
-use super::batch::{coefficients, source};
+use super::batch::coefficients;
 use super::{Batch, Cpu, Job, Operation, Partition, draw};
 
 /// A batch with one job of each kind, for trying an engine. Takes about 100 KiB.
@@ -69,7 +69,7 @@ pub fn spot_check(batch: &Batch, choice: u64) -> bool {
     }
     let made: Result<Vec<&[u8]>, _> = (0..rows).map(|row| batch.destination(number, row)).collect();
     let Ok(made) = made else { return false };
-    let sources = || (0..columns).map(|row| source(batch.input(), placed, row)).collect::<Vec<_>>();
+    let sources = || (0..columns).map(|row| batch.source(number, row)).collect::<Vec<_>>();
     let mut left = vec![0; rows];
     ChaCha8Rng::seed_from_u64(choice).fill_bytes(&mut left);
     let factors: Vec<&[u8]> = factors.iter().map(Vec::as_slice).collect();

@@ -1,16 +1,17 @@
 //! Batches on this CPU: what every other engine is compared with and replaced by.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::thread;
 
 use rayon::prelude::*;
 use recoded_gf::Kernel;
 
-use super::batch::{Part, coefficients, source};
+use super::batch::{Given, Part, coefficients, source};
 use super::draw::draw;
 use super::job::{Operation, Placed};
-use super::{Arena, Batch, Completed, Engine, Error, Refused};
+use super::{Arena, Batch, Completed, Engine, Error, Refused, Segment};
 
 /// How a product is divided among threads (Extreme NC §5.3).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -80,26 +81,27 @@ impl Cpu {
     }
 
     fn run_here(&self, batch: &mut Batch) {
-        let (input, parts) = batch.parts();
+        let (given, parts) = batch.parts();
         for part in parts {
-            if let Some(product) = self.prepare(input, part) {
+            if let Some(product) = self.prepare(given, part) {
                 product.run(self.kernel);
             }
         }
     }
 
     fn run_on_all(&self, batch: &mut Batch) {
-        let (input, parts) = batch.parts();
+        let (given, parts) = batch.parts();
         let parts: Vec<Part> = parts.collect();
         // Inverses first, one matrix a thread, then payloads in shares of about the same size.
         let products: Vec<Product> =
-            parts.into_par_iter().filter_map(|part| self.prepare(input, part)).collect();
+            parts.into_par_iter().filter_map(|part| self.prepare(given, part)).collect();
         let shares = products.into_par_iter().flat_map(|product| self.divide(product));
         shares.for_each(|share| share.run(self.kernel));
     }
 
     /// Everything of a job but the multiplication of payloads; `None` when that is all of it.
-    fn prepare<'a>(&self, input: &'a Arena, part: Part<'a>) -> Option<Product<'a>> {
+    fn prepare<'a>(&self, given: Given<'a>, part: Part<'a>) -> Option<Product<'a>> {
+        let Given { input, sources } = given;
         let Part { placed, rank, rows } = part;
         let job = placed.job;
         *rank = (job.columns as u32).to_le_bytes();
@@ -134,7 +136,7 @@ impl Cpu {
             }
             return None;
         }
-        let sources = (0..job.columns).map(|row| source(input, placed, row)).collect();
+        let sources = (0..job.columns).map(|row| source(sources, placed, row)).collect();
         let coefficients = without_gaps(factors, placed);
         Some(Product { coefficients, sources, rows })
     }
@@ -270,6 +272,11 @@ impl Engine for CpuEngine {
         let refused = |batch| Refused { error: Self::lost(), batch: Box::new(batch) };
         self.submitted.send(batch).map_err(|unsent| refused(unsent.0))?;
         self.in_flight += 1;
+        Ok(())
+    }
+
+    fn keep(&mut self, _: &Arc<Segment>) -> Result<(), Error> {
+        // The caller's rows are where this engine computes.
         Ok(())
     }
 

@@ -11,6 +11,9 @@
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
 //!
+//! Where many batches have the same sources, these can lie in a [`Segment`] instead, which an engine
+//! can keep: [`Batch::over`].
+//!
 //! | engine | job |
 //! |---|---|
 //! | [`Cpu`], [`CpuEngine`] | the truth: all cores or fewer, both partitionings of Extreme NC §5.3 |
@@ -34,6 +37,7 @@
 
 mod arena;
 mod job;
+mod segment;
 
 mod batch;
 
@@ -49,6 +53,9 @@ pub use chaos::{Chaos, Faults};
 pub use cpu::{Cpu, CpuEngine, Partition};
 pub use draw::draw;
 pub use job::{Job, Operation, Placed, RANK_BYTES, SIZE_MAX, Singular};
+pub use segment::Segment;
+
+use std::sync::Arc;
 
 /// Somebody who does batches, at once or later.
 pub trait Engine: Send {
@@ -69,6 +76,18 @@ pub trait Engine: Send {
     /// and no gaps, so that it may prepare for them in its own time. A hint: nothing else changes.
     fn expect(&mut self, matrix: &[u8], columns: usize) {
         let _ = (matrix, columns);
+    }
+
+    /// Keeps a copy of `segment` where it computes, as long as anybody else holds the segment: a
+    /// [`Batch::over`] it then brings no sources along. A batch over a segment that is not kept, or no
+    /// longer, as the device was lost, is done all the same. May wait for a copy.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] unless the engine can; [`Error::Memory`] when it has no room for more
+    /// segments; or why nothing can be done here any more.
+    fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        let (rows, columns) = (segment.rows(), segment.row_bytes());
+        Err(Error::Unsupported { operation: "keep", rows, columns })
     }
 
     /// A batch that is finished, well or not, if there is one. Never waits. Batches may come back

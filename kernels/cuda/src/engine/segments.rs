@@ -1,0 +1,150 @@
+//! Segments that stay on the card, so that batches over them bring no sources along.
+//!
+//! A batch gets its rows by a copy on the card, which costs two bytes of its memory for each, a
+//! hundredth of what a bus would take, and keeps all of a launch in one arena. What is kept is freed at
+//! the first call after nobody else holds the segment; a card that is lost takes it along, and batches
+//! then bring their rows from the host.
+
+use std::mem;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Error, Segment};
+
+use super::{CudaEngine, failed, is_harmless, lost};
+use crate::driver::{CallError, DeviceMemory, Stream};
+
+/// What is kept, within a limit.
+pub(super) struct Segments {
+    kept: Vec<(Weak<Segment>, DeviceMemory)>,
+    bytes_max: u64,
+}
+
+impl Segments {
+    /// None yet, and never more than `bytes_max` of them.
+    pub(super) const fn within(bytes_max: u64) -> Self {
+        Self { kept: Vec::new(), bytes_max }
+    }
+
+    fn find(&self, segment: &Arc<Segment>) -> Option<&DeviceMemory> {
+        // Nothing else can have the address while the weak pointer is there.
+        let same = |kept: &&(Weak<Segment>, _)| kept.0.as_ptr() == Arc::as_ptr(segment);
+        self.kept.iter().find(same).map(|(_, memory)| memory)
+    }
+
+    /// Frees what nobody else holds. Batches in flight hold their segments.
+    fn drop_unused(&mut self) {
+        self.kept.retain(|(segment, _)| segment.strong_count() > 0);
+    }
+
+    /// Device memory for one more.
+    fn room_for(&mut self, segment: &Segment) -> Result<DeviceMemory, CallError> {
+        self.drop_unused();
+        let taken: u64 = self.kept.iter().map(|(_, memory)| memory.bytes()).sum();
+        if taken + segment.bytes() as u64 > self.bytes_max {
+            return Err(CallError::out_of_memory("keep"));
+        }
+        DeviceMemory::new(segment.bytes() as u64)
+    }
+
+    /// Puts the rows of `segment` to `to`: from where they are kept, otherwise from the host.
+    ///
+    /// # Safety
+    /// `to` must have room for them, and the segment must stay until the stream is idle.
+    pub(super) unsafe fn bring(
+        &self,
+        stream: &Stream,
+        segment: &Arc<Segment>,
+        to: u64,
+    ) -> Result<(), CallError> {
+        let bytes = segment.bytes();
+        // SAFETY: what is kept has as many bytes and stays while the batch holds its segment; the
+        // rest is by contract.
+        unsafe {
+            match self.find(segment) {
+                Some(memory) => stream.copy_within(to, memory.start(), bytes),
+                None => stream.copy_to(to, &segment.arena()[..bytes]),
+            }
+        }
+    }
+
+    /// Frees everything, while the context exists and nothing is in flight.
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Drops nothing of a context that is not to be called again.
+    pub(super) fn forget(&mut self) {
+        self.kept.drain(..).for_each(mem::forget);
+    }
+}
+
+impl CudaEngine {
+    /// Bytes of the segments that the card keeps.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.segments.kept.iter().map(|(_, memory)| memory.bytes()).sum()
+    }
+
+    pub(super) fn keep_segment(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        if let Some(error) = &self.lost {
+            return Err(error.clone());
+        }
+        self.context.enter().map_err(|error| self.unkept(&error, segment))?;
+        if self.segments.find(segment).is_some() {
+            return Ok(());
+        }
+        let room = self.segments.room_for(segment);
+        let memory = room.map_err(|error| self.unkept(&error, segment))?;
+        // Memory that cannot be pinned is merely slower.
+        let _ = self.context.pin(segment.arena());
+        let copied = Stream::new().and_then(|stream| {
+            // SAFETY: the memory has as many bytes; both are used by nobody else until the stream is
+            // idle, and leaked if it never is.
+            unsafe { stream.copy_to(memory.start(), &segment.arena()[..segment.bytes()]) }?;
+            stream.mark()?;
+            let begun = Instant::now();
+            while !stream.is_done()? {
+                if begun.elapsed() > COPY_TIMEOUT {
+                    mem::forget(stream);
+                    return Ok(false);
+                }
+                thread::sleep(Duration::from_micros(20));
+            }
+            Ok(true)
+        });
+        match copied {
+            Ok(true) => {
+                self.segments.kept.push((Arc::downgrade(segment), memory));
+                Ok(())
+            }
+            Ok(false) => {
+                mem::forget((Arc::clone(segment), memory));
+                self.give_up();
+                Err(self.lost.clone().unwrap_or(Error::Memory { bytes: segment.bytes() }))
+            }
+            Err(error) => {
+                if !is_harmless(&error) {
+                    mem::forget(memory);
+                }
+                Err(self.unkept(&error, segment))
+            }
+        }
+    }
+
+    /// What an error means that came up while a segment was to be kept.
+    fn unkept(&mut self, error: &CallError, segment: &Segment) -> Error {
+        if error.is_out_of_memory() {
+            return Error::Memory { bytes: segment.bytes() };
+        }
+        if is_harmless(error) {
+            return failed(error);
+        }
+        self.lose(error);
+        lost(error)
+    }
+}
+
+/// Far more than a bus takes for the largest segment that fits.
+const COPY_TIMEOUT: Duration = Duration::from_secs(5);
