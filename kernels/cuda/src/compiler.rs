@@ -3,12 +3,12 @@
 //! NVRTC takes up to two seconds for one, so a thread of its own compiles while products go on by the
 //! techniques for all matrices. Where libnvrtc is missing or fails, they go on like that for ever.
 
-use std::ffi::{CStr, CString};
-use std::panic::{self, AssertUnwindSafe};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use cudarc::nvrtc::{result, sys};
+use libloading::Library;
 
 use crate::reed_solomon_source::{PRELUDE, PRODUCTS_MAX, source};
 
@@ -40,7 +40,7 @@ impl Matrix {
 /// Compiles for one card, one matrix after another.
 pub struct Compiler {
     wanted: Option<Sender<Matrix>>,
-    compiled: Receiver<Compiled>,
+    compiled: Receiver<Result<Compiled, CompileError>>,
     known: Vec<Matrix>,
 }
 
@@ -50,11 +50,12 @@ impl Compiler {
         let (wanted, matrices) = mpsc::channel::<Matrix>();
         let (done, compiled) = mpsc::channel();
         let work = move || {
+            // Loaded when there is something to compile.
+            let mut nvrtc = None;
             for matrix in matrices {
-                // cudarc panics where a library lacks a function; that ends this thread only.
-                let cubin = panic::catch_unwind(AssertUnwindSafe(|| compile(&matrix, capability)));
-                let Ok(Some(cubin)) = cubin else { continue };
-                if done.send(Compiled { matrix, cubin }).is_err() {
+                let nvrtc = nvrtc.get_or_insert_with(Nvrtc::load).as_ref().map_err(Clone::clone);
+                let cubin = nvrtc.and_then(|nvrtc| compile(nvrtc, &matrix, capability));
+                if done.send(cubin.map(|cubin| Compiled { matrix, cubin })).is_err() {
                     return;
                 }
             }
@@ -79,55 +80,158 @@ impl Compiler {
         }
     }
 
-    /// The next matrix that is ready.
-    pub fn poll(&self) -> Option<Compiled> {
+    /// The next matrix that is ready, or why one never will be.
+    pub fn poll(&self) -> Option<Result<Compiled, CompileError>> {
         self.compiled.try_recv().ok()
     }
 }
 
-/// Code for one matrix; `None` where libnvrtc is missing or refuses.
-fn compile(matrix: &Matrix, capability: u32) -> Option<Vec<u8>> {
-    // SAFETY: loading libnvrtc runs its initialisers, which is what using it means.
-    if !unsafe { sys::is_culib_present() } {
-        return None;
-    }
-    let kernel = source(&matrix.kernel(), &matrix.coefficients, matrix.columns);
-    let text = CString::new(format!("{PRELUDE}{kernel}")).ok()?;
-    let program = Program::new(&text)?;
-    program.compile(&[format!("--gpu-architecture=sm_{capability}"), "--std=c++17".into()])
+/// Code for one matrix, or why there is none.
+fn compile(nvrtc: &Nvrtc, matrix: &Matrix, capability: u32) -> Result<Vec<u8>, CompileError> {
+    let name = matrix.kernel();
+    let kernel = source(&name, &matrix.coefficients, matrix.columns);
+    // Blocks of all such kernels have as many threads as `job.h` says of `reed_solomon`.
+    let text = format!("{PRELUDE}#define {name}_threads reed_solomon_threads\n{kernel}");
+    let text = CString::new(text).map_err(|_| CompileError::Text)?;
+    let architecture = CString::new(format!("--gpu-architecture=sm_{capability}"));
+    let architecture = architecture.map_err(|_| CompileError::Text)?;
+    nvrtc.compile(&text, &[&architecture, c"--std=c++17"])
 }
 
-/// A program of NVRTC, which keeps pointers to its text.
-struct Program<'a> {
-    raw: sys::nvrtcProgram,
-    _text: &'a CStr,
+/// Why there is no code of its own for a matrix.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CompileError {
+    /// libnvrtc is missing.
+    #[error("libnvrtc is not installed")]
+    Missing,
+    /// libnvrtc lacks a function.
+    #[error("libnvrtc lacks {function}")]
+    Lacking {
+        /// The function.
+        function: &'static str,
+    },
+    /// libnvrtc refused.
+    #[error("{function} failed ({code})")]
+    Refused {
+        /// The function.
+        function: &'static str,
+        /// `nvrtcResult`.
+        code: c_int,
+    },
+    /// The text has a zero byte.
+    #[error("the text of a kernel has a zero byte")]
+    Text,
 }
 
-impl<'a> Program<'a> {
-    fn new(text: &'a CStr) -> Option<Self> {
-        let raw = result::create_program(text, None).ok()?;
-        Some(Self { raw, _text: text })
-    }
+/// libnvrtc, of whichever version there is. (cudarc panics where it or a function of it is missing,
+/// and knows the names of one version only.)
+struct Nvrtc {
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> c_int,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int,
+    cubin_bytes: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    destroy: unsafe extern "C" fn(*mut Program) -> c_int,
+}
 
-    fn compile(&self, options: &[String]) -> Option<Vec<u8>> {
-        let mut bytes = 0;
-        // SAFETY: the program exists; sizes and bytes are written where they have room.
+type Program = *mut c_void;
+
+impl Nvrtc {
+    fn load() -> Result<Self, CompileError> {
+        // SAFETY: loading libnvrtc runs its initialisers, which is what using it means.
+        let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
+        // For as long as the process: it does not survive being unloaded, and is wanted again anyway.
+        let library: &Library = Box::leak(Box::new(library.ok_or(CompileError::Missing)?));
+        // SAFETY: the signatures are those of nvrtc.h, and the library stays.
         unsafe {
-            result::compile_program(self.raw, options).ok()?;
-            sys::nvrtcGetCUBINSize(self.raw, &raw mut bytes).result().ok()?;
-            let mut cubin = vec![0_u8; bytes];
-            sys::nvrtcGetCUBIN(self.raw, cubin.as_mut_ptr().cast()).result().ok()?;
-            Some(cubin)
+            Ok(Self {
+                create: function(library, "nvrtcCreateProgram")?,
+                compile: function(library, "nvrtcCompileProgram")?,
+                cubin_bytes: function(library, "nvrtcGetCUBINSize")?,
+                cubin: function(library, "nvrtcGetCUBIN")?,
+                destroy: function(library, "nvrtcDestroyProgram")?,
+            })
+        }
+    }
+
+    fn compile(&self, text: &CStr, options: &[&CStr]) -> Result<Vec<u8>, CompileError> {
+        let refused = |function, code| match code {
+            0 => Ok(()),
+            code => Err(CompileError::Refused { function, code }),
+        };
+        let mut program: Program = ptr::null_mut();
+        let (name, none) = (c"reed_solomon.cu".as_ptr(), ptr::null());
+        // SAFETY: texts outlive the program, which is not used after it is destroyed; sizes and bytes
+        // are written where they have room.
+        unsafe {
+            let made = (self.create)(&raw mut program, text.as_ptr(), name, 0, none, none);
+            refused("nvrtcCreateProgram", made)?;
+            let code = || {
+                let options: Vec<*const c_char> =
+                    options.iter().map(|text| text.as_ptr()).collect();
+                let count = options.len() as c_int;
+                let compiled = (self.compile)(program, count, options.as_ptr());
+                refused("nvrtcCompileProgram", compiled)?;
+                let mut bytes = 0;
+                let sized = (self.cubin_bytes)(program, &raw mut bytes);
+                refused("nvrtcGetCUBINSize", sized)?;
+                let mut cubin = vec![0_u8; bytes];
+                refused("nvrtcGetCUBIN", (self.cubin)(program, cubin.as_mut_ptr().cast()))?;
+                Ok(cubin)
+            };
+            let code = code();
+            (self.destroy)(&raw mut program);
+            code
         }
     }
 }
 
-impl Drop for Program<'_> {
-    fn drop(&mut self) {
-        // SAFETY: it was made here and is used no more.
-        let _ = unsafe { result::destroy_program(self.raw) };
-    }
+/// # Safety
+/// `T` must be the type of that function, and not be called without the library.
+unsafe fn function<T: Copy>(library: &Library, name: &'static str) -> Result<T, CompileError> {
+    // SAFETY: by contract.
+    let symbol = unsafe { library.get::<T>(name) };
+    symbol.map(|symbol| *symbol).map_err(|_| CompileError::Lacking { function: name })
 }
+
+/// What libnvrtc is called, the latest version first.
+const NAMES: [&str; 4] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
 
 /// Code of all of them stays on the card.
 const MATRICES_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_code::reed_solomon::ReedSolomon;
+    use std::time::Duration;
+
+    #[test]
+    fn matrix_is_compiled_once_or_it_is_said_why_not() {
+        let code = ReedSolomon::new(10, 4).expect("a small code");
+        let mut compiler = Compiler::new(90);
+        compiler.want(code.generator(), 10);
+        compiler.want(code.generator(), 10);
+        // No matrices, or not worth it.
+        compiler.want(&[], 10);
+        compiler.want(&[1, 2, 3], 2);
+        compiler.want(&[1, 2, 3], 0);
+        compiler.want(&vec![1; PRODUCTS_MAX + 1], 1);
+        match compiler.compiled.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+            Ok(Compiled { matrix, cubin }) => {
+                assert_eq!(matrix.kernel(), "reed_solomon_10_4");
+                assert!(cubin.starts_with(b"\x7fELF"), "code for a card");
+            }
+            Err(CompileError::Missing) => println!("skipped: no libnvrtc on this machine"),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(compiler.poll().is_none(), "once");
+        assert_eq!(compiler.known.len(), 1);
+    }
+}

@@ -25,7 +25,7 @@ use recoded_code::engine::{
 
 use recoded_gf::Field;
 
-use crate::compiler::{Compiled, Compiler, Matrix};
+use crate::compiler::{CompileError, Compiled, Compiler, Matrix};
 use crate::driver::{CallError, Context, DeviceInfo, DeviceMemory, Function, Module, Stream};
 use crate::image::Image;
 use crate::job::{self, Form, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
@@ -124,6 +124,8 @@ pub struct CudaEngine {
     compiler: Compiler,
     /// Matrices that have code of their own.
     special: Vec<Special>,
+    /// Why the last one that has none has none.
+    not_compiled: Option<CompileError>,
     tables: Option<DeviceMemory>,
     /// Rows that stay on the card.
     segments: Segments,
@@ -204,6 +206,7 @@ impl CudaEngine {
             compiler: Compiler::new(info.capability),
             special: Vec::new(),
             segments: Segments::within(info.memory_bytes / KEPT_PART),
+            not_compiled: None,
             info,
             technique: options.technique,
             lanes,
@@ -235,6 +238,12 @@ impl CudaEngine {
     #[must_use]
     pub fn special_matrices(&self) -> usize {
         self.special.len()
+    }
+
+    /// Why a matrix that was expected has no code of its own; `None` when there is no such matrix.
+    #[must_use]
+    pub const fn why_not_special(&self) -> Option<&CompileError> {
+        self.not_compiled.as_ref()
     }
 
     /// Uses another technique for all products from now on; `None` chooses by shape.
@@ -280,7 +289,14 @@ impl CudaEngine {
 
     /// Loads code that has been compiled since. What the card does not take is not used.
     fn load_compiled(&mut self) {
-        while let Some(Compiled { matrix, cubin }) = self.compiler.poll() {
+        while let Some(compiled) = self.compiler.poll() {
+            let Compiled { matrix, cubin } = match compiled {
+                Ok(compiled) => compiled,
+                Err(error) => {
+                    self.not_compiled = Some(error);
+                    continue;
+                }
+            };
             let Ok(module) = Module::load(&cubin) else { continue };
             let Ok(function) = module.function(&format!("recoded_{}", matrix.kernel()), 0) else {
                 continue;

@@ -30,6 +30,7 @@ mod job;
 mod limits;
 pub mod reed_solomon_source;
 
+pub use compiler::CompileError;
 pub use driver::{CallError, DeviceInfo};
 pub use engine::{CudaEngine, Direction, LaunchCost, OpenError, Options, Progressive, Timings};
 pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
