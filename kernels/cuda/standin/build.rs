@@ -27,6 +27,11 @@ fn main() {
     assert!(status.success(), "the stand-in driver does not compile");
     // The name that is looked for first.
     fs::copy(&library, folder.join("libcuda.so")).expect("the build folder is writable");
+    println!("cargo::rustc-env=RECODED_STANDIN_FOLDER={}", folder.display());
+
+    // Beside it, so that NVIDIA's own can take its place.
+    let folder = Path::new(&out).join("nvrtc");
+    fs::create_dir_all(&folder).expect("the build folder is writable");
     let status = compiler
         .to_command()
         .args(["-shared", "-fPIC", "-Wall", "-Wextra", "nvrtc.cpp", "-o"])
@@ -34,7 +39,7 @@ fn main() {
         .status()
         .expect("there is a C++ compiler");
     assert!(status.success(), "the stand-in for NVRTC does not compile");
-    println!("cargo::rustc-env=RECODED_STANDIN_FOLDER={}", folder.display());
+    println!("cargo::rustc-env=RECODED_NVRTC_FOLDER={}", folder.display());
 
     // A library of the same name that has none of the functions, as some containers have.
     let folder = Path::new(&out).join("stub");

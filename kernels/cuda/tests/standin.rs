@@ -3,6 +3,7 @@
 //!
 //! `RECODED_SEED` repeats a run of the random ones; the seed is printed.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -239,6 +240,36 @@ fn expected_matrix_gets_code_of_its_own() {
 }
 
 #[test]
+fn expected_matrix_compiles_with_the_real_compiler() {
+    let Some(folder) = compiler_folder() else {
+        println!("skipped: no run-time compiler in the build folder; scripts/cuda --fetch has it");
+        return;
+    };
+    let name = "expected_matrix_compiles_with_the_real_compiler";
+    in_child(name, &[("LD_LIBRARY_PATH", &libraries(&folder))], || {
+        let code = ReedSolomon::new(10, 4).expect("a code");
+        let mut engine = open(&options());
+        engine.expect(code.generator(), 10);
+        let (mut random, begun) = (random(), Instant::now());
+        while engine.special_matrices() == 0 {
+            assert_eq!(engine.why_not_special(), None);
+            assert!(begun.elapsed() < PATIENCE, "no code");
+            multiply(&mut engine, code.generator(), 10, &mut random);
+        }
+        multiply(&mut engine, code.generator(), 10, &mut random);
+    });
+}
+
+/// Where `scripts/cuda` has put NVIDIA's run-time compiler.
+fn compiler_folder() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
+    let versions = std::fs::read_dir(target.join("cuda/toolchain/lib")).ok()?;
+    let libraries = "site-packages/nvidia/cu13/lib";
+    let mut folders = versions.flatten().map(|python| python.path().join(libraries));
+    folders.find(|folder| folder.join("libnvrtc.so.13").is_file())
+}
+
+#[test]
 fn matrix_that_does_not_compile_is_multiplied_all_the_same() {
     let name = "matrix_that_does_not_compile_is_multiplied_all_the_same";
     in_child(name, &[("STANDIN_NVRTC", "fail")], || {
@@ -411,7 +442,7 @@ fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let output = Command::new(program)
         .args(["--exact", test, "--nocapture"])
         .env(CHILD_VARIABLE, &part)
-        .env("LD_LIBRARY_PATH", recoded_cuda_standin::folder())
+        .env("LD_LIBRARY_PATH", libraries(recoded_cuda_standin::nvrtc_folder()))
         // The stand-in has its kernels built in: any file will do.
         .env(recoded_cuda::IMAGE_VARIABLE, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .envs(variables.iter().copied())
@@ -421,6 +452,11 @@ fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     println!("{stdout}");
     assert!(output.status.success(), "{variables:?}: {}\n{stdout}\n{stderr}", output.status);
+}
+
+/// The stand-in for libcuda beside a libnvrtc, for `LD_LIBRARY_PATH`.
+fn libraries(nvrtc: &Path) -> String {
+    format!("{}:{}", recoded_cuda_standin::folder().display(), nvrtc.display())
 }
 
 fn options() -> Options {

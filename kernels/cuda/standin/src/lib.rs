@@ -25,6 +25,12 @@ pub fn folder() -> &'static Path {
     Path::new(env!("RECODED_STANDIN_FOLDER"))
 }
 
+/// The folder that holds a libnvrtc that compiles nothing and says that it did.
+#[must_use]
+pub fn nvrtc_folder() -> &'static Path {
+    Path::new(env!("RECODED_NVRTC_FOLDER"))
+}
+
 /// The folder of a libcuda that lacks every function.
 #[must_use]
 pub fn stub_folder() -> &'static Path {
