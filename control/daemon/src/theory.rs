@@ -33,6 +33,10 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
 /// [`expected_rank`]. Not for generations, whose number of packets follows from how many of them may stay
 /// incomplete.
+#[cfg_attr(
+    not(feature = "bats"),
+    expect(unused_variables, reason = "batches alone go by their rank")
+)]
 pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
