@@ -132,6 +132,27 @@ pub enum BenchError {
         bytes: usize,
     },
 
+    /// A card computes something else than this CPU, so that its speed means nothing.
+    #[error("the card makes wrong bytes: {what}, technique {technique}")]
+    WrongCard {
+        /// What it did.
+        what: String,
+        /// How.
+        technique: String,
+    },
+
+    /// No threads for the CPU's part.
+    #[error(transparent)]
+    Engine(recoded_code::engine::Error),
+
+    /// A shape that no batch takes.
+    #[error(transparent)]
+    Job(recoded_code::engine::Rejected),
+
+    /// A Reed-Solomon code or its buffers are refused.
+    #[error(transparent)]
+    Stripe(#[from] recoded_offload::gibraltar::Error),
+
     /// A code of a figure is refused.
     #[error(transparent)]
     Code(#[from] recoded_code::bats::ParamsError),

@@ -25,6 +25,8 @@ mod figures;
 
 mod bats;
 
+mod gpu;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -45,6 +47,7 @@ enum Bench {
     Decode(decode::Options),
     Figures(figures::Options),
     Bats(bats::Options),
+    Gpu(gpu::Options),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Bench::Decode(options) => decode::run(&options),
         Bench::Figures(options) => figures::run(&options),
         Bench::Bats(options) => bats::run(&options),
+        Bench::Gpu(options) => gpu::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

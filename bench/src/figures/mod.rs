@@ -7,8 +7,8 @@
 //!                                    '-> explain  reasons for what is not within tolerance, remarks
 //! ```
 
-mod figure;
-mod work;
+pub mod figure;
+pub mod work;
 
 pub mod line;
 
@@ -27,7 +27,7 @@ mod seed003_xor;
 
 mod chart;
 mod explain;
-mod output;
+pub mod output;
 
 use std::fs;
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use recoded_code::reed_solomon::ReedSolomon;
 mod reed_solomon_source;
 
 /// Codes k+m whose kernels the tests run.
-const CODES: [(usize, usize); 5] = [(1, 1), (4, 2), (10, 4), (13, 5), (32, 16)];
+const CODES: [(usize, usize); 7] = [(1, 1), (4, 2), (4, 3), (4, 4), (10, 4), (13, 5), (32, 16)];
 
 fn main() {
     println!("cargo::rerun-if-changed=..");

@@ -1,0 +1,123 @@
+//! What was measured: one structure for every number, from which tables, figures and JSON are made.
+
+use serde::Serialize;
+
+use crate::kernels::contest::median;
+
+/// One contestant at one shape.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was done.
+    pub part: Part,
+    /// By whom.
+    pub who: String,
+    /// Source symbols, or data buffers.
+    pub n: usize,
+    /// Bytes of a symbol, of a buffer, or of a segment.
+    pub bytes: usize,
+    /// Parity buffers, cores or segments, where that varies too.
+    pub of: usize,
+    /// Bytes of results a second; of `stripes`, of data.
+    pub rate: f64,
+    /// The fastest sample.
+    pub best: f64,
+    /// All of them.
+    pub samples: Vec<f64>,
+    /// A share from 0 to 1: of the card in what CPU and card did together, of inversions in decoding.
+    pub share: Option<f64>,
+}
+
+/// What is measured.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// As many coded symbols of segments as they have source symbols.
+    Encode,
+    /// One coded symbol of a segment at a time.
+    OnDemand,
+    /// Segments, of as many received symbols as they have source symbols.
+    Decode,
+    /// Coded symbols of one segment, for many peers.
+    Streaming,
+    /// One large product.
+    Large,
+    /// Parity of stripes.
+    Generate,
+    /// Lost buffers of stripes.
+    Recover,
+    /// One job at a time.
+    Single,
+}
+
+/// All rows of a run.
+#[derive(Default, Debug)]
+pub struct Rows(pub Vec<Row>);
+
+/// Where a row belongs.
+#[derive(Copy, Clone, Debug)]
+pub struct Place {
+    /// What was done.
+    pub part: Part,
+    /// Source symbols, or data buffers.
+    pub n: usize,
+    /// Bytes of a symbol, of a buffer, or of a segment.
+    pub bytes: usize,
+    /// Parity buffers, cores or segments; 0 where that says nothing.
+    pub of: usize,
+}
+
+impl Rows {
+    /// Adds one sample, in bytes a second.
+    pub fn sample(&mut self, place: Place, who: &str, rate: f64) {
+        self.sample_with(place, who, rate, None);
+    }
+
+    /// Adds one sample, with a share that goes with it.
+    pub fn sample_with(&mut self, place: Place, who: &str, rate: f64, share: Option<f64>) {
+        let Place { part, n, bytes, of } = place;
+        let is_same = |row: &&mut Row| {
+            (row.part, row.n, row.bytes, row.of) == (part, n, bytes, of) && row.who == who
+        };
+        // Rows of one shape follow each other.
+        if let Some(row) = self.0.iter_mut().rev().take(RECENT).find(is_same) {
+            row.samples.push(rate);
+            row.rate = median(row.samples.clone());
+            row.best = row.best.max(rate);
+            row.share = share;
+            return;
+        }
+        let samples = vec![rate];
+        let who = who.to_owned();
+        self.0.push(Row { part, who, n, bytes, of, rate, best: rate, samples, share });
+    }
+
+    /// Rows of one contestant.
+    pub fn of<'a, 'b>(
+        &'a self,
+        part: Part,
+        who: &'b str,
+    ) -> impl Iterator<Item = &'a Row> + use<'a, 'b> {
+        self.0.iter().filter(move |row| row.part == part && row.who == who)
+    }
+
+    /// The row at a place, if that was measured.
+    pub fn at(&self, place: Place, who: &str) -> Option<&Row> {
+        let Place { part, n, bytes, of } = place;
+        let mut rows = self.of(part, who);
+        rows.find(|row| (row.n, row.bytes, row.of) == (n, bytes, of))
+    }
+
+    /// Everybody who did something, in the order of their first rows.
+    pub fn who(&self, part: Part) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in self.0.iter().filter(|row| row.part == part) {
+            if !names.contains(&row.who.as_str()) {
+                names.push(&row.who);
+            }
+        }
+        names
+    }
+}
+
+/// More than the contestants of one shape.
+const RECENT: usize = 64;

@@ -1,0 +1,202 @@
+//! The papers' streaming server: coded symbols of one segment for many peers; and one large product by
+//! CPU and card at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recoded_code::engine::{Batch, Cpu, Engine, Job, Operation, Partition, Segment};
+use recoded_gf::FieldOrder;
+use recoded_offload::{Shares, Together};
+
+use super::bed::{Bed, results};
+use super::coding::{CPU, DEVICE, HOST, done_by_cpu, measure};
+use super::rows::{Part, Place};
+use crate::error::BenchError;
+
+/// Both at once.
+pub const TOGETHER: &str = "CPU and card together";
+
+/// Peers that rates like these serve (Nuclei §V-D, Extreme NC §5.1.1): 768 kb/s each.
+pub fn peers(rate: f64) -> f64 {
+    rate / PEER_BYTES
+}
+
+/// Bytes a second that a peer watches.
+const PEER_BYTES: f64 = 768e3 / 8.0;
+
+/// Coded symbols of a segment that the card keeps, by seeds: nothing but them crosses the bus.
+///
+/// # Errors
+/// The card makes wrong bytes.
+pub fn streaming(bed: &mut Bed) -> Result<(), BenchError> {
+    let (n, bytes) = bed.scale.streaming;
+    let segment = bed.segment(n, bytes)?;
+    // Requests of many peers are collected: as many symbols as a job takes.
+    let rows = (bed.scale.slot_bytes / bytes).clamp(1, recoded_code::engine::SIZE_MAX);
+    let jobs = (bed.scale.bytes / bed.scale.slot_bytes).max(1);
+    let mut many = vec![requests(bed, &segment, rows, jobs)?];
+    let mut expected = vec![done_by_cpu(bed, &many[0])];
+    let mut flights = Vec::new();
+    for _ in 0..FLIGHTS {
+        flights.push(requests(bed, &segment, rows, 1)?);
+    }
+    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    let place = Place { part: Part::Streaming, n, bytes, of: 0 };
+    let made = results(&expected[0]) as f64;
+    let kept = bed.card.as_mut().map(|card| card.keep(&segment));
+    if let Some(Err(error)) = kept {
+        bed.note("keeping a segment", &error);
+    }
+    for _ in 0..bed.rounds() {
+        let seconds = bed.seconds(|| bed.cpu.run(&mut expected[0]));
+        bed.rows.sample(place, CPU, made / seconds);
+        for technique in bed.techniques(true) {
+            if let Some(timings) = measure(bed, Some(technique), &mut many, &expected)? {
+                let who = format!("{DEVICE}{}", technique.name);
+                bed.rows.sample(place, &who, made / timings.device);
+            }
+        }
+        if let Some(rate) = bed.through("streaming", &mut flights, &flown)? {
+            bed.rows.sample(place, HOST, rate);
+        }
+    }
+    bed.bar.inc(1);
+    Ok(())
+}
+
+fn requests(
+    bed: &mut Bed,
+    segment: &Arc<Segment>,
+    rows: usize,
+    jobs: usize,
+) -> Result<Batch, BenchError> {
+    let mut batch = Batch::over(Arc::clone(segment), rows * jobs, jobs);
+    for number in 0..jobs {
+        let drawn = Operation::Combine { seed: bed.number(), field: FieldOrder::TwoFiftySix };
+        let job = Job::new(drawn, rows, segment.rows(), segment.row_bytes());
+        batch.push(job, number as u64).map_err(BenchError::Job)?;
+    }
+    batch.output_mut().fill(1);
+    Ok(batch)
+}
+
+/// Nuclei §IV-E.2: one large product, by the cores, by the card, and by both.
+///
+/// # Errors
+/// The bytes are wrong, or Linux grants no threads.
+pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
+    for &n in bed.scale.ladder_sizes {
+        let row_bytes = (bed.scale.bytes / n).next_multiple_of(128);
+        let place = Place { part: Part::Large, n, bytes: row_bytes, of: 0 };
+        let mut large = Large::new(bed, n, row_bytes);
+        let mut made = large.empty();
+        for _ in 0..bed.rounds() {
+            let seconds = bed.seconds(|| large.by(&bed.cpu, &mut made));
+            bed.rows.sample(place, CPU, large.results() / seconds);
+        }
+        large.expected = std::mem::take(&mut made);
+        if let Some(card) = bed.card.take() {
+            by_card(bed, place, &large, card)?;
+            bed.open();
+        }
+        bed.bar.inc(1);
+    }
+    Ok(())
+}
+
+fn by_card(
+    bed: &mut Bed,
+    place: Place,
+    large: &Large,
+    mut card: recoded_cuda::CudaEngine,
+) -> Result<(), BenchError> {
+    card.set_technique(None);
+    let cpu = Cpu::new(0, Partition::FullBlock).map_err(BenchError::Engine)?;
+    let mut together = Together::new(cpu, Box::new(card), TIMEOUT);
+    let mut made = large.empty();
+    // Until the rates are known, halves.
+    for _ in 0..WARM_UP {
+        large.by_both(&mut together, &mut made);
+        large.compare(&made)?;
+    }
+    for _ in 0..bed.rounds() {
+        let mut shares = Shares::default();
+        let seconds = bed.seconds(|| shares = large.by_both(&mut together, &mut made));
+        let share = shares.device as f64 / (shares.device + shares.cores).max(1) as f64;
+        bed.rows.sample_with(place, TOGETHER, large.results() / seconds, Some(share));
+    }
+    if !together.has_device() {
+        bed.troubles.push("the card was given up while it worked beside the CPU".into());
+    }
+    drop(together);
+    bed.open();
+    let (n, count) = (large.sources.len(), FLIGHTS);
+    let columns = (bed.scale.slot_bytes / n).next_multiple_of(128).min(large.row_bytes);
+    let job = Job::new(Operation::Multiply, n, n, columns);
+    let mut flights = Vec::new();
+    for _ in 0..count {
+        flights.push(bed.batch(job, 1)?);
+    }
+    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    for _ in 0..bed.rounds() {
+        if let Some(rate) = bed.through("large", &mut flights, &flown)? {
+            bed.rows.sample(place, HOST, rate);
+        }
+    }
+    Ok(())
+}
+
+/// A product whose rows do not fit a batch.
+struct Large {
+    coefficients: Vec<u8>,
+    sources: Vec<Vec<u8>>,
+    expected: Vec<Vec<u8>>,
+    row_bytes: usize,
+}
+
+impl Large {
+    fn new(bed: &mut Bed, n: usize, row_bytes: usize) -> Self {
+        let mut row = |bytes| {
+            let mut row = vec![0; bytes];
+            bed.bytes(&mut row);
+            row
+        };
+        let coefficients = row(n * n);
+        let sources = (0..n).map(|_| row(row_bytes)).collect();
+        Self { coefficients, sources, expected: Vec::new(), row_bytes }
+    }
+
+    fn results(&self) -> f64 {
+        (self.sources.len() * self.row_bytes) as f64
+    }
+
+    fn empty(&self) -> Vec<Vec<u8>> {
+        vec![vec![1; self.row_bytes]; self.sources.len()]
+    }
+
+    fn by(&self, cpu: &Cpu, made: &mut [Vec<u8>]) {
+        let sources: Vec<&[u8]> = self.sources.iter().map(Vec::as_slice).collect();
+        let mut rows: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        cpu.matmul(&self.coefficients, &sources, &mut rows);
+    }
+
+    fn by_both(&self, together: &mut Together, made: &mut [Vec<u8>]) -> Shares {
+        let sources: Vec<&[u8]> = self.sources.iter().map(Vec::as_slice).collect();
+        let mut rows: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
+        together.multiply(&self.coefficients, &sources, &mut rows)
+    }
+
+    fn compare(&self, made: &[Vec<u8>]) -> Result<(), BenchError> {
+        let (what, technique) = (TOGETHER.into(), "auto".into());
+        (made == self.expected).then_some(()).ok_or(BenchError::WrongCard { what, technique })
+    }
+}
+
+/// Batches in turns: one more than a card takes at once.
+const FLIGHTS: usize = 4;
+
+/// Products until the shares of CPU and card have settled.
+const WARM_UP: usize = 3;
+
+/// A card that has not made a part of a product by then is left.
+const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,207 @@
+//! One job at a time: from which size on is the card faster than how many cores, and does the dispatcher
+//! know?
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Batch, Completed, Cpu, Engine, Error, Job, Operation, Partition};
+use recoded_cuda::{CudaEngine, opener};
+use recoded_offload::{Config, Device, Mode, Model, Rates};
+use serde::Serialize;
+
+use super::bed::{Bed, compare};
+use super::coding::{HOST, done_by_cpu};
+use super::rows::{Part, Place};
+use crate::error::BenchError;
+
+/// The CPU with a number of cores, which is the `of` of its rows.
+pub const CORES: &str = "CPU";
+/// Whoever is faster, as `Device` decides.
+pub const DISPATCHER: &str = "dispatcher";
+
+/// Where the card begins to be faster, in bytes of a segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct BreakEven {
+    /// Source symbols.
+    pub n: usize,
+    /// Cores of the CPU.
+    pub cores: usize,
+    /// Measured: the first size at which the card was faster, and at all beyond.
+    pub measured: Option<usize>,
+    /// Computed by the dispatcher's formula from the rates that were measured here.
+    pub model: Option<u64>,
+    /// Computed by it from the rates that it begins with, but the CPU's, which were measured here.
+    pub before_measuring: Option<u64>,
+}
+
+/// Cores of the CPU that are tried.
+pub fn cores(all: usize) -> Vec<usize> {
+    let mut cores: Vec<usize> =
+        (0..).map(|power| 1 << power).take_while(|&cores| cores < all).collect();
+    cores.push(all);
+    cores
+}
+
+/// Times of single jobs.
+///
+/// # Errors
+/// The card makes wrong bytes, or Linux grants no threads.
+pub fn single(bed: &mut Bed) -> Result<(), BenchError> {
+    let cpus = cores(bed.cpu.threads())
+        .into_iter()
+        .map(|cores| Cpu::new(cores, Partition::FullBlock))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(BenchError::Engine)?;
+    for &n in bed.scale.sizes {
+        for &bytes in bed.scale.jobs.iter().filter(|&&bytes| bytes / n >= SYMBOL_BYTES_MIN) {
+            one_shape(bed, &cpus, n, bytes)?;
+        }
+        bed.bar.inc(1);
+    }
+    dispatched(bed)
+}
+
+fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), BenchError> {
+    let mut batch = Some(bed.batch(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
+    let mut expected = batch.iter().map(|batch| done_by_cpu(bed, batch)).collect::<Vec<_>>();
+    let place = |of| Place { part: Part::Single, n, bytes, of };
+    for _ in 0..bed.rounds() {
+        for cpu in cpus {
+            let seconds = bed.seconds(|| cpu.run(&mut expected[0]));
+            bed.rows.sample(place(cpu.threads()), CORES, bytes as f64 / seconds);
+        }
+        let (Some(card), Some(own)) = (&mut bed.card, batch.take()) else { continue };
+        card.set_technique(None);
+        match latency(card, own, bed.scale.sample) {
+            Ok((own, seconds)) => {
+                compare("single job", "auto", std::slice::from_ref(&own), &expected)?;
+                batch = Some(own);
+                bed.rows.sample(place(0), HOST, bytes as f64 / seconds);
+            }
+            Err(error) => bed.note("single job", &error),
+        }
+    }
+    Ok(())
+}
+
+/// Seconds from submitting a batch until it is back, alone on the card.
+fn latency(card: &mut CudaEngine, mut batch: Batch, time: Duration) -> Result<(Batch, f64), Error> {
+    let mut one = |batch: Batch| -> Result<(Batch, f64), Error> {
+        let begun = Instant::now();
+        card.submit(batch).map_err(|refused| refused.error)?;
+        loop {
+            match card.poll() {
+                Some(Completed { batch, result }) => {
+                    result?;
+                    return Ok((batch, begun.elapsed().as_secs_f64()));
+                }
+                None if begun.elapsed() > PATIENCE => {
+                    let reason = "no answer in time".into();
+                    return Err(Error::Lost { call: "wait", code: 0, reason });
+                }
+                None => thread::yield_now(),
+            }
+        }
+    };
+    // The first one pins the memory.
+    batch = one(batch)?.0;
+    let (begun, mut samples) = (Instant::now(), Vec::new());
+    while samples.len() < LATENCIES_MIN || begun.elapsed() < time {
+        let (back, seconds) = one(batch)?;
+        batch = back;
+        samples.push(seconds);
+    }
+    Ok((batch, crate::kernels::contest::median(samples)))
+}
+
+/// The same jobs by whoever the dispatcher prefers, on all cores.
+fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
+    let Some(options) = bed.options.clone() else { return Ok(()) };
+    bed.card = None;
+    let config = Config { mode: Mode::Auto, ..Config::default() };
+    let device = Device::new(config, Arc::new(opener(options, PATIENCE)));
+    let all = bed.cpu.threads();
+    for &n in bed.scale.sizes {
+        for &bytes in bed.scale.jobs.iter().filter(|&&bytes| bytes / n >= SYMBOL_BYTES_MIN) {
+            let mut batch = Some(bed.batch(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
+            let expected: Vec<_> = batch.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+            let place = Place { part: Part::Single, n, bytes, of: all };
+            for round in 0..=bed.rounds() {
+                let seconds = bed.seconds(|| {
+                    let done = device.run(batch.take().into_iter().collect(), &bed.cpu);
+                    batch = done.into_iter().next().map(|(batch, _)| batch);
+                });
+                let Some(done) = &batch else { break };
+                compare("dispatched job", "auto", std::slice::from_ref(done), &expected)?;
+                // The first round is for what is learned and pinned.
+                if round > 0 {
+                    bed.rows.sample(place, DISPATCHER, bytes as f64 / seconds);
+                }
+            }
+        }
+    }
+    drop(device);
+    bed.open();
+    Ok(())
+}
+
+/// Where the card begins to win, by size and cores.
+pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
+    let mut surface = Vec::new();
+    let at = |n, bytes, of, who: &str| {
+        bed.rows.at(Place { part: Part::Single, n, bytes, of }, who).map(|row| row.rate)
+    };
+    for &n in bed.scale.sizes {
+        let jobs = bed.scale.jobs.iter().copied().filter(|bytes| bytes / n >= SYMBOL_BYTES_MIN);
+        let jobs: Vec<usize> = jobs.collect();
+        let largest = jobs.last().copied().unwrap_or_default();
+        let model = model(bed, n, &jobs);
+        for cores in cores(bed.cpu.threads()) {
+            let wins = |bytes| {
+                let (card, cpu) = (at(n, bytes, 0, HOST), at(n, bytes, cores, CORES));
+                card.zip(cpu).is_some_and(|(card, cpu)| card > cpu)
+            };
+            let measured = (0..jobs.len()).find(|&first| jobs[first..].iter().all(|&b| wins(b)));
+            // Of all that many cores do, each does as much: as `Model` has it.
+            let products = at(n, largest, cores, CORES).map(|rate| rate * n as f64 / cores as f64);
+            let begin = products.map(|cpu_products| Rates { cpu_products, ..Rates::default() });
+            let of_model =
+                |rates| Model::new(rates).break_even_bytes(n, cores).map(|bytes| bytes / 2);
+            let measured_rates =
+                model.zip(products).map(|((device_start, device_bytes), products)| Rates {
+                    cpu_products: products,
+                    device_bytes,
+                    device_start,
+                });
+            surface.push(BreakEven {
+                n,
+                cores,
+                measured: measured.map(|first| jobs[first]),
+                model: measured_rates.and_then(of_model),
+                before_measuring: begin.and_then(of_model),
+            });
+        }
+    }
+    surface
+}
+
+/// Seconds that a start takes and bytes a second after that, by the smallest and the largest job.
+fn model(bed: &Bed, n: usize, jobs: &[usize]) -> Option<(f64, f64)> {
+    let seconds = |bytes| {
+        let place = Place { part: Part::Single, n, bytes, of: 0 };
+        Some(bytes as f64 / bed.rows.at(place, HOST)?.rate)
+    };
+    let (&small, &large) = (jobs.first()?, jobs.last()?);
+    let (short, long) = (seconds(small)?, seconds(large)?);
+    // As many bytes come back as go there.
+    Some((short, 2.0 * (large - small) as f64 / (long - short).max(long / 8.0)))
+}
+
+/// Shorter symbols are no job for anybody.
+const SYMBOL_BYTES_MIN: usize = 64;
+
+/// The median of fewer says nothing.
+const LATENCIES_MIN: usize = 5;
+
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,232 @@
+//! Gibraltar's stripes: parity of k data buffers, and lost ones from what is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Batch, Engine, Job, Operation};
+use recoded_code::reed_solomon::ReedSolomon;
+use recoded_cuda::opener;
+use recoded_offload::gibraltar::{Buffers, Context};
+use recoded_offload::{Config, Device, Mode, SpotCheck};
+
+use super::bed::Bed;
+use super::coding::{CPU, HOST, done_by_cpu, measure};
+use super::rows::{Part, Place};
+use crate::error::BenchError;
+
+/// Copies alone.
+pub const BUS: &str = "copies alone";
+/// Products alone, by code for all matrices or for the one that is used.
+pub const COMPUTE: &str = "card, resident";
+
+/// Figures 1 to 4. Rates are of data, as in the paper: what a user of the library sees.
+///
+/// # Errors
+/// The card makes wrong bytes, or a code is refused.
+pub fn stripes(bed: &mut Bed) -> Result<(), BenchError> {
+    let buffer = *bed.scale.buffers.last().unwrap_or(&(1 << 20));
+    let device = device(bed);
+    if device.is_some() {
+        bed.card = None; // one engine at a time has the card
+    }
+    for &data in bed.scale.data_buffers {
+        for parity in PAPER_PARITY {
+            stripe(bed, device.as_ref(), [data, parity, buffer])?;
+        }
+        for &bytes in bed.scale.buffers.iter().filter(|&&bytes| bytes != buffer) {
+            stripe(bed, device.as_ref(), [data, PAPER_PARITY[0], bytes])?;
+        }
+        bed.bar.inc(1);
+    }
+    if let Some(error) = device.as_ref().and_then(Device::why_down) {
+        bed.troubles.push(format!("stripes: {error}"));
+    }
+    drop(device);
+    let mut has_compiler = true;
+    for &data in bed.scale.data_buffers {
+        // An engine compiles for so many matrices and no more.
+        bed.card = None;
+        bed.open();
+        for &parity in bed.scale.parity_buffers {
+            if bed.has_time() {
+                bus_and_cores(bed, [data, parity, buffer], &mut has_compiler)?;
+            }
+        }
+        bed.bar.inc(1);
+    }
+    Ok(())
+}
+
+/// The card for whoever waits for it, as a user of the library has it.
+fn device(bed: &Bed) -> Option<Device> {
+    let config = Config {
+        mode: Mode::Device,
+        measure: false,
+        // A product of few rows takes the CPU as long as its check would.
+        spot_check: SpotCheck::Off,
+        ..Config::default()
+    };
+    Some(Device::new(config, Arc::new(opener(bed.options.clone()?, TIMEOUT))))
+}
+
+fn stripe(
+    bed: &mut Bed,
+    device: Option<&Device>,
+    [data, parity, bytes]: [usize; 3],
+) -> Result<(), BenchError> {
+    let count = (bed.scale.bytes / (data * bytes)).clamp(1, STRIPES_MAX);
+    let mut contexts = vec![(CPU, Context::new(data, parity)?)];
+    if let Some(device) = device {
+        contexts.push((HOST, Context::on(device.clone(), data, parity)?));
+    }
+    let mut random = vec![0; data * bytes];
+    bed.bytes(&mut random);
+    let mut all = Vec::new();
+    for (who, context) in contexts {
+        all.push(Stripes::new((who, context), &random, count, [bytes, parity])?);
+    }
+    for stripes in &mut all {
+        stripes.check()?;
+    }
+    let (first, others) = all.split_first().map_or((None, &[][..]), |(f, o)| (Some(f), o));
+    for other in others {
+        if first.is_some_and(|first| first.parity() != other.parity()) {
+            let (what, technique) = ("parity".into(), "reed-solomon".into());
+            return Err(BenchError::WrongCard { what, technique });
+        }
+    }
+    let of_data = (count * data * bytes) as f64;
+    for _ in 0..bed.rounds() {
+        for stripes in &mut all {
+            let place = |part| Place { part, n: data, bytes, of: parity };
+            let seconds = bed.seconds(|| stripes.generate());
+            bed.rows.sample(place(Part::Generate), stripes.who, of_data / seconds);
+            let seconds = bed.seconds(|| stripes.recover());
+            bed.rows.sample(place(Part::Recover), stripes.who, of_data / seconds);
+        }
+    }
+    Ok(())
+}
+
+/// Stripes that one contestant codes.
+struct Stripes {
+    who: &'static str,
+    context: Context,
+    whole: Vec<Buffers>,
+    /// The same with as many data buffers lost as can be, parity in their places.
+    damaged: Vec<Buffers>,
+    ids: Vec<usize>,
+    lost: usize,
+}
+
+impl Stripes {
+    fn new(
+        (who, mut context): (&'static str, Context),
+        random: &[u8],
+        count: usize,
+        [bytes, parity]: [usize; 2],
+    ) -> Result<Self, BenchError> {
+        let data = random.len() / bytes;
+        let fresh = |_| -> Result<Buffers, BenchError> {
+            let mut buffers = context.alloc(bytes)?;
+            for (place, from) in random.chunks_exact(bytes).enumerate() {
+                buffers.row_mut(place).copy_from_slice(from);
+            }
+            Ok(buffers)
+        };
+        let mut whole = (0..count).map(fresh).collect::<Result<Vec<_>, _>>()?;
+        let mut damaged = (0..count).map(fresh).collect::<Result<Vec<_>, _>>()?;
+        context.generate_all(&mut whole)?;
+        let lost = data.min(parity);
+        for (buffers, whole) in damaged.iter_mut().zip(&whole) {
+            for place in 0..lost {
+                buffers.row_mut(place).copy_from_slice(whole.row(data + place));
+            }
+        }
+        let intact = (0..data).map(|place| if place < lost { data + place } else { place });
+        let ids = intact.chain(0..lost).collect();
+        Ok(Self { who, context, whole, damaged, ids, lost })
+    }
+
+    fn generate(&mut self) {
+        // What can fail was tried by `check`.
+        let _ = self.context.generate_all(&mut self.whole);
+    }
+
+    fn recover(&mut self) {
+        for buffers in &mut self.damaged {
+            let _ = self.context.recover(buffers, &self.ids);
+        }
+    }
+
+    fn parity(&self) -> Vec<&[u8]> {
+        let data = self.ids.len() - self.lost;
+        self.whole.iter().map(|buffers| buffers.row(data)).collect()
+    }
+
+    /// Lost buffers come back.
+    fn check(&mut self) -> Result<(), BenchError> {
+        self.context.generate_all(&mut self.whole)?;
+        let data = self.ids.len() - self.lost;
+        for (buffers, whole) in self.damaged.iter_mut().zip(&self.whole) {
+            self.context.recover(buffers, &self.ids)?;
+            if (0..self.lost).any(|place| buffers.row(data + place) != whole.row(place)) {
+                let (what, technique) = ("recovery".into(), self.who.into());
+                return Err(BenchError::WrongCard { what, technique });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Figures 3 and 4: what the bus and what the cores of the card would do alone.
+fn bus_and_cores(
+    bed: &mut Bed,
+    [data, parity, bytes]: [usize; 3],
+    has_compiler: &mut bool,
+) -> Result<(), BenchError> {
+    if bed.card.is_none() {
+        return Ok(());
+    }
+    let code = ReedSolomon::new(data, parity).map_err(recoded_offload::gibraltar::Error::Code)?;
+    let count = (bed.scale.bytes / (data * bytes)).max(1);
+    let mut batch = bed.batch(Job::new(Operation::Multiply, parity, data, bytes), count)?;
+    (0..count).for_each(|number| batch.set_coefficients(number, code.generator()));
+    if let (Some(card), true) = (&mut bed.card, *has_compiler) {
+        let known = card.special_matrices();
+        card.expect(code.generator(), data);
+        // Compiled beside the work; each measurement looks whether it is ready.
+        let begun = Instant::now();
+        while begun.elapsed() < COMPILE_TIMEOUT && card.special_matrices() == known {
+            let tiny =
+                Batch::of(Job::new(Operation::Multiply, 1, 1, 128)).map_err(BenchError::Job)?;
+            if card.measure(tiny, Duration::ZERO).is_err() {
+                break;
+            }
+        }
+        *has_compiler = card.special_matrices() > known;
+    }
+    let expected = vec![done_by_cpu(bed, &batch)];
+    let (mut batches, place) =
+        (vec![batch], Place { part: Part::Generate, n: data, bytes, of: parity });
+    let of_data = (count * data * bytes) as f64;
+    for _ in 0..bed.rounds() {
+        if let Some(timings) = measure(bed, None, &mut batches, &expected)? {
+            bed.rows.sample(place, COMPUTE, of_data / timings.device);
+            // Both ways at once.
+            bed.rows.sample(place, BUS, of_data / timings.copy_in.max(timings.copy_out));
+        }
+    }
+    Ok(())
+}
+
+/// The paper's figures 1 and 3.
+pub const PAPER_PARITY: [usize; 3] = [2, 3, 4];
+
+/// Enough for no cache to hold them, and for copies to go beside products.
+const STRIPES_MAX: usize = 32;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// NVRTC takes up to two seconds; where it is missing, nothing comes.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(3);
