@@ -280,6 +280,12 @@ Result cuDriverGetVersion(int *version) {
     *version = (int)number("STANDIN_VERSION", 12080);
     return OK;
 }
+// Asked by NVIDIA's run-time compiler wherever it finds a driver, and called without a look whether it is
+// there. It does without the table.
+Result cuGetExportTable(const void **table, const void *) {
+    *table = nullptr;
+    return NOT_FOUND;
+}
 Result cuDeviceGetCount(int *count) {
     ENTER;
     *count = (int)number("STANDIN_DEVICES", 1);
