@@ -97,11 +97,6 @@ impl Bed {
         if Instant::now() < self.deadline { self.scale.rounds } else { 1 }
     }
 
-    /// Whether there is time for what is not in the papers.
-    pub fn has_time(&self) -> bool {
-        Instant::now() < self.deadline
-    }
-
     /// Notes what the card said; a card that is lost is opened once more.
     pub fn note(&mut self, what: &str, error: &Error) {
         self.troubles.push(format!("{what}: {error}"));

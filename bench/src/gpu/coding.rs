@@ -152,7 +152,9 @@ fn decode_single(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError
 /// 30 and 60 segments, as the paper has it, and as many as fill CPU or card.
 fn decode_many(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> {
     let processors = bed.card.as_ref().map_or(0, |card| card.info().multiprocessors as usize);
+    let most = (FILL_TIMES * bed.scale.bytes / (n * bytes)).max(1);
     let fill = Bed::segments(n, bytes, bed.scale.bytes).max(2 * processors).max(bed.cpu.threads());
+    let fill = fill.min(most);
     let job = Job::new(Operation::Solve, n, n, bytes);
     for (count, is_fill) in [(PAPER_SEGMENTS[0], false), (PAPER_SEGMENTS[1], false), (fill, true)] {
         let mut many = vec![bed.batch(job, count)?];
@@ -215,6 +217,9 @@ fn inversion_share(timings: &recoded_cuda::Timings) -> Option<f64> {
 
 /// Batches in turns: one more than a card takes at once.
 const FLIGHTS: usize = 4;
+
+/// As many segments as processors are not more bytes than this many times those of other measurements.
+const FILL_TIMES: usize = 8;
 
 /// Segments at once (Extreme NC §5.2).
 pub const PAPER_SEGMENTS: [usize; 2] = [30, 60];

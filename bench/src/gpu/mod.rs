@@ -61,7 +61,7 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER")]
     figures: Option<PathBuf>,
     /// After this many seconds everything is measured once only
-    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 240, value_name = "SECONDS")]
     time: u64,
     /// Seed of everything random
     #[arg(long, default_value_t = 0x5eed)]

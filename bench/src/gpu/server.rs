@@ -86,7 +86,7 @@ fn requests(
 /// The bytes are wrong, or Linux grants no threads.
 pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
     for &n in bed.scale.ladder_sizes {
-        let row_bytes = (bed.scale.bytes / n).next_multiple_of(128);
+        let row_bytes = (bed.scale.bytes / n).next_multiple_of(128).max(ROW_BYTES_MIN);
         let place = Place { part: Part::Large, n, bytes: row_bytes, of: 0 };
         let mut large = Large::new(bed, n, row_bytes);
         let mut made = large.empty();
@@ -115,9 +115,12 @@ fn by_card(
     let mut together = Together::new(cpu, Box::new(card), TIMEOUT);
     let mut made = large.empty();
     // Until the rates are known, halves.
-    for _ in 0..WARM_UP {
-        large.by_both(&mut together, &mut made);
+    for round in 0..WARM_UP {
+        let shares = large.by_both(&mut together, &mut made);
         large.compare(&made)?;
+        if round == 0 && shares.device == 0 {
+            bed.troubles.push("the card got no part of a large product".into());
+        }
     }
     for _ in 0..bed.rounds() {
         let mut shares = Shares::default();
@@ -194,6 +197,9 @@ impl Large {
 
 /// Batches in turns: one more than a card takes at once.
 const FLIGHTS: usize = 4;
+
+/// Shorter rows are not divided between CPU and card.
+const ROW_BYTES_MIN: usize = 4096;
 
 /// Products until the shares of CPU and card have settled.
 const WARM_UP: usize = 3;

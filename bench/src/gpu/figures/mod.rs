@@ -1,9 +1,9 @@
 //! The papers' figures, with our numbers.
 
+mod of_extreme;
+mod of_gibraltar;
+mod of_nuclei;
 mod ours;
-mod seed000;
-mod seed001;
-mod seed002;
 
 use std::path::Path;
 
@@ -151,7 +151,7 @@ fn find(values: &[(usize, f64)], at: usize) -> Option<f64> {
 }
 
 fn rates() -> Axis {
-    Axis::log("GB/s of results", &decades(-4, 4))
+    Axis::log("GB/s of results", &decades(-3, 3))
 }
 
 fn data_rates() -> Axis {

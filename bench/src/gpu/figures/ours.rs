@@ -15,7 +15,7 @@ impl Draw<'_> {
         let panels = counts.into_iter().map(|cores| {
             let at = || surface.iter().filter(move |point| point.cores == cores);
             let line = |name: &str, value: &dyn Fn(&BreakEven) -> Option<f64>| {
-                let points = at().filter_map(|p| Some(Point::exact(p.n as f64, value(p)?)));
+                let points = at().filter_map(|p| Some(Point::exact(p.n as f64, value(p)? / 1e3)));
                 series(name, Style::Line, points)
             };
             let all = vec![
@@ -28,9 +28,9 @@ impl Draw<'_> {
                 }),
             ];
             Panel {
-                title: format!("against {cores} cores"),
+                title: format!("against {cores} core{}", if cores == 1 { "" } else { "s" }),
                 x: Axis::log("source symbols n", &ticks),
-                y: Axis::log("bytes of a segment", &decades(3, 8)),
+                y: Axis::log("kB of a segment", &decades(0, 5)),
                 series: drawn(all),
             }
         });

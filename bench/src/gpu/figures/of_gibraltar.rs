@@ -40,7 +40,7 @@ impl Draw<'_> {
             self.over_data(format!("k+{parity}"), data_rates(), all)
         });
         let title = "Reed-Solomon stripes";
-        self.figure("gibraltar-fig1", title, "seed 002, Fig. 1", panels.into())
+        self.figure("gibraltar-fig1", title, "Gibraltar, Fig. 1", panels.into())
     }
 
     pub(super) fn gibraltar_2(&self) -> Figure {
@@ -57,7 +57,7 @@ impl Draw<'_> {
             Panel { title, x, y: data_rates(), series }
         });
         let title = "Reed-Solomon stripes by length of buffers";
-        self.figure("gibraltar-fig2", title, "seed 002, Fig. 2", panels.into())
+        self.figure("gibraltar-fig2", title, "Gibraltar, Fig. 2", panels.into())
     }
 
     pub(super) fn gibraltar_3(&self) -> Figure {
@@ -73,7 +73,7 @@ impl Draw<'_> {
             )
         });
         let title = "Bus and cores of the card";
-        self.figure("gibraltar-fig3", title, "seed 002, Fig. 3", panels.into())
+        self.figure("gibraltar-fig3", title, "Gibraltar, Fig. 3", panels.into())
     }
 
     pub(super) fn gibraltar_4(&self) -> Figure {
@@ -90,6 +90,6 @@ impl Draw<'_> {
         let y = Axis::log("bus / cores", &decades(-3, 1));
         let panel = self.over_data("above 1 the cores are the limit".into(), y, lines.collect());
         let title = "Bus against cores of the card";
-        self.figure("gibraltar-fig4", title, "seed 002, Fig. 4", vec![panel])
+        self.figure("gibraltar-fig4", title, "Gibraltar, Fig. 4", vec![panel])
     }
 }

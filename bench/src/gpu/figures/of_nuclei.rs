@@ -1,6 +1,6 @@
 //! Nuclei, Fig. 5 to 7.
 
-use super::{Draw, GIGA, PAPER, drawn, find, held, point, rates, series};
+use super::{Draw, GIGA, PAPER, decades, drawn, find, held, point, rates, series};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Series, Style};
 use crate::gpu::coding::{CPU, DEVICE, HOST, ROW_BY_ROW};
 use crate::gpu::papers::nuclei;
@@ -27,7 +27,7 @@ impl Draw<'_> {
             panels.push(self.over_bytes(format!("decoding one segment, n = {n}"), all));
         }
         panels.push(self.large_generation());
-        self.figure("nuclei-fig5", "Coding rates of CPU and card", "seed 000, Fig. 5", panels)
+        self.figure("nuclei-fig5", "Coding rates of CPU and card", "Nuclei, Fig. 5", panels)
     }
 
     /// The paper's time for 128 blocks does not depend on their length.
@@ -48,7 +48,7 @@ impl Draw<'_> {
                 series(
                     &format!("{name}{PAPER}"),
                     Style::Bars,
-                    [Point::exact(0.0, (n * bytes) as f64 / seconds / GIGA)],
+                    [Point::exact(0.0, (n * bytes) as f64 / seconds / MEGA)],
                 )
             });
         let rows = self
@@ -58,10 +58,12 @@ impl Draw<'_> {
             .0
             .iter()
             .filter(|row| (row.part, row.n, row.bytes, row.of) == (Part::Decode, n, bytes, 1));
-        let ours = rows.map(|row| series(&row.who, Style::Bars, [point(0.0, row)]));
+        let ours =
+            rows.map(|row| series(&row.who, Style::Bars, [Point::exact(0.0, row.rate / MEGA)]));
         let series = papers.chain(ours).collect();
         let title = format!("decoding one segment of {n} x {bytes} bytes");
-        Panel { title, x: Axis::names("", &["one segment"]), y: rates(), series: drawn(series) }
+        let y = Axis::log("MB/s", &decades(-1, 5));
+        Panel { title, x: Axis::names("", &["one segment"]), y, series: drawn(series) }
     }
 
     pub(super) fn nuclei_6(&self) -> Figure {
@@ -78,7 +80,7 @@ impl Draw<'_> {
         let all = vec![paper, bars(CPU), bars(HOST), bars(TOGETHER)];
         let x = Axis::names("", &names);
         let panel = Panel { title: "one large product".into(), x, y: rates(), series: drawn(all) };
-        self.figure("nuclei-fig6", "CPU and card together", "seed 000, Fig. 6", vec![panel])
+        self.figure("nuclei-fig6", "CPU and card together", "Nuclei, Fig. 6", vec![panel])
     }
 
     pub(super) fn nuclei_7(&self) -> Figure {
@@ -96,6 +98,9 @@ impl Draw<'_> {
             )
         });
         let panels = panels.collect();
-        self.figure("nuclei-fig7", "Tables instead of loops", "seed 000, Fig. 7", panels)
+        self.figure("nuclei-fig7", "Tables instead of loops", "Nuclei, Fig. 7", panels)
     }
 }
+
+/// Row by row it takes seconds.
+const MEGA: f64 = 1e6;

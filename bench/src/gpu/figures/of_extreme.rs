@@ -29,7 +29,7 @@ impl Draw<'_> {
                 ],
             ));
         }
-        self.figure("extreme-fig4", "Loops, and one segment", "seed 001, Fig. 4", panels)
+        self.figure("extreme-fig4", "Loops, and one segment", "Extreme NC, Fig. 4", panels)
     }
 
     pub(super) fn extreme_6(&self) -> Figure {
@@ -47,41 +47,49 @@ impl Draw<'_> {
             )
         });
         let panels = panels.collect();
-        self.figure("extreme-fig6", "Logarithms beforehand", "seed 001, Fig. 6", panels)
+        self.figure("extreme-fig6", "Logarithms beforehand", "Extreme NC, Fig. 6", panels)
     }
 
-    /// The ladder of techniques, one column each.
+    /// The ladder of techniques, one column each: the papers' and ours.
     pub(super) fn extreme_7(&self) -> Figure {
+        let papers =
+            ["loop", "table-0", "table-1", "table-2", "table-3", "table-4", "table-5", "CPU"];
+        let ours = ["permute", "permute-narrow", "four-russians", "bmma"];
+        let panels = [("of the papers", &papers[..]), ("ours", &ours[..])]
+            .map(|(title, names)| self.techniques(title, names));
+        self.figure("extreme-fig7", "Ladder of techniques", "Extreme NC, Fig. 7", panels.into())
+    }
+
+    fn techniques(&self, title: &str, names: &[&str]) -> Panel {
         let (n, bytes) = self.findings.bed.scale.streaming;
-        let techniques = recoded_cuda::TECHNIQUES.iter().map(|technique| technique.name);
-        let mut names: Vec<&str> = techniques.collect();
-        names.push("CPU");
-        let place = |name: &str| names.iter().position(|other| *other == name).unwrap_or(0) as f64;
-        let papers = extreme::LADDER.iter().filter(|_| n == 128);
-        let paper = papers.map(|(name, rate)| Point::exact(place(name), rate / GIGA));
-        let paper = series(&format!("GTX 280{PAPER}"), Style::Bars, paper);
+        let place = |name: &str| {
+            let place = names.iter().position(|other| *other == name);
+            place.map(|place| place as f64)
+        };
+        let paper = |name: &str| {
+            let known = extreme::LADDER.iter().find(|(other, _)| *other == name);
+            known.filter(|_| n == 128).map(|(_, rate)| *rate)
+        };
+        let of_paper =
+            names.iter().filter_map(|name| Some(Point::exact(place(name)?, paper(name)? / GIGA)));
         let rows = self.findings.bed.rows.0.iter();
         let rows = rows.filter(|row| (row.part, row.n, row.bytes) == (Part::Encode, n, bytes));
-        let ours = rows.filter_map(|row| {
+        let made = rows.filter_map(|row| {
             let technique = row.who.strip_prefix(DEVICE);
             let name = technique.or((row.who == CPU).then_some("CPU"))?;
-            let known = extreme::LADDER.iter().find(|(other, _)| *other == name);
-            let known = known.filter(|_| n == 128).map(|(_, rate)| at_least(*rate));
-            Some(point(place(name), row).against_any(known))
+            Some(point(place(name)?, row).against_any(paper(name).map(at_least)))
         });
-        let ours = series("ours", Style::Bars, ours);
         let limits = names.iter().filter_map(|name| {
             let limit = self.findings.card.as_ref().ok()?.limit(name, n)?;
-            Some(Point::exact(place(name), limit / GIGA))
+            Some(Point::exact(place(name)?, limit / GIGA))
         });
-        let limits = series("what the card's issue rates allow", Style::Bars, limits);
-        let panel = Panel {
-            title: format!("encoding, n = {n}, {bytes} bytes"),
-            x: Axis::names("", &names),
-            y: rates(),
-            series: drawn(vec![paper, ours, limits]),
-        };
-        self.figure("extreme-fig7", "Ladder of techniques", "seed 001, Fig. 7", vec![panel])
+        let all = vec![
+            series(&format!("GTX 280{PAPER}"), Style::Bars, of_paper),
+            series("ours", Style::Bars, made),
+            series("what the card's issue rates allow", Style::Bars, limits),
+        ];
+        let title = format!("{title}, n = {n}, {bytes} bytes");
+        Panel { title, x: Axis::names("", names), y: rates(), series: drawn(all) }
     }
 
     pub(super) fn extreme_8(&self) -> Figure {
@@ -103,7 +111,7 @@ impl Draw<'_> {
             self.over_bytes(who.to_owned(), all)
         });
         let panels = panels.collect();
-        self.figure("extreme-fig8", "Encoding, by size", "seed 001, Fig. 8", panels)
+        self.figure("extreme-fig8", "Encoding, by size", "Extreme NC, Fig. 8", panels)
     }
 
     pub(super) fn extreme_9(&self) -> Figure {
@@ -124,7 +132,7 @@ impl Draw<'_> {
             panels.push(self.over_bytes(format!("decoding, n = {n}"), all));
         }
         panels.push(self.shares(&card));
-        self.figure("extreme-fig9", "Decoding many segments", "seed 001, Fig. 9", panels)
+        self.figure("extreme-fig9", "Decoding many segments", "Extreme NC, Fig. 9", panels)
     }
 
     /// How much of decoding is inverting.
@@ -142,7 +150,10 @@ impl Draw<'_> {
                 let paper = paper.map(|share| Reference::paper(share).with_margin(1.0));
                 Some(Point::exact(row.bytes as f64, row.share?).against_any(paper))
             });
-            let name = if count == 0 { "full".into() } else { format!("{count} segments") };
+            let name = match count {
+                0 => "card, resident, full".into(),
+                count => format!("card, resident, {count} segments"),
+            };
             series(&name, Style::Line, points)
         });
         let ticks: Vec<f64> = symbols.iter().map(|&bytes| bytes as f64).collect();
@@ -174,27 +185,28 @@ impl Draw<'_> {
                 ],
             ));
         }
-        self.figure("extreme-fig10", "Partitions of the CPU's work", "seed 001, Fig. 10", panels)
+        self.figure("extreme-fig10", "Partitions of the CPU's work", "Extreme NC, Fig. 10", panels)
     }
 
     pub(super) fn streaming(&self) -> Figure {
         let (n, bytes) = self.findings.bed.scale.streaming;
-        let bar = |name: &str, value: f64| series(name, Style::Bars, [Point::exact(0.0, value)]);
+        let bar =
+            |name: &str, value: f64| series(name, Style::Bars, [Point::exact(0.0, value / 1e3)]);
         let papers = [("8800 GT", nuclei::PEERS)].into_iter().chain(extreme::PEERS);
         let papers = papers.map(|(name, peers)| bar(&format!("{name}{PAPER}"), peers));
         let ours = self.findings.bed.rows.0.iter().filter(|row| row.part == Part::Streaming);
         let ours = ours.map(|row| {
-            let paper = Reference::paper(extreme::PEERS[2].1).at_least().with_margin(0.0);
-            let point = Point::exact(0.0, peers(row.rate)).against(paper);
+            let paper = Reference::paper(extreme::PEERS[2].1 / 1e3).at_least().with_margin(0.0);
+            let point = Point::exact(0.0, peers(row.rate) / 1e3).against(paper);
             series(&row.who, Style::Bars, [point])
         });
         let panel = Panel {
             title: format!("one segment of {n} x {bytes} bytes"),
             x: Axis::names("", &["peers"]),
-            y: Axis::log("peers at 768 kb/s", &decades(2, 8)),
+            y: Axis::log("thousand peers at 768 kb/s", &decades(-1, 4)),
             series: drawn(papers.chain(ours).collect()),
         };
         let title = "Peers of a streaming server";
-        self.figure("streaming", title, "seeds 000, Sec. V-D, and 001, Sec. 5.1", vec![panel])
+        self.figure("streaming", title, "Nuclei, Sec. V-D, and Extreme NC, Sec. 5.1", vec![panel])
     }
 }
