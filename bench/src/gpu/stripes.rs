@@ -152,9 +152,7 @@ impl Stripes {
     }
 
     fn recover(&mut self) {
-        for buffers in &mut self.damaged {
-            let _ = self.context.recover(buffers, &self.ids);
-        }
+        let _ = self.context.recover_all(&mut self.damaged, &self.ids);
     }
 
     fn parity(&self) -> Vec<&[u8]> {
@@ -166,8 +164,8 @@ impl Stripes {
     fn check(&mut self) -> Result<(), BenchError> {
         self.context.generate_all(&mut self.whole)?;
         let data = self.ids.len() - self.lost;
-        for (buffers, whole) in self.damaged.iter_mut().zip(&self.whole) {
-            self.context.recover(buffers, &self.ids)?;
+        self.context.recover_all(&mut self.damaged, &self.ids)?;
+        for (buffers, whole) in self.damaged.iter().zip(&self.whole) {
             if (0..self.lost).any(|place| buffers.row(data + place) != whole.row(place)) {
                 let (what, technique) = ("recovery".into(), self.who.into());
                 return Err(BenchError::WrongCard { what, technique });

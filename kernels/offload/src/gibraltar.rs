@@ -7,7 +7,7 @@
 //! | `gib_init`, `gib_destroy` | [`Context::new`], [`Context::on`]; dropping it |
 //! | `gib_alloc`, `gib_free` | [`Context::alloc`]; dropping [`Buffers`] |
 //! | `gib_generate` | [`Context::generate`], [`Context::generate_all`] |
-//! | `gib_recover` | [`Context::recover`] |
+//! | `gib_recover` | [`Context::recover`], [`Context::recover_all`] |
 //!
 //! Buffers lie end to end, `ld` ([`Buffers::stride`]) bytes apart, in memory that a device pins when
 //! it first sees it, so that nothing is copied on the host. The arithmetic is that of
@@ -137,7 +137,21 @@ impl Context {
     /// # Errors
     /// Ids contradict each other or the code; nothing was changed.
     pub fn recover(&mut self, buffers: &mut Buffers, ids: &[usize]) -> Result<By, Error> {
-        self.check(buffers)?;
+        let all = std::slice::from_mut(buffers);
+        Ok(self.recover_all(all, ids)?.first().copied().unwrap_or(By::Cpu))
+    }
+
+    /// The same for many stripes that lost the same buffers, as when a disk goes: copies of one go
+    /// beside the work on another.
+    ///
+    /// # Errors
+    /// As [`Context::recover`], or some buffers are of another code; none were changed.
+    pub fn recover_all(
+        &mut self,
+        stripes: &mut [Buffers],
+        ids: &[usize],
+    ) -> Result<Vec<By>, Error> {
+        stripes.iter().try_for_each(|buffers| self.check(buffers))?;
         let (data, parity) = (self.code.data(), self.code.parity());
         let (intact, lost) = ids.split_at(data.min(ids.len()));
         if lost.len() > parity {
@@ -146,11 +160,12 @@ impl Context {
         }
         let recovery = self.code.recovery(intact, lost)?;
         if lost.is_empty() {
-            return Ok(By::Cpu);
+            return Ok(vec![By::Cpu; stripes.len()]);
         }
-        buffers.fit(lost.len(), recovery)?;
-        let by = self.run(std::slice::from_mut(buffers));
-        Ok(by.first().copied().unwrap_or(By::Cpu))
+        for buffers in stripes.iter_mut() {
+            buffers.fit(lost.len(), recovery)?;
+        }
+        Ok(self.run(stripes))
     }
 
     fn check(&self, buffers: &Buffers) -> Result<(), Error> {

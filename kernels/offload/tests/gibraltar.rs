@@ -89,6 +89,34 @@ fn round_trip(
 }
 
 #[test]
+fn a_lost_disk_is_recovered_in_all_stripes_or_in_none() {
+    for device in [None, Some(device(Faults::default(), 1))] {
+        let mut context = context(device, 4, 2);
+        let mut stripes: Vec<Buffers> =
+            (0..5).map(|_| context.alloc(77).expect("a size")).collect();
+        for (number, buffers) in stripes.iter_mut().enumerate() {
+            (0..4).for_each(|row| buffers.row_mut(row).fill((16 * number + row) as u8));
+        }
+        context.generate_all(&mut stripes).expect("of this code");
+        // Buffer 1 is lost: parity 4 in its place.
+        for buffers in &mut stripes {
+            let parity = buffers.row(4).to_vec();
+            buffers.row_mut(1).copy_from_slice(&parity);
+        }
+        let ids = [0, 4, 2, 3, 1];
+        assert_eq!(context.recover_all(&mut stripes, &ids).expect("enough are left").len(), 5);
+        for (number, buffers) in stripes.iter().enumerate() {
+            assert_eq!(buffers.row(4), [(16 * number + 1) as u8; 77], "stripe {number}");
+        }
+        stripes.push(Context::new(3, 2).expect("a code").alloc(77).expect("a size"));
+        let before: Vec<Vec<u8>> = stripes.iter().map(|buffers| buffers.row(4).to_vec()).collect();
+        let refused = context.recover_all(&mut stripes, &[0, 4, 2, 3, 5]);
+        assert_eq!(refused, Err(Error::OtherCode { data: 3, parity: 2 }));
+        assert!(stripes.iter().zip(&before).all(|(buffers, before)| buffers.row(4) == before));
+    }
+}
+
+#[test]
 fn work_goes_to_the_device_and_back_when_it_hangs() {
     let mut context = context(Some(device(Faults::default(), 1)), 4, 2);
     let mut buffers = context.alloc(100).expect("a size");
