@@ -74,12 +74,32 @@ fn code_parameters(params: &FlowParams, source: bool) -> Parameters {
     match params.code {
         FlowCode::Rlnc => Parameters { generation_size, ..Parameters::default() },
         #[cfg(feature = "bats")]
-        FlowCode::Bats(bats) => crate::config::bats::parameters(params, &bats),
+        FlowCode::Bats(bats) => bats_parameters(params, &bats),
         FlowCode::Window(window) => Parameters {
             window_symbols: Some(count(window.window_symbols)),
             density: source.then(|| window.density.into()),
             ..Parameters::default()
         },
+    }
+}
+
+/// Parameters of a BATS flow.
+#[cfg(feature = "bats")]
+fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsParams) -> Parameters {
+    use recoded_pipeline::params::Interleave;
+    let source = matches!(params.role, Role::Source { .. });
+    let generation_size = count(params.generation_size);
+    Parameters {
+        generation_size,
+        block_symbols: Some(count(bats.source_symbols)),
+        batch_size: Some(generation_size),
+        profile: source.then(|| bats.profile.name().into()),
+        generator_bits: source.then(|| bats.generator_bits.into()),
+        interleave: source.then(|| match bats.interleave {
+            Interleave::Auto => "auto".into(),
+            Interleave::Fixed(depth) => depth.to_string(),
+        }),
+        ..Parameters::default()
     }
 }
 
@@ -239,6 +259,6 @@ fn counters(reports: &[&FlowReport]) -> Counters {
 }
 
 /// A count, as the socket has it.
-pub fn count(number: usize) -> u64 {
+fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

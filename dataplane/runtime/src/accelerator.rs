@@ -1,12 +1,8 @@
 //! The worker's end of the offload queue: products of the pipeline out, their rows back in.
 
-use crate::outbox::Outbox;
 use recoded_code::engine::{Job, Operation};
 use recoded_offload::{Inputs, Port};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Product, ProductInputs, Ticket};
-use recoded_pipeline::params::Nanos;
-use recoded_xsk::Umem;
 use std::time::Instant;
 
 /// A port of the queue, and how much is still out.
@@ -39,35 +35,27 @@ impl Accelerator {
     pub(crate) fn is_waiting(&self) -> bool {
         self.outstanding > 0
     }
-}
 
-/// Hands out what has waited long enough, and the pipeline what came back. Whether anything did.
-pub(crate) fn collect(
-    pipeline: &mut Pipeline,
-    umem: &mut Umem,
-    outbox: &mut Outbox,
-    now: Nanos,
-) -> bool {
-    // The pipeline may not offer anything meanwhile: it is told of results, not of packets.
-    let Some(mut accelerator) = outbox.accelerator.take_if(|waits| waits.is_waiting()) else {
-        return false;
-    };
-    accelerator.port.tick(Instant::now());
-    let mut came = false;
-    loop {
-        let jobs = accelerator.port.poll(|delivered| {
-            // None of the jobs inverts a matrix, so none has found one that is singular.
-            let rows = (0..delivered.job().rows).map_while(|row| delivered.destination(row).ok());
-            pipeline.solved(umem, outbox, ticket(delivered.tag()), rows, now);
-        });
-        if jobs == 0 {
-            break;
+    /// Hands over what has waited long enough, and calls `solved` for what came back. Whether anything did.
+    pub(crate) fn poll(
+        &mut self,
+        mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),
+    ) -> bool {
+        self.port.tick(Instant::now());
+        let before = self.outstanding;
+        loop {
+            let jobs = self.port.poll(|delivered| {
+                // None of the jobs inverts a matrix, so none has found one that is singular.
+                let rows = 0..delivered.job().rows;
+                let mut rows = rows.map_while(|row| delivered.destination(row).ok());
+                solved(ticket(delivered.tag()), &mut rows);
+            });
+            if jobs == 0 {
+                return self.outstanding < before;
+            }
+            self.outstanding -= jobs;
         }
-        accelerator.outstanding -= jobs;
-        came = true;
     }
-    outbox.accelerator = Some(accelerator);
-    came
 }
 
 fn tag(Ticket { flow, generation }: Ticket) -> u64 {

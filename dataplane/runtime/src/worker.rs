@@ -9,7 +9,7 @@
 //! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
 //! allocates when a snapshot or a neighbour changes and when it publishes a report, never per packet.
 
-use crate::accelerator::{self, Accelerator};
+use crate::accelerator::Accelerator;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::report::{WorkerPart, WorkerReport, unparsed_index};
@@ -120,9 +120,7 @@ impl Worker {
         for source in 0..self.state.sources.len() {
             worked |= self.read_tunnel(source, now);
         }
-        if accelerator::collect(&mut self.pipeline, &mut self.umem, &mut self.outbox, now) {
-            worked = true;
-        }
+        worked |= self.collect(now);
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
             self.outbox.flush(&mut self.umem, &mut self.sockets);
@@ -170,6 +168,20 @@ impl Worker {
         }
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         true
+    }
+
+    /// Tells the pipeline what an accelerator has solved. Whether it had solved anything.
+    fn collect(&mut self, now: Nanos) -> bool {
+        // The pipeline offers nothing meanwhile: it is told of results, not of packets.
+        let outbox = &mut self.outbox;
+        let Some(mut accelerator) = outbox.accelerator.take_if(|waits| waits.is_waiting()) else {
+            return false;
+        };
+        let came = accelerator.poll(|ticket, rows| {
+            self.pipeline.solved(&mut self.umem, &mut self.outbox, ticket, rows, now);
+        });
+        self.outbox.accelerator = Some(accelerator);
+        came
     }
 
     fn read_tunnel(&mut self, index: usize, now: Nanos) -> bool {

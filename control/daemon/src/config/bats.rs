@@ -1,12 +1,9 @@
-//! Keys of BATS flows: read, and written as configuration and as parameters on the control socket.
+//! Keys of BATS flows: read, and written as configuration.
 
-use super::code::whole;
-use super::flow::Kind;
+use super::kind::Kind;
 use super::reader::Reader;
-use super::render::{key, whole as whole_value};
-use crate::state::count;
-use recoded_api::v1::Parameters;
-use recoded_pipeline::params::{BatsParams, FlowParams, Interleave, Profile, Role};
+use super::writer::{key, whole};
+use recoded_pipeline::params::{BatsParams, FlowParams, Interleave, Profile};
 
 /// Words of `profile`.
 const PROFILES: [(&str, Profile); 3] = [
@@ -19,13 +16,13 @@ const PROFILES: [(&str, Profile); 3] = [
 pub fn read(reader: &mut Reader<'_>, kind: Kind) -> BatsParams {
     let rule = "a block has 1 to 4096 source symbols";
     let source_symbols = match kind {
-        Kind::Source => whole(reader, "block_symbols", 1..=4096, rule, 256),
-        _ => whole(reader, "block_symbols_max", 1..=4096, rule, 512),
+        Kind::Source => reader.whole("block_symbols", 1..=4096, rule, 256),
+        _ => reader.whole("block_symbols_max", 1..=4096, rule, 512),
     };
     let rule = "it is \"cyclic-shift\", \"precoded\" or \"baseline\"";
     let profile = reader.choice("profile", &PROFILES, rule).unwrap_or_default();
     let rule = "it is 1, 2, 3, 4 or 8";
-    let bits = whole(reader, "generator_bits", 1..=8, rule, 8);
+    let bits = reader.whole("generator_bits", 1..=8, rule, 8);
     if (5..8).contains(&bits) {
         reader.refuse("generator_bits", "is no width we have", rule);
     }
@@ -48,8 +45,8 @@ pub fn render_source(text: &mut String, params: &FlowParams, bats: &BatsParams) 
         Interleave::Auto => "auto".into(),
         Interleave::Fixed(depth) => i64::from(depth).into(),
     };
-    key(text, "block_symbols", whole_value(bats.source_symbols));
-    key(text, "batch_size", whole_value(params.generation_size));
+    key(text, "block_symbols", whole(bats.source_symbols));
+    key(text, "batch_size", whole(params.generation_size));
     key(text, "profile", bats.profile.name());
     key(text, "generator_bits", i64::from(bats.generator_bits));
     key(text, "interleave", interleave);
@@ -57,26 +54,8 @@ pub fn render_source(text: &mut String, params: &FlowParams, bats: &BatsParams) 
 
 /// Writes the keys of a sink.
 pub fn render_sink(text: &mut String, params: &FlowParams, bats: &BatsParams) {
-    key(text, "block_symbols_max", whole_value(bats.source_symbols));
-    key(text, "batch_size_max", whole_value(params.generation_size));
-}
-
-/// As the control socket shows them.
-pub fn parameters(params: &FlowParams, bats: &BatsParams) -> Parameters {
-    let source = matches!(params.role, Role::Source { .. });
-    let generation_size = count(params.generation_size);
-    Parameters {
-        generation_size,
-        block_symbols: Some(count(bats.source_symbols)),
-        batch_size: Some(generation_size),
-        profile: source.then(|| bats.profile.name().into()),
-        generator_bits: source.then(|| bats.generator_bits.into()),
-        interleave: source.then(|| match bats.interleave {
-            Interleave::Auto => "auto".into(),
-            Interleave::Fixed(depth) => depth.to_string(),
-        }),
-        ..Parameters::default()
-    }
+    key(text, "block_symbols_max", whole(bats.source_symbols));
+    key(text, "batch_size_max", whole(params.generation_size));
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! these keys but the ceiling `generation_size_max`, which bounds generations and batches alike.
 
 use super::document::Section;
-use super::flow::{Kind, LEARNED};
+use super::kind::{Kind, LEARNED};
 use super::reader::Reader;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, WindowParams};
@@ -171,22 +171,22 @@ fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
 }
 
 fn generation_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
-    whole(reader, key, 1..=256, "a generation has 1 to 256 symbols", default)
+    reader.whole(key, 1..=256, "a generation has 1 to 256 symbols", default)
 }
 
 fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
-    whole(reader, key, 1..=128, "a batch has 1 to 128 packets", default)
+    reader.whole(key, 1..=128, "a batch has 1 to 128 packets", default)
 }
 
 fn window(reader: &mut Reader<'_>, kind: Kind, field: FieldOrder) -> WindowParams {
     let rule = "a window has 1 to 4095 symbols";
     let window_symbols = match kind {
-        Kind::Source => whole(reader, "window_symbols", 1..=4095, rule, 64),
-        _ => whole(reader, "window_symbols_max", 1..=4095, rule, 256),
+        Kind::Source => reader.whole("window_symbols", 1..=4095, rule, 64),
+        _ => reader.whole("window_symbols_max", 1..=4095, rule, 256),
     };
     let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
     let is_binary = field == FieldOrder::Two;
-    let density = whole(reader, "density", 0..=15, rule, if is_binary { 7 } else { 15 });
+    let density = reader.whole("density", 0..=15, rule, if is_binary { 7 } else { 15 });
     if is_binary && density == 15 {
         let rule = "over field 2 no other coefficient than 1 is left, which makes all repair packets of a \
                     window equal: 7 is best";
@@ -207,18 +207,6 @@ fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
         reader.refuse("field", "is not a field we have", rule);
     }
     field.unwrap_or(default)
-}
-
-/// A whole number that counts something.
-pub fn whole(
-    reader: &mut Reader<'_>,
-    key: &'static str,
-    range: std::ops::RangeInclusive<u64>,
-    rule: &str,
-    default: usize,
-) -> usize {
-    let number = reader.integer(key, range, rule);
-    number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default)
 }
 
 #[cfg(test)]

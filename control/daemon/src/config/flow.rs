@@ -4,6 +4,7 @@ use super::code::Coding;
 use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
+use super::kind::{Kind, LEARNED};
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
 use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
@@ -76,9 +77,6 @@ pub const FLOW_KEYS: [&str; 29] = [
     "repair",
 ];
 
-/// Why relays and sinks do not have a key.
-pub const LEARNED: &str = "only a source chooses it; relays and sinks learn it from packets";
-
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
 const SYMBOL_BYTES_ACCEPTED: usize = 1472;
 
@@ -92,17 +90,6 @@ pub struct Context<'a> {
     pub mtus: &'a Mtus,
     /// Hops so far.
     pub hops: &'a mut Vec<Hop>,
-}
-
-/// A role, without what it refers to.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// Takes IP packets.
-    Source,
-    /// Recodes.
-    Relay,
-    /// Delivers IP packets.
-    Sink,
 }
 
 /// Reads one flow. `None` when it lacks what the rest depends on; the reason is on the list then.

@@ -24,7 +24,11 @@ pub mod code;
 #[cfg(feature = "bats")]
 pub mod bats;
 
+mod kind;
+
 pub mod symbol;
+
+mod writer;
 
 pub mod render;
 

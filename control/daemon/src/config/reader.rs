@@ -62,6 +62,18 @@ impl<'a> Reader<'a> {
         value
     }
 
+    /// A whole number that counts something.
+    pub fn whole(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        rule: &str,
+        default: usize,
+    ) -> usize {
+        let number = self.integer(key, range, rule);
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default)
+    }
+
     /// A whole number in `range`.
     pub fn integer(
         &mut self,

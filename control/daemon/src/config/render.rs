@@ -2,9 +2,9 @@
 
 use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
+use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
 use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, TunnelId};
-use std::fmt::Write;
 use toml::Value;
 
 /// Writes `config`; parsing the text gives it again.
@@ -158,15 +158,4 @@ fn hop(config: &Config, id: HopId) -> Value {
 
 fn micros(text: &mut String, name: &str, nanos: u64) {
     key(text, name, whole(usize::try_from(nanos / 1_000).unwrap_or(usize::MAX)));
-}
-
-/// A number that counts something.
-pub fn whole(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Writes a key.
-pub fn key(text: &mut String, name: &str, value: impl Into<Value>) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "{name} = {}", value.into());
 }
