@@ -36,28 +36,9 @@ fn line(
     })
 }
 
-/// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`.
+/// As [`common::transfer`].
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
-    let size = |number: u32| 24 + (number as usize * 37) % 500;
-    for number in 0..count {
-        line.send(&ip_packet(size(number), number));
-        if number % 8 == 0 {
-            line.pass(1);
-        }
-    }
-    line.pass(700);
-    let delivered: Vec<u32> = line
-        .delivered()
-        .iter()
-        .map(|packet| {
-            let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
-            assert_eq!(*packet, ip_packet(size(number), number), "packet {number} was altered");
-            number
-        })
-        .collect();
-    assert!(delivered.is_sorted(), "packets out of order");
-    let missing = count as usize - delivered.len();
-    assert!(missing <= missing_max, "{missing} of {count} packets missing");
+    common::transfer(line, count, missing_max, 700);
 }
 
 fn source(line: &Line) -> FlowCounters {

@@ -9,28 +9,9 @@ use recoded_pipeline::params::{FlowParams, Recoding, Redundancy, Role, Snapshot,
 use recoded_pipeline::report::DropReason;
 use recoded_wire::header::{Flags, Header, PacketType, write_index};
 
-/// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`.
+/// As [`common::transfer`].
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
-    let size = |number: u32| 24 + (number as usize * 37) % 500;
-    for number in 0..count {
-        line.send(&ip_packet(size(number), number));
-        if number % 8 == 0 {
-            line.pass(1);
-        }
-    }
-    line.pass(500);
-    let numbers: Vec<u32> = line
-        .delivered()
-        .iter()
-        .map(|packet| {
-            let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
-            assert_eq!(*packet, ip_packet(size(number), number), "packet {number} was altered");
-            number
-        })
-        .collect();
-    assert!(numbers.is_sorted(), "packets out of order");
-    let missing = count as usize - numbers.len();
-    assert!(missing <= missing_max, "{missing} of {count} packets missing");
+    common::transfer(line, count, missing_max, 500);
 }
 
 #[test]

@@ -3,16 +3,16 @@
 //!
 //! `RECODED_SEED` repeats a run; the seed is printed.
 
-use std::process::Command;
+mod common;
+
+use common::{PATIENCE, cpu, random, wait};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_code::engine::{
-    Batch, Completed, Cpu, Engine, Error, Job, Operation, Partition, Segment, check,
-};
+use rand_chacha::rand_core::Rng;
+use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Segment, check};
 use recoded_cuda::{CudaEngine, Direction, Options, Progressive, TECHNIQUES, opener};
 use recoded_gf::FieldOrder;
 use recoded_offload::{By, Config, Device, Mode, SpotCheck};
@@ -257,34 +257,10 @@ fn segment((rows, row_bytes): (usize, usize), random: &mut ChaCha8Rng) -> Arc<Se
     Arc::new(segment)
 }
 
-fn cpu() -> Cpu {
-    Cpu::new(1, Partition::FullBlock).expect("threads")
-}
-
-/// Runs `body` in a child process that has the stand-in for libcuda, and `variables`.
+/// As [`common::in_child`], with the stand-in for libcuda.
 fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
-    let part = format!("{variables:?}");
-    if std::env::var_os(CHILD_VARIABLE).is_some() {
-        // Of several children of one test, each runs its own part.
-        if std::env::var(CHILD_VARIABLE).is_ok_and(|given| given == part) {
-            body();
-        }
-        return;
-    }
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program)
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD_VARIABLE, &part)
-        .env("LD_LIBRARY_PATH", recoded_cuda_standin::folder())
-        // The stand-in has its kernels built in: any file will do.
-        .env(recoded_cuda::IMAGE_VARIABLE, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .envs(variables.iter().copied())
-        .output()
-        .expect("a child process");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    println!("{stdout}");
-    assert!(output.status.success(), "{variables:?}: {}\n{stdout}\n{stderr}", output.status);
+    let folder = recoded_cuda_standin::folder().display().to_string();
+    common::in_child(test, &folder, variables, body);
 }
 
 fn options(technique: &str) -> Options {
@@ -295,31 +271,6 @@ fn options(technique: &str) -> Options {
 fn open(technique: &str) -> CudaEngine {
     CudaEngine::open(&options(technique)).unwrap_or_else(|error| panic!("{error}"))
 }
-
-fn wait(engine: &mut CudaEngine) -> Completed {
-    let begun = Instant::now();
-    loop {
-        if let Some(completed) = engine.poll() {
-            return completed;
-        }
-        assert!(begun.elapsed() < PATIENCE, "nothing came back");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn random() -> ChaCha8Rng {
-    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
-    let clock =
-        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
-    let seed = given.unwrap_or(clock);
-    println!("RECODED_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
-}
-
-const CHILD_VARIABLE: &str = "RECODED_STANDIN_CHILD";
-
-/// Far more than anything takes, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nothing is fast here.
 const MOMENT: Duration = Duration::from_micros(10);

@@ -3,14 +3,16 @@
 //!
 //! `RECODED_SEED` repeats a run of the random ones; the seed is printed.
 
+mod common;
+
+use common::{PATIENCE, cpu, random, wait};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::Rng;
 use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Refused, check};
 use recoded_code::reed_solomon::ReedSolomon;
 use recoded_cuda::{
@@ -423,35 +425,10 @@ fn collect(port: &mut recoded_offload::Port, waiting: &mut Vec<(u64, Batch)>) {
     });
 }
 
-fn cpu() -> recoded_code::engine::Cpu {
-    let partition = recoded_code::engine::Partition::FullBlock;
-    recoded_code::engine::Cpu::new(1, partition).expect("threads")
-}
-
-/// Runs `body` in a child process that has the stand-in for libcuda, and `variables`.
+/// As [`common::in_child`], with the stand-ins for libcuda and libnvrtc.
 fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
-    let part = format!("{variables:?}");
-    if std::env::var_os(CHILD_VARIABLE).is_some() {
-        // Of several children of one test, each runs its own part.
-        if std::env::var(CHILD_VARIABLE).is_ok_and(|given| given == part) {
-            body();
-        }
-        return;
-    }
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program)
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD_VARIABLE, &part)
-        .env("LD_LIBRARY_PATH", libraries(recoded_cuda_standin::nvrtc_folder()))
-        // The stand-in has its kernels built in: any file will do.
-        .env(recoded_cuda::IMAGE_VARIABLE, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .envs(variables.iter().copied())
-        .output()
-        .expect("a child process");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    println!("{stdout}");
-    assert!(output.status.success(), "{variables:?}: {}\n{stdout}\n{stderr}", output.status);
+    let libraries = libraries(recoded_cuda_standin::nvrtc_folder());
+    common::in_child(test, &libraries, variables, body);
 }
 
 /// The stand-in for libcuda beside a libnvrtc, for `LD_LIBRARY_PATH`.
@@ -465,17 +442,6 @@ fn options() -> Options {
 
 fn open(options: &Options) -> CudaEngine {
     CudaEngine::open(options).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn wait(engine: &mut CudaEngine) -> Completed {
-    let begun = Instant::now();
-    loop {
-        if let Some(completed) = engine.poll() {
-            return completed;
-        }
-        assert!(begun.elapsed() < PATIENCE, "nothing came back");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn fill(batch: &mut Batch, random: &mut ChaCha8Rng) {
@@ -513,17 +479,3 @@ fn random_job(random: &mut ChaCha8Rng) -> Job {
         _ => Job::draw(seed, field, rows, columns),
     }
 }
-
-fn random() -> ChaCha8Rng {
-    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
-    let clock =
-        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
-    let seed = given.unwrap_or(clock);
-    println!("RECODED_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
-}
-
-const CHILD_VARIABLE: &str = "RECODED_STANDIN_CHILD";
-
-/// Far more than anything takes, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(20);

@@ -267,3 +267,28 @@ pub fn ip_packet(bytes: usize, number: u32) -> Vec<u8> {
     packet[20..24].copy_from_slice(&number.to_be_bytes());
     packet
 }
+
+/// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`, within
+/// `settle_millis` after the last.
+pub fn transfer(line: &mut Line, count: u32, missing_max: usize, settle_millis: u64) {
+    let size = |number: u32| 24 + (number as usize * 37) % 500;
+    for number in 0..count {
+        line.send(&ip_packet(size(number), number));
+        if number % 8 == 0 {
+            line.pass(1);
+        }
+    }
+    line.pass(settle_millis);
+    let numbers: Vec<u32> = line
+        .delivered()
+        .iter()
+        .map(|packet| {
+            let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
+            assert_eq!(*packet, ip_packet(size(number), number), "packet {number} was altered");
+            number
+        })
+        .collect();
+    assert!(numbers.is_sorted(), "packets out of order");
+    let missing = count as usize - numbers.len();
+    assert!(missing <= missing_max, "{missing} of {count} packets missing");
+}
