@@ -104,12 +104,14 @@ pub fn opener(
     timeout: Duration,
 ) -> impl Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync + 'static {
     move || {
-        let unusable = |call, code, reason| Error::Lost { call, code, reason };
-        probe(&options, timeout).map_err(|error| unusable("probe", 0, error.to_string()))?;
+        let absent = |reason| Error::Absent { reason };
+        probe(&options, timeout).map_err(|error| absent(error.to_string()))?;
         match CudaEngine::open(&options) {
             Ok(engine) => Ok(Box::new(engine)),
-            Err(OpenError::Call(CallError { call, code, name })) => Err(unusable(call, code, name)),
-            Err(error) => Err(unusable("open", 0, error.to_string())),
+            Err(OpenError::Call(CallError { call, code, name })) => {
+                Err(Error::Lost { call, code, reason: name })
+            }
+            Err(error) => Err(absent(error.to_string())),
         }
     }
 }

@@ -150,6 +150,12 @@ pub enum Error {
         /// The device's name for it.
         reason: String,
     },
+    /// There is no device, or none that is to be used.
+    #[error("{reason}")]
+    Absent {
+        /// Why.
+        reason: String,
+    },
     /// The device is gone; every batch in flight comes back with this, and so does every later one.
     #[error("device lost: {call} failed: {reason} ({code})")]
     Lost {
@@ -172,6 +178,6 @@ impl Error {
     /// Whether the engine is of no more use.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Threads { .. })
+        matches!(self, Self::Absent { .. } | Self::Lost { .. } | Self::Threads { .. })
     }
 }
