@@ -10,7 +10,7 @@
 //! when a report brings news, not per batch.
 
 use crate::combine::{BATCH_SIZE_MAX, Combiner};
-use crate::loss::moved;
+use crate::path::moved;
 use crate::report::HopLoss;
 use recoded_code::theory::Hop;
 use recoded_code::theory::Recoding;

@@ -243,17 +243,17 @@ impl Flow {
     ) -> Fate {
         match &mut self.state {
             State::Source(source) => {
-                source.receive_feedback(&self.params, &mut self.counters, io, payload);
+                source.receive_feedback(&self.params, &mut self.counters, io, payload, header);
                 Fate::Consumed
             }
             #[cfg(feature = "bats")]
             State::BatsSource(source) => {
-                source.receive_feedback(&self.params, &mut self.counters, io, payload);
+                source.receive_feedback(&self.params, &mut self.counters, io, payload, header);
                 self.deadline = earlier(self.deadline, source.wake(&self.params, io.now));
                 Fate::Consumed
             }
             State::WindowSource(source) => {
-                source.receive_feedback(&self.params, io, payload);
+                source.receive_feedback(&self.params, io, payload, header);
                 Fate::Consumed
             }
             State::Relay(relay) if header.hop_index < u8::MAX => {

@@ -46,6 +46,8 @@ mod reporter;
 
 mod loss;
 
+mod path;
+
 mod framing;
 
 mod combine;

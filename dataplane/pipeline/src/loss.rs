@@ -22,10 +22,6 @@ const WEIGHT_JUMP: f64 = 0.5;
 /// A gap wider than this is a sender that restarted, not a loss.
 const GAP_MAX: u32 = 1 << 14;
 
-/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
-const LOSS_STEP: f64 = 0.003;
-const LOSS_STEP_RELATIVE: f64 = 0.05;
-
 /// Assumed of a link that has not been measured yet.
 const LOSS_UNKNOWN: f64 = 0.1;
 
@@ -82,52 +78,6 @@ impl LossTracker {
     /// The estimate, once there is one.
     pub(crate) fn estimate(&self) -> Option<HopLoss> {
         self.estimate.map(|estimate| HopLoss { hop: self.hop, ..estimate })
-    }
-}
-
-/// Whether an estimate has changed so much that plans made for `old` are out of date.
-pub(crate) fn moved(new: &HopLoss, old: &HopLoss) -> bool {
-    (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
-        || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
-}
-
-/// What the hops of a path have reported to its source.
-#[derive(Debug)]
-pub(crate) struct Path {
-    hops: Vec<HopLoss>,
-    /// As they were when plans were last made.
-    planned_with: Vec<HopLoss>,
-}
-
-impl Path {
-    pub(crate) fn new() -> Path {
-        let hops = || Vec::with_capacity(usize::from(u8::MAX) + 1);
-        Path { hops: hops(), planned_with: hops() }
-    }
-
-    /// Notes the report of one hop. Whether plans made before are out of date.
-    pub(crate) fn hear(&mut self, report: HopLoss) -> bool {
-        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
-            Some(hop) => *hop = report,
-            None => self.hops.push(report),
-        }
-        let changed = self.hops.len() != self.planned_with.len()
-            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old));
-        if changed {
-            self.planned_with.clear();
-            self.planned_with.extend_from_slice(&self.hops);
-        }
-        changed
-    }
-
-    /// Newest report of each hop that reported.
-    pub(crate) fn hops(&self) -> &[HopLoss] {
-        &self.hops
-    }
-
-    /// The reports that plans are to be made with.
-    pub(crate) fn planned_with(&self) -> &[HopLoss] {
-        &self.planned_with
     }
 }
 

@@ -22,6 +22,9 @@ pub struct TunnelId(pub u16);
 /// Largest number of next hops of one flow.
 pub const NEXT_HOPS_MAX: usize = 8;
 
+/// Longest path, in hops, that a source plans for.
+pub const HOPS_MAX: usize = 64;
+
 /// What a node does for a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Role {

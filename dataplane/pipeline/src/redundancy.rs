@@ -1,12 +1,12 @@
 //! How many packets a generation gets.
 
-use crate::loss::Path;
-use crate::params::{FlowParams, Redundancy};
+use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy};
+use crate::path::Path;
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::RankReport;
-use recoded_wire::header::SIZE_MAX;
+use recoded_wire::feedback::{HopReport, RankReport};
+use recoded_wire::header::{Header, SIZE_MAX};
 
 /// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
 /// flow over a bad path are not lost while its first report travels.
@@ -109,8 +109,8 @@ impl Planner {
     }
 
     /// Notes the report of one hop.
-    pub(crate) fn hear(&mut self, report: HopLoss) {
-        if self.path.hear(report) {
+    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
+        if self.path.hear(header, report, now) {
             self.reset();
         }
     }
@@ -153,7 +153,7 @@ impl Planner {
 
     /// Automatic plan, and the share of generations it expects to close short.
     fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> (usize, f64) {
-        let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; 255];
+        let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
         for (hop, heard) in hops.iter_mut().zip(self.path.planned_with()) {
             let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
             *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };

@@ -15,7 +15,7 @@ use crate::packing::{Layout, Packer};
 use crate::params::{FlowParams, Nanos};
 use crate::redundancy::{Planner, ROUNDS, repair_packets};
 use crate::remote::Remote;
-use crate::report::{FlowCounters, FlowReport, HopLoss};
+use crate::report::{FlowCounters, FlowReport};
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
@@ -270,16 +270,13 @@ impl Source {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
+        header: Header,
     ) {
         let mut requests = [RepairRequest { generation: 0, missing: 0, round: 0 }; 64];
         let mut count = 0;
         for item in items(io.frames.bytes(payload)) {
             match item {
-                Item::Hop(report) => self.planner.hear(HopLoss {
-                    hop: report.hop,
-                    loss: f64::from(report.loss),
-                    burst_mean: f64::from(report.burst_mean),
-                }),
+                Item::Hop(report) => self.planner.hear(&header, report, io.now),
                 Item::Repair(request) if count < requests.len() => {
                     requests[count] = request;
                     count += 1;

@@ -8,11 +8,12 @@
 //! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and one
 //! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
 
-use crate::loss::Path;
-use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Redundancy};
+use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy};
+use crate::path::Path;
 use crate::report::HopLoss;
 use recoded_code::theory::burst::interleave_depth;
-use recoded_wire::feedback::RankReport;
+use recoded_wire::feedback::{HopReport, RankReport};
+use recoded_wire::header::Header;
 
 /// Assumed of a path that has not reported yet: one hop this lossy.
 const LOSS_UNKNOWN: f64 = 0.1;
@@ -104,8 +105,8 @@ impl BatchPlanner {
     }
 
     /// Notes the report of one hop.
-    pub(crate) fn hear(&mut self, report: HopLoss) {
-        if self.path.hear(report) {
+    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
+        if self.path.hear(header, report, now) {
             self.model.fill(None);
         }
     }
@@ -323,7 +324,10 @@ mod tests {
     #[test]
     fn histogram_of_a_worse_path_asks_for_more_batches() {
         let mut planner = BatchPlanner::new();
-        hops(4, 0.1).into_iter().for_each(|hop| planner.hear(hop));
+        for hop in 0..4 {
+            let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
+            planner.hear(&crate::path::feedback_header(hop), report, 0);
+        }
         let model = planner.rank(16).mean;
         let mut counts = [0u32; 17];
         let mut buffer = [0u8; 128];

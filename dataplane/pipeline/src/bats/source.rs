@@ -23,7 +23,7 @@ use crate::packing::{Layout, Packer};
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
 use crate::redundancy::ROUNDS;
 use crate::remote::Remote;
-use crate::report::{FlowCounters, FlowReport, HopLoss};
+use crate::report::{FlowCounters, FlowReport};
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
@@ -394,15 +394,12 @@ impl BatsSource {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
+        header: Header,
     ) {
         let mut enough = None;
         for item in items(io.frames.bytes(payload)) {
             match item {
-                Item::Hop(report) => self.planner.hear(HopLoss {
-                    hop: report.hop,
-                    loss: f64::from(report.loss),
-                    burst_mean: f64::from(report.burst_mean),
-                }),
+                Item::Hop(report) => self.planner.hear(&header, report, io.now),
                 Item::Repair(request) if params.repair => {
                     answer(&mut self.blocks, &mut self.planner, params, counters, request);
                 }

@@ -6,12 +6,14 @@
 //! recodes. When the flow pauses, repair packets follow until by the same theory, and what was sent,
 //! nothing is missing, but for a chance of the target.
 
-use crate::loss::moved;
-use crate::params::{FlowParams, Redundancy, WindowParams};
+use crate::params::{FlowParams, Nanos, Redundancy, WindowParams};
+use crate::path::{Path, moved};
 use crate::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use crate::report::HopLoss;
 use recoded_code::theory::Hop;
 use recoded_code::theory::window::{Deficit, WindowCode};
+use recoded_wire::feedback::HopReport;
+use recoded_wire::header::Header;
 
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
@@ -19,7 +21,7 @@ const SLACK: f64 = 1e-9;
 /// Repair packets of one flow.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    hops: Vec<HopLoss>,
+    hops: Path,
     /// The path that the rate is for.
     path: Hop,
     /// Repair packets per source packet.
@@ -36,7 +38,7 @@ impl Pace {
     pub(crate) fn new(params: &FlowParams, code: &WindowParams) -> Self {
         let path = Hop::independent(LOSS_UNKNOWN);
         let mut pace = Self {
-            hops: Vec::with_capacity(usize::from(u8::MAX) + 1),
+            hops: Path::new(),
             path,
             rate: 0.0,
             deficit: Deficit::new(&WindowCode { symbols: 1, redundant: 0.0, path }),
@@ -59,16 +61,19 @@ impl Pace {
     }
 
     /// Notes the report of one hop.
-    pub(crate) fn hear(&mut self, params: &FlowParams, code: &WindowParams, report: HopLoss) {
-        match self.hops.iter_mut().find(|hop| hop.hop == report.hop) {
-            Some(hop) => *hop = report,
-            None => self.hops.push(report),
-        }
+    pub(crate) fn hear(
+        &mut self,
+        params: &FlowParams,
+        code: &WindowParams,
+        (header, report): (&Header, HopReport),
+        now: Nanos,
+    ) {
+        self.hops.hear(header, report, now);
         let cautious = |hop: &HopLoss| Hop {
             loss: (hop.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95),
             burst_mean: hop.burst_mean,
         };
-        let path = Hop::in_series(self.hops.iter().map(cautious));
+        let path = Hop::in_series(self.hops.hops().iter().map(cautious));
         let loss = |path: Hop| HopLoss { hop: 0, loss: path.loss, burst_mean: path.burst_mean };
         if moved(&loss(path), &loss(self.path)) {
             self.path = path;
@@ -78,7 +83,7 @@ impl Pace {
 
     /// What the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
-        &self.hops
+        self.hops.hops()
     }
 
     /// Repair packets per source packet.

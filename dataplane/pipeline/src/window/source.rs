@@ -7,7 +7,7 @@ use crate::io::Io;
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowCode, FlowParams, Nanos, WindowParams};
 use crate::remote::Remote;
-use crate::report::{FlowCounters, FlowReport, HopLoss};
+use crate::report::{FlowCounters, FlowReport};
 use crate::window::pace::Pace;
 use crate::window::{density, field, parameters};
 use recoded_code::window::{ENCODING_WINDOW_MAX, Encoder, Parameters};
@@ -194,16 +194,12 @@ impl WindowSource {
         params: &FlowParams,
         io: &mut Io<'_, impl Frames, impl Egress>,
         payload: Span,
+        header: Header,
     ) {
         for item in items(io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
-                    let loss = HopLoss {
-                        hop: report.hop,
-                        loss: f64::from(report.loss),
-                        burst_mean: f64::from(report.burst_mean),
-                    };
-                    self.pace.hear(params, &self.code, loss);
+                    self.pace.hear(params, &self.code, (&header, report), io.now);
                 }
                 Item::Flow(report) => self.remote.hear(report),
                 // This code asks for nothing and has no generations.

@@ -1,0 +1,168 @@
+//! What the hops of a path report to its source: the loss of each hop, as the node behind it measured it.
+//!
+//! Reports come from the network. A node reports on its own hop only, and how far a report has
+//! travelled says which hop that is; a report that contradicts this is ignored. A hop whose reports
+//! stop while others continue is forgotten.
+
+use crate::params::{HOPS_MAX, Nanos};
+use crate::report::HopLoss;
+use recoded_wire::feedback::HopReport;
+use recoded_wire::header::Header;
+
+/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
+const LOSS_STEP: f64 = 0.003;
+const LOSS_STEP_RELATIVE: f64 = 0.05;
+
+/// A hop is forgotten when it has not reported for this long and others have. Nodes report every 20 ms
+/// while packets flow: on a path that loses nine reports in ten, one in 10^4 hops is forgotten by
+/// mistake, until its next report.
+const EXPIRY_NANOS: Nanos = 2_000_000_000;
+
+/// When nobody reports for this long the flow is idle, and no hop grows older meanwhile.
+const PAUSE_NANOS: Nanos = 200_000_000;
+
+/// Whether an estimate has changed so much that plans made for `old` are out of date.
+pub(crate) fn moved(new: &HopLoss, old: &HopLoss) -> bool {
+    (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
+        || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
+}
+
+/// A hop and when it last reported.
+#[derive(Copy, Clone, Debug)]
+struct Heard {
+    loss: HopLoss,
+    at: Nanos,
+}
+
+/// What the hops of a path have reported to its source: at most [`HOPS_MAX`] of them.
+#[derive(Debug)]
+pub(crate) struct Path {
+    heard: Vec<Heard>,
+    /// When any hop reported last.
+    reported_at: Nanos,
+    /// Losses of the hops that count now.
+    hops: Vec<HopLoss>,
+    /// As they were when plans were last made.
+    planned_with: Vec<HopLoss>,
+}
+
+impl Path {
+    pub(crate) fn new() -> Path {
+        let losses = || Vec::with_capacity(HOPS_MAX);
+        Path {
+            heard: Vec::with_capacity(HOPS_MAX),
+            reported_at: 0,
+            hops: losses(),
+            planned_with: losses(),
+        }
+    }
+
+    /// Notes a hop report that came in a packet with `header`. Whether plans made before are out of
+    /// date.
+    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) -> bool {
+        // As many relays have passed the report on as there are links in front of that hop.
+        if report.hop != header.hop_index || usize::from(report.hop) >= HOPS_MAX {
+            return false;
+        }
+        let loss = HopLoss {
+            hop: report.hop,
+            loss: f64::from(report.loss),
+            burst_mean: f64::from(report.burst_mean),
+        };
+        let silence = now.saturating_sub(std::mem::replace(&mut self.reported_at, now));
+        if silence > PAUSE_NANOS {
+            self.heard.iter_mut().for_each(|heard| heard.at += silence);
+        }
+        match self.heard.iter_mut().find(|heard| heard.loss.hop == loss.hop) {
+            Some(heard) => *heard = Heard { loss, at: now },
+            None => self.heard.push(Heard { loss, at: now }),
+        }
+        self.heard.retain(|heard| heard.at + EXPIRY_NANOS > now);
+        self.hops.clear();
+        self.hops.extend(self.heard.iter().map(|heard| heard.loss));
+        let changed = self.hops.len() != self.planned_with.len()
+            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old));
+        if changed {
+            self.planned_with.clear();
+            self.planned_with.extend_from_slice(&self.hops);
+        }
+        changed
+    }
+
+    /// Newest report of each hop that reports.
+    pub(crate) fn hops(&self) -> &[HopLoss] {
+        &self.hops
+    }
+
+    /// The reports that plans are to be made with.
+    pub(crate) fn planned_with(&self) -> &[HopLoss] {
+        &self.planned_with
+    }
+}
+
+/// The header of a report that `travelled` so many links since the node behind the reported hop.
+#[cfg(test)]
+pub(crate) fn feedback_header(travelled: u8) -> Header {
+    use recoded_wire::header::{Flags, PacketType};
+    Header {
+        packet_type: PacketType::Feedback,
+        flags: Flags(0),
+        epoch: 0,
+        size: 1,
+        flow: 1,
+        generation: 0,
+        hop_index: travelled,
+        key_id: 0,
+        planned: 0,
+        link_sequence: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = 1_000_000;
+
+    fn hear(path: &mut Path, hop: u8, travelled: u8, now: Nanos) -> bool {
+        let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
+        path.hear(&feedback_header(travelled), report, now)
+    }
+
+    #[test]
+    fn a_node_reports_on_its_own_hop_only() {
+        let mut path = Path::new();
+        assert!(!hear(&mut path, 3, 0, 0));
+        assert!(hear(&mut path, 0, 0, 0) && hear(&mut path, 1, 1, 0));
+        assert_eq!(path.hops().len(), 2);
+    }
+
+    #[test]
+    fn hops_beyond_the_longest_path_are_ignored() {
+        let mut path = Path::new();
+        for hop in 0..=u8::MAX {
+            hear(&mut path, hop, hop, 0);
+        }
+        assert_eq!(path.hops().len(), HOPS_MAX);
+    }
+
+    #[test]
+    fn a_hop_that_falls_silent_while_others_report_is_forgotten() {
+        let mut path = Path::new();
+        hear(&mut path, 0, 0, 0);
+        hear(&mut path, 1, 1, 0);
+        let changes: Vec<u64> =
+            (0..50).map(|n| 50 * n).filter(|at| hear(&mut path, 0, 0, at * MILLI)).collect();
+        assert_eq!(changes, [2_000], "forgotten after two seconds, once");
+        assert_eq!(path.hops().len(), 1);
+    }
+
+    #[test]
+    fn no_hop_grows_old_while_the_flow_is_idle() {
+        let mut path = Path::new();
+        hear(&mut path, 0, 0, 0);
+        hear(&mut path, 1, 1, 0);
+        assert!(!hear(&mut path, 0, 0, 60_000 * MILLI), "nothing changed");
+        assert_eq!(path.hops().len(), 2);
+    }
+}
