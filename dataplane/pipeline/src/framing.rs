@@ -91,6 +91,22 @@ pub(crate) fn is_ip_packet(packet: &[u8]) -> bool {
     }
 }
 
+/// Whether the first symbol of a unit begins with an IP packet, as far as can be seen from it.
+pub(crate) fn begins_with_ip_packet(symbol: &[u8]) -> bool {
+    let half =
+        |at: usize| symbol.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let Some(length) = half(0) else { return false };
+    let Some(version) = symbol.get(LENGTH_BYTES).map(|byte| byte >> 4) else { return false };
+    match version {
+        4 => length >= 20 && half(LENGTH_BYTES + 2).is_none_or(|total| total == length),
+        6 => {
+            length >= 40
+                && half(LENGTH_BYTES + 4).is_none_or(|rest| rest.checked_add(40) == Some(length))
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

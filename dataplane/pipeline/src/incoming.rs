@@ -3,15 +3,15 @@
 
 use crate::batch::PacketView;
 use crate::loss::LossTracker;
+use crate::params::Nanos;
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::header::{Block, Header};
 use recoded_wire::window::WindowPacket;
 
-/// Packets in a row that must be strangers, and of one life, before it is followed: one alone may be a
-/// straggler of a former life, or forged. Whoever followed each of them would give up all it holds, and
-/// a relay would send a plan, for every one.
+/// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler of
+/// a source that restarted since, or forged.
 const STRANGERS: u8 = 3;
 
 /// The receiving side of a flow.
@@ -19,8 +19,10 @@ const STRANGERS: u8 = 3;
 pub(crate) struct Incoming {
     pub loss: LossTracker,
     pub ranks: RankHistogram,
-    /// The earliest generation of the strangers seen in a row, and how many they are.
+    /// The earliest generation of the out-of-range packets seen in a row, and how many they are.
     strangers: Option<(u32, u8)>,
+    /// When a packet in range came last.
+    familiar_at: Nanos,
     newest: Option<(FieldOrder, Header, u16)>,
     /// Block word of the newest packet, if it belongs to a batch.
     block: Option<Block>,
@@ -39,24 +41,30 @@ impl Incoming {
         }
     }
 
-    /// Notes a packet of a generation that is held, or could be.
-    pub(crate) fn familiar(&mut self) {
+    /// Notes a packet in range: of a generation that is held, or could be.
+    pub(crate) fn familiar(&mut self, now: Nanos) {
         self.strangers = None;
+        self.familiar_at = now;
     }
 
-    /// Notes a packet of a generation far from all that is held; of one life are those less than
-    /// `distance` apart. When enough of them came in a row, the
-    /// source restarted, or much of what it sent was lost: returns the earliest of these generations.
-    pub(crate) fn stranger(&mut self, generation: u32, distance: u32) -> Option<u32> {
+    /// Notes a packet out of range; those less than `distance` apart belong together. When enough of
+    /// them came in a row, and nothing in range for as long as `silence`, the source restarted or much
+    /// of what it sent was lost: returns the earliest of these generations.
+    pub(crate) fn stranger(
+        &mut self,
+        generation: u32,
+        distance: u32,
+        (now, silence): (Nanos, Nanos),
+    ) -> Option<u32> {
         let (first, seen) = match self.strangers {
-            Some((first, seen)) if generation.wrapping_sub(first) < distance => (first, seen + 1),
-            Some((first, seen)) if first.wrapping_sub(generation) < distance => {
-                (generation, seen + 1)
-            }
-            _ => (generation, 1),
+            Some((first, seen)) if generation.wrapping_sub(first) < distance => (first, seen),
+            Some((first, seen)) if first.wrapping_sub(generation) < distance => (generation, seen),
+            _ => (generation, 0),
         };
-        self.strangers = (seen < STRANGERS).then_some((first, seen));
-        (seen >= STRANGERS).then_some(first)
+        let seen = seen.saturating_add(1);
+        let follows = seen >= STRANGERS && now >= self.familiar_at.saturating_add(silence);
+        self.strangers = (!follows).then_some((first, seen));
+        follows.then_some(first)
     }
 
     /// Notes an arrival of a window flow.

@@ -30,6 +30,8 @@ pub enum DropReason {
     Mismatch,
     /// Its generation was already delivered, given up or replaced.
     Late,
+    /// Of a generation or block far from those in progress, which nothing has confirmed.
+    Stray,
     /// Its block holds as many batches as there is room for.
     BatchesExhausted,
     /// No free frame to hold it or a combination of it.
@@ -38,7 +40,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in counter order.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Truncated,
         DropReason::Version,
         DropReason::Malformed,
@@ -48,6 +50,7 @@ impl DropReason {
         DropReason::Oversize,
         DropReason::Mismatch,
         DropReason::Late,
+        DropReason::Stray,
         DropReason::BatchesExhausted,
         DropReason::FrameExhausted,
     ];
@@ -64,6 +67,7 @@ impl DropReason {
             DropReason::Oversize => "oversize",
             DropReason::Mismatch => "mismatch",
             DropReason::Late => "late",
+            DropReason::Stray => "stray",
             DropReason::BatchesExhausted => "batches_exhausted",
             DropReason::FrameExhausted => "frame_exhausted",
         }

@@ -145,7 +145,7 @@ fn source_that_restarts_behind_itself_is_followed() {
     let mut node = Node::new(sink(), 7);
     let mut expected = Vec::new();
     // A foreign epoch; the same one by chance, seconds later.
-    let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 0), (881, 77, 0), (860, 77, 3000)];
+    let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 50), (881, 77, 50), (860, 77, 3000)];
     for (number, epoch, millis) in lives {
         let mut block = HandMade::new(number, 40, Profile::CyclicShift);
         expected.extend(block.packets.iter().cloned());

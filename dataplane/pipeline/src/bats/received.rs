@@ -53,10 +53,10 @@ pub(crate) struct ReceivedBlock {
 }
 
 impl ReceivedBlock {
-    /// Unused entries, as many as the sink of a flow holds.
-    pub(crate) fn table(params: &FlowParams, code: &BatsParams) -> Vec<Self> {
-        let limits = limits(params, code);
-        (0..params.blocks(code)).map(|_| Self::new(limits)).collect()
+    /// Unused entries, as many as the sink of a flow holds, and one to try.
+    pub(crate) fn table(params: &FlowParams, code: &BatsParams) -> (Vec<Self>, Self) {
+        let entry = || Self::new(limits(params, code));
+        ((0..params.blocks(code)).map(|_| entry()).collect(), entry())
     }
 
     fn new(limits: Limits) -> Self {
@@ -194,6 +194,10 @@ impl Unit for ReceivedBlock {
 
     fn is_complete(&self) -> bool {
         self.agreed.is_some() && self.decoder.is_complete()
+    }
+
+    fn epoch(&self) -> Option<u8> {
+        self.agreed.map(|agreed| agreed.epoch)
     }
 
     fn size(&self) -> usize {

@@ -43,6 +43,10 @@ pub(crate) struct Relay {
     pay: Option<Nanos>,
 }
 
+/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it. Bursts
+/// that swallow more whole generations are rare, and cost two packets that are passed on as they came.
+pub(crate) const AHEAD_MAX: u32 = 4;
+
 /// How long a batch that ended may wait for those it took turns with. Their ends are a packet apart,
 /// so this is ample from 50 Mbit/s up, and little beside what interleaving itself costs.
 const PAY_DELAY_NANOS: Nanos = 500_000;
@@ -88,7 +92,7 @@ impl Relay {
         self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
         let is_repair = header.planned == 0 && view.block.is_none();
-        let index = match self.place(header.generation, io.frames) {
+        let index = match self.place(header.generation, params, io) {
             Place::Held(index) => index,
             Place::New(index) => {
                 let block = view.block.as_ref();
@@ -140,29 +144,36 @@ impl Relay {
         if cut_through { Fate::Forwarded } else { Fate::Consumed }
     }
 
-    fn place(&mut self, generation: u32, frames: &mut impl Frames) -> Place {
+    fn place(
+        &mut self,
+        generation: u32,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Place {
         let count = self.batches.len() as u32;
         let index = (generation % count) as usize;
         let held = &self.batches[index];
         if held.live && held.generation == generation {
-            self.incoming.familiar();
+            self.incoming.familiar(io.now);
             return Place::Held(index);
         }
         let Some(newest) = self.newest else { return Place::New(index) };
         let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
-        if behind < RESTART_DISTANCE || ahead <= count {
-            self.incoming.familiar();
-            return if (count..RESTART_DISTANCE).contains(&behind) {
-                Place::Elsewhere
-            } else {
-                Place::New(index)
-            };
+        if behind < count || ahead <= AHEAD_MAX {
+            self.incoming.familiar(io.now);
+            return Place::New(index);
         }
-        if self.incoming.stranger(generation, RESTART_DISTANCE).is_none() {
+        if behind < RESTART_DISTANCE {
+            return Place::Elsewhere;
+        }
+        // A jump within the table ends nothing that it holds; a longer one must find it idle.
+        let silence = if ahead <= count { 0 } else { params.batch_timeout_nanos };
+        let timing = (io.now, silence);
+        if self.incoming.stranger(generation, RESTART_DISTANCE, timing).is_none() {
             return Place::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
-            self.release(frames);
+            self.release(io.frames);
             self.newest = None;
         }
         Place::New(index)

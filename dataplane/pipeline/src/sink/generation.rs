@@ -30,9 +30,10 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Unused entries, as many as the sink of a flow holds.
-    pub(crate) fn table(params: &FlowParams) -> Vec<Self> {
-        (0..params.batches.max(2)).map(|_| Self::new(params.generation_size)).collect()
+    /// Unused entries, as many as the sink of a flow holds, and one to try.
+    pub(crate) fn table(params: &FlowParams) -> (Vec<Self>, Self) {
+        let entry = || Self::new(params.generation_size);
+        ((0..params.batches.max(2)).map(|_| entry()).collect(), entry())
     }
 
     fn new(size_max: usize) -> Self {
@@ -171,6 +172,10 @@ impl Unit for Generation {
 
     fn is_complete(&self) -> bool {
         self.batch.is_complete()
+    }
+
+    fn epoch(&self) -> Option<u8> {
+        self.batch.shape().map(|shape| shape.epoch)
     }
 
     fn size(&self) -> usize {

@@ -13,6 +13,8 @@
 
 pub(crate) mod generation;
 
+mod trial;
+
 pub(crate) mod unit;
 
 use crate::batch::PacketView;
@@ -24,11 +26,13 @@ use crate::io::{Fate, Io, earlier};
 use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::redundancy::ROUNDS;
-use crate::report::{FlowCounters, FlowReport};
+use crate::relay::AHEAD_MAX;
+use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
+use trial::Trial;
 use unit::{Progress, SAYINGS, Unit};
 
 /// Most requests in one report.
@@ -44,6 +48,16 @@ const EPOCHS: u8 = 4;
 
 /// Nor does anything come as late as this.
 const STRAGGLE_NANOS: Nanos = 2_000_000_000;
+
+/// Where a packet belongs.
+enum Place {
+    /// To a unit that is held.
+    Held,
+    /// To one that was delivered or given up.
+    Finished,
+    /// To one out of range: a jump within the table, or farther.
+    Elsewhere { is_jump: bool },
+}
 
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct Sink<U> {
@@ -61,16 +75,22 @@ pub(crate) struct Sink<U> {
     /// Time between two sayings: a third of a round trip to the source, so that a round ends when its
     /// answer should be here.
     saying_interval: Nanos,
+    /// A unit out of range.
+    trial: Trial<U>,
+    /// When a packet in range came last.
+    familiar_at: Nanos,
     unpacker: Unpacker,
     incoming: Incoming,
     reporter: Reporter,
 }
 
 impl<U: Unit> Sink<U> {
-    /// A sink that holds as many units as there are here, all unused.
-    pub(crate) fn new(units: Vec<U>, combiner: &mut Combiner) -> Self {
+    /// A sink that holds as many units as there are in `units`, all unused, and tries one more.
+    pub(crate) fn new((units, trial): (Vec<U>, U), combiner: &mut Combiner) -> Self {
         Self {
             units,
+            trial: Trial::new(trial),
+            familiar_at: 0,
             range: None,
             epoch: 0,
             admitted_at: 0,
@@ -99,9 +119,16 @@ impl<U: Unit> Sink<U> {
         };
         self.incoming.arrived(&header, view);
         self.reporter.note(io.now);
-        if !self.admit(params, counters, io, number, header.epoch) {
-            counters.redundant += 1;
-            return Fate::Consumed;
+        match self.place(params, counters, io, number, header.epoch) {
+            Place::Held => {}
+            Place::Finished => {
+                counters.redundant += 1;
+                return Fate::Consumed;
+            }
+            Place::Elsewhere { is_jump } => {
+                let arrival = (payload, view);
+                return self.try_unit(params, counters, io, (number, told), arrival, is_jump);
+            }
         }
         (self.epoch, self.admitted_at) = (header.epoch, io.now);
         let index = self.index(number);
@@ -132,22 +159,23 @@ impl<U: Unit> Sink<U> {
         (number / U::STEP) as usize % self.units.len()
     }
 
-    /// Makes room for unit `number`. False when it was already delivered or given up.
-    fn admit(
+    /// Says where unit `number` belongs, and makes room for one that is in range.
+    fn place(
         &mut self,
         params: &FlowParams,
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
         number: u32,
         epoch: u8,
-    ) -> bool {
+    ) -> Place {
         let Some((next, newest)) = self.range else {
             self.restart(counters, io, number);
-            return true;
+            self.familiar_at = io.now;
+            return Place::Held;
         };
         if number.wrapping_sub(next) < self.held_span() {
-            self.incoming.familiar();
-            return true;
+            self.familiar_at = io.now;
+            return Place::Held;
         }
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
         // comparison has no answer for numbers half the space apart.
@@ -155,19 +183,82 @@ impl<U: Unit> Sink<U> {
         let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
             && io.now < self.admitted_at + STRAGGLE_NANOS;
         if (1..U::RESTART).contains(&behind) && is_of_this_life {
-            self.incoming.familiar();
-            return false;
+            return Place::Finished;
         }
+        if (1..=AHEAD_MAX * U::STEP).contains(&ahead) {
+            self.familiar_at = io.now;
+            self.advance(params, counters, io, number);
+            return Place::Held;
+        }
+        let is_jump = (1..=self.units.len() as u32 * U::STEP).contains(&ahead);
+        Place::Elsewhere { is_jump }
+    }
+
+    /// Takes in a packet of a unit out of range; see [`trial`].
+    fn try_unit(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (number, told): (u32, U::Told),
+        (payload, view): (Span, &PacketView),
+        is_jump: bool,
+    ) -> Fate {
+        if !self.trial.begin(number, io.frames, io.now) {
+            return Fate::Dropped(DropReason::Stray);
+        }
+        let unit = &mut self.trial.unit;
+        unit.progress_mut().touched = io.now;
+        match unit.accept(io, told, payload, view) {
+            Ok(true) => counters.innovative += 1,
+            Ok(false) => counters.redundant += 1,
+            Err(reason) => return Fate::Dropped(reason),
+        }
+        unit.progress_mut().first.get_or_insert(io.now);
+        if !unit.progress().decoded && unit.decode(io, params.id) {
+            unit.progress_mut().decoded = true;
+        }
+        if self.trial.is_proven(io.frames) && (is_jump || self.is_idle(params, io.now)) {
+            self.adopt(params, counters, io);
+        }
+        Fate::Consumed
+    }
+
+    /// Whether nothing in range has come for a while.
+    fn is_idle(&self, params: &FlowParams, now: Nanos) -> bool {
+        now >= self.familiar_at.saturating_add(params.batch_timeout_nanos)
+    }
+
+    /// When a trial that has succeeded may take over, if it waits for that.
+    fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
+        let at = self.familiar_at.saturating_add(params.batch_timeout_nanos);
+        self.trial.is_proven(frames).then_some(at)
+    }
+
+    /// Resynchronises to the unit on trial.
+    fn adopt(
+        &mut self,
+        params: &FlowParams,
+        counters: &mut FlowCounters,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        let (Some(number), Some((_, newest))) = (self.trial.number(), self.range) else { return };
+        let ahead = number.wrapping_sub(newest);
         if (1..=self.units.len() as u32 * U::STEP).contains(&ahead) {
-            self.incoming.familiar();
+            self.advance(params, counters, io, number);
         } else {
-            let Some(first) = self.incoming.stranger(number, U::RESTART) else { return false };
-            if ahead >= U::RESTART {
-                self.restart(counters, io, first);
-            }
+            self.restart(counters, io, number);
         }
-        self.advance(params, counters, io, number);
-        true
+        (self.familiar_at, self.admitted_at) = (io.now, io.now);
+        let index = self.index(number);
+        std::mem::swap(&mut self.units[index], &mut self.trial.unit);
+        self.trial.clear(io.frames);
+        let unit = &mut self.units[index];
+        self.epoch = unit.epoch().unwrap_or(self.epoch);
+        let first = unit.progress().first.unwrap_or(io.now);
+        counters.decoded_after(io.now.saturating_sub(first));
+        self.close(index, counters, io.now);
+        self.pump(params, counters, io);
     }
 
     /// A first packet, or a source that restarted: whatever was held is given up.
@@ -372,7 +463,11 @@ impl<U: Unit> Sink<U> {
         counters: &mut FlowCounters,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Nanos> {
-        let mut deadline = None;
+        let takes_over_at = self.takes_over_at(params, io.frames);
+        if takes_over_at.is_some_and(|at| at <= io.now) {
+            self.adopt(params, counters, io);
+        }
+        let mut deadline = takes_over_at.filter(|at| *at > io.now);
         let mut asks = [RepairRequest { generation: 0, missing: 0, round: 0 }; ASKS_MAX];
         let mut count = 0;
         let (next, _) = self.range?;
@@ -468,6 +563,10 @@ impl<U: Unit> Sink<U> {
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> bool {
         let held = self.holds();
+        if self.trial.number().is_some() {
+            self.trial.clear(io.frames);
+            return true;
+        }
         if held {
             counters.generations_evicted += 1;
             self.give_up(counters, io);
@@ -480,6 +579,7 @@ impl<U: Unit> Sink<U> {
         for index in 0..self.units.len() {
             self.clear(index, frames);
         }
+        self.trial.clear(frames);
         self.range = None;
         self.begin_delivery();
     }

@@ -79,6 +79,9 @@ pub(crate) trait Unit {
     /// Whether the rank suffices.
     fn is_complete(&self) -> bool;
 
+    /// Epoch of its packets, once one came.
+    fn epoch(&self) -> Option<u8>;
+
     /// Source symbols, as far as known.
     fn size(&self) -> usize;
 

@@ -26,6 +26,11 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{HEADER_BYTES, serial_before};
 use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
 
+/// A packet may be this part of the window ahead of the newest symbol, and at least so many symbols;
+/// beyond, others must confirm it, and the window must have been idle.
+const AHEAD_PART: usize = 4;
+const AHEAD_MIN: usize = 32;
+
 /// What all packets of an epoch have in common.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Shape {
@@ -136,7 +141,7 @@ impl WindowSink {
         packet: &WindowPacket,
     ) -> Admission {
         let shape = Shape::of(packet);
-        match self.judge(packet, shape) {
+        match self.judge(packet, shape, params, io.now) {
             Admission::Welcome => {}
             Admission::Begins { next } => {
                 self.pass(self.decoder.end(), params, counters, io);
@@ -157,7 +162,13 @@ impl WindowSink {
     }
 
     /// Decides on a packet.
-    fn judge(&mut self, packet: &WindowPacket, shape: Shape) -> Admission {
+    fn judge(
+        &mut self,
+        packet: &WindowPacket,
+        shape: Shape,
+        params: &FlowParams,
+        now: Nanos,
+    ) -> Admission {
         let first_source = packet.is_source().then_some(packet.first);
         let Some((known, _)) = self.stream else {
             return first_source.map_or(Admission::Useless, |next| Admission::Begins { next });
@@ -165,11 +176,14 @@ impl WindowSink {
         let end = self.decoder.end();
         let ahead = |esi: u32| esi.wrapping_sub(end).cast_signed();
         let news = ahead(packet.last());
-        if news > -(RESTART_DISTANCE as i32) && news < self.window_symbols as i32 {
-            self.incoming.familiar();
+        let ahead_max = (self.window_symbols / AHEAD_PART).max(AHEAD_MIN) as i32;
+        if news > -(RESTART_DISTANCE as i32) && news < ahead_max {
+            self.incoming.familiar(now);
         } else {
             // What a source sent before its repair packets, they do not say.
-            let follow = first_source.and_then(|esi| self.incoming.stranger(esi, RESTART_DISTANCE));
+            let timing = (now, params.batch_timeout_nanos);
+            let follow =
+                first_source.and_then(|esi| self.incoming.stranger(esi, RESTART_DISTANCE, timing));
             let Some(next) = follow else { return Admission::Useless };
             if news.unsigned_abs() >= RESTART_DISTANCE {
                 return Admission::Begins { next };

@@ -1,0 +1,69 @@
+//! A unit out of range, tried beside the units that are held.
+//!
+//! A number far from all that is held comes from a source that restarted, or that sent so much in a
+//! blackout that whole units are missing; or it is forged. Whoever follows each such packet gives up
+//! what is held for nothing. So the sink collects the unit apart, and resynchronises to it only when
+//! it has decoded to IP packets:
+//!
+//! ```text
+//!  out of range ──► trial unit ──decodes──► a jump within the table: at once
+//!                                           farther: when nothing in range has come for a while
+//! ```
+//!
+//! One unit is tried at a time, and costs as much memory as any other.
+
+use crate::framing::begins_with_ip_packet;
+use crate::params::Nanos;
+use crate::sink::unit::{Progress, Unit};
+use recoded_wire::frames::Frames;
+
+/// A unit on trial that has had no packet for this long makes way for the next. The packets of a unit
+/// leave its source within a millisecond of each other, or as the last one is flushed.
+const IDLE_NANOS: Nanos = 5_000_000;
+
+/// The unit on trial, if there is one.
+pub(crate) struct Trial<U> {
+    pub unit: U,
+    number: u32,
+}
+
+impl<U: Unit> Trial<U> {
+    pub(crate) fn new(unit: U) -> Self {
+        Self { unit, number: 0 }
+    }
+
+    /// Number of the unit on trial.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.unit.progress().live.then_some(self.number)
+    }
+
+    /// Puts unit `number` on trial, where it is not already. False while another one is.
+    pub(crate) fn begin(&mut self, number: u32, frames: &mut impl Frames, now: Nanos) -> bool {
+        let progress = self.unit.progress();
+        if progress.live && self.number == number {
+            return true;
+        }
+        let is_idle = now >= progress.touched.saturating_add(IDLE_NANOS);
+        if progress.live && !progress.decoded && !is_idle {
+            return false;
+        }
+        self.clear(frames);
+        self.number = number;
+        *self.unit.progress_mut() = Progress::opened(now);
+        self.unit.open(number);
+        true
+    }
+
+    /// Whether it decoded, and to IP packets.
+    pub(crate) fn is_proven(&self, frames: &impl Frames) -> bool {
+        let is_decoded = self.unit.progress().live && self.unit.progress().decoded;
+        let first = if is_decoded { self.unit.symbol(0) } else { None };
+        first.is_some_and(|symbol| begins_with_ip_packet(frames.bytes(symbol)))
+    }
+
+    /// Ends the trial.
+    pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
+        self.unit.progress_mut().live = false;
+        self.unit.clear(frames);
+    }
+}
