@@ -1,6 +1,6 @@
 //! Sending: writes the hop-mutable header fields and hands packets to the next hops.
 
-use crate::combine::{GROUP_MAX, Sources};
+use crate::combine::{Combiner, GROUP_MAX, Sources};
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::layout::payload_of;
@@ -16,15 +16,16 @@ pub(crate) struct NextHops {
 }
 
 impl NextHops {
-    pub(crate) fn new(hops: &[HopId]) -> NextHops {
-        NextHops { hops: hops.iter().map(|hop| (*hop, [0; BUCKETS])).collect() }
+    pub(crate) fn new(hops: &[HopId], combiner: &mut Combiner) -> NextHops {
+        NextHops { hops: hops.iter().map(|hop| (*hop, first_sequences(combiner))).collect() }
     }
 
     /// Takes over another list of hops; one that stays keeps its sequence numbers.
-    pub(crate) fn update(&mut self, hops: &[HopId]) {
+    pub(crate) fn update(&mut self, hops: &[HopId], combiner: &mut Combiner) {
         let kept =
             |hop: &HopId| self.hops.iter().find(|(known, _)| known == hop).map(|pair| pair.1);
-        self.hops = hops.iter().map(|hop| (*hop, kept(hop).unwrap_or([0; BUCKETS]))).collect();
+        let mut numbers = |hop: &HopId| kept(hop).unwrap_or_else(|| first_sequences(combiner));
+        self.hops = hops.iter().map(|hop| (*hop, numbers(hop))).collect();
     }
 
     /// Sends `payload` to every next hop. Writes `header` over its first bytes; the block word of a
@@ -95,6 +96,12 @@ impl NextHops {
         }
         (sent, failed)
     }
+}
+
+/// Random numbers tell a neighbour that restarted from replays of its former life; the same one for all
+/// buckets lets receivers see that they belong together.
+fn first_sequences(combiner: &mut Combiner) -> [u32; BUCKETS] {
+    [combiner.next_u32(); BUCKETS]
 }
 
 fn next(sequence: &mut u32) -> u32 {

@@ -6,6 +6,7 @@ use crate::bats::received::ReceivedBlock;
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::{Egress, Ticket};
+use crate::emit::NextHops;
 use crate::io::{Fate, Io, earlier};
 use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::relay::Relay;
@@ -99,7 +100,13 @@ impl Flow {
             } else {
                 FlowCounters::default()
             };
-            *self = Flow { counters, ..Flow::new(params, io.combiner) };
+            let mut changed = Flow { counters, ..Flow::new(params, io.combiner) };
+            // The next hops follow the link sequence numbers through any change.
+            if let (Some(new), Some(old)) = (changed.hops(), self.hops()) {
+                std::mem::swap(new, old);
+                new.update(&params.next_hops, io.combiner);
+            }
+            *self = changed;
             return;
         }
         match &mut self.state {
@@ -111,11 +118,22 @@ impl Flow {
             State::WindowSource(source) => {
                 source.apply(&self.params, params, &mut self.counters, io);
             }
-            State::Relay(relay) => relay.apply(params),
+            State::Relay(relay) => relay.apply(params, io.combiner),
             // Sinks follow what packets say.
             _ => {}
         }
         self.params = params.clone();
+    }
+
+    fn hops(&mut self) -> Option<&mut NextHops> {
+        match &mut self.state {
+            State::Source(source) => Some(source.hops_mut()),
+            #[cfg(feature = "bats")]
+            State::BatsSource(source) => Some(source.hops_mut()),
+            State::WindowSource(source) => Some(source.hops_mut()),
+            State::Relay(relay) => Some(relay.hops_mut()),
+            _ => None,
+        }
     }
 
     /// Generations held.

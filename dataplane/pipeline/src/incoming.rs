@@ -2,10 +2,10 @@
 //! its parameters as of the newest packet.
 
 use crate::batch::PacketView;
-use crate::loss::LossTracker;
 use crate::params::Nanos;
+use crate::peer::Peer;
 use crate::rank::RankHistogram;
-use crate::report::FlowReport;
+use crate::report::{DropReason, FlowReport};
 use recoded_gf::FieldOrder;
 use recoded_wire::header::{Block, Header};
 use recoded_wire::window::WindowPacket;
@@ -17,7 +17,7 @@ const STRANGERS: u8 = 3;
 /// The receiving side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    pub loss: LossTracker,
+    pub peer: Peer,
     pub ranks: RankHistogram,
     /// The earliest generation of the out-of-range packets seen in a row, and how many they are.
     strangers: Option<(u32, u8)>,
@@ -32,13 +32,22 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Notes an arrival.
-    pub(crate) fn arrived(&mut self, header: &Header, view: &PacketView) {
-        self.loss.arrived(header, view.block.as_ref());
+    ///
+    /// # Errors
+    /// The reason why the packet must be dropped.
+    pub(crate) fn arrived(
+        &mut self,
+        header: &Header,
+        view: &PacketView,
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        self.peer.arrived(header, view.block.as_ref(), now)?;
         self.newest = Some((view.field, *header, view.symbol_bytes));
         self.block = view.block;
         if header.planned > 0 {
             self.planned = header.planned;
         }
+        Ok(())
     }
 
     /// Notes a packet in range: of a generation that is held, or could be.
@@ -68,13 +77,21 @@ impl Incoming {
     }
 
     /// Notes an arrival of a window flow.
-    pub(crate) fn arrived_window(&mut self, packet: &WindowPacket) {
-        self.loss.arrived(&packet.header, None);
+    ///
+    /// # Errors
+    /// As [`Incoming::arrived`].
+    pub(crate) fn arrived_window(
+        &mut self,
+        packet: &WindowPacket,
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        self.peer.arrived(&packet.header, None, now)?;
         // Two bits name a field.
         let field = FieldOrder::from_code(packet.header.flags.field_code());
         let newest = |field| (field, packet.header, packet.symbol_bytes);
         self.newest = field.map(newest);
         self.block = None;
+        Ok(())
     }
 
     /// Size, field and block word of batches, if that is what arrives.
@@ -89,7 +106,7 @@ impl Incoming {
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        report.hops = self.loss.estimate().into_iter().collect();
+        report.hops = self.peer.loss.estimate().into_iter().collect();
         if let Some((field, header, symbol_bytes)) = self.newest {
             report.field = field;
             report.epoch = header.epoch;

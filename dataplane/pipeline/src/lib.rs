@@ -42,9 +42,11 @@ mod sink;
 
 mod redundancy;
 
+mod repair;
+
 mod reporter;
 
-mod loss;
+mod peer;
 
 mod path;
 

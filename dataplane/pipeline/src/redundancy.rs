@@ -4,7 +4,6 @@ use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy};
 use crate::path::Path;
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
-use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::header::{Header, SIZE_MAX};
 
@@ -14,13 +13,6 @@ pub(crate) const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Estimates are planned with one standard error added: being short costs far more than a packet.
 pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
-
-/// A repair reaches the sink with at most this chance of being short again.
-const REPAIR_FAILURE_MAX: f64 = 1e-3;
-
-/// Rounds of repair per generation: each one only carries what the last one lost. A request for a later
-/// round is nobody's honest wish.
-pub(crate) const ROUNDS: u8 = 4;
 
 /// What a generation that must be repaired is worth in packets: the repair itself, in proportion to its
 /// size, and the round trip by which it delays everything behind it. At four hops of 10 % this leaves
@@ -173,62 +165,5 @@ impl Planner {
             return 1.0 - LOSS_UNKNOWN;
         }
         self.path.hops().iter().map(|hop| 1.0 - hop.loss).product()
-    }
-}
-
-/// Random combinations to send so that a receiver that lacks `missing` degrees of freedom gains them
-/// all, where each packet arrives with chance `through`; at most `most`.
-pub(crate) fn repair_packets(
-    through: f64,
-    field: FieldOrder,
-    missing: usize,
-    most: usize,
-) -> usize {
-    let through = through.clamp(0.05, 0.999);
-    let missing = missing.clamp(1, SIZE_MAX);
-    // gain[k] = chance that a packet is the next degree of freedom of a receiver that has k of them:
-    // it arrives and is innovative.
-    let mut gain = [0.0f64; SIZE_MAX];
-    let mut redundant = 1.0;
-    for k in (0..missing).rev() {
-        redundant /= f64::from(field.order());
-        gain[k] = through * (1.0 - redundant);
-    }
-    // arrived[k] = chance that exactly k < missing were gained; their sum is the failure.
-    let mut arrived = [0.0f64; SIZE_MAX];
-    arrived[0] = 1.0;
-    for sent in 1..most {
-        for k in (0..missing).rev() {
-            let came = if k > 0 { arrived[k - 1] * gain[k - 1] } else { 0.0 };
-            arrived[k] = arrived[k] * (1.0 - gain[k]) + came;
-        }
-        if arrived[..missing].iter().sum::<f64>() <= REPAIR_FAILURE_MAX {
-            return sent;
-        }
-    }
-    most
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repair_over_a_clean_path_is_barely_more_than_what_is_missing() {
-        let packets = |missing| repair_packets(1.0, FieldOrder::TwoFiftySix, missing, 64);
-        assert!((1..=2).contains(&packets(1)));
-        assert!((16..=18).contains(&packets(16)));
-    }
-
-    #[test]
-    fn repair_never_exceeds_its_cap() {
-        assert_eq!(repair_packets(0.01, FieldOrder::Sixteen, 16, 64), 64);
-    }
-
-    #[test]
-    fn repair_over_a_small_field_allows_for_packets_that_bring_nothing_new() {
-        // Lacking one over GF(2), half of the packets help: ten leave less than one in a thousand.
-        assert_eq!(repair_packets(1.0, FieldOrder::Two, 1, 64), 10);
-        assert!((24..=30).contains(&repair_packets(1.0, FieldOrder::Two, 16, 64)));
     }
 }

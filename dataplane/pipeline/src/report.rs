@@ -30,6 +30,8 @@ pub enum DropReason {
     Mismatch,
     /// Its generation was already delivered, given up or replaced.
     Late,
+    /// Came before, by its link sequence number.
+    Replayed,
     /// Of a generation or block far from those in progress, which nothing has confirmed.
     Stray,
     /// Its block holds as many batches as there is room for.
@@ -40,7 +42,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in counter order.
-    pub const ALL: [DropReason; 12] = [
+    pub const ALL: [DropReason; 13] = [
         DropReason::Truncated,
         DropReason::Version,
         DropReason::Malformed,
@@ -50,6 +52,7 @@ impl DropReason {
         DropReason::Oversize,
         DropReason::Mismatch,
         DropReason::Late,
+        DropReason::Replayed,
         DropReason::Stray,
         DropReason::BatchesExhausted,
         DropReason::FrameExhausted,
@@ -67,6 +70,7 @@ impl DropReason {
             DropReason::Oversize => "oversize",
             DropReason::Mismatch => "mismatch",
             DropReason::Late => "late",
+            DropReason::Replayed => "replayed",
             DropReason::Stray => "stray",
             DropReason::BatchesExhausted => "batches_exhausted",
             DropReason::FrameExhausted => "frame_exhausted",
@@ -138,6 +142,8 @@ pub struct FlowCounters {
     pub generations_offloaded: u64,
     /// Sink: repair requests sent. Source and relay: answered.
     pub repairs: u64,
+    /// Source and relay: packets asked for as repairs and not sent, since the repair budget was used up.
+    pub repairs_refused: u64,
     /// Sink: framing found broken in decoded symbols.
     pub framing_errors: u64,
     /// Sink: time from the first packet of a generation or block to its last symbol, summed over

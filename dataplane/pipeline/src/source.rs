@@ -13,8 +13,9 @@ use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::packing::{Layout, Packer};
 use crate::params::{FlowParams, Nanos};
-use crate::redundancy::{Planner, ROUNDS, repair_packets};
+use crate::redundancy::Planner;
 use crate::remote::Remote;
+use crate::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::report::{FlowCounters, FlowReport};
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{Item, RepairRequest, items};
@@ -57,6 +58,7 @@ pub(crate) struct Source {
     tail: Option<(u8, Nanos)>,
     hops: NextHops,
     planner: Planner,
+    repair_budget: RepairBudget,
     remote: Remote,
 }
 
@@ -81,8 +83,9 @@ impl Source {
             sent: 0,
             epoch: combiner.next_u32() as u8,
             tail: None,
-            hops: NextHops::new(&params.next_hops),
+            hops: NextHops::new(&params.next_hops, combiner),
             planner: Planner::new(),
+            repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
     }
@@ -102,7 +105,7 @@ impl Source {
             self.close(old, counters, io);
             self.epoch = self.epoch.wrapping_add(1);
         }
-        self.hops.update(&new.next_hops);
+        self.hops.update(&new.next_hops, io.combiner);
         self.planner.reset();
     }
 
@@ -210,6 +213,7 @@ impl Source {
         counters.source_symbols += size as u64;
         let coded = planned - size;
         counters.sent_coded += self.send_coded(index, counters, io, coded, planned as u16);
+        self.repair_budget.earn(planned as u64);
         self.tail = params.repair.then_some((0, io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
     }
@@ -321,7 +325,9 @@ impl Source {
         let missing = usize::from(request.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
         let field = generation.field;
-        let packets = repair_packets(self.planner.through(), field, missing, most.max(missing));
+        let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));
+        let packets = self.repair_budget.spend(wanted);
+        counters.repairs_refused += (wanted - packets) as u64;
         counters.repairs += 1;
         counters.sent_repair += self.send_coded(index, counters, io, packets, 0);
     }
@@ -380,6 +386,10 @@ impl Source {
 
     pub(crate) fn held(&self) -> usize {
         self.generations.iter().filter(|generation| generation.live).count()
+    }
+
+    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
+        &mut self.hops
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {

@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{FLOW, Line, Node, ip_packet, params};
+use common::{FLOW, Line, Node, UP, ip_packet, params};
 use recoded_pipeline::params::{FlowParams, HOPS_MAX, Role, TunnelId};
-use recoded_wire::feedback::{HopReport, Item, Writer};
-use recoded_wire::header::{Flags, Header, PacketType, write_index};
+use recoded_pipeline::report::DropReason;
+use recoded_wire::feedback::{HopReport, Item, RepairRequest, Writer};
+use recoded_wire::header::{Block, Flags, Header, PacketType, write_index};
 
 const MILLI: u64 = 1_000_000;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
@@ -225,4 +226,88 @@ fn a_finished_generation_stays_finished_after_a_silence() {
     let good = line.delivered().iter().filter(|packet| packet.len() == 390).count();
     assert!(good >= 950, "{good} of 1000 packets delivered");
     line.check();
+}
+
+/// One packet of 67 bytes that announced a generation of 256 once drew 256 packets from a relay.
+#[test]
+fn a_relay_sends_in_proportion_to_the_rank_it_received() {
+    let relay = FlowParams { generation_size: 256, ..params(Role::Relay { upstream: UP }) };
+    let most = relay.redundancy_max as usize;
+    let mut node = Node::new(relay, 5);
+    let mut sent = 0;
+    for number in 0..100u32 {
+        let header = Header {
+            packet_type: PacketType::Generation,
+            flags: Flags(2 | Flags::END),
+            size: 256,
+            generation: number,
+            planned: u16::MAX,
+            ..Header::parse(&feedback(0, 0, &[])).unwrap()
+        };
+        let out = node.receive(&forged(&header, number, number), u64::from(number) * MILLI);
+        sent += out.len() + node.tick(u64::from(number) * MILLI).len();
+    }
+    sent += node.tick(1_000 * MILLI).len();
+    assert!(sent <= 100 * (most + 1), "{sent} packets for 100");
+    assert_eq!(node.leaked(), 0);
+}
+
+/// Forty forged requests once kept a source busy for ten seconds.
+#[test]
+fn forged_repair_requests_are_answered_within_a_budget() {
+    for (params, unit) in codes().into_iter().zip(["generation", "window", "block"]) {
+        let mut node = Node::new(params, 1);
+        let mut data = Vec::new();
+        for number in 0..2000 {
+            data.extend(node.ingress(&ip_packet(190, number), 0));
+            data.extend(node.tick(u64::from(number) * 10_000));
+        }
+        let sent = data.len();
+        let names = |bytes: &[u8]| {
+            let header = Header::parse(bytes).unwrap();
+            let block = Block::read(bytes).filter(|_| header.packet_type == PacketType::Bats);
+            block.map_or(header.generation, |block| u32::from(block.number))
+        };
+        let mut units: Vec<u32> = data.iter().map(|(_, bytes)| names(bytes)).collect();
+        units.dedup();
+        let mut answers = 0;
+        for (number, generation) in units.iter().enumerate() {
+            let ask = |round| {
+                let missing = RepairRequest::ALL;
+                Item::Repair(RepairRequest { generation: *generation, missing, round })
+            };
+            let bytes = feedback(0, number as u32, &(0..4).map(ask).collect::<Vec<_>>());
+            let now = 30 * MILLI + number as u64 * 1000;
+            answers += node.receive(&bytes, now).len();
+            answers += node.tick(now).len();
+        }
+        println!("{unit}: {answers} packets of repair for {sent} sent");
+        assert!(answers <= 1100, "{unit}: {answers} packets of repair");
+        assert_eq!(node.leaked(), 0);
+    }
+}
+
+/// One stale packet, repeated ten times as often as good ones come, once left the sink a fifth.
+#[test]
+fn a_stale_packet_repeated_is_dropped() {
+    let mut stale = None;
+    let share = under_attack(
+        2,
+        |_| (),
+        |_, first| {
+            let bytes = stale.get_or_insert_with(|| {
+                let header = Header { link_sequence: first.link_sequence, ..*first };
+                let mut bytes = forged(&header, first.generation, 0);
+                header.write(&mut bytes);
+                bytes
+            });
+            vec![bytes.clone(); 10]
+        },
+    );
+    assert!(share >= 0.95, "{share} of the packets arrive");
+    let mut relay = Node::new(params(Role::Relay { upstream: UP }), 5);
+    let stale = stale.unwrap();
+    let passed: usize = (0..1000).map(|_| relay.receive(&stale, MILLI).len()).sum();
+    assert!(passed <= 1, "{passed} copies passed on");
+    assert_eq!(relay.packets().dropped[DropReason::Replayed as usize], 999);
 }

@@ -215,7 +215,7 @@ fn packets_that_contradict_their_block_are_dropped_by_reason() {
         let mut word = Block::read(&bytes).expect("a block word");
         change(&mut word);
         word.write(&mut bytes);
-        node.receive(&bytes, MILLI);
+        node.receive_next(&bytes, MILLI);
         assert_eq!(node.packets().dropped[reason as usize], before + 1, "{word:?}");
     };
     send(|word| word.source_symbols = 41, DropReason::Mismatch);
@@ -228,7 +228,7 @@ fn packets_that_contradict_their_block_are_dropped_by_reason() {
     send(|word| word.batch = u16::MAX, DropReason::BatchesExhausted);
     let mut shorter = good.clone();
     shorter.truncate(HEADER_BYTES + 30);
-    node.receive(&shorter, MILLI);
+    node.receive_next(&shorter, MILLI);
     assert_eq!(node.packets().dropped[DropReason::Mismatch as usize], 5);
     assert_eq!(node.leaked(), 0);
 }

@@ -128,7 +128,6 @@ fn rank_matches_theory(field: FieldOrder, recoding: Recoding, theory: TheoryReco
         params.field = field;
         params.recoding = recoding;
         params.redundancy = Redundancy::Fixed(1.0);
-        params.redundancy_max = 1.0;
         params.repair = false;
         params.symbol_bytes = 50;
     });
@@ -219,7 +218,7 @@ fn a_source_that_restarts_is_followed() {
     for number in 0..500u32 {
         line.send(&ip_packet(150, number));
     }
-    line.pass(50);
+    line.pass(200);
     line.nodes[0] = Node::new(params(Role::Source { tunnel: TunnelId(0) }), 4242);
     for number in 500..1000u32 {
         line.send(&ip_packet(150, number));
@@ -271,14 +270,22 @@ fn relays_pass_on_what_is_overtaken() {
             write_index(&mut bytes, PacketType::Generation, index);
             bytes
         };
-        assert_eq!(node.receive(&packet(70, 15), 0).len(), 24, "the plan, for its last packet");
+        assert_eq!(node.receive_next(&packet(70, 15), 0).len(), 4, "what a rank of 1 is worth");
         for index in 0..15 {
-            let sent = node.receive(&packet(70, index), 0);
+            let sent = node.receive_next(&packet(70, index), 0);
             assert_eq!(sent.len(), 1, "{recoding:?}: {index} came after the last");
-            assert_eq!(node.receive(&packet(70, index), 0), [], "{recoding:?}: {index} came twice");
+            assert_eq!(
+                node.receive_next(&packet(70, index), 0),
+                [],
+                "{recoding:?}: {index} came twice"
+            );
         }
-        node.receive(&packet(73, 0), 0);
-        assert_eq!(node.receive(&packet(60, 0), 0).len(), 1, "{recoding:?}: older than the table");
+        node.receive_next(&packet(73, 0), 0);
+        assert_eq!(
+            node.receive_next(&packet(60, 0), 0).len(),
+            1,
+            "{recoding:?}: older than the table"
+        );
         assert_eq!(node.packets().dropped.iter().sum::<u64>(), 0);
         assert_eq!(node.leaked(), 0);
     }

@@ -21,8 +21,8 @@ use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::packing::{Layout, Packer};
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
-use crate::redundancy::ROUNDS;
 use crate::remote::Remote;
+use crate::repair::{ROUNDS, RepairBudget};
 use crate::report::{FlowCounters, FlowReport};
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::feedback::{Item, RepairRequest, items};
@@ -88,6 +88,7 @@ pub(crate) struct BatsSource {
     probe: Option<(u8, Nanos)>,
     hops: NextHops,
     planner: BatchPlanner,
+    repair_budget: RepairBudget,
     remote: Remote,
 }
 
@@ -114,8 +115,9 @@ impl BatsSource {
             packets: Vec::with_capacity(GROUP_PACKETS_MAX),
             retry: None,
             probe: None,
-            hops: NextHops::new(&params.next_hops),
+            hops: NextHops::new(&params.next_hops, combiner),
             planner: BatchPlanner::new(),
+            repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
     }
@@ -135,7 +137,7 @@ impl BatsSource {
             FlowCode::Bats(bats) => Some((bats, params.blocks(&bats))),
             _ => None,
         };
-        self.hops.update(&new.next_hops);
+        self.hops.update(&new.next_hops, io.combiner);
         if shape(old) == shape(new) && code(old) == code(new) {
             return;
         }
@@ -265,6 +267,7 @@ impl BatsSource {
         let size = block.params.batch_size;
         let batches = self.planner.first(params, size, symbols);
         block.due = batches as u16;
+        self.repair_budget.earn((batches * size) as u64);
         let turns = batches.min(GROUP_PACKETS_MAX / size);
         block.interleave = self.planner.interleave(bats, size, turns);
         counters.source_symbols += symbols as u64;
@@ -401,7 +404,7 @@ impl BatsSource {
             match item {
                 Item::Hop(report) => self.planner.hear(&header, report, io.now),
                 Item::Repair(request) if params.repair => {
-                    answer(&mut self.blocks, &mut self.planner, params, counters, request);
+                    self.answer(params, counters, request);
                 }
                 Item::Repair(_) => {}
                 Item::Flow(report) => self.remote.hear(report),
@@ -417,6 +420,33 @@ impl BatsSource {
             self.forget(last, io.frames);
         }
         self.step(counters, io);
+    }
+
+    /// Answers a request for rank with further batches of the block, once per round.
+    fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, request: RepairRequest) {
+        let index = self.index(request.generation as u16);
+        let block = &mut self.blocks[index];
+        if !block.live
+            || u32::from(block.number) != request.generation
+            || block.batches == 0
+            || block.due > 0
+            || !(block.repaired..ROUNDS).contains(&request.round)
+            || request.missing == 0
+        {
+            return;
+        }
+        block.repaired = request.round.saturating_add(1);
+        let Params { source_symbols, batch_size, .. } = block.params;
+        let missing = usize::from(request.missing).min(source_symbols);
+        let so_far = (usize::from(block.batches), source_symbols - missing);
+        let wanted = self.planner.further(params, batch_size, so_far, missing);
+        let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
+        let wanted = wanted.min(usize::from(u16::MAX - block.batches));
+        let batches = self.repair_budget.spend(wanted * batch_size) / batch_size;
+        counters.repairs_refused += ((wanted - batches) * batch_size) as u64;
+        block.due = batches as u16;
+        counters.repairs += 1;
+        counters.sent_repair += (batches * batch_size) as u64;
     }
 
     /// Lets block `last` and those before it go: the sink is done with them.
@@ -525,42 +555,16 @@ impl BatsSource {
         self.blocks.iter().filter(|block| block.live).count()
     }
 
+    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
+        &mut self.hops
+    }
+
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.planned = report.generation_size;
         report.hops = self.planner.hops().to_vec();
         self.remote.fill(report);
     }
-}
-
-/// Answers a request for rank with further batches of the block, once per round.
-fn answer(
-    blocks: &mut [Block],
-    planner: &mut BatchPlanner,
-    params: &FlowParams,
-    counters: &mut FlowCounters,
-    request: RepairRequest,
-) {
-    let count = blocks.len();
-    let block = &mut blocks[request.generation as u16 as usize % count];
-    if !block.live
-        || u32::from(block.number) != request.generation
-        || block.batches == 0
-        || block.due > 0
-        || !(block.repaired..ROUNDS).contains(&request.round)
-        || request.missing == 0
-    {
-        return;
-    }
-    block.repaired = request.round.saturating_add(1);
-    let Params { source_symbols, batch_size, .. } = block.params;
-    let missing = usize::from(request.missing).min(source_symbols);
-    let so_far = (usize::from(block.batches), source_symbols - missing);
-    let batches = planner.further(params, batch_size, so_far, missing);
-    let batches = batches.min(most(params, batch_size, source_symbols).max(FEW));
-    block.due = (batches as u16).min(u16::MAX - block.batches);
-    counters.repairs += 1;
-    counters.sent_repair += batches as u64 * batch_size as u64;
 }
 
 /// Empty blocks, as many as parameters say.

@@ -5,10 +5,10 @@ use crate::adaptive::Batches;
 use crate::batch::Shape;
 use crate::egress::Egress;
 use crate::io::{Fate, Io};
-use crate::loss::hop_report;
 use crate::params::{FlowParams, Recoding, Role};
-use crate::redundancy::{ROUNDS, repair_packets};
+use crate::peer::loss::hop_report;
 use crate::relay::{Relay, plan_within};
+use crate::repair::{ROUNDS, repair_packets};
 use crate::report::{DropReason, FlowCounters, HopLoss};
 use recoded_code::theory;
 use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
@@ -43,7 +43,7 @@ impl Relay {
         for request in answers.into_iter().flatten() {
             self.answer(params, counters, io, request, header.hop_index);
         }
-        self.reporter.relay(io, upstream, payload, header, self.incoming.loss.loss())
+        self.reporter.relay(io, upstream, payload, header, self.incoming.peer.loss.loss())
     }
 
     /// Learns from a report what the link to the next node loses.
@@ -107,8 +107,11 @@ impl Relay {
         batch.repaired = request.round.saturating_add(1);
         let missing = usize::from(request.missing).min(batch.size());
         let most = usize::from(plan_within(params, batch.size(), u16::MAX));
-        let through = (1.0 - self.incoming.loss.loss()).powi(i32::from(hops));
-        let count = repair_packets(through, field, missing, most.max(missing)) as u16;
+        let through = (1.0 - self.incoming.peer.loss.loss()).powi(i32::from(hops));
+        let wanted = repair_packets(through, field, missing, most.max(missing));
+        let count = self.repair_budget.spend(wanted);
+        counters.repairs_refused += (wanted - count) as u64;
+        let count = count as u16;
         counters.repairs += 1;
         counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
     }
@@ -121,7 +124,7 @@ impl Relay {
         let Role::Relay { upstream } = params.role else {
             return;
         };
-        let item = hop_report(&self.incoming.loss);
+        let item = hop_report(&self.incoming.peer.loss);
         self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
             if let Some(item) = item {
                 writer.push(item);

@@ -22,6 +22,7 @@ use crate::emit::NextHops;
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding};
+use crate::repair::RepairBudget;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_wire::frames::{Frames, Span};
@@ -38,6 +39,7 @@ pub(crate) struct Relay {
     incoming: Incoming,
     reporter: Reporter,
     adaptive: AdaptivePlan,
+    repair_budget: RepairBudget,
     /// Closed batches that are owed packets, by place in the table, and when they are paid.
     debts: Vec<usize>,
     pay: Option<Nanos>,
@@ -67,17 +69,18 @@ impl Relay {
                 .collect(),
             newest: None,
             newest_block: None,
-            hops: NextHops::new(&params.next_hops),
+            hops: NextHops::new(&params.next_hops, combiner),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
             adaptive: AdaptivePlan::default(),
+            repair_budget: RepairBudget::new(),
             debts: Vec::with_capacity(params.batches.max(1)),
             pay: None,
         }
     }
 
-    pub(crate) fn apply(&mut self, params: &FlowParams) {
-        self.hops.update(&params.next_hops);
+    pub(crate) fn apply(&mut self, params: &FlowParams, combiner: &mut Combiner) {
+        self.hops.update(&params.next_hops, combiner);
     }
 
     pub(crate) fn receive(
@@ -89,7 +92,9 @@ impl Relay {
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        self.incoming.arrived(&header, view);
+        if let Err(reason) = self.incoming.arrived(&header, view, io.now) {
+            return Fate::Dropped(reason);
+        }
         self.reporter.note(io.now);
         let is_repair = header.planned == 0 && view.block.is_none();
         let index = match self.place(header.generation, params, io) {
@@ -271,6 +276,9 @@ impl Relay {
         self.plan_by_rank(index, params, io.combiner);
         let depth = self.depth(shape.block.as_ref());
         let batch = &mut self.batches[index];
+        // What leaves is bounded by what came, not by what packets announce.
+        batch.planned = plan_within(params, batch.rank(), batch.planned);
+        self.repair_budget.earn(u64::from(batch.planned));
         let shortfall = batch.planned.saturating_sub(batch.sent);
         if depth > 1 {
             batch.owed = shortfall;
@@ -281,7 +289,7 @@ impl Relay {
             return;
         }
         batch.sent += shortfall;
-        let planned = plan_within(params, batch.size(), batch.planned);
+        let planned = batch.planned;
         counters.sent_recoded += self.send_recoded(index, params, counters, io, shortfall, planned);
     }
 
@@ -367,7 +375,9 @@ impl Relay {
         payload: Span,
         packet: &WindowPacket,
     ) -> Fate {
-        self.incoming.arrived_window(packet);
+        if let Err(reason) = self.incoming.arrived_window(packet, io.now) {
+            return Fate::Dropped(reason);
+        }
         self.reporter.note(io.now);
         let is_last = packet.header.flags.has(Flags::END);
         self.forward(counters, io, payload, packet.header, is_last);
@@ -504,6 +514,10 @@ impl Relay {
 
     pub(crate) fn held(&self) -> usize {
         self.batches.iter().filter(|batch| batch.live).count()
+    }
+
+    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
+        &mut self.hops
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {

@@ -23,10 +23,10 @@ use crate::egress::{Egress, Ticket};
 use crate::framing::{Unpacker, is_ip_packet};
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, earlier};
-use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
-use crate::redundancy::ROUNDS;
+use crate::peer::loss::hop_report;
 use crate::relay::AHEAD_MAX;
+use crate::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
@@ -117,7 +117,9 @@ impl<U: Unit> Sink<U> {
             Ok(told) => told,
             Err(reason) => return Fate::Dropped(reason),
         };
-        self.incoming.arrived(&header, view);
+        if let Err(reason) = self.incoming.arrived(&header, view, io.now) {
+            return Fate::Dropped(reason);
+        }
         self.reporter.note(io.now);
         match self.place(params, counters, io, number, header.epoch) {
             Place::Held => {}
@@ -530,14 +532,14 @@ impl<U: Unit> Sink<U> {
         let (Role::Sink { upstream, .. }, Some((next, newest))) = (&params.role, self.range) else {
             return;
         };
-        let hop = hop_report(&self.incoming.loss);
+        let hop = hop_report(&self.incoming.peer.loss);
         let state = Item::Flow(SinkReport {
             newest: newest / U::STEP,
             complete: counters.generations_complete as u32,
             failed: counters.generations_failed as u32,
         });
         let ranks = self.incoming.ranks.epoch().map(|epoch| (epoch, &counters.rank_histogram));
-        let urgency = (!asks.is_empty(), self.incoming.loss.loss());
+        let urgency = (!asks.is_empty(), self.incoming.peer.loss.loss());
         self.reporter.send(io, (params.id, *upstream), urgency, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {

@@ -14,6 +14,7 @@
 
 use crate::framing::begins_with_ip_packet;
 use crate::params::Nanos;
+use crate::relay::AHEAD_MAX;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;
 
@@ -44,7 +45,9 @@ impl<U: Unit> Trial<U> {
             return true;
         }
         let is_idle = now >= progress.touched.saturating_add(IDLE_NANOS);
-        if progress.live && !progress.decoded && !is_idle {
+        // The source has gone on to the next one.
+        let is_next = number.wrapping_sub(self.number) <= AHEAD_MAX * U::STEP;
+        if progress.live && !progress.decoded && !is_idle && !is_next {
             return false;
         }
         self.clear(frames);

@@ -15,8 +15,8 @@ use crate::egress::Egress;
 use crate::framing::is_ip_packet;
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
-use crate::loss::hop_report;
 use crate::params::{FlowParams, Nanos, Role, WindowParams};
+use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
 use crate::window::parameters;
@@ -93,7 +93,9 @@ impl WindowSink {
         if usize::from(packet.symbols) > self.window_symbols {
             return Fate::Dropped(DropReason::Oversize);
         }
-        self.incoming.arrived_window(packet);
+        if let Err(reason) = self.incoming.arrived_window(packet, io.now) {
+            return Fate::Dropped(reason);
+        }
         self.reporter.note(io.now);
         match self.admit(params, counters, io, packet) {
             Admission::Welcome | Admission::Begins { .. } => {}
@@ -319,7 +321,7 @@ impl WindowSink {
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) {
         let Role::Sink { upstream, .. } = &params.role else { return };
-        let hop = hop_report(&self.incoming.loss);
+        let hop = hop_report(&self.incoming.peer.loss);
         let state = Item::Flow(SinkReport {
             newest: self.decoder.end().wrapping_sub(1),
             complete: counters.generations_complete as u32,

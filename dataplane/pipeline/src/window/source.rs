@@ -49,7 +49,7 @@ impl WindowSource {
             epoch: combiner.next_u32() as u8,
             pace: Pace::new(params, &code),
             flush_at: None,
-            hops: NextHops::new(&params.next_hops),
+            hops: NextHops::new(&params.next_hops, combiner),
             remote: Remote::new(),
         }
     }
@@ -75,7 +75,7 @@ impl WindowSource {
             self.encoder = encoder(parameters, self.next);
         }
         self.code = code;
-        self.hops.update(&new.next_hops);
+        self.hops.update(&new.next_hops, io.combiner);
         self.pace.replan(new, &code);
     }
 
@@ -223,6 +223,10 @@ impl WindowSource {
     /// When to call [`WindowSource::tick`] again.
     pub(crate) fn wake(&self) -> Option<Nanos> {
         self.flush_at
+    }
+
+    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
+        &mut self.hops
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {

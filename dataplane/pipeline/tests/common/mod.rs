@@ -14,6 +14,7 @@ use recoded_pipeline::params::{
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, PacketType};
 
 pub const FLOW: u32 = 7;
 pub const DOWN: HopId = HopId(0);
@@ -45,6 +46,8 @@ pub struct Node {
     pub delivered: Vec<Vec<u8>>,
     /// Frames there are.
     frames_total: usize,
+    /// Of the next packet that [`Node::receive_next`] takes.
+    link_sequence: u32,
 }
 
 impl Node {
@@ -61,6 +64,7 @@ impl Node {
             frames: HeapFrames::new(FRAMES, 2048),
             delivered: Vec::new(),
             frames_total: FRAMES,
+            link_sequence: 1,
         }
     }
 
@@ -84,6 +88,19 @@ impl Node {
         // A receive ring without frames drops.
         let Some(span) = self.frames.receive(payload) else { return Vec::new() };
         self.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, now))
+    }
+
+    /// As [`Node::receive`], of a data packet that its neighbour sends next, whatever number it has.
+    pub fn receive_next(&mut self, payload: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+        let mut payload = payload.to_vec();
+        if let Ok(mut header) = Header::parse(&payload)
+            && header.packet_type != PacketType::Feedback
+        {
+            header.link_sequence = self.link_sequence;
+            self.link_sequence += 1;
+            header.write(&mut payload);
+        }
+        self.receive(&payload, now)
     }
 
     pub fn tick(&mut self, now: Nanos) -> Vec<(HopId, Vec<u8>)> {

@@ -1,12 +1,9 @@
 //! Loss of the incoming link of a flow, from the link sequence numbers of what arrives.
 //!
-//! Numbers run per entropy bucket (see `recoded_wire::entropy`), so that a queue that sees only some
-//! of a flow's buckets still sees no gap that is not a loss. No probe traffic is needed.
+//! No probe traffic is needed: `sequence` tells gaps from replays.
 
 use crate::report::HopLoss;
-use recoded_wire::entropy::{BUCKETS, bucket_of};
 use recoded_wire::feedback::{HopReport, Item};
-use recoded_wire::header::{Block, Header};
 
 /// Packets per measuring window: long enough that 1 % loss shows up, short enough (10 ms at
 /// 25,000 packets a second) to follow a link that changes.
@@ -19,16 +16,12 @@ const WEIGHT: f64 = 1.0 / 8.0;
 /// bad must be answered within two windows.
 const WEIGHT_JUMP: f64 = 0.5;
 
-/// A gap wider than this is a sender that restarted, not a loss.
-const GAP_MAX: u32 = 1 << 14;
-
 /// Assumed of a link that has not been measured yet.
 const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Loss estimator of one incoming link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossTracker {
-    expected: [Option<u32>; BUCKETS],
     received: u32,
     lost: u32,
     runs: u32,
@@ -37,24 +30,21 @@ pub(crate) struct LossTracker {
 }
 
 impl LossTracker {
-    /// Notes an arrival.
-    pub(crate) fn arrived(&mut self, header: &Header, block: Option<&Block>) {
-        self.hop = header.hop_index;
-        let expected = &mut self.expected[bucket_of(header, block)];
-        let gap = expected.map_or(0, |next| header.link_sequence.wrapping_sub(next));
-        if gap > u32::MAX - GAP_MAX {
-            return; // reordered or repeated: already counted as lost, and rare
-        }
-        *expected = Some(header.link_sequence.wrapping_add(1));
-        if gap >= GAP_MAX {
-            return;
-        }
+    /// Notes an arrival over the link of index `hop` that shows that so many before it were lost.
+    pub(crate) fn arrived(&mut self, hop: u8, lost: u32) {
+        self.hop = hop;
         self.received += 1;
-        self.lost += gap;
-        self.runs += u32::from(gap > 0);
+        self.lost += lost;
+        self.runs += u32::from(lost > 0);
         if self.received + self.lost >= WINDOW_PACKETS {
             self.close_window();
         }
+    }
+
+    /// Notes the arrival of a packet that was counted as lost.
+    pub(crate) fn arrived_late(&mut self) {
+        self.received += 1;
+        self.lost = self.lost.saturating_sub(1);
     }
 
     fn close_window(&mut self) {
@@ -94,29 +84,20 @@ pub(crate) fn hop_report(tracker: &LossTracker) -> Option<Item<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_wire::header::{Flags, PacketType};
 
-    fn header(generation: u32, link_sequence: u32) -> Header {
-        Header {
-            packet_type: PacketType::Generation,
-            flags: Flags(0),
-            epoch: 0,
-            size: 16,
-            flow: 1,
-            generation,
-            hop_index: 2,
-            key_id: 0,
-            planned: 16,
-            link_sequence,
+    /// Tracks the numbers that arrive.
+    fn track(numbers: impl Iterator<Item = u32>) -> LossTracker {
+        let (mut tracker, mut next) = (LossTracker::default(), None);
+        for number in numbers {
+            tracker.arrived(2, next.map_or(0, |next| number - next));
+            next = Some(number + 1);
         }
+        tracker
     }
 
     #[test]
     fn every_tenth_packet_missing_is_ten_percent_in_single_losses() {
-        let mut tracker = LossTracker::default();
-        for sequence in (0..20_000u32).filter(|sequence| sequence % 10 != 9) {
-            tracker.arrived(&header(0, sequence), None);
-        }
+        let tracker = track((0..20_000).filter(|number| number % 10 != 9));
         let estimate = tracker.estimate().unwrap();
         assert!((estimate.loss - 0.1).abs() < 0.005, "{estimate:?}");
         assert!((estimate.burst_mean - 1.0).abs() < 0.05, "{estimate:?}");
@@ -125,34 +106,25 @@ mod tests {
 
     #[test]
     fn runs_of_five_are_a_burst_mean_of_five() {
-        let mut tracker = LossTracker::default();
-        for sequence in (0..40_000u32).filter(|sequence| sequence % 50 >= 5) {
-            tracker.arrived(&header(0, sequence), None);
-        }
+        let tracker = track((0..40_000).filter(|number| number % 50 >= 5));
         let estimate = tracker.estimate().unwrap();
         assert!((estimate.burst_mean - 5.0).abs() < 0.3, "{estimate:?}");
     }
 
     #[test]
-    fn a_sender_that_restarts_is_no_loss() {
+    fn packets_that_are_overtaken_are_no_loss() {
         let mut tracker = LossTracker::default();
-        for start in [0u32, 900_000, 5] {
-            for sequence in start..start + 1000 {
-                tracker.arrived(&header(0, sequence), None);
-            }
+        for _ in 0..1000 {
+            tracker.arrived(0, 1);
+            tracker.arrived_late();
         }
-        assert_eq!(tracker.estimate().unwrap().loss, 0.0);
+        assert!(tracker.estimate().unwrap().loss < 0.01, "{:?}", tracker.estimate());
     }
 
     #[test]
     fn loss_that_jumps_is_followed_within_two_windows() {
-        let mut tracker = LossTracker::default();
-        for sequence in 0..4096u32 {
-            tracker.arrived(&header(0, sequence), None);
-        }
-        for sequence in (4096..4096 + 2 * 256u32).filter(|sequence| sequence % 5 != 0) {
-            tracker.arrived(&header(0, sequence), None);
-        }
+        let bad = (4096..4096 + 2 * 256).filter(|number| number % 5 != 0);
+        let tracker = track((0..4096).chain(bad));
         assert!(tracker.estimate().unwrap().loss > 0.12, "{:?}", tracker.estimate());
     }
 }

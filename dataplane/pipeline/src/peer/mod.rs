@@ -1,0 +1,45 @@
+//! What a flow knows of the neighbour whose packets it receives: which link sequence numbers came, what
+//! the link between loses, and when it was last heard.
+
+pub(crate) mod loss;
+
+mod sequence;
+
+use crate::params::Nanos;
+use crate::report::DropReason;
+use loss::LossTracker;
+use recoded_wire::entropy::bucket_of;
+use recoded_wire::header::{Block, Header};
+use sequence::{Arrived, Sequences};
+
+/// One neighbour, in the direction in which it sends.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    sequences: Sequences,
+    pub loss: LossTracker,
+    /// When a packet of it came last.
+    pub heard_at: Nanos,
+}
+
+impl Peer {
+    /// Notes a data packet, before anything else is made of it.
+    ///
+    /// # Errors
+    /// [`DropReason::Replayed`] when it came before.
+    pub(crate) fn arrived(
+        &mut self,
+        header: &Header,
+        block: Option<&Block>,
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        let bucket = bucket_of(header, block);
+        match self.sequences.arrived(bucket, header.link_sequence, now) {
+            Arrived::First => self.loss.arrived(header.hop_index, 0),
+            Arrived::Newer { lost } => self.loss.arrived(header.hop_index, lost),
+            Arrived::Late => self.loss.arrived_late(),
+            Arrived::Replayed => return Err(DropReason::Replayed),
+        }
+        self.heard_at = now;
+        Ok(())
+    }
+}
