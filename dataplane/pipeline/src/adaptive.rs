@@ -9,33 +9,62 @@
 //! table says: equal airtime. Until the link is known every batch gets that many. The table is made
 //! when a report brings news, not per batch.
 
-use crate::combine::{BATCH_SIZE_MAX, Combiner};
+use crate::combine::BATCH_SIZE_MAX;
+use crate::egress::Egress;
+use crate::io::Io;
 use crate::path::moved;
+use crate::plan::{self, Asker};
 use crate::report::HopLoss;
 use recoded_code::theory::Hop;
 use recoded_code::theory::Recoding;
-use recoded_code::theory::adaptive::{Outgoing, RecodingTable};
+use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable};
 use recoded_gf::FieldOrder;
+use recoded_wire::frames::Frames;
 
 /// Batches that must have closed before their ranks say something.
 const BATCHES_MIN: u64 = 64;
 
-/// What a table was made for.
+/// What a table is made for.
 #[derive(Copy, Clone, PartialEq, Debug)]
-struct Basis {
+pub(crate) struct Basis {
     size: usize,
     field: FieldOrder,
     interleave: usize,
     recoding: Recoding,
     link: HopLoss,
-    /// Batches that had closed by then.
+    /// Batches that had closed by then, by rank from 0.
+    ranks: [u64; BATCH_SIZE_MAX + 1],
+    /// Their number.
     batches: u64,
 }
 
+/// A table, and what it was made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    basis: Basis,
+    table: RecodingTable,
+}
+
+/// Makes a table.
+pub(crate) fn plan(adaptive: &mut Adaptive, basis: &Basis) -> Plan {
+    let hop = Hop { loss: basis.link.loss, burst_mean: basis.link.burst_mean };
+    let hop = hop.interleaved(basis.interleave);
+    let outgoing = Outgoing::equal_airtime(basis.size, basis.field, hop, basis.recoding);
+    let mut ranks = [0.0; BATCH_SIZE_MAX + 1];
+    if basis.batches >= BATCHES_MIN {
+        for (rank, count) in ranks.iter_mut().zip(basis.ranks) {
+            *rank = count as f64;
+        }
+    }
+    let table = adaptive.table(&outgoing, &ranks[..=basis.size]);
+    Plan { basis: *basis, table }
+}
+
 /// The table in use on one flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AdaptivePlan {
-    table: Option<(Basis, RecodingTable)>,
+    asker: Asker,
+    plan: Option<Plan>,
 }
 
 /// Batches as they arrive now.
@@ -50,41 +79,54 @@ pub(crate) struct Batches<'a> {
 }
 
 impl AdaptivePlan {
-    /// Takes in what the next node says of the link between. Makes a new table when that, or what
+    pub(crate) fn new(flow: u32) -> Self {
+        Self { asker: Asker::new(flow), plan: None }
+    }
+
+    /// Takes in what the next node says of the link between. Asks for a new table when that, or what
     /// arrives here, has changed.
-    pub(crate) fn hear(&mut self, combiner: &mut Combiner, link: HopLoss, now: &Batches<'_>) {
-        let fits = now.ranks.len() == now.size + 1;
-        let batches = if fits { now.ranks.iter().sum() } else { 0 };
+    pub(crate) fn hear(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        link: HopLoss,
+        now: &Batches<'_>,
+    ) {
+        if now.size > BATCH_SIZE_MAX {
+            return;
+        }
+        let mut ranks = [0; BATCH_SIZE_MAX + 1];
+        if now.ranks.len() == now.size + 1 {
+            ranks[..=now.size].copy_from_slice(now.ranks);
+        }
         let basis = Basis {
             size: now.size,
             field: now.field,
             interleave: now.interleave,
             recoding: now.recoding,
             link,
-            batches,
+            ranks,
+            batches: ranks.iter().sum(),
         };
-        if now.size > BATCH_SIZE_MAX
-            || self.table.as_ref().is_some_and(|(old, _)| !basis.differs(old))
-        {
-            return;
-        }
-        let hop = Hop { loss: link.loss, burst_mean: link.burst_mean };
-        let hop = hop.interleaved(now.interleave);
-        let outgoing = Outgoing::equal_airtime(now.size, now.field, hop, now.recoding);
-        let mut ranks = [0.0; BATCH_SIZE_MAX + 1];
-        if batches >= BATCHES_MIN {
-            for (rank, count) in ranks.iter_mut().zip(now.ranks) {
-                *rank = *count as f64;
+        if self.plan.as_ref().is_none_or(|plan| basis.differs(&plan.basis)) {
+            self.asker.want();
+            if let Some(plan) = self.asker.ask(io, || plan::Basis::Recoding(basis)) {
+                self.adopt(plan);
             }
         }
-        let table = combiner.adaptive().table(&outgoing, &ranks[..=now.size]);
-        self.table = Some((basis, table));
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: plan::Plan) {
+        self.asker.answered();
+        if let plan::Plan::Recoding(plan) = plan {
+            self.plan = Some(plan);
+        }
     }
 
     /// Packets for a batch of `size` symbols that closes with `rank`.
     pub(crate) fn packets(&self, size: usize, rank: usize, uniform: u32) -> usize {
-        match &self.table {
-            Some((_, table)) if table.size() == size => table.packets(rank, uniform),
+        match &self.plan {
+            Some(Plan { table, .. }) if table.size() == size => table.packets(rank, uniform),
             _ => size,
         }
     }

@@ -4,13 +4,13 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_code::theory::adaptive::Adaptive;
 use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
 use recoded_wire::header::{Block, HEADER_BYTES, PacketType, SIZE_MAX, vector_bytes};
 
 use crate::layout::symbol_offset;
+use crate::plan::PlanMaker;
 
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
 pub(crate) const GROUP_MAX: usize = 16;
@@ -19,7 +19,7 @@ pub(crate) const GROUP_MAX: usize = 16;
 pub(crate) const BATCH_SIZE_MAX: usize = 128;
 
 /// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
-const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
+pub(crate) const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
 
 /// Symbols decoded by one product: what a product takes to begin shows in a group of 16.
 pub(crate) const SOLVED_MAX: usize = 64;
@@ -57,8 +57,8 @@ pub(crate) struct Combiner {
     kernel: &'static Kernel,
     // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
     random: ChaCha8Rng,
-    /// Makes the tables of this worker's relays.
-    adaptive: Adaptive,
+    /// Makes plans where nobody else does.
+    plan_maker: PlanMaker,
     coefficients: Vec<u8>,
     vectors: Vec<u8>,
     formed: Vec<Span>,
@@ -70,7 +70,7 @@ impl Combiner {
         Combiner {
             kernel: Kernel::best(),
             random: ChaCha8Rng::seed_from_u64(seed),
-            adaptive: Adaptive::new(BATCH_SIZE_MAX, PACKETS_MAX),
+            plan_maker: PlanMaker::new(),
             coefficients: vec![0; GROUP_MAX * GATHER_MAX],
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
@@ -83,9 +83,9 @@ impl Combiner {
         self.random.next_u32()
     }
 
-    /// What makes recoding tables.
-    pub(crate) fn adaptive(&mut self) -> &mut Adaptive {
-        &mut self.adaptive
+    /// What makes plans.
+    pub(crate) fn plan_maker(&mut self) -> &mut PlanMaker {
+        &mut self.plan_maker
     }
 
     /// The kernel in use.

@@ -2,6 +2,7 @@
 //! simulator over queues.
 
 use crate::params::{HopId, TunnelId};
+use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
 
 /// Receives what the pipeline decided. Nothing here may block.
@@ -27,6 +28,23 @@ pub trait Egress {
         let _ = (ticket, product, fill);
         false
     }
+
+    /// Takes a question for a plan to whoever makes plans.
+    fn plan(&mut self, request: &PlanRequest) -> Planning {
+        let _ = request;
+        Planning::Here
+    }
+}
+
+/// What became of a question for a plan.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Planning {
+    /// Nobody else answers it: it is answered where it was asked.
+    Here,
+    /// The reply comes by [`Pipeline::planned`](crate::Pipeline::planned).
+    Elsewhere,
+    /// Whoever answers has too much to do: ask again later.
+    Busy,
 }
 
 /// Names a product that is computed elsewhere.

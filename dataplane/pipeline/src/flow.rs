@@ -9,6 +9,7 @@ use crate::egress::{Egress, Ticket};
 use crate::emit::NextHops;
 use crate::io::{Fate, Io, earlier};
 use crate::params::{FlowCode, FlowParams, Nanos, Role};
+use crate::plan::Plan;
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::sink::Sink;
@@ -245,7 +246,7 @@ impl Flow {
             }
             State::WindowSource(source) => {
                 source.ingress(params, counters, io, packet);
-                source.wake()
+                source.wake(params)
             }
             _ => None,
         };
@@ -290,6 +291,18 @@ impl Flow {
     ) {
         if let State::Sink(sink) = &mut self.state {
             sink.solved(&self.params, &mut self.counters, io, ticket, rows);
+        }
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn planned(&mut self, plan: Plan) {
+        match &mut self.state {
+            State::Source(source) => source.adopt(plan),
+            #[cfg(feature = "bats")]
+            State::BatsSource(source) => source.adopt(plan),
+            State::WindowSource(source) => source.adopt(plan),
+            State::Relay(relay) => relay.adopt(plan),
+            _ => {}
         }
     }
 

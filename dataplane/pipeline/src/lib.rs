@@ -40,6 +40,8 @@ mod relay;
 
 mod sink;
 
+pub mod plan;
+
 mod redundancy;
 
 mod repair;
@@ -76,6 +78,7 @@ use egress::{Egress, Ticket};
 use flow::Flow;
 use io::{Fate, Io, earlier};
 use params::{Nanos, Snapshot};
+use plan::PlanReply;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, HeaderError, PacketType, SIZE_MAX, parse_coded};
 use recoded_wire::window::parse_window;
@@ -190,6 +193,13 @@ impl Pipeline {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if let Some(index) = find(&self.flows, ticket.flow) {
             self.flows[index].solved(&mut io, ticket, rows);
+        }
+    }
+
+    /// Takes over a plan that a flow asked for; see [`Egress::plan`]. Ignored when the flow is gone.
+    pub fn planned(&mut self, reply: PlanReply) {
+        if let Some(index) = find(&self.flows, reply.flow) {
+            self.flows[index].planned(reply.plan);
         }
     }
 

@@ -1,10 +1,15 @@
 //! How many packets a generation gets.
 
+use crate::egress::Egress;
+use crate::io::Io;
 use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy};
 use crate::path::Path;
+use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
 use recoded_code::theory::{self, Hop};
+use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{HopReport, RankReport};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::{Header, SIZE_MAX};
 
 /// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
@@ -19,6 +24,9 @@ pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
 /// about one generation of 16 in a hundred to repair, and four single packets in a thousand.
 const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
 const REPAIR_COST_PACKETS: f64 = 48.0;
+
+/// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart above.
+const SIZE_STEP: (usize, usize) = (5, 4);
 
 /// Generations after which a correction is looked at again.
 const CORRECTION_GENERATIONS: u32 = 2000;
@@ -40,8 +48,8 @@ struct Correction {
 }
 
 impl Correction {
-    /// Takes a histogram in, beside the share expected to close short; whether `extra` changed.
-    fn observe(&mut self, report: &RankReport<'_>, expected: f64) -> bool {
+    /// Takes a histogram in, beside the share expected to close short.
+    fn observe(&mut self, report: &RankReport<'_>, expected: f64) {
         let size = report.size();
         let total = report.counts().fold(0u32, u32::wrapping_add);
         let full = report.counts().nth(size).unwrap_or(0);
@@ -52,47 +60,108 @@ impl Correction {
         self.seen = seen;
         // A first report, an older one overtaken on the way, or a sink that restarted.
         if !known || new > u32::MAX / 2 || short > new {
-            return false;
+            return;
         }
         self.generations += new;
         self.short += short;
         let expected = expected * f64::from(CORRECTION_GENERATIONS);
-        let before = self.extra;
         if f64::from(self.short) > (2.0 * expected).max(2.0) {
             self.extra = (self.extra + 1).min(size.div_ceil(4) as u16);
         } else if self.generations < CORRECTION_GENERATIONS {
-            return false;
+            return;
         } else if f64::from(self.short) <= expected {
             self.extra = self.extra.saturating_sub(1);
         }
         (self.generations, self.short) = (0, 0);
-        self.extra != before
     }
 }
 
-/// Plans by generation size, computed when first needed and kept until something changes.
-#[derive(Debug)]
-pub(crate) struct Planner {
-    plans: Vec<u16>,
-    path: Path,
-    correction: Correction,
-    /// Share of full generations that the plan expects to close short.
+/// What the plans of an RLNC source follow from.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Basis {
+    generation_size: usize,
+    field: FieldOrder,
+    target_loss: f64,
+    redundancy_max: f64,
+    repair: bool,
+    hops: HopList,
+}
+
+/// Packets by generation size.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Of generations of size `index`; 0 where there is no plan.
+    packets: [u16; SIZE_MAX + 1],
+    /// Share of full generations expected to close short.
     expected_short: f64,
 }
 
+/// Makes plans for all generations up to the full size: for few sizes from theory, for those between in
+/// proportion, which is a little more than theory asks.
+pub(crate) fn plan(basis: &Basis) -> Plan {
+    let mut plan = Plan { packets: [0; SIZE_MAX + 1], expected_short: 0.0 };
+    let full = basis.generation_size.clamp(1, SIZE_MAX);
+    let mut size = 1;
+    while size < full {
+        let packets = plan_size(basis, size).0;
+        let next = (size + 1).max(size * SIZE_STEP.0 / SIZE_STEP.1).min(full);
+        for between in size..next {
+            plan.packets[between] = (packets * between).div_ceil(size).min(0xFFFF) as u16;
+        }
+        size = next;
+    }
+    let (packets, short) = plan_size(basis, full);
+    plan.packets[full] = packets.min(0xFFFF) as u16;
+    plan.expected_short = short;
+    plan
+}
+
+/// Packets for a generation of `size`, and the share of them expected to close short.
+fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
+    let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
+    let heard = basis.hops.as_slice();
+    for (hop, heard) in hops.iter_mut().zip(heard) {
+        let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
+        *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
+    }
+    let hops = &hops[..heard.len().max(1)];
+    let most = most(basis.redundancy_max, size);
+    if !basis.repair {
+        let target = basis.target_loss;
+        return (theory::plan(size, basis.field, hops, target, most), target);
+    }
+    let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS;
+    theory::plan_with_repair(size, basis.field, hops, cost, most)
+}
+
+/// Most packets for a generation of `size`.
+fn most(redundancy_max: f64, size: usize) -> usize {
+    ((redundancy_max * size as f64) as usize).clamp(size, 0xFFFF)
+}
+
+/// Plans of one RLNC source.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    asker: Asker,
+    plan: Plan,
+    path: Path,
+    correction: Correction,
+}
+
 impl Planner {
-    pub(crate) fn new() -> Planner {
+    pub(crate) fn new(flow: u32) -> Planner {
         Planner {
-            plans: vec![0; SIZE_MAX + 1],
+            asker: Asker::new(flow),
+            plan: Plan { packets: [0; SIZE_MAX + 1], expected_short: 0.0 },
             path: Path::new(),
             correction: Correction::default(),
-            expected_short: 0.0,
         }
     }
 
     /// Forgets all plans: parameters changed.
     pub(crate) fn reset(&mut self) {
-        self.plans.fill(0);
+        self.plan.packets.fill(0);
+        self.asker.want_now();
     }
 
     /// What the hops have reported.
@@ -103,60 +172,63 @@ impl Planner {
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
         if self.path.hear(header, report, now) {
-            self.reset();
+            self.asker.want();
         }
     }
 
     /// Notes the rank histogram of the sink.
     pub(crate) fn observe(&mut self, report: &RankReport<'_>) {
-        if self.correction.observe(report, self.expected_short) {
-            self.reset();
+        self.correction.observe(report, self.plan.expected_short);
+    }
+
+    /// Asks for a new plan where one is due.
+    pub(crate) fn refresh(
+        &mut self,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        if !matches!(params.redundancy, Redundancy::Auto) {
+            return;
+        }
+        let path = &self.path;
+        let basis = || {
+            plan::Basis::Generations(Basis {
+                generation_size: params.generation_size,
+                field: params.field,
+                target_loss: params.target_loss,
+                redundancy_max: params.redundancy_max,
+                repair: params.repair,
+                hops: HopList::new(path.planned_with()),
+            })
+        };
+        if let Some(plan) = self.asker.ask(io, basis) {
+            self.adopt(plan);
+        }
+    }
+
+    /// When to call [`Planner::refresh`] again.
+    pub(crate) fn due(&self, params: &FlowParams) -> Option<Nanos> {
+        self.asker.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: plan::Plan) {
+        self.asker.answered();
+        if let plan::Plan::Generations(plan) = plan {
+            self.plan = plan;
         }
     }
 
     /// Packets for a generation of `size` symbols.
-    pub(crate) fn packets(&mut self, params: &FlowParams, size: usize) -> u16 {
-        if self.plans[size] == 0 {
-            self.plans[size] = self.plan(params, size);
-        }
-        self.plans[size]
-    }
-
-    /// Packets for a generation of `size` symbols if that is already known, else 0.
-    pub(crate) fn known(&self, size: usize) -> u16 {
-        self.plans[size]
-    }
-
-    fn plan(&mut self, params: &FlowParams, size: usize) -> u16 {
-        let most = ((params.redundancy_max * size as f64) as usize).clamp(size, 0xFFFF);
+    pub(crate) fn packets(&self, params: &FlowParams, size: usize) -> u16 {
+        let planned = usize::from(self.plan.packets[size]);
         let packets = match params.redundancy {
             // The small slack keeps 1.1 * 10 from becoming 12.
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
-            Redundancy::Auto => {
-                let (packets, short) = self.plan_auto(params, size, most);
-                if size == params.generation_size {
-                    self.expected_short = short;
-                }
-                packets + usize::from(self.correction.extra)
-            }
+            Redundancy::Auto if planned == 0 => size + size.div_ceil(2) + 2,
+            Redundancy::Auto => planned + usize::from(self.correction.extra),
         };
-        packets.clamp(size, most) as u16
-    }
-
-    /// Automatic plan, and the share of generations it expects to close short.
-    fn plan_auto(&self, params: &FlowParams, size: usize, most: usize) -> (usize, f64) {
-        let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
-        for (hop, heard) in hops.iter_mut().zip(self.path.planned_with()) {
-            let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
-            *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
-        }
-        let hops = &hops[..self.path.planned_with().len().max(1)];
-        let (field, target) = (params.field, params.target_loss);
-        if !params.repair {
-            return (theory::plan(size, field, hops, target, most), target);
-        }
-        let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS;
-        theory::plan_with_repair(size, field, hops, cost, most)
+        packets.clamp(size, most(params.redundancy_max, size)) as u16
     }
 
     /// Chance that a packet crosses all hops.

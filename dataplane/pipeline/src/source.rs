@@ -13,6 +13,7 @@ use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::packing::{Layout, Packer};
 use crate::params::{FlowParams, Nanos};
+use crate::plan::Plan;
 use crate::redundancy::Planner;
 use crate::remote::Remote;
 use crate::repair::{ROUNDS, RepairBudget, repair_packets};
@@ -58,6 +59,8 @@ pub(crate) struct Source {
     tail: Option<(u8, Nanos)>,
     hops: NextHops,
     planner: Planner,
+    /// Packets of the newest full generation.
+    planned: usize,
     repair_budget: RepairBudget,
     remote: Remote,
 }
@@ -84,7 +87,8 @@ impl Source {
             epoch: combiner.next_u32() as u8,
             tail: None,
             hops: NextHops::new(&params.next_hops, combiner),
-            planner: Planner::new(),
+            planner: Planner::new(params.id),
+            planned: 0,
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
@@ -119,6 +123,7 @@ impl Source {
     ) {
         counters.ingress_packets += 1;
         counters.ingress_bytes += packet.len() as u64;
+        self.planner.refresh(params, io);
         let capacity = params.generation_size * params.symbol_bytes;
         let needed = LENGTH_BYTES + packet.len();
         let length = u16::try_from(packet.len()).unwrap_or(0);
@@ -206,6 +211,9 @@ impl Source {
             return;
         }
         let planned = usize::from(self.planner.packets(params, size));
+        if size == params.generation_size {
+            self.planned = planned;
+        }
         while self.sent < size {
             let ends = planned == size && self.sent + 1 == size;
             self.send_systematic(params, counters, io, size, ends);
@@ -294,6 +302,7 @@ impl Source {
                 Item::Ranks(_) | Item::Enough(_) => {}
             }
         }
+        self.planner.refresh(params, io);
         if params.repair {
             for request in &requests[..count] {
                 self.answer(params, counters, io, *request);
@@ -349,13 +358,14 @@ impl Source {
             let pause = TAIL_PROBE_NANOS << (probes + 1);
             self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, io.now + pause));
         }
+        self.planner.refresh(params, io);
         self.wake(params)
     }
 
     /// When to call [`Source::tick`] again, after a packet was taken.
     pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
         let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
-        earlier(flush, self.tail.map(|(_, due)| due))
+        earlier(earlier(flush, self.planner.due(params)), self.tail.map(|(_, due)| due))
     }
 
     /// Forgets the oldest closed generation that still holds frames.
@@ -388,13 +398,18 @@ impl Source {
         self.generations.iter().filter(|generation| generation.live).count()
     }
 
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: Plan) {
+        self.planner.adopt(plan);
+    }
+
     pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
         &mut self.hops
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
-        report.planned = usize::from(self.planner.known(report.generation_size));
+        report.planned = self.planned;
         report.hops = self.planner.hops().to_vec();
         self.remote.fill(report);
     }

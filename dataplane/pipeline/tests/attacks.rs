@@ -4,9 +4,14 @@
 mod common;
 
 use common::{FLOW, Line, Node, UP, ip_packet, params};
-use recoded_pipeline::params::{FlowParams, HOPS_MAX, Role, TunnelId};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Planning};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{FlowParams, HOPS_MAX, HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
 use recoded_wire::feedback::{HopReport, Item, RepairRequest, Writer};
+use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Block, Flags, Header, PacketType, write_index};
 
 const MILLI: u64 = 1_000_000;
@@ -310,4 +315,54 @@ fn a_stale_packet_repeated_is_dropped() {
     let passed: usize = (0..1000).map(|_| relay.receive(&stale, MILLI).len()).sum();
     assert!(passed <= 1, "{passed} copies passed on");
     assert_eq!(relay.packets().dropped[DropReason::Replayed as usize], 999);
+}
+
+/// Takes questions for plans, as the control thread of a daemon does.
+#[derive(Default)]
+struct Questions {
+    asked: Vec<PlanRequest>,
+    spans: Vec<Span>,
+}
+
+impl Egress for Questions {
+    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+        self.spans.push(span);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
+
+    fn plan(&mut self, request: &PlanRequest) -> Planning {
+        self.asked.push(request.clone());
+        Planning::Elsewhere
+    }
+}
+
+/// A packet of feedback with 119 items once cost from a tenth of a second to five seconds of planning,
+/// on the packet path.
+#[test]
+fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
+    for params in codes() {
+        let mut pipeline = Pipeline::new(&Snapshot { edition: 1, flows: vec![params] }, 1);
+        let mut frames = HeapFrames::new(4096, 2048);
+        let mut questions = Questions::default();
+        let mut maker = PlanMaker::new();
+        for number in 0..1000u32 {
+            let now = u64::from(number) * MILLI;
+            let items: Vec<Item<'_>> =
+                (0..117).map(|item| hop(0, ((number + item) % 60) as f32 / 100.0)).collect();
+            let span = frames.receive(&feedback(0, number, &items)).unwrap();
+            pipeline.receive(&mut frames, &mut questions, span, now);
+            pipeline.ingress(&mut frames, &mut questions, FLOW, &ip_packet(100, number), now);
+            pipeline.tick(&mut frames, &mut questions, now);
+            if let Some(request) = questions.asked.last().filter(|_| number % 100 == 50) {
+                pipeline.planned(maker.make(request));
+            }
+            questions.spans.drain(..).for_each(|span| frames.release(span.frame));
+        }
+        // One is out at a time, and each was answered after a tenth of a second.
+        let asked = questions.asked.len();
+        assert!((8..=12).contains(&asked), "{asked} plans asked for");
+        pipeline.release(&mut frames);
+        assert_eq!(frames.free(), 4096);
+    }
 }

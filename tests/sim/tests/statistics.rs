@@ -12,7 +12,6 @@ fn bare(seed: u64, hops: usize, link: Link, generations: u32) -> Scenario {
         node.generation_size = size;
         node.symbol_bytes = 40;
         node.redundancy = Redundancy::Fixed(1.0);
-        node.redundancy_max = 1.0;
         node.repair = false;
     });
     scenario.frames = 2048;

@@ -10,7 +10,7 @@ pub(crate) mod source;
 
 mod block;
 
-mod plan;
+pub(crate) mod plan;
 
 pub(crate) mod received;
 

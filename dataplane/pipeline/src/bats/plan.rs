@@ -8,11 +8,15 @@
 //! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and one
 //! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
 
+use crate::egress::Egress;
+use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy};
 use crate::path::Path;
+use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
 
 /// Assumed of a path that has not reported yet: one hop this lossy.
@@ -83,20 +87,85 @@ impl Surety {
     }
 }
 
+/// What a model follows from.
+#[derive(Clone, Debug)]
+pub(crate) struct Basis {
+    /// Largest batch.
+    size: usize,
+    hops: HopList,
+}
+
+/// A model: rank at the sink, by batch size.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    ranks: [Rank; SIZE_MAX + 1],
+}
+
+impl Plan {
+    /// What is assumed until there is a model: that of one hop with a loss of a fifth.
+    fn assumed() -> Plan {
+        let rank = |size| Rank { mean: 0.8 * size as f64, variance: 0.16 * size as f64 };
+        Plan { ranks: std::array::from_fn(rank) }
+    }
+}
+
+/// Makes a model for all batches up to the largest.
+pub(crate) fn plan(basis: &Basis) -> Plan {
+    let mut plan = Plan::assumed();
+    for (size, rank) in plan.ranks.iter_mut().enumerate().take(basis.size + 1).skip(1) {
+        *rank = rank_behind(basis.hops.as_slice(), size);
+    }
+    plan
+}
+
 /// What a source knows of the way to its sink.
 #[derive(Debug)]
 pub(crate) struct BatchPlanner {
+    asker: Asker,
     path: Path,
-    /// By batch size, computed when first needed.
-    model: Vec<Option<Rank>>,
+    model: Plan,
     ratio: f64,
     /// Of the sink's histogram when it was last taken in: epoch, batches, sum of their ranks.
     seen: Option<(u8, u32, u32)>,
 }
 
 impl BatchPlanner {
-    pub(crate) fn new() -> BatchPlanner {
-        BatchPlanner { path: Path::new(), model: vec![None; SIZE_MAX + 1], ratio: 1.0, seen: None }
+    pub(crate) fn new(flow: u32) -> BatchPlanner {
+        BatchPlanner {
+            asker: Asker::new(flow),
+            path: Path::new(),
+            model: Plan::assumed(),
+            ratio: 1.0,
+            seen: None,
+        }
+    }
+
+    /// Asks for a new model where one is due.
+    pub(crate) fn refresh(&mut self, size: usize, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let path = &self.path;
+        let basis =
+            || plan::Basis::Batches(Basis { size, hops: HopList::new(path.planned_with()) });
+        if let Some(plan) = self.asker.ask(io, basis) {
+            self.adopt(plan);
+        }
+    }
+
+    /// When to call [`BatchPlanner::refresh`] again.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.asker.due()
+    }
+
+    /// Parameters changed.
+    pub(crate) fn reset(&mut self) {
+        self.asker.want_now();
+    }
+
+    /// Takes over a model that was asked for.
+    pub(crate) fn adopt(&mut self, plan: plan::Plan) {
+        self.asker.answered();
+        if let plan::Plan::Batches(model) = plan {
+            self.model = model;
+        }
     }
 
     /// What the hops have reported.
@@ -107,7 +176,7 @@ impl BatchPlanner {
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
         if self.path.hear(header, report, now) {
-            self.model.fill(None);
+            self.asker.want();
         }
     }
 
@@ -134,7 +203,7 @@ impl BatchPlanner {
     }
 
     /// Rank that a batch of `size` has at the sink.
-    pub(crate) fn rank(&mut self, size: usize) -> Rank {
+    pub(crate) fn rank(&self, size: usize) -> Rank {
         let Rank { mean, variance } = self.model(size);
         let mean = (mean * self.ratio).min(size as f64);
         // A rank is never far from the mean on a good path; on a bad one it scatters more than the
@@ -144,12 +213,12 @@ impl BatchPlanner {
     }
 
     /// Symbols that decode from the first `batches` of `size`.
-    fn symbols(&mut self, params: &FlowParams, size: usize, batches: usize) -> f64 {
+    fn symbols(&self, params: &FlowParams, size: usize, batches: usize) -> f64 {
         decodable(params, Surety::first(params), self.rank(size), batches)
     }
 
     /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of freedom.
-    fn batches(&mut self, params: &FlowParams, size: usize, needed: usize) -> usize {
+    fn batches(&self, params: &FlowParams, size: usize, needed: usize) -> usize {
         batches_for(params, Surety::first(params), self.rank(size), needed)
     }
 
@@ -169,7 +238,7 @@ impl BatchPlanner {
     }
 
     /// Batches that a block of `symbols` starts with.
-    pub(crate) fn first(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
+    pub(crate) fn first(&self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let wanted = match params.redundancy {
             Redundancy::Auto => self.batches(params, size, symbols),
             // The small slack keeps 1.1 * 160 / 16 from becoming 12.
@@ -182,7 +251,7 @@ impl BatchPlanner {
 
     /// Symbols of a full block, at most `max`: as many as make the most of whole batches. A block of
     /// 256 may need a batch more than one of 255.
-    pub(crate) fn full(&mut self, params: &FlowParams, size: usize, max: usize) -> usize {
+    pub(crate) fn full(&self, params: &FlowParams, size: usize, max: usize) -> usize {
         let batches = self.first(params, size, max);
         let fewer = batches - 1;
         let less = match params.redundancy {
@@ -195,7 +264,7 @@ impl BatchPlanner {
 
     /// Batch size for a block of `symbols`: the smallest that needs no more batches than `size` does,
     /// where these are few. Sixteen packets for a single symbol would be too many.
-    pub(crate) fn short(&mut self, params: &FlowParams, size: usize, symbols: usize) -> usize {
+    pub(crate) fn short(&self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let batches = self.first(params, size, symbols);
         if batches > FEW {
             return size;
@@ -226,9 +295,8 @@ impl BatchPlanner {
         depth as u8
     }
 
-    fn model(&mut self, size: usize) -> Rank {
-        let hops = self.path.planned_with();
-        *self.model[size].get_or_insert_with(|| rank_behind(hops, size))
+    fn model(&self, size: usize) -> Rank {
+        self.model.ranks[size]
     }
 }
 
@@ -323,11 +391,13 @@ mod tests {
 
     #[test]
     fn histogram_of_a_worse_path_asks_for_more_batches() {
-        let mut planner = BatchPlanner::new();
+        let mut planner = BatchPlanner::new(1);
         for hop in 0..4 {
             let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
             planner.hear(&crate::path::feedback_header(hop), report, 0);
         }
+        let hops = HopList::new(planner.path.planned_with());
+        planner.adopt(plan::Plan::Batches(super::plan(&Basis { size: 16, hops })));
         let model = planner.rank(16).mean;
         let mut counts = [0u32; 17];
         let mut buffer = [0u8; 128];

@@ -21,6 +21,7 @@ use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::packing::{Layout, Packer};
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
+use crate::plan::Plan;
 use crate::remote::Remote;
 use crate::repair::{ROUNDS, RepairBudget};
 use crate::report::{FlowCounters, FlowReport};
@@ -116,7 +117,7 @@ impl BatsSource {
             retry: None,
             probe: None,
             hops: NextHops::new(&params.next_hops, combiner),
-            planner: BatchPlanner::new(),
+            planner: BatchPlanner::new(params.id),
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
@@ -143,6 +144,7 @@ impl BatsSource {
         }
         self.drain(old, counters, io);
         self.epoch = self.epoch.wrapping_add(1);
+        self.planner.reset();
         if let Some((bats, _)) = code(new).filter(|_| code(old) != code(new)) {
             self.release(io.frames);
             self.blocks = blocks(new, &bats);
@@ -162,6 +164,7 @@ impl BatsSource {
     ) {
         counters.ingress_packets += 1;
         counters.ingress_bytes += packet.len() as u64;
+        self.planner.refresh(params.generation_size, io);
         if !self.pack(params, counters, io, packet) {
             counters.ingress_dropped += 1;
         }
@@ -416,6 +419,7 @@ impl BatsSource {
                 Item::Enough(block) => enough = Some(block),
             }
         }
+        self.planner.refresh(params.generation_size, io);
         if let Some(last) = enough {
             self.forget(last, io.frames);
         }
@@ -485,6 +489,7 @@ impl BatsSource {
             let again = !has_heard && probes + 1 < PROBES;
             self.probe = again.then_some((probes + 1, io.now + pause));
         }
+        self.planner.refresh(params.generation_size, io);
         self.step(counters, io);
         self.wake(params, io.now)
     }
@@ -503,7 +508,7 @@ impl BatsSource {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
         let step = self.sending().map(|_| self.retry.map_or(now, |(retry, _)| retry));
-        earlier(earlier(flush, probe), step)
+        earlier(earlier(flush, probe), earlier(step, self.planner.due()))
     }
 
     /// Closes what is open and sends all that is due, as far as there are frames.
@@ -553,6 +558,11 @@ impl BatsSource {
 
     pub(crate) fn held(&self) -> usize {
         self.blocks.iter().filter(|block| block.live).count()
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: Plan) {
+        self.planner.adopt(plan);
     }
 
     pub(crate) fn hops_mut(&mut self) -> &mut NextHops {

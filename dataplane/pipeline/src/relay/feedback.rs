@@ -77,7 +77,7 @@ impl Relay {
             },
             ranks: &counters.rank_histogram,
         };
-        self.adaptive.hear(io.combiner, link, &batches);
+        self.adaptive.hear(io, link, &batches);
     }
 
     /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a

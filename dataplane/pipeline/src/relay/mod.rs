@@ -22,6 +22,7 @@ use crate::emit::NextHops;
 use crate::incoming::Incoming;
 use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding};
+use crate::plan::Plan;
 use crate::repair::RepairBudget;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::reporter::Reporter;
@@ -72,7 +73,7 @@ impl Relay {
             hops: NextHops::new(&params.next_hops, combiner),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
-            adaptive: AdaptivePlan::default(),
+            adaptive: AdaptivePlan::new(params.id),
             repair_budget: RepairBudget::new(),
             debts: Vec::with_capacity(params.batches.max(1)),
             pay: None,
@@ -514,6 +515,11 @@ impl Relay {
 
     pub(crate) fn held(&self) -> usize {
         self.batches.iter().filter(|batch| batch.live).count()
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: Plan) {
+        self.adaptive.adopt(plan);
     }
 
     pub(crate) fn hops_mut(&mut self) -> &mut NextHops {

@@ -14,7 +14,7 @@ pub(crate) mod source;
 
 pub(crate) mod sink;
 
-mod pace;
+pub(crate) mod pace;
 
 use crate::params::{FlowParams, WindowParams};
 use recoded_code::theory::Hop;

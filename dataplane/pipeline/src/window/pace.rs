@@ -6,21 +6,45 @@
 //! recodes. When the flow pauses, repair packets follow until by the same theory, and what was sent,
 //! nothing is missing, but for a chance of the target.
 
+use crate::egress::Egress;
+use crate::io::Io;
 use crate::params::{FlowParams, Nanos, Redundancy, WindowParams};
 use crate::path::{Path, moved};
+use crate::plan::{self, Asker};
 use crate::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use crate::report::HopLoss;
 use recoded_code::theory::Hop;
 use recoded_code::theory::window::{Deficit, WindowCode};
 use recoded_wire::feedback::HopReport;
+use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
 
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
 
+/// What a rate follows from.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Basis {
+    code: WindowCode,
+    target_loss: f64,
+    rate_max: f64,
+}
+
+/// A rate: repair packets per source packet.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Plan {
+    rate: f64,
+}
+
+/// Makes a plan.
+pub(crate) fn plan(basis: &Basis) -> Plan {
+    Plan { rate: basis.code.rate(basis.target_loss, basis.rate_max) }
+}
+
 /// Repair packets of one flow.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    asker: Asker,
     hops: Path,
     /// The path that the rate is for.
     path: Hop,
@@ -38,6 +62,7 @@ impl Pace {
     pub(crate) fn new(params: &FlowParams, code: &WindowParams) -> Self {
         let path = Hop::independent(LOSS_UNKNOWN);
         let mut pace = Self {
+            asker: Asker::new(params.id),
             hops: Path::new(),
             path,
             rate: 0.0,
@@ -49,15 +74,61 @@ impl Pace {
         pace
     }
 
-    /// Plans anew: parameters or losses changed.
+    /// Parameters or losses changed: what follows from them at once. The rate is to be planned anew.
     pub(crate) fn replan(&mut self, params: &FlowParams, code: &WindowParams) {
-        let code = code.theory(params.field, self.path);
         let rate_max = rate_max(params);
         self.rate = match params.redundancy {
             Redundancy::Fixed(factor) => (factor - 1.0).clamp(0.0, rate_max),
-            Redundancy::Auto => code.rate(params.target_loss, rate_max),
+            // Until a plan is made: twice what the losses themselves take.
+            Redundancy::Auto => {
+                let loss = self.path.loss.min(0.9);
+                (2.0 * loss / (1.0 - loss)).min(rate_max)
+            }
         };
-        self.deficit.replan(&code);
+        self.deficit.replan(&code.theory(params.field, self.path));
+        self.asker.want();
+    }
+
+    /// Parameters changed: asks for a plan without delay.
+    pub(crate) fn reset(&mut self, params: &FlowParams, code: &WindowParams) {
+        self.replan(params, code);
+        self.asker.want_now();
+    }
+
+    /// Asks for a plan where one is due.
+    pub(crate) fn refresh(
+        &mut self,
+        params: &FlowParams,
+        code: &WindowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) {
+        if !matches!(params.redundancy, Redundancy::Auto) {
+            return;
+        }
+        let path = self.path;
+        let basis = || {
+            plan::Basis::Window(Basis {
+                code: code.theory(params.field, path),
+                target_loss: params.target_loss,
+                rate_max: rate_max(params),
+            })
+        };
+        if let Some(plan) = self.asker.ask(io, basis) {
+            self.adopt(plan);
+        }
+    }
+
+    /// When to call [`Pace::refresh`] again.
+    pub(crate) fn due(&self, params: &FlowParams) -> Option<Nanos> {
+        self.asker.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: plan::Plan) {
+        self.asker.answered();
+        if let plan::Plan::Window(Plan { rate }) = plan {
+            self.rate = rate;
+        }
     }
 
     /// Notes the report of one hop.

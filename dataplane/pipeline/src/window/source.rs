@@ -3,9 +3,10 @@
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::emit::NextHops;
-use crate::io::Io;
+use crate::io::{Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowCode, FlowParams, Nanos, WindowParams};
+use crate::plan::Plan;
 use crate::remote::Remote;
 use crate::report::{FlowCounters, FlowReport};
 use crate::window::pace::Pace;
@@ -76,7 +77,7 @@ impl WindowSource {
         }
         self.code = code;
         self.hops.update(&new.next_hops, io.combiner);
-        self.pace.replan(new, &code);
+        self.pace.reset(new, &code);
     }
 
     /// Takes one IP packet, and sends it.
@@ -89,6 +90,7 @@ impl WindowSource {
     ) {
         counters.ingress_packets += 1;
         counters.ingress_bytes += packet.len() as u64;
+        self.pace.refresh(params, &self.code, io);
         let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
         if packet.is_empty() || packet.len() > room {
             counters.ingress_dropped += 1;
@@ -206,6 +208,7 @@ impl WindowSource {
                 _ => {}
             }
         }
+        self.pace.refresh(params, &self.code, io);
     }
 
     pub(crate) fn tick(
@@ -217,12 +220,18 @@ impl WindowSource {
         if self.flush_at.is_some_and(|at| at <= io.now) {
             self.flush(params, counters, io);
         }
-        self.wake()
+        self.pace.refresh(params, &self.code, io);
+        self.wake(params)
     }
 
     /// When to call [`WindowSource::tick`] again.
-    pub(crate) fn wake(&self) -> Option<Nanos> {
-        self.flush_at
+    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
+        earlier(self.flush_at, self.pace.due(params))
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn adopt(&mut self, plan: Plan) {
+        self.pace.adopt(plan);
     }
 
     pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
