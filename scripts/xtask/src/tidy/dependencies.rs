@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 22] = [
+const DIRECTIONS: [(&str, Allowed); 24] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
@@ -87,6 +87,7 @@ const DIRECTIONS: [(&str, Allowed); 22] = [
         ]),
     ),
     ("xtask", Allowed::Only(&[])),
+    ("recoded-demo", Allowed::Everything),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),
@@ -97,6 +98,7 @@ const DIRECTIONS: [(&str, Allowed); 22] = [
     ),
     ("bench", Allowed::Everything),
     ("bench-native", Allowed::Only(&[])),
+    ("bench-svg", Allowed::Only(&[])),
 ];
 
 /// Reads the workspace's packages from cargo.
@@ -139,6 +141,29 @@ fn parse_package(package: &Value, ours: &[&str], root: &Path) -> Option<Package>
         }
     }
     Some(Package { name: package["name"].as_str()?.into(), folder, root_files, imports })
+}
+
+/// Crates of others that must not reach a crate of ours, by whatever way.
+const WITHOUT: [(&str, &str); 3] =
+    [("recoded-wire", "rayon"), ("recoded-gf", "rayon"), ("recoded-pipeline", "rayon")];
+
+/// Findings for crates that reach what they must do [`WITHOUT`], with default features.
+pub fn check_without(root: &Path) -> Result<Vec<Finding>, TaskError> {
+    let mut findings = Vec::new();
+    for (name, without) in WITHOUT {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["tree", "--quiet", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+        cargo.args(["--package", name]).current_dir(root);
+        findings.extend(find_without(name, without, &output(&mut cargo)?));
+    }
+    Ok(findings)
+}
+
+fn find_without(name: &str, without: &str, tree: &str) -> Option<Finding> {
+    let found = tree.lines().find(|line| line.split(' ').next() == Some(without))?;
+    let message =
+        format!("`{name}` reaches `{found}`; `cargo tree -p {name} -i {without}` says how");
+    Some(Finding::new("Cargo.lock", None, message))
 }
 
 /// Findings for every import against the direction, and for crates the table does not know.
@@ -204,6 +229,15 @@ mod tests {
     fn check_unknown_crate_found() {
         let findings = check(&[package("recoded-surprise", &[])]);
         assert!(findings[0].message.contains("has no place"));
+    }
+
+    #[test]
+    fn find_without_names_a_crate_that_is_reached() {
+        let tree = "recoded-pipeline v0.1.0 (/r/dataplane/pipeline)\nrayon-core v1.13.0\n";
+        assert_eq!(find_without("recoded-pipeline", "rayon", tree), None);
+        let tree = format!("{tree}rayon v1.12.0\n");
+        let found = find_without("recoded-pipeline", "rayon", &tree).expect("it is there");
+        assert!(found.message.contains("`recoded-pipeline` reaches `rayon v1.12.0`"));
     }
 
     #[test]

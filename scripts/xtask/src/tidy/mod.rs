@@ -48,6 +48,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     let files = list_files(root)?;
     let packages = dependencies::packages(root)?;
     let mut findings = dependencies::check(&packages);
+    findings.extend(dependencies::check_without(root)?);
     findings.extend(readmes::check_presence(&crate_folders(&packages), &files));
     for file in files.iter().filter(|file| file.ends_with(".rs")) {
         let text = read_text(root, file)?;
