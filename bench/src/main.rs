@@ -13,8 +13,6 @@ mod cores;
 
 mod progress;
 
-mod svg;
-
 mod relay;
 
 mod kernels;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::figures::figure::{Axis, Figure, From, Panel, Scale, Series, Style};
-use crate::svg::{Anchor, FAINT, GREY, INK, Page};
+use bench_svg::{Anchor, DOT, FAINT, GREY, INK, Page};
 
 /// The figure as an SVG document.
 pub fn draw(figure: &Figure) -> String {
@@ -115,7 +115,7 @@ impl Frame<'_> {
         }
         let estimates = series.points.iter().filter(|point| point.standard_error > 0.0);
         if series.style == Style::Line {
-            estimates.for_each(|point| page.dot(self.at(point.x, point.ours), colour));
+            estimates.for_each(|point| page.dot(self.at(point.x, point.ours), DOT, colour));
         }
         for point in &series.points {
             let drawn = point.references.iter().filter(|r| is_ring(r.from));

@@ -9,7 +9,7 @@
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library};
 use crate::kernels::contest::{Contestant, Role, Row};
 use crate::kernels::figures::{field_title, of_field};
-use crate::svg::{Anchor, FAINT, GREY, INK, Page, steps};
+use bench_svg::{Anchor, DOT, FAINT, GREY, INK, Page, steps};
 use recoded_gf::Field;
 
 /// The figure as an SVG document.
@@ -65,7 +65,7 @@ fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Row]) {
             .filter_map(|row| Some((x(row.k), y(row.level(level.name)?.median()))))
             .collect();
         page.stroke(&points, level.colour, 2.0, "");
-        points.iter().for_each(|point| page.dot(*point, level.colour));
+        points.iter().for_each(|point| page.dot(*point, DOT, level.colour));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, PAPER_PROCESSORS, library, paper_name};
 use crate::kernels::contest::{Contestant, Role, Row};
 use crate::kernels::figures::{mean, of_field};
-use crate::svg::{Anchor, FAINT, GREY, INK, Page, steps};
+use bench_svg::{Anchor, FAINT, GREY, INK, Page, steps};
 
 /// The figure as an SVG document.
 pub fn figure(rows: &[&Row], place: &str) -> String {

@@ -1,4 +1,8 @@
-//! A page of plain SVG, written by hand.
+//! A page of plain SVG: every figure of the benchmarks and of the demo is drawn with it.
+//!
+//! Stands outside the path of a packet. Places and sizes are in pixels from the upper left corner.
+
+#![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 
@@ -9,8 +13,11 @@ pub const FAINT: &str = "#e1e4ea";
 /// What is there for comparison.
 pub const GREY: &str = "#7d8390";
 
+/// Radius of a dot on a line.
+pub const DOT: f64 = 2.6;
+
 /// Where a text begins relative to its place.
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, Debug)]
 pub enum Anchor {
     /// It starts there.
     Start,
@@ -21,12 +28,14 @@ pub enum Anchor {
 }
 
 /// A drawing.
+#[derive(Debug)]
 pub struct Page {
     text: String,
 }
 
 impl Page {
     /// An empty one, white.
+    #[must_use]
     pub fn new(width: f64, height: f64) -> Page {
         let mut page = Page { text: String::new() };
         page.line(&format!(
@@ -38,6 +47,7 @@ impl Page {
     }
 
     /// The document.
+    #[must_use]
     pub fn finish(mut self) -> String {
         self.line("</svg>");
         self.text
@@ -70,8 +80,10 @@ impl Page {
     }
 
     /// A dot.
-    pub fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
-        self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{colour}\"/>"));
+    pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: &str) {
+        self.line(&format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"
+        ));
     }
 
     /// A small diagonal cross.
@@ -139,6 +151,7 @@ impl Page {
 }
 
 /// Steps of an axis from 0 to at least `top`: their width and their number, at most eight.
+#[must_use]
 pub fn steps(top: f64) -> (f64, usize) {
     let widths = (0..).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
     let width = widths.into_iter().find(|width| top / width <= 8.0).unwrap_or(1.0);
@@ -151,6 +164,19 @@ const CROSS: f64 = 3.2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn page_closes_what_it_opens_and_escapes_words() {
+        let mut page = Page::new(100.0, 50.0);
+        page.words((1.0, 2.0), Anchor::End, 12, INK, "a < b & c");
+        page.upright((1.0, 2.0), Anchor::Start, 12, INK, "up");
+        page.stroke(&[(0.0, 0.0), (5.0, 5.0)], FAINT, 1.0, "4 4");
+        page.dot((5.0, 5.0), DOT, GREY);
+        let text = page.finish();
+        assert!(text.starts_with("<svg") && text.ends_with("</svg>\n"));
+        assert!(text.contains(">a &lt; b &amp; c</text>") && text.contains("rotate(-90 1.0 2.0)"));
+        assert!(text.contains("points=\"0.0,0.0 5.0,5.0\"") && text.contains("r=\"2.6\""));
+    }
 
     #[test]
     fn steps_reach_the_top_in_few_round_steps() {

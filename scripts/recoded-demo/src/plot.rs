@@ -1,4 +1,4 @@
-//! The plot: what is left after each hop, and what a TCP download gets. Plain SVG, written by hand.
+//! The plot: what is left after each hop, and what a TCP download gets.
 //!
 //! ```text
 //!  +------------------------------+  +----------------------+
@@ -7,7 +7,7 @@
 //!  +------------------------------+  +----------------------+
 //! ```
 
-use std::fmt::Write as _;
+use bench_svg::{Anchor, INK, Page};
 
 use crate::outcome::{Outcome, points};
 use crate::table::protection;
@@ -15,24 +15,23 @@ use crate::table::protection;
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
 
-const INK: &str = "#1f2430";
 const FAINT: &str = "#d9dce3";
 const PLAIN: &str = "#b4483c";
 const RECODED: &str = "#1f6fb2";
 const IDEAL: &str = "#8a8f9c";
+
+/// Size of all words.
+const FONT: u32 = 13;
+
+/// Radius of the dots.
+const DOT: f64 = 5.0;
 
 /// Lowest goodput that a bar can show, in Mbit/s.
 const GOODPUT_FLOOR: f64 = 0.001;
 
 /// The plot of an outcome as an SVG document.
 pub fn svg(outcome: &Outcome) -> String {
-    let mut page = Page { text: String::new() };
-    page.line(&format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\" \
-         font-size=\"13\">"
-    ));
-    page.line(&format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>"));
+    let mut page = Page::new(WIDTH, HEIGHT);
     let burst = if outcome.burst > 1.0 {
         format!(" in bursts of {}", outcome.burst)
     } else {
@@ -46,11 +45,10 @@ pub fn svg(outcome: &Outcome) -> String {
         protection(outcome),
         outcome.field
     );
-    page.words(40.0, 28.0, "start", INK, &title);
+    page.words((40.0, 28.0), Anchor::Start, FONT, INK, &title);
     hops_panel(&mut page, outcome);
     goodput_panel(&mut page, outcome);
-    page.line("</svg>");
-    page.text
+    page.finish()
 }
 
 /// Left: share left after each hop.
@@ -61,13 +59,13 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
         let share = f64::from(step) / 5.0;
         page.stroke(&[scale.at(0.0, share), scale.at(hops, share)], FAINT, 1.0, "");
         let (x, y) = scale.at(0.0, share);
-        page.words(x - 10.0, y + 4.0, "end", INK, &format!("{share:.1}"));
+        page.words((x - 10.0, y + 4.0), Anchor::End, FONT, INK, &format!("{share:.1}"));
     }
     for hop in 0..=outcome.hops {
         let (x, y) = scale.at(hop as f64, 0.0);
-        page.words(x, y + 20.0, "middle", INK, &hop.to_string());
+        page.words((x, y + 20.0), Anchor::Middle, FONT, INK, &hop.to_string());
     }
-    page.words(315.0, 392.0, "middle", INK, "hops travelled");
+    page.words((315.0, 392.0), Anchor::Middle, FONT, INK, "hops travelled");
     let kept = 1.0 - outcome.loss;
     let curve = |value: &dyn Fn(usize) -> f64| {
         (0..=outcome.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
@@ -81,19 +79,19 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
     page.stroke(&forwarding, PLAIN, 2.0, "");
     page.stroke(&theory, RECODED, 2.0, "");
     for point in &measured[1..] {
-        page.dot(*point, RECODED);
+        page.dot(*point, DOT, RECODED);
     }
-    page.dot(scale.at(hops, outcome.plain.delivered), PLAIN);
+    page.dot(scale.at(hops, outcome.plain.delivered), DOT, PLAIN);
     let legend = [
         (IDEAL, "ideal retransmission per hop"),
         (RECODED, "recoding: line theory, dots measured"),
         (PLAIN, "forwarding: line theory, dot measured"),
     ];
-    page.line("<rect x=\"76\" y=\"276\" width=\"300\" height=\"60\" fill=\"#ffffff\"/>");
+    page.rectangle(76.0, 276.0, 300.0, 60.0, "#ffffff");
     for (row, (colour, text)) in legend.into_iter().enumerate() {
         let y = 292.0 + 18.0 * row as f64;
         page.stroke(&[(84.0, y - 4.0), (108.0, y - 4.0)], colour, 2.5, "");
-        page.words(116.0, y, "start", INK, text);
+        page.words((116.0, y), Anchor::Start, FONT, INK, text);
     }
 }
 
@@ -107,26 +105,22 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
     for decade in 0..=(decades.round() as i32) {
         let mbit = GOODPUT_FLOOR * 10f64.powi(decade);
         page.stroke(&[(left, y(mbit)), (right, y(mbit))], FAINT, 1.0, "");
-        page.words(left - 8.0, y(mbit) + 4.0, "end", INK, &number(mbit));
+        page.words((left - 8.0, y(mbit) + 4.0), Anchor::End, FONT, INK, &number(mbit));
     }
     let rate = y(outcome.rate_mbit);
     page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
-    page.words(left + 4.0, rate - 6.0, "start", IDEAL, "rate of a link");
+    page.words((left + 4.0, rate - 6.0), Anchor::Start, FONT, IDEAL, "rate of a link");
     let bars = [
         (690.0, outcome.plain.tcp_mbps, PLAIN, "forwarding"),
         (830.0, outcome.recoded.tcp_mbps, RECODED, "recoded"),
     ];
     for (x, mbit, colour, name) in bars {
-        page.line(&format!(
-            "<rect x=\"{x}\" y=\"{:.1}\" width=\"70\" height=\"{:.1}\" fill=\"{colour}\"/>",
-            y(mbit),
-            bottom - y(mbit)
-        ));
-        page.words(x + 35.0, bottom + 20.0, "middle", INK, name);
+        page.rectangle(x, y(mbit), 70.0, bottom - y(mbit), colour);
+        page.words((x + 35.0, bottom + 20.0), Anchor::Middle, FONT, INK, name);
         let label = if mbit < 1.0 { format!("{mbit:.3}") } else { format!("{mbit:.1}") };
-        page.words(x + 35.0, y(mbit) - 8.0, "middle", INK, &label);
+        page.words((x + 35.0, y(mbit) - 8.0), Anchor::Middle, FONT, INK, &label);
     }
-    page.words(790.0, 392.0, "middle", INK, "TCP download, Mbit/s (logarithmic)");
+    page.words((790.0, 392.0), Anchor::Middle, FONT, INK, "TCP download, Mbit/s (logarithmic)");
 }
 
 /// Maps (hops, share) to the page.
@@ -144,40 +138,6 @@ impl Scale {
             self.left + (self.right - self.left) * hop / self.last,
             self.bottom - (self.bottom - self.top) * share.clamp(0.0, 1.0),
         )
-    }
-}
-
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn line(&mut self, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-
-    fn stroke(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
-        let mut list = String::new();
-        for (x, y) in points {
-            // Writing to a string cannot fail.
-            let _ = write!(list, "{x:.1},{y:.1} ");
-        }
-        self.line(&format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"{dashes}\"/>",
-            list.trim_end()
-        ));
-    }
-
-    fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
-        self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>"));
-    }
-
-    fn words(&mut self, x: f64, y: f64, anchor: &str, colour: &str, words: &str) {
-        self.line(&format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{words}</text>"
-        ));
     }
 }
 

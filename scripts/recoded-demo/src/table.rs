@@ -150,7 +150,7 @@ fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     for (kind, reason, places) in kinds {
         writeln!(f, "  {kind} on {}", places.join(" "))?;
         if !reason.is_empty() {
-            writeln!(f, "    no better, because: {reason}")?;
+            writeln!(f, "    fallback reason: {reason}")?;
         }
     }
     for (host, reasons) in &outcome.drops {
