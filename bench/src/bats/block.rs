@@ -2,9 +2,11 @@
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use recoded_code::bats::{Code, PAPER_ROW_DEGREES, Params, ParamsError, Profile};
+use recoded_code::bats::{Code, Operand, PAPER_ROW_DEGREES, Params, ParamsError, Profile, Rows};
+use recoded_gf::Field;
 use serde::Serialize;
 
+use crate::error::BenchError;
 use crate::kernels::memory::Layout;
 
 /// Size of a block, its batches and its symbols.
@@ -51,6 +53,22 @@ impl Block {
         let sources = Layout::packed(shape.symbols, shape.bytes).random(&mut random);
         Block { shape, sources, seed }
     }
+
+    /// Source symbols, and those of the precode.
+    pub fn intermediate(&self, code: &Code) -> Vec<&'static [u8]> {
+        let mut rows = Rows::new(self.shape.bytes);
+        for (index, source) in self.sources.iter().enumerate() {
+            rows.set(Operand::Symbol(index as u16), source);
+        }
+        let Ok(()) = code.precode_symbols(&mut rows);
+        let parity = self.sources.len()..code.intermediate_symbols();
+        let room = Layout::packed(parity.len(), self.shape.bytes).zeros();
+        let parity = parity.zip(room).map(|(index, room)| {
+            room.copy_from_slice(rows.get(Operand::Symbol(index as u16)).unwrap_or_default());
+            &*room
+        });
+        self.sources.iter().copied().chain(parity).collect()
+    }
 }
 
 /// One way to form batches.
@@ -92,4 +110,10 @@ impl Variant {
             false => Code::new(params),
         }
     }
+}
+
+/// Something of ours computes a wrong result.
+pub fn wrong(kernel: &'static str, n: usize, bytes: usize) -> BenchError {
+    let field = Field::Gf256x11D.to_string();
+    BenchError::Wrong { kernel, operation: "block", field, n, bytes }
 }

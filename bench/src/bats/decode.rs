@@ -7,10 +7,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use recoded_code::bats::{Batch, Code, Decoder, Limits, Operand, Outcome, Payloads};
 use recoded_code::theory::Recoding;
-use recoded_gf::{Field, FieldOrder, Kernel};
+use recoded_gf::{FieldOrder, Kernel};
 
-use crate::bats::block::Block;
-use crate::bats::encode;
+use crate::bats::block::{Block, wrong};
 use crate::error::BenchError;
 use crate::figures::line::{self, Holding, Relay, survives};
 use crate::kernels::contest::{Contestant, LeftOut, Role};
@@ -75,7 +74,7 @@ struct Packet {
 /// Sends `batches` batches; the packets that arrive. `number` decides which.
 fn arrive(code: &Code, block: &Block, number: u64, batches: usize) -> Vec<Packet> {
     let mut random = ChaCha8Rng::seed_from_u64(block.seed ^ number);
-    let symbols = encode::intermediate(code, block);
+    let symbols = block.intermediate(code);
     let size = block.shape.batch_size;
     let mut relay = Relay::new(size, FieldOrder::TwoFiftySix, Recoding::Systematic);
     let mut batch = Batch::new();
@@ -191,12 +190,6 @@ impl Payloads for Frames {
         }
         Ok(())
     }
-}
-
-/// Something of ours computes a wrong result.
-pub fn wrong(kernel: &'static str, n: usize, bytes: usize) -> BenchError {
-    let field = Field::Gf256x11D.to_string();
-    BenchError::Wrong { kernel, operation: "block", field, n, bytes }
 }
 
 /// Blocks that are decoded in turns: losses differ, and with them what there is to do.

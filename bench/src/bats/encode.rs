@@ -2,10 +2,10 @@
 
 use std::hint::black_box;
 
-use recoded_code::bats::{Batch, Code, Operand, Rows};
+use recoded_code::bats::{Batch, Code};
 use recoded_gf::Kernel;
 
-use crate::bats::block::Block;
+use crate::bats::block::{Block, wrong};
 use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
@@ -17,7 +17,7 @@ use crate::kernels::rivals::raptorq as rival;
 /// # Errors
 /// [`BenchError::Wrong`] when a batch is not what its generator says.
 pub fn contestant(code: Code, block: &Block) -> Result<Contestant, BenchError> {
-    let symbols = intermediate(&code, block);
+    let symbols = block.intermediate(&code);
     let (size, bytes) = (block.shape.batch_size, block.shape.bytes);
     let kernel = Kernel::best();
     let mut batch = Batch::new();
@@ -48,22 +48,6 @@ pub fn raptorq(block: &Block) -> Result<Contestant, LeftOut> {
     rival::encode_repair(&block.sources, block.sources.len())
 }
 
-/// Source symbols, and those of the precode.
-pub fn intermediate(code: &Code, block: &Block) -> Vec<&'static [u8]> {
-    let mut rows = Rows::new(block.shape.bytes);
-    for (index, source) in block.sources.iter().enumerate() {
-        rows.set(Operand::Symbol(index as u16), source);
-    }
-    let Ok(()) = code.precode_symbols(&mut rows);
-    let parity = block.sources.len()..code.intermediate_symbols();
-    let room = Layout::packed(parity.len(), block.shape.bytes).zeros();
-    let parity = parity.zip(room).map(|(index, room)| {
-        room.copy_from_slice(rows.get(Operand::Symbol(index as u16)).unwrap_or_default());
-        &*room
-    });
-    block.sources.iter().copied().chain(parity).collect()
-}
-
 /// Compares a batch with products of the naive kernel.
 fn check(batch: &Batch, sources: &[&[u8]], coded: &[&'static mut [u8]]) -> Result<(), BenchError> {
     let naive = Kernel::by_name("naive").unwrap_or_else(Kernel::best);
@@ -74,7 +58,7 @@ fn check(batch: &Batch, sources: &[&[u8]], coded: &[&'static mut [u8]]) -> Resul
         }
         if expected != **coded {
             let (n, bytes) = (batch.degree(), coded.len());
-            return Err(super::decode::wrong("batch", n, bytes));
+            return Err(wrong("batch", n, bytes));
         }
     }
     Ok(())

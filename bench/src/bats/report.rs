@@ -2,8 +2,7 @@
 
 use crate::bats::block::{Shape, Variant};
 use crate::bats::rows::{Figures, Job, Measured, Target, Verdict};
-use crate::kernels::contest::Role;
-use crate::kernels::report::number;
+use crate::kernels::contest::{Role, number};
 
 /// Everybody at the targets' shape, the default code at all shapes, and the targets.
 pub fn tables(rows: &[Measured]) -> String {

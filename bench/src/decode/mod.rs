@@ -22,8 +22,7 @@ use serde::Serialize;
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::kernels::contest::Contestant;
-use crate::kernels::report::number;
+use crate::kernels::contest::{Contestant, number};
 use crate::kernels::rows::Decoding;
 use crate::kernels::{choose_core, millis, write, writing};
 use crate::machine::Machine;

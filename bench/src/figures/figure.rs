@@ -1,12 +1,10 @@
 //! What a figure is: panels of series of points, and what the points are held against.
 //!
 //! One structure yields drawing, CSV and JSON, so that they cannot differ. A point that has a reference
-//! (what a paper printed, what an independent program computed, what our own theory says) is a row
-//! with a verdict; the others are drawn only.
+//! (what a paper printed, what an independent program computed, what our own theory says) gets a
+//! verdict (`verdict.rs`); the others are drawn only.
 
 use serde::Serialize;
-
-use crate::figures::explain;
 
 /// A figure with its numbers.
 pub struct Figure {
@@ -92,7 +90,7 @@ pub struct Series {
 
 impl Series {
     /// Its name in a table, where nothing else says what is Monte Carlo.
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self.style {
             Style::Crosses => format!("{}, Monte Carlo", self.name),
             _ => self.name.clone(),
@@ -212,11 +210,11 @@ impl Reference {
     }
 
     /// How far off ours may be: one point, or so many standard errors of both.
-    fn tolerance(&self, point: &Point, errors: f64) -> f64 {
+    pub fn tolerance(&self, point: &Point, errors: f64) -> f64 {
         self.margin.max(errors * self.standard_error.hypot(point.standard_error))
     }
 
-    fn is_met(&self, point: &Point, errors: f64) -> bool {
+    pub fn is_met(&self, point: &Point, errors: f64) -> bool {
         let difference = point.ours - self.value;
         let off = if self.relation == Relation::AtLeast { -difference } else { difference.abs() };
         // Values that are printed to three digits lie exactly at the edge now and then.
@@ -250,102 +248,6 @@ pub enum Relation {
     AtLeast,
 }
 
-/// One comparison, as JSON and CSV have it.
-#[derive(Serialize)]
-pub struct Row {
-    /// Title of the panel.
-    pub panel: String,
-    /// Name of the series.
-    pub series: String,
-    /// Where.
-    pub x: f64,
-    /// What we have.
-    pub ours: f64,
-    /// Standard error of that; 0 where it is exact.
-    pub standard_error: f64,
-    /// What it is held against; none for what is only drawn.
-    pub reference: Option<f64>,
-    /// Standard error of that; 0 where it is exact or unknown.
-    pub reference_standard_error: Option<f64>,
-    /// Whose that is.
-    pub from: Option<From>,
-    /// How ours should relate to it.
-    pub relation: Option<Relation>,
-    /// How far off ours may be.
-    pub tolerance: Option<f64>,
-    /// Whether it is no further off.
-    pub within: Option<bool>,
-    /// Why it is not within, if that is known, or what else is to be said of it.
-    pub note: Option<&'static str>,
-}
-
-impl Figure {
-    /// Every point, and every comparison of points that have any; `errors` is how many standard errors
-    /// are within tolerance.
-    pub fn rows(&self, errors: f64) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for panel in &self.panels {
-            for series in &panel.series {
-                for point in &series.points {
-                    let row = self.bare_row(panel, series, point);
-                    let references = point.references.iter();
-                    rows.extend(
-                        references.map(|r| self.judged_row(panel, series, point, r, errors)),
-                    );
-                    rows.extend(point.references.is_empty().then_some(row));
-                }
-            }
-        }
-        rows
-    }
-
-    fn bare_row(&self, panel: &Panel, series: &Series, point: &Point) -> Row {
-        Row {
-            panel: panel.title.clone(),
-            series: series.label(),
-            x: rounded(point.x),
-            ours: rounded(point.ours),
-            standard_error: rounded(point.standard_error),
-            reference: None,
-            reference_standard_error: None,
-            from: None,
-            relation: None,
-            tolerance: None,
-            within: None,
-            note: None,
-        }
-    }
-
-    fn judged_row(
-        &self,
-        panel: &Panel,
-        series: &Series,
-        point: &Point,
-        r: &Reference,
-        errors: f64,
-    ) -> Row {
-        let within = r.is_met(point, errors);
-        let label = series.label();
-        let place = explain::Place { figure: self.name, panel: &panel.title, series: &label };
-        let note = explain::note(&place, point, r, within);
-        Row {
-            reference: Some(rounded(r.value)),
-            reference_standard_error: Some(rounded(r.standard_error)),
-            from: Some(r.from),
-            relation: Some(r.relation),
-            tolerance: Some(rounded(r.tolerance(point, errors))),
-            within: Some(within),
-            note,
-            ..self.bare_row(panel, series, point)
-        }
-    }
-}
-
-/// Six digits are enough, and keep files and their differences small.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.6e}").parse().unwrap_or(value)
-}
-
 /// One point of a hundred: what tables are trusted to.
 pub const POINT: f64 = 0.01;
 
@@ -363,11 +265,5 @@ mod tests {
         assert!(Reference::oracle(0.1).at_least().is_met(&exact, 3.0));
         assert!(!Reference::oracle(0.6).at_least().is_met(&exact, 3.0));
         assert!(Reference::oracle(0.6).is_met(&Point::estimate(1.0, (0.5, 0.04)), 3.0));
-    }
-
-    #[test]
-    fn rounded_keeps_six_digits() {
-        assert_eq!(rounded(0.123_456_789), 0.123_456_8);
-        assert_eq!(rounded(0.0), 0.0);
     }
 }

@@ -4,7 +4,7 @@
 //!  one module per figure --Work--> Figure: panels, series, points, references
 //!                                    |-> chart    SVG
 //!                                    |-> output   CSV, JSON with verdicts, index
-//!                                    '-> explain  reasons for what is not within tolerance, remarks
+//!                                    '-> verdict  what is within tolerance; explain says why not
 //! ```
 
 pub mod figure;
@@ -27,6 +27,8 @@ mod seed003_xor;
 
 mod chart;
 mod explain;
+mod verdict;
+
 pub mod output;
 
 use std::fs;

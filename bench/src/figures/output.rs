@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::error::BenchError;
 use crate::figures::chart;
-use crate::figures::figure::{Figure, Row};
+use crate::figures::figure::Figure;
+use crate::figures::verdict::Row;
 use crate::figures::work::Work;
 use crate::machine::Machine;
 

@@ -22,8 +22,6 @@ pub struct Bed {
     pub scale: Scale,
     /// All cores, whole symbols each.
     pub cpu: Cpu,
-    /// All cores, a part of each symbol each.
-    pub partitioned: Cpu,
     /// The card, while it works.
     pub card: Option<CudaEngine>,
     /// How it is opened again.
@@ -62,11 +60,9 @@ impl Bed {
         time: Duration,
         bar: ProgressBar,
     ) -> Result<Self, BenchError> {
-        let cpu = |partition| Cpu::new(0, partition).map_err(BenchError::Engine);
         let mut bed = Self {
             scale,
-            cpu: cpu(Partition::FullBlock)?,
-            partitioned: cpu(Partition::PartitionedBlock)?,
+            cpu: Cpu::new(0, Partition::FullBlock).map_err(BenchError::Engine)?,
             card: None,
             options,
             rows: Rows::default(),
@@ -295,7 +291,7 @@ pub fn results(batch: &Batch) -> usize {
     batch.jobs().iter().map(|placed| placed.job.rows * placed.job.row_bytes).sum()
 }
 
-/// Those that a card should be used with; the others are the papers'.
+/// Those that a card should be used with; the others are for comparison.
 const BEST: [&str; 4] = ["loop", "permute", "four-russians", "bmma"];
 
 /// Jobs of a batch at most: what a start costs is spread over enough of them.

@@ -1,4 +1,4 @@
-//! `bench gpu`: a card beside all cores of the same machine, and both beside the papers.
+//! `bench gpu`: a card beside all cores of the same machine.
 //!
 //! ```text
 //!  bed       CPU, card, random jobs, comparison of every result before it is timed
@@ -7,7 +7,7 @@
 //!   server    a segment for many peers; one product by CPU and card together
 //!   stripes   Reed-Solomon, by Gibraltar's interface
 //!   single    one job at a time: where the card begins to win
-//!  rows      what was measured ->  figures, papers: SVG, CSV, JSON; report: tables, everything
+//!  rows      what was measured ->  figures: SVG, CSV, JSON; report: tables, everything
 //! ```
 
 mod bed;
@@ -22,7 +22,6 @@ mod single;
 mod stripes;
 
 mod figures;
-mod papers;
 mod report;
 
 use std::fs;
@@ -35,7 +34,7 @@ use crate::progress;
 use bed::Bed;
 use scale::{FULL, QUICK, Scale, TINY};
 
-/// Measure a CUDA card beside all cores of this machine, and draw the figures of the papers on GPUs
+/// Measure a CUDA card beside all cores of this machine, from copies to whole jobs
 ///
 /// First the card itself (copies, instructions, launches), then encoding and decoding by every technique,
 /// a streaming server whose segments stay on the card, CPU and card together, Reed-Solomon stripes, and
@@ -145,5 +144,5 @@ fn measure(
 fn steps(scale: &Scale) -> usize {
     let shapes = scale.sizes.len() * scale.symbols.len();
     let ladder = scale.ladder_sizes.len() * (scale.symbols.len() + 1);
-    3 + shapes + ladder + scale.sizes.len() + 2 * scale.data_buffers.len()
+    2 + shapes + ladder + scale.sizes.len() + scale.data_buffers.len()
 }

@@ -33,8 +33,6 @@ pub struct Row {
 pub enum Part {
     /// As many coded symbols of segments as they have source symbols.
     Encode,
-    /// One coded symbol of a segment at a time.
-    OnDemand,
     /// Segments, of as many received symbols as they have source symbols.
     Decode,
     /// Coded symbols of one segment, for many peers.

@@ -17,15 +17,11 @@ pub struct Scale {
     pub bytes: usize,
     /// The same of one of several batches in flight.
     pub slot_bytes: usize,
-    /// Size and symbol of the papers' streaming server.
+    /// Size and symbol of the streaming server.
     pub streaming: (usize, usize),
-    /// Size and symbol for which the papers give times of decoding row by row.
-    pub progressive: (usize, usize),
     /// Numbers of data buffers of a stripe.
     pub data_buffers: &'static [usize],
-    /// Numbers of parity buffers with which buses and cores are compared.
-    pub parity_buffers: &'static [usize],
-    /// Bytes of a buffer: the last is that of most figures.
+    /// Bytes of a buffer: the last is that of the tables.
     pub buffers: &'static [usize],
     /// Bytes of segments for which CPU and card are compared one by one.
     pub jobs: &'static [usize],
@@ -44,7 +40,7 @@ fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok
     serializer.serialize_f64(time.as_secs_f64())
 }
 
-/// As the papers have it.
+/// Everything.
 pub const FULL: Scale = Scale {
     name: "full",
     sizes: &[16, 32, 64, 128, 256, 512, 1024],
@@ -53,9 +49,7 @@ pub const FULL: Scale = Scale {
     bytes: 64 << 20,
     slot_bytes: 4 << 20,
     streaming: (128, 4096),
-    progressive: (1024, 2048),
     data_buffers: &[2, 4, 6, 8, 10, 12, 14, 16],
-    parity_buffers: &[2, 3, 4, 8, 16],
     buffers: &[32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20],
     jobs: &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20],
     copies: &[4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20],
@@ -72,7 +66,6 @@ pub const QUICK: Scale = Scale {
     symbols: &[128, 1024, 4096, 32768],
     bytes: 16 << 20,
     data_buffers: &[4, 10, 16],
-    parity_buffers: &[2, 4],
     buffers: &[32 << 10, 1 << 20],
     jobs: &[16 << 10, 256 << 10, 4 << 20],
     copies: &[64 << 10, 16 << 20],
@@ -90,10 +83,8 @@ pub const TINY: Scale = Scale {
     bytes: 8 << 10,
     slot_bytes: 4 << 10,
     streaming: (16, 256),
-    progressive: (16, 128),
     // Codes that the stand-in for a card has.
     data_buffers: &[4],
-    parity_buffers: &[2, 3],
     buffers: &[1 << 10, 2 << 10],
     jobs: &[2 << 10, 4 << 10],
     copies: &[4 << 10],

@@ -1,5 +1,5 @@
-//! The papers' streaming server: coded symbols of one segment for many peers; and one large product by
-//! CPU and card at once.
+//! A streaming server: coded symbols of one segment for many peers; and one large product by CPU and card
+//! at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,6 @@ use crate::error::BenchError;
 
 /// Both at once.
 pub const TOGETHER: &str = "CPU and card together";
-
-/// Peers that rates like these serve (Nuclei §V-D, Extreme NC §5.1.1): 768 kb/s each.
-pub fn peers(rate: f64) -> f64 {
-    rate / PEER_BYTES
-}
-
-/// Bytes a second that a peer watches.
-const PEER_BYTES: f64 = 768e3 / 8.0;
 
 /// Coded symbols of a segment that the card keeps, by seeds: nothing but them crosses the bus.
 ///
@@ -80,7 +72,7 @@ fn requests(
     Ok(batch)
 }
 
-/// Nuclei §IV-E.2: one large product, by the cores, by the card, and by both.
+/// One large product, by the cores, by the card, and by both.
 ///
 /// # Errors
 /// The bytes are wrong, or Linux grants no threads.

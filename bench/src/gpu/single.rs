@@ -11,14 +11,15 @@ use recoded_offload::{Config, Device, Mode, Model, Rates};
 use serde::Serialize;
 
 use super::bed::{Bed, compare};
-use super::coding::{HOST, done_by_cpu};
+use super::coding::{CPU, HOST, done_by_cpu};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// The CPU with a number of cores, which is the `of` of its rows.
-pub const CORES: &str = "CPU";
 /// Whoever is faster, as `Device` decides.
 pub const DISPATCHER: &str = "dispatcher";
+
+/// What the dispatcher should reach of the better of CPU and card.
+pub const DISPATCHER_MIN: f64 = 0.95;
 
 /// Where the card begins to be faster, in bytes of a segment.
 #[derive(Clone, Debug, Serialize)]
@@ -69,7 +70,7 @@ fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), 
     for _ in 0..bed.rounds() {
         for cpu in cpus {
             let seconds = bed.seconds(|| cpu.run(&mut expected[0]));
-            bed.rows.sample(place(cpu.threads()), CORES, bytes as f64 / seconds);
+            bed.rows.sample(place(cpu.threads()), CPU, bytes as f64 / seconds);
         }
         let (Some(card), Some(own)) = (&mut bed.card, batch.take()) else { continue };
         card.set_technique(None);
@@ -159,12 +160,12 @@ pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
         let model = model(bed, n, &jobs);
         for cores in cores(bed.cpu.threads()) {
             let wins = |bytes| {
-                let (card, cpu) = (at(n, bytes, 0, HOST), at(n, bytes, cores, CORES));
+                let (card, cpu) = (at(n, bytes, 0, HOST), at(n, bytes, cores, CPU));
                 card.zip(cpu).is_some_and(|(card, cpu)| card > cpu)
             };
             let measured = (0..jobs.len()).find(|&first| jobs[first..].iter().all(|&b| wins(b)));
             // Of all that many cores do, each does as much: as `Model` has it.
-            let products = at(n, largest, cores, CORES).map(|rate| rate * n as f64 / cores as f64);
+            let products = at(n, largest, cores, CPU).map(|rate| rate * n as f64 / cores as f64);
             let begin = products.map(|cpu_products| Rates { cpu_products, ..Rates::default() });
             let of_model =
                 |rates| Model::new(rates).break_even_bytes(n, cores).map(|bytes| bytes / 2);

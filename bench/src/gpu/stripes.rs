@@ -1,25 +1,18 @@
 //! Gibraltar's stripes: parity of k data buffers, and lost ones from what is left.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use recoded_code::engine::{Batch, Engine, Job, Operation};
-use recoded_code::reed_solomon::ReedSolomon;
 use recoded_cuda::opener;
 use recoded_offload::gibraltar::{Buffers, Context};
 use recoded_offload::{Config, Device, Mode, SpotCheck};
 
 use super::bed::Bed;
-use super::coding::{CPU, HOST, done_by_cpu, measure};
+use super::coding::{CPU, HOST};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// Copies alone.
-pub const BUS: &str = "copies alone";
-/// Products alone, by code for all matrices or for the one that is used.
-pub const COMPUTE: &str = "card, resident";
-
-/// Figures 1 to 4. Rates are of data, as in the paper: what a user of the library sees.
+/// Generation and recovery. Rates are of data: what a user of the library sees.
 ///
 /// # Errors
 /// The card makes wrong bytes, or a code is refused.
@@ -30,11 +23,11 @@ pub fn stripes(bed: &mut Bed) -> Result<(), BenchError> {
         bed.card = None; // one engine at a time has the card
     }
     for &data in bed.scale.data_buffers {
-        for parity in PAPER_PARITY {
+        for parity in PARITY {
             stripe(bed, device.as_ref(), [data, parity, buffer])?;
         }
         for &bytes in bed.scale.buffers.iter().filter(|&&bytes| bytes != buffer) {
-            stripe(bed, device.as_ref(), [data, PAPER_PARITY[0], bytes])?;
+            stripe(bed, device.as_ref(), [data, PARITY[0], bytes])?;
         }
         bed.bar.inc(1);
     }
@@ -42,16 +35,7 @@ pub fn stripes(bed: &mut Bed) -> Result<(), BenchError> {
         bed.troubles.push(format!("stripes: {error}"));
     }
     drop(device);
-    let mut has_compiler = true;
-    for &data in bed.scale.data_buffers {
-        // An engine compiles for so many matrices and no more.
-        bed.card = None;
-        bed.open();
-        for &parity in bed.scale.parity_buffers {
-            bus_and_cores(bed, [data, parity, buffer], &mut has_compiler)?;
-        }
-        bed.bar.inc(1);
-    }
+    bed.open();
     Ok(())
 }
 
@@ -175,54 +159,10 @@ impl Stripes {
     }
 }
 
-/// Figures 3 and 4: what the bus and what the cores of the card would do alone.
-fn bus_and_cores(
-    bed: &mut Bed,
-    [data, parity, bytes]: [usize; 3],
-    has_compiler: &mut bool,
-) -> Result<(), BenchError> {
-    if bed.card.is_none() {
-        return Ok(());
-    }
-    let code = ReedSolomon::new(data, parity).map_err(recoded_offload::gibraltar::Error::Code)?;
-    let count = (bed.scale.bytes / (data * bytes)).max(1);
-    let mut batch = bed.batch(Job::new(Operation::Multiply, parity, data, bytes), count)?;
-    (0..count).for_each(|number| batch.set_coefficients(number, code.generator()));
-    if let (Some(card), true) = (&mut bed.card, *has_compiler) {
-        let known = card.special_matrices();
-        card.expect(code.generator(), data);
-        // Compiled beside the work; each measurement looks whether it is ready.
-        let begun = Instant::now();
-        while begun.elapsed() < COMPILE_TIMEOUT && card.special_matrices() == known {
-            let tiny =
-                Batch::of(Job::new(Operation::Multiply, 1, 1, 128)).map_err(BenchError::Job)?;
-            if card.measure(tiny, Duration::ZERO).is_err() {
-                break;
-            }
-        }
-        *has_compiler = card.special_matrices() > known;
-    }
-    let expected = vec![done_by_cpu(bed, &batch)];
-    let (mut batches, place) =
-        (vec![batch], Place { part: Part::Generate, n: data, bytes, of: parity });
-    let of_data = (count * data * bytes) as f64;
-    for _ in 0..bed.rounds() {
-        if let Some(timings) = measure(bed, None, &mut batches, &expected)? {
-            bed.rows.sample(place, COMPUTE, of_data / timings.device);
-            // Both ways at once.
-            bed.rows.sample(place, BUS, of_data / timings.copy_in.max(timings.copy_out));
-        }
-    }
-    Ok(())
-}
-
-/// The paper's figures 1 and 3.
-pub const PAPER_PARITY: [usize; 3] = [2, 3, 4];
+/// Parity buffers of the codes that are measured.
+const PARITY: [usize; 3] = [2, 3, 4];
 
 /// Enough for no cache to hold them, and for copies to go beside products.
 const STRIPES_MAX: usize = 32;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// NVRTC takes up to two seconds; where it is missing, nothing comes.
-const COMPILE_TIMEOUT: Duration = Duration::from_secs(3);

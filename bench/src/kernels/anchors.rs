@@ -3,7 +3,14 @@
 
 use recoded_gf::Field;
 
-use crate::kernels::contest::Anchor;
+/// A figure that was not measured in this run.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Anchor {
+    /// Whose it is, and that it is not of this run.
+    pub name: &'static str,
+    /// The figure, in the unit of the row.
+    pub median: f64,
+}
 
 /// The packet sizes of the paper's benchmark that there are figures for, in bytes.
 pub const PAPER_BYTES: [usize; 7] = [128, 256, 512, 1024, 2048, 4096, 8192];

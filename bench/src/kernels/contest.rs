@@ -5,7 +5,7 @@ use std::hint::black_box;
 use bench_native::forget_wide_registers;
 use serde::Serialize;
 
-use crate::kernels::anchors::same_level;
+use crate::kernels::anchors::{Anchor, same_level};
 use crate::kernels::clock::thread_seconds;
 use crate::kernels::rows::Section;
 
@@ -101,15 +101,6 @@ impl Contestant {
         let pairs = self.rates.iter().zip(&other.rates);
         median(pairs.map(|(own, other)| own / other).collect())
     }
-}
-
-/// A figure that was not measured in this run.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Anchor {
-    /// Whose it is, and that it is not of this run.
-    pub name: &'static str,
-    /// The figure, in the unit of the row.
-    pub median: f64,
 }
 
 /// One job, and all who do it.
@@ -235,6 +226,15 @@ impl LeftOut {
     /// It says itself that it cannot.
     pub fn refused(name: &str, reason: impl std::fmt::Display) -> LeftOut {
         LeftOut(format!("{name}: {reason}"))
+    }
+}
+
+/// Three digits or so.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size < 10.0 => format!("{value:.2}"),
+        size if size < 1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library, paper_name};
-use crate::kernels::contest::{Comparison, Contestant, Role, Row};
+use crate::kernels::contest::{Comparison, Contestant, Role, Row, number};
 use crate::kernels::limits::Limits;
 use crate::kernels::rows::{Section, Setting};
 use crate::kernels::{summary, targets};
@@ -56,8 +56,8 @@ impl Report {
         }
         parts.push(NOTE.into());
         parts.push("### Summary".into());
-        parts.push(summary::text(self));
-        parts.push(targets::table(self));
+        parts.push(summary::text(&self.rows));
+        parts.push(targets::table(&self.rows));
         parts.join("\n\n")
     }
 
@@ -86,7 +86,7 @@ impl Report {
             "rivals": self.setting.rivals.described,
             "limits": self.limits.json(),
             "rows": rows.collect::<Vec<_>>(),
-            "targets": targets::evaluate(self),
+            "targets": targets::evaluate(&self.rows),
         })
     }
 }
@@ -217,15 +217,6 @@ fn same_level(row: &Row, level: &str) -> Option<f64> {
 fn join(cells: impl Iterator<Item = Option<f64>>) -> String {
     let cells = cells.map(|cell| cell.map_or_else(|| "-".to_owned(), number));
     cells.collect::<Vec<_>>().join(" | ")
-}
-
-/// Three digits or so.
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        size if size < 10.0 => format!("{value:.2}"),
-        size if size < 1000.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
 }
 
 /// What the columns mean.

@@ -1,23 +1,26 @@
 //! The rows that say most, as `bench/README.md` shows them.
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, paper_name};
-use crate::kernels::contest::{Comparison, Role, Row};
-use crate::kernels::report::{Report, number};
+use crate::kernels::contest::{Comparison, Role, Row, number};
 use crate::kernels::rows::Section;
 
 /// Both tables, in Markdown.
-pub fn text(report: &Report) -> String {
+pub fn text(rows: &[Row]) -> String {
     let mut lines = vec![
         "| job | ours | of the ceiling | best rival | ours / rival | best structured code |".into(),
         "|---|---:|---:|---|---:|---|".into(),
     ];
     lines.extend(JOBS.iter().filter_map(|(words, section, n, k, name)| {
         let of_job = |row: &&Row| row.n == *n && row.k == *k && row.name.contains(name);
-        Some(line(words, report.section(*section).find(of_job)?))
+        Some(line(words, of_section(rows, *section).find(of_job)?))
     }));
     lines.push(String::new());
-    lines.extend(paper(report));
+    lines.extend(paper(rows));
     lines.join("\n")
+}
+
+fn of_section(rows: &[Row], section: Section) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.section == section)
 }
 
 fn line(words: &str, row: &Row) -> String {
@@ -36,11 +39,11 @@ fn line(words: &str, row: &Row) -> String {
 }
 
 /// A line per field: the fastest level, and how many times the paper's library that is.
-fn paper(report: &Report) -> Vec<String> {
+fn paper(rows: &[Row]) -> Vec<String> {
     let cells = |field: String| {
         let cell = |k: usize| {
             let row =
-                report.section(Section::Paper).find(|row| row.field == field && row.k == k)?;
+                of_section(rows, Section::Paper).find(|row| row.field == field && row.k == k)?;
             let ours = row.fastest(Role::Ours)?;
             let ratio = row.rival(ours).map(|library| format!(" ({:.2})", library.ratio));
             Some(number(ours.median()) + &ratio.unwrap_or_default())

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::kernels::contest::{Contestant, Role, Row};
-use crate::kernels::report::Report;
 use crate::kernels::rows::Section;
 
 /// A target, and what was measured.
@@ -101,9 +100,9 @@ fn rules() -> Vec<Rule> {
 }
 
 /// All targets.
-pub fn evaluate(report: &Report) -> Vec<Target> {
+pub fn evaluate(rows: &[Row]) -> Vec<Target> {
     let evaluate = |rule: Rule| {
-        let found = least(report, &rule);
+        let found = least(rows, &rule);
         let (measured, worst) = found.map_or((None, None), |(value, at)| (Some(value), Some(at)));
         let met = measured.map(|value| value >= rule.least);
         let Rule { row, target, least, .. } = rule;
@@ -113,9 +112,9 @@ pub fn evaluate(report: &Report) -> Vec<Target> {
 }
 
 /// The smallest value over the rows that count, and where it is.
-fn least(report: &Report, rule: &Rule) -> Option<(f64, String)> {
-    let rows = report.rows.iter().filter(|row| (rule.counts)(row));
-    let values = rows.filter_map(|row| {
+fn least(rows: &[Row], rule: &Rule) -> Option<(f64, String)> {
+    let counted = rows.iter().filter(|row| (rule.counts)(row));
+    let values = counted.filter_map(|row| {
         let ours = match rule.level {
             "" => row.fastest(Role::Ours),
             level => row.level(level),
@@ -127,14 +126,14 @@ fn least(report: &Report, rule: &Rule) -> Option<(f64, String)> {
 }
 
 /// All targets as a table.
-pub fn table(report: &Report) -> String {
+pub fn table(rows: &[Row]) -> String {
     let mut lines = vec![
         "### Targets".to_owned(),
         String::new(),
         "| target | | measured | |".to_owned(),
         "|---|---|---:|---|".to_owned(),
     ];
-    lines.extend(evaluate(report).into_iter().map(|target| {
+    lines.extend(evaluate(rows).into_iter().map(|target| {
         let Target { row, target, measured, worst, met, .. } = target;
         let measured = measured.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
         let verdict = match (met, worst) {

@@ -6,8 +6,6 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::table::Tables;
-
 /// A finite field and how its elements lie in the bytes of a symbol. The reduction polynomial is
 /// part of the name.
 ///
@@ -67,22 +65,6 @@ impl Field {
             Self::PackedGf4x7 => 0x7,
             Self::PackedGf2 => 0x2,
         }
-    }
-
-    /// The product of the coefficient `c` and every element of `byte`. Bits of `c` beyond
-    /// [`Field::element_bits`] are ignored, as by every kernel.
-    #[inline]
-    #[must_use]
-    pub fn mul(self, c: u8, byte: u8) -> u8 {
-        Tables::of(self).products[usize::from(c)][usize::from(byte)]
-    }
-
-    /// The multiplicative inverse of a coefficient, or `None` for zero.
-    #[inline]
-    #[must_use]
-    pub fn inverse(self, c: u8) -> Option<u8> {
-        let inverse = Tables::of(self).inverses[usize::from(c)];
-        (inverse != 0).then_some(inverse)
     }
 
     const fn name(self) -> &'static str {

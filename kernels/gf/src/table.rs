@@ -70,6 +70,24 @@ static GF16_13: Tables = tables(Field::PackedGf16x13);
 static GF4_7: Tables = tables(Field::PackedGf4x7);
 static GF2: Tables = tables(Field::PackedGf2);
 
+impl Field {
+    /// The product of the coefficient `c` and every element of `byte`. Bits of `c` beyond
+    /// [`Field::element_bits`] are ignored, as by every kernel.
+    #[inline]
+    #[must_use]
+    pub fn mul(self, c: u8, byte: u8) -> u8 {
+        Tables::of(self).products[usize::from(c)][usize::from(byte)]
+    }
+
+    /// The multiplicative inverse of a coefficient, or `None` for zero.
+    #[inline]
+    #[must_use]
+    pub fn inverse(self, c: u8) -> Option<u8> {
+        let inverse = Tables::of(self).inverses[usize::from(c)];
+        (inverse != 0).then_some(inverse)
+    }
+}
+
 /// The product of two elements of GF(256) modulo 0x11D.
 #[inline]
 #[must_use]
