@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recoded_code::engine::{Batch, Cpu, Engine, Job, Operation, Partition, Segment};
+use recoded_cuda::opener;
 use recoded_gf::FieldOrder;
-use recoded_offload::{Shares, Together};
+use recoded_offload::{Config, Shares, Together};
 
 use super::bed::{Bed, results};
 use super::coding::{CPU, DEVICE, HOST, done_by_cpu, measure};
@@ -87,8 +88,8 @@ pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
             bed.rows.sample(place, CPU, large.results() / seconds);
         }
         large.expected = std::mem::take(&mut made);
-        if let Some(card) = bed.card.take() {
-            by_card(bed, place, &large, card)?;
+        if bed.card.take().is_some() {
+            by_card(bed, place, &large)?;
             bed.open();
         }
         bed.bar.inc(1);
@@ -96,15 +97,11 @@ pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn by_card(
-    bed: &mut Bed,
-    place: Place,
-    large: &Large,
-    mut card: recoded_cuda::CudaEngine,
-) -> Result<(), BenchError> {
-    card.set_technique(None);
+fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError> {
+    let Some(options) = bed.options.clone() else { return Ok(()) };
     let cpu = Cpu::new(0, Partition::FullBlock).map_err(BenchError::Engine)?;
-    let mut together = Together::new(cpu, Box::new(card), TIMEOUT);
+    let config = Config { measure: false, watchdog_min: TIMEOUT, ..Config::default() };
+    let mut together = Together::new(cpu, config, Arc::new(opener(options, TIMEOUT)));
     let mut made = large.empty();
     // Until the rates are known, halves.
     for round in 0..WARM_UP {

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! - A worker never waits: an offer is taken or declined at once, and a declined job is the worker's.
-//! - What was taken comes back exactly once and is right, whatever the device does: inputs stay here
-//!   ([`recoded_code::engine::Retained`]) until the outputs are, and are used again when the device
-//!   fails, hangs, or gives wrong bytes where it is looked at.
-//! - A device is used while it is measured to be faster ([`Model`]), and is tried again, with growing
-//!   pauses, after it failed.
+//! - A job that was taken comes back exactly once: its inputs are retained
+//!   ([`recoded_code::engine::Retained`]) until its outputs are there, and the CPU uses them when the
+//!   device fails, hangs, or returns bytes that a check finds wrong (`lifecycle.rs`).
+//! - A device is used while it is measured to be faster ([`Model`]). After a failure it is opened again,
+//!   with growing pauses.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,8 @@ mod slot;
 mod port;
 
 mod dispatcher;
+
+mod lifecycle;
 mod runner;
 
 mod model;
@@ -44,6 +46,7 @@ pub use config::{Config, Mode, SpotCheck};
 pub use device::{By, Device};
 pub use metrics::{Close, Declined, Fault, Metrics};
 pub use model::{Class, Model, Rates};
-pub use offload::{Offload, OpenEngine, StartError};
+pub use offload::{Offload, StartError};
 pub use port::{Delivered, Inputs, Port};
+pub use runner::OpenEngine;
 pub use together::{Shares, Together};

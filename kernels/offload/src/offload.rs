@@ -6,18 +6,15 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use recoded_code::engine::{Batch, Cpu, Engine, Error, Partition};
+use recoded_code::engine::{Batch, Cpu, Error, Partition};
 
 use crate::config::{Config, Mode};
 use crate::dispatcher::Dispatcher;
 use crate::metrics::{Close, Metrics};
 use crate::model::Model;
 use crate::port::Port;
+use crate::runner::OpenEngine;
 use crate::slot::{Rings, Shared, Slot};
-
-/// Opens the device, in the thread that is going to use it; called again after the device failed.
-/// It should find out first, in another process, whether opening is safe.
-pub type OpenEngine = Arc<dyn Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync>;
 
 /// A queue in front of one device. Dropping it finishes what was taken.
 pub struct Offload {
@@ -83,7 +80,7 @@ impl Offload {
         self.shared.counters.read(self.shared.is_up.load(Ordering::Relaxed))
     }
 
-    /// Why the device was last found to be of no use, for people; `None` when it never was.
+    /// The last failure of the device, for people; `None` when it never failed.
     #[must_use]
     pub fn why_down(&self) -> Option<Error> {
         self.shared.why_down()

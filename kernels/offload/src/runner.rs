@@ -10,7 +10,10 @@ use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Segm
 
 use crate::config::Config;
 use crate::model::{CLASSES, Class};
-use crate::offload::OpenEngine;
+
+/// Opens the device, in the thread that is going to use it; called again after the device failed.
+/// It should find out first, in another process, whether opening is safe.
+pub type OpenEngine = Arc<dyn Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync>;
 
 /// What the device's thread reports.
 pub(crate) enum Event {
@@ -66,12 +69,9 @@ impl Runner {
         Ok(Self { requests, events })
     }
 
-    /// Gives the device a batch; gives it back when the thread has ended.
-    pub fn submit(&self, batch: Batch) -> Result<(), Box<Batch>> {
-        self.requests.send(Request::Do(batch)).map_err(|unsent| match unsent.0 {
-            Request::Do(batch) => Box::new(batch),
-            Request::Expect(..) | Request::Keep(_) => Box::new(Batch::new(0, 0, 0)),
-        })
+    /// Gives the device a batch, unless its thread has ended.
+    pub fn submit(&self, batch: Batch) -> Result<(), Gone> {
+        self.requests.send(Request::Do(batch)).map_err(|_| Gone)
     }
 
     /// Tells the device which matrix is going to be used often.

@@ -25,8 +25,13 @@ pub(crate) struct Slot {
 impl Slot {
     /// Bytes that cross a bus for it.
     pub fn bytes(&self) -> u64 {
-        (self.batch.input_bytes() + self.batch.output_bytes()) as u64
+        bytes(&self.batch)
     }
+}
+
+/// Bytes that cross a bus for a batch.
+pub(crate) fn bytes(batch: &Batch) -> u64 {
+    (batch.input_bytes() + batch.output_bytes()) as u64
 }
 
 /// The two rings between a worker and the dispatcher; each has room for all slots of the worker, so
@@ -56,7 +61,7 @@ pub(crate) struct Shared {
     pub is_stopping: AtomicBool,
     /// Whether the dispatcher has ended.
     pub is_finished: AtomicBool,
-    /// Why the device is not used, or was not the last time.
+    /// The last failure of the device.
     why_down: Mutex<Option<Error>>,
     /// Bytes and products handed over and not done yet.
     pub queued_bytes: AtomicU64,
@@ -95,7 +100,7 @@ impl Shared {
         self.mode.store(code(mode), Ordering::Relaxed);
     }
 
-    /// Says why the device is not used.
+    /// Notes a failure of the device.
     pub fn explain(&self, error: Error) {
         *self.why_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }

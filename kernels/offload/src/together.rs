@@ -6,10 +6,16 @@
 //! device does not bring, the cores do.
 
 use std::ops::Range;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use recoded_code::engine::{Batch, Completed, Cpu, Engine, Job, Operation, check};
+use recoded_code::engine::{Batch, Cpu, Job, Operation};
+
+use crate::config::Config;
+use crate::lifecycle::Lifecycle;
+use crate::model::Model;
+use crate::runner::OpenEngine;
+use crate::slot::Shared;
 
 /// Who made how many bytes of each row.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -25,13 +31,10 @@ pub struct Shares {
 /// A device and the cores beside it.
 pub struct Together {
     cpu: Cpu,
-    /// `None` after it failed.
-    engine: Option<Box<dyn Engine>>,
+    lifecycle: Lifecycle<Taken>,
     /// Bytes of a row per second, once measured.
     device_rate: Option<f64>,
     cores_rate: Option<f64>,
-    timeout: Duration,
-    serial: u64,
 }
 
 /// Ranges are whole cache lines, so that no two writers share one.
@@ -47,17 +50,19 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 const RANGE_MIN: usize = 8 * LINE;
 
 impl Together {
-    /// `engine` is given up when it takes longer than `timeout` for a range.
+    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of batches do
+    /// not matter here.
     #[must_use]
-    pub fn new(cpu: Cpu, engine: Box<dyn Engine>, timeout: Duration) -> Self {
-        let engine = Some(engine);
-        Self { cpu, engine, device_rate: None, cores_rate: None, timeout, serial: 0 }
+    pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
+        let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
+        let lifecycle = Lifecycle::new(Arc::new(config), shared, open);
+        Self { cpu, lifecycle, device_rate: None, cores_rate: None }
     }
 
-    /// Whether the device is still in use.
+    /// Whether the device is in use.
     #[must_use]
-    pub const fn has_device(&self) -> bool {
-        self.engine.is_some()
+    pub fn has_device(&self) -> bool {
+        self.lifecycle.device().is_some()
     }
 
     /// `destinations = coefficients * sources`, row-major coefficients, all rows of one length.
@@ -76,9 +81,9 @@ impl Together {
         assert!(destinations.iter().all(|row| row.len() == bytes), "destinations of one length");
         let mut work = Work { coefficients, sources, destinations, left: 0, right: bytes };
         let mut shares = Shares::default();
-        let mut taken: Vec<Taken> = Vec::new();
-        while work.left < work.right || !taken.is_empty() {
-            self.hand_over(&mut work, &mut taken);
+        self.lifecycle.open_now();
+        while work.left < work.right || self.lifecycle.in_flight() > 0 {
+            self.hand_over(&mut work);
             if let Some(range) = self.next_of_cores(&work) {
                 let begun = Instant::now();
                 shares.cores += range.len();
@@ -86,10 +91,11 @@ impl Together {
                 work.compute(&self.cpu, range.clone());
                 let rate = range.len() as f64 / begun.elapsed().as_secs_f64().max(1e-9);
                 self.cores_rate = Some(blend(self.cores_rate, rate));
+                self.lifecycle.poll();
             } else {
-                thread::sleep(POLL);
+                self.lifecycle.wait();
             }
-            self.take_back(&mut work, &mut taken, &mut shares);
+            self.take_back(&mut work, &mut shares);
         }
         shares
     }
@@ -103,28 +109,19 @@ impl Together {
     }
 
     /// Gives the device ranges as long as it takes some and there are any for it.
-    fn hand_over(&mut self, work: &mut Work<'_, '_>, taken: &mut Vec<Taken>) {
+    fn hand_over(&mut self, work: &mut Work<'_, '_>) {
         let share = self.share();
-        while let Some(engine) = self.engine.as_mut().filter(|e| taken.len() < e.depth()) {
+        while self.has_device() && !self.lifecycle.is_full() {
             let wanted = (work.right - work.left) as f64 * share * PART;
             let most = (BATCH_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
             let length = (wanted as usize / LINE * LINE).min(most / LINE * LINE);
-            let Some(mut batch) =
-                (length >= RANGE_MIN).then(|| work.batch(work.left..work.left + length)).flatten()
+            let range = work.left..work.left + length;
+            let Some(batch) = (length >= RANGE_MIN).then(|| work.batch(range.clone())).flatten()
             else {
                 return;
             };
-            self.serial += 1;
-            batch.tag = self.serial;
-            if let Err(refused) = engine.submit(batch) {
-                if refused.error.is_fatal() {
-                    self.engine = None;
-                }
-                return;
-            }
-            let range = work.left..work.left + length;
-            taken.push(Taken { serial: self.serial, range, since: Instant::now() });
             work.left += length;
+            self.lifecycle.send(batch, Taken { range, since: Instant::now() });
         }
     }
 
@@ -132,53 +129,28 @@ impl Together {
     fn next_of_cores(&self, work: &Work<'_, '_>) -> Option<Range<usize>> {
         let left = work.right - work.left;
         let share = 1.0 - self.share();
-        let part = if self.engine.is_some() { left as f64 * share * PART } else { left as f64 };
+        let part = if self.has_device() { left as f64 * share * PART } else { left as f64 };
         let length = (part as usize).next_multiple_of(LINE).max(RANGE_MIN).min(left);
         (left > 0).then(|| work.right - length..work.right)
     }
 
     /// Takes what the device has done; what it did not do, the cores do.
-    fn take_back(&mut self, work: &mut Work<'_, '_>, taken: &mut Vec<Taken>, shares: &mut Shares) {
-        while let Some(Completed { batch, result }) =
-            self.engine.as_mut().and_then(|engine| engine.poll())
-        {
-            let Some(index) = taken.iter().position(|taken| taken.serial == batch.tag) else {
-                continue;
-            };
-            let Taken { range, since, .. } = taken.swap_remove(index);
-            let is_right = result.is_ok() && check::spot_check(&batch, batch.tag);
-            if is_right && work.store(&batch, range.clone()) {
+    fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
+        for finished in std::mem::take(&mut self.lifecycle.finished) {
+            let Taken { range, since } = finished.given;
+            if finished.result.is_ok() && work.store(&finished.batch, range.clone()) {
                 shares.device += range.len();
                 let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
-                let rate = rate * (taken.len() + 1) as f64;
+                let rate = rate * (self.lifecycle.in_flight() + 1) as f64;
                 self.device_rate = Some(blend(self.device_rate, rate));
-                continue;
+            } else {
+                shares.cores += range.len();
+                shares.redone += range.len();
+                work.compute(&self.cpu, range);
             }
-            if result.is_ok() || result.is_err_and(|error| error.is_fatal()) {
-                self.engine = None;
-            }
-            self.redo(work, range, shares);
         }
-        if taken.iter().any(|taken| taken.since.elapsed() > self.timeout)
-            && let Some(engine) = self.engine.take()
-        {
-            // A device that hangs may hang whoever lets it go.
-            drop(thread::Builder::new().spawn(move || drop(engine)));
-        }
-        if self.engine.is_none() {
-            taken.drain(..).for_each(|taken| self.redo(work, taken.range, shares));
-        }
-    }
-
-    fn redo(&self, work: &mut Work<'_, '_>, range: Range<usize>, shares: &mut Shares) {
-        shares.cores += range.len();
-        shares.redone += range.len();
-        work.compute(&self.cpu, range);
     }
 }
-
-/// How often to look whether the device is done when nothing else is left to do.
-const POLL: Duration = Duration::from_micros(20);
 
 /// A rate that follows what is measured.
 fn blend(old: Option<f64>, new: f64) -> f64 {
@@ -187,7 +159,6 @@ fn blend(old: Option<f64>, new: f64) -> f64 {
 
 /// A range that the device has.
 struct Taken {
-    serial: u64,
     range: Range<usize>,
     since: Instant,
 }

@@ -18,6 +18,10 @@ use recoded_offload::{
     Rates, SpotCheck,
 };
 
+mod common;
+
+use common::{after_self_test, cpu};
+
 #[test]
 fn faults_of_all_kinds_results_are_right_and_delivered_once() {
     let mut random = random();
@@ -83,7 +87,7 @@ fn device_that_never_answers_is_given_up_by_the_watchdog() {
     let hang = Faults { hang: 1.0, ..Faults::default() };
     let config = Config { hangs_max: 1, ..config() };
     // The self-test comes back: the engine hangs once that is over.
-    let (offload, mut ports) = start(config, 1, after_self_test(hang));
+    let (offload, mut ports) = start(config, 1, after_self_test(hang, 1));
     one_job_comes_back(&mut ports[0]);
     let metrics = offload.metrics();
     assert_eq!(metrics.redone[Fault::Hung as usize], 1);
@@ -139,7 +143,7 @@ fn device_that_blocks_its_thread_blocks_nobody_else() {
 fn device_that_lies_is_found_by_a_product() {
     let lie = Faults { lie: 1.0, ..Faults::default() };
     let config = Config { spot_check: SpotCheck::Product, ..config() };
-    let (offload, mut ports) = start(config, 1, after_self_test(lie));
+    let (offload, mut ports) = start(config, 1, after_self_test(lie, 1));
     // Found the first time, but for one chance in 256.
     let job = Job::new(Operation::Multiply, 32, 16, 64);
     for tag in 0..5 {
@@ -196,7 +200,7 @@ fn full_queue_declines_at_once() {
     let hang = Faults { hang: 1.0, ..Faults::default() };
     let slow = Duration::from_secs(1);
     let config = Config { watchdog_min: slow, slots_per_port: 2, ..config() };
-    let (offload, mut ports) = start(config, 1, after_self_test(hang));
+    let (offload, mut ports) = start(config, 1, after_self_test(hang, 1));
     let job = Job::new(Operation::Multiply, 4, 4, 64);
     for tag in 0..2 {
         assert_eq!(ports[0].offer(job, tag, Instant::now(), |_| ()), Ok(()));
@@ -213,7 +217,7 @@ fn full_queue_declines_at_once() {
 #[test]
 fn slots_are_handed_over_by_bytes_age_idleness_and_flush() {
     let config = Config { batch_bytes: 40_000, batch_age: Duration::from_millis(50), ..config() };
-    let (offload, mut ports) = start(config, 1, after_self_test(Faults::default()));
+    let (offload, mut ports) = start(config, 1, after_self_test(Faults::default(), 1));
     let port = &mut ports[0];
     let now = Instant::now();
     // 64 source and 64 destination rows of 128 bytes and 4 KiB of coefficients: 20 KiB.
@@ -240,7 +244,7 @@ fn slots_are_handed_over_by_bytes_age_idleness_and_flush() {
     // A device that starts at once takes whatever there is when it is idle.
     let rates = Rates { cpu_products: 1e6, device_bytes: 1e12, device_start: 1e-9 };
     let config = Config { rates, ..self::config() };
-    let (offload, mut ports) = start(config, 1, after_self_test(Faults::default()));
+    let (offload, mut ports) = start(config, 1, after_self_test(Faults::default(), 1));
     ports[0].offer(job, 4, now, |_| ()).expect("taken");
     assert_eq!(offload.metrics().closed[Close::Idle as usize], 1);
     wait_for(&mut ports[0], 1);
@@ -250,7 +254,7 @@ fn slots_are_handed_over_by_bytes_age_idleness_and_flush() {
 fn offers_are_declined_for_their_reasons() {
     let rates = Rates { cpu_products: 1e9, device_bytes: 1e9, device_start: 20e-6 };
     let auto = Config { mode: Mode::Auto, rates, ..config() };
-    let (offload, mut ports) = start(auto.clone(), 4, after_self_test(Faults::default()));
+    let (offload, mut ports) = start(auto.clone(), 4, after_self_test(Faults::default(), 1));
     let now = Instant::now();
     let mut offer = |job| ports[0].offer(job, 0, now, |_| ());
     let job = |columns, bytes| Job::new(Operation::Multiply, columns, columns, bytes);
@@ -268,7 +272,7 @@ fn offers_are_declined_for_their_reasons() {
 
     let slow = Rates { device_bytes: 1e6, ..rates };
     let config = Config { rates: slow, ..auto };
-    let (_offload, mut ports) = start(config, 4, after_self_test(Faults::default()));
+    let (_offload, mut ports) = start(config, 4, after_self_test(Faults::default(), 1));
     assert_eq!(ports[0].offer(job(128, 800), 0, now, |_| ()), Err(Declined::Late));
 }
 
@@ -288,7 +292,7 @@ fn rates_are_measured_when_a_device_is_opened() {
 
 #[test]
 fn slot_handed_over_after_the_end_is_done_by_its_worker() {
-    let (offload, mut ports) = start(config(), 1, after_self_test(Faults::default()));
+    let (offload, mut ports) = start(config(), 1, after_self_test(Faults::default(), 1));
     let mut random = random();
     let (job, inputs) = random_job(&mut random);
     ports[0].offer(job, 7, Instant::now(), |to| inputs.write(&job, to)).expect("taken");
@@ -353,47 +357,11 @@ fn one_job_comes_back(port: &mut Port) {
     }
 }
 
-fn cpu() -> Result<CpuEngine, Error> {
-    CpuEngine::new(1, Partition::FullBlock)
-}
-
 fn chaos(faults: Faults, seed: u64) -> OpenEngine {
     let opened = AtomicUsize::new(0);
     Arc::new(move || {
         let seed = seed.wrapping_add(opened.fetch_add(1, Ordering::Relaxed) as u64);
         Ok(Box::new(Chaos::new(cpu()?, faults, seed)))
-    })
-}
-
-/// An engine that begins to fail when its self-test is over.
-fn after_self_test(faults: Faults) -> OpenEngine {
-    struct Later {
-        tested: Option<CpuEngine>,
-        faulty: Chaos<CpuEngine>,
-    }
-    impl Engine for Later {
-        fn name(&self) -> &str {
-            "later"
-        }
-        fn depth(&self) -> usize {
-            2
-        }
-        fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
-            match &mut self.tested {
-                Some(engine) => engine.submit(batch),
-                None => self.faulty.submit(batch),
-            }
-        }
-        fn poll(&mut self) -> Option<Completed> {
-            let Some(engine) = &mut self.tested else { return self.faulty.poll() };
-            let completed = engine.poll()?;
-            self.tested = None;
-            Some(completed)
-        }
-    }
-    Arc::new(move || {
-        let faulty = Chaos::new(cpu()?, faults, 1);
-        Ok(Box::new(Later { tested: Some(cpu()?), faulty }))
     })
 }
 

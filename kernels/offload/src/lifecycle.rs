@@ -1,0 +1,331 @@
+//! A device from opening to failure and back, with the batches that it has: one state machine for the
+//! queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`], whose
+//! callers do.
+//!
+//! ```text
+//!  Down --retry is due--> Opening --self-test, measurement--> Up
+//!   ^                        | not opened, no answer           | lost, hung, wrong bytes,
+//!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
+//! ```
+//!
+//! Every batch that [`Lifecycle::send`] was given ends in [`Lifecycle::finished`] exactly once, done or
+//! with the fault because of which the CPU has to do it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use recoded_code::engine::{Batch, Completed, Error, Retained};
+
+use crate::config::Config;
+use crate::metrics::{Fault, add};
+use crate::model::Class;
+use crate::runner::{Event, Gone, Measured, OpenEngine, Runner};
+use crate::slot::{Shared, bytes};
+
+/// One device; `T` is what its owner knows of a batch.
+pub(crate) struct Lifecycle<T> {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    open: OpenEngine,
+    state: State,
+    flights: Vec<Flight<T>>,
+    /// Batches that the device no longer has, for the owner to take.
+    pub finished: Vec<Finished<T>>,
+    /// The number of the last batch. One that comes back under a number that is not in flight was given
+    /// up, and is ignored.
+    serial: u64,
+    /// When a batch last came back.
+    last_done: Instant,
+    /// Batches that failed since the last one that did not.
+    failures: u32,
+    hangs: u32,
+    pause: Duration,
+    random: u64,
+}
+
+enum State {
+    /// Without `retry` for good.
+    Down {
+        retry: Option<Instant>,
+    },
+    Opening {
+        runner: Runner,
+        expires: Instant,
+    },
+    Up {
+        runner: Runner,
+        depth: usize,
+    },
+}
+
+/// A batch that the device has.
+struct Flight<T> {
+    serial: u64,
+    given: T,
+    retained: Retained,
+    class: Class,
+    bytes: u64,
+    sent: Instant,
+    was_idle: bool,
+    expires: Instant,
+}
+
+/// A batch that the device no longer has.
+pub(crate) struct Finished<T> {
+    /// What it was sent with.
+    pub given: T,
+    /// With results, or with its inputs only.
+    pub batch: Batch,
+    /// Whether the device did it, checked as configured.
+    pub result: Result<(), Fault>,
+}
+
+impl<T> Lifecycle<T> {
+    pub fn new(config: Arc<Config>, shared: Arc<Shared>, open: OpenEngine) -> Self {
+        let now = Instant::now();
+        Self {
+            state: State::Down { retry: Some(now) },
+            flights: Vec::new(),
+            finished: Vec::new(),
+            serial: 0,
+            last_done: now,
+            failures: 0,
+            hangs: 0,
+            pause: config.retry_min,
+            random: config.seed,
+            config,
+            shared,
+            open,
+        }
+    }
+
+    /// Starts to open the device when that is due; this thread is unparked at every event.
+    pub fn open(&mut self) {
+        let now = Instant::now();
+        let State::Down { retry: Some(retry) } = self.state else { return };
+        if now < retry {
+            return;
+        }
+        let config = Arc::clone(&self.config);
+        match Runner::start(self.open.clone(), config, thread::current()) {
+            Ok(runner) => {
+                let expires = now + self.config.open_timeout;
+                self.state = State::Opening { runner, expires };
+            }
+            Err(_) => self.rest(now),
+        }
+    }
+
+    /// The same for a caller that waits until the device works or does not; whether it is newly open.
+    pub fn open_now(&mut self) -> bool {
+        self.open();
+        let was_opening = self.is_opening();
+        while self.is_opening() {
+            self.wait();
+        }
+        was_opening && self.device().is_some()
+    }
+
+    /// The device's thread, while the device works.
+    pub fn device(&self) -> Option<&Runner> {
+        match &self.state {
+            State::Up { runner, .. } => Some(runner),
+            _ => None,
+        }
+    }
+
+    fn is_opening(&self) -> bool {
+        matches!(self.state, State::Opening { .. })
+    }
+
+    /// Whether the device has all the batches that it takes.
+    pub fn is_full(&self) -> bool {
+        matches!(self.state, State::Up { depth, .. } if self.flights.len() >= depth)
+    }
+
+    /// Batches that the device has.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Gives the device a batch.
+    pub fn send(&mut self, mut batch: Batch, given: T) {
+        let State::Up { runner, .. } = &self.state else {
+            return self.finished.push(Finished { given, batch, result: Err(Fault::Down) });
+        };
+        self.serial += 1;
+        batch.tag = self.serial;
+        let (class, bytes, now) = (Class::of_batch(&batch), bytes(&batch), Instant::now());
+        let ahead: u64 = self.flights.iter().map(|flight| flight.bytes).sum();
+        let estimate = self.shared.model.device_seconds(class, ahead + bytes);
+        let patience = f64::from(self.config.watchdog_factor) * estimate;
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        self.flights.push(Flight {
+            serial: self.serial,
+            given,
+            retained: batch.retain(),
+            class,
+            bytes,
+            sent: now,
+            was_idle: self.flights.is_empty(),
+            expires: now + patience.clamp(self.config.watchdog_min, WATCHDOG_MAX),
+        });
+        if runner.submit(batch).is_err() {
+            self.fall(unwell("submit", "its thread has ended"), Fault::Lost);
+        }
+    }
+
+    /// Takes what the device's thread has reported, and looks whether the device is late; how many
+    /// reports there were.
+    pub fn poll(&mut self) -> usize {
+        let mut events = 0;
+        while let Some(event) = self.runner().map(Runner::poll) {
+            match event {
+                Ok(None) => break,
+                Ok(Some(event)) => self.take(event),
+                Err(Gone) => self.fall(unwell("wait", "its thread has ended"), Fault::Lost),
+            }
+            events += 1;
+        }
+        self.watch(Instant::now());
+        events
+    }
+
+    /// Waits for a report, as long as the device may take for it, and takes it.
+    pub fn wait(&mut self) {
+        if let (Some(runner), Some(expires)) = (self.runner(), self.expires()) {
+            match runner.wait(expires) {
+                Ok(event) => event.into_iter().for_each(|event| self.take(event)),
+                Err(Gone) => self.fall(unwell("wait", "its thread has ended"), Fault::Lost),
+            }
+        }
+        self.watch(Instant::now());
+    }
+
+    /// When something is to be done although nothing was reported.
+    pub fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Down { retry } => retry,
+            _ => self.expires(),
+        }
+    }
+
+    /// When the device is late.
+    fn expires(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening { expires, .. } => Some(expires),
+            _ => self.flights.iter().map(|flight| flight.expires).min(),
+        }
+    }
+
+    fn runner(&self) -> Option<&Runner> {
+        match &self.state {
+            State::Opening { runner, .. } | State::Up { runner, .. } => Some(runner),
+            State::Down { .. } => None,
+        }
+    }
+
+    fn watch(&mut self, now: Instant) {
+        if self.expires().is_some_and(|expires| expires <= now) {
+            let call = if self.is_opening() { "open" } else { "watchdog" };
+            self.fall(unwell(call, "no answer in time"), Fault::Hung);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Opened(measured) => self.rise(measured),
+            Event::NotOpened(error) => self.fall(error, Fault::Down),
+            Event::Refused(batch, error) => self.take_back(*batch, Err((error, Fault::Refused))),
+            Event::Completed(completed) => {
+                let Completed { batch, result } = *completed;
+                self.take_back(batch, result.map_err(|error| (error, Fault::Failed)));
+            }
+        }
+    }
+
+    /// The device works.
+    fn rise(&mut self, Measured { depth, rates }: Measured) {
+        let placeholder = State::Down { retry: None };
+        if let State::Opening { runner, .. } = std::mem::replace(&mut self.state, placeholder) {
+            self.state = State::Up { runner, depth };
+            if let Some((start, bytes)) = rates {
+                self.shared.model.set_device(start, &bytes);
+            }
+            self.shared.is_up.store(true, Ordering::Relaxed);
+            add(&self.shared.counters.device_ups, 1);
+        }
+    }
+
+    /// The device is of no use for now. What it has is the owner's again.
+    fn fall(&mut self, error: Error, fault: Fault) {
+        self.shared.explain(error);
+        if self.shared.is_up.swap(false, Ordering::Relaxed) {
+            add(&self.shared.counters.device_downs, 1);
+        }
+        self.hangs += u32::from(fault == Fault::Hung);
+        self.failures = 0;
+        // Its thread sees that nobody listens, and drops the engine, when it can.
+        self.rest(Instant::now());
+        self.finished.extend(self.flights.drain(..).map(|Flight { given, retained, .. }| {
+            Finished { given, batch: retained.restore(), result: Err(fault) }
+        }));
+    }
+
+    /// Leaves the device alone for a while.
+    fn rest(&mut self, now: Instant) {
+        let retry = (self.hangs < self.config.hangs_max).then(|| now + self.pause);
+        self.state = State::Down { retry };
+        self.pause = (2 * self.pause).min(self.config.retry_max);
+    }
+
+    /// A batch came back from the device, well or not.
+    fn take_back(&mut self, batch: Batch, result: Result<(), (Error, Fault)>) {
+        let found = self.flights.iter().position(|flight| flight.serial == batch.tag);
+        let Some(found) = found else {
+            return add(&self.shared.counters.late, 1);
+        };
+        let Flight { given, class, bytes, sent, was_idle, .. } = self.flights.swap_remove(found);
+        let result = match result {
+            Ok(()) if self.config.spot_check.passes(&batch, &mut self.random) => {
+                let now = Instant::now();
+                // Beside others, the device has worked on it since the one before was done.
+                let begun = if was_idle { sent } else { sent.max(self.last_done) };
+                self.shared.model.device_took(class, bytes, now - begun, was_idle);
+                self.last_done = now;
+                self.failures = 0;
+                self.pause = self.config.retry_min;
+                add(&self.shared.counters.device_jobs, batch.jobs().len() as u64);
+                add(&self.shared.counters.device_bytes, bytes);
+                Ok(())
+            }
+            Ok(()) => {
+                self.fall(unwell("check", "wrong results"), Fault::Lost);
+                Err(Fault::Wrong)
+            }
+            Err((error, fault)) => {
+                self.failures += 1;
+                let is_fatal = error.is_fatal();
+                if is_fatal || self.failures >= FAILURES_MAX {
+                    self.fall(error, Fault::Lost);
+                } else {
+                    self.shared.explain(error);
+                }
+                Err(if is_fatal { Fault::Lost } else { fault })
+            }
+        };
+        self.finished.push(Finished { given, batch, result });
+    }
+}
+
+fn unwell(call: &'static str, reason: &str) -> Error {
+    Error::Lost { call, code: 0, reason: reason.into() }
+}
+
+/// Failures of single batches in a row after which a device is given up.
+const FAILURES_MAX: u32 = 3;
+
+/// Estimates of a device that was never measured may be anything.
+const WATCHDOG_MAX: Duration = Duration::from_secs(10);
