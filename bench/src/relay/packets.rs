@@ -54,7 +54,7 @@ impl Packet {
         let payload = &mut packet[encap.header_bytes()..];
         header.write(payload);
         write_index(payload, PacketType::Generation, 0);
-        encap.write(&mut packet, source_port(FLOW, 0));
+        encap.write(&mut packet, source_port(FLOW, 0), 0);
         Some(Packet(packet))
     }
 

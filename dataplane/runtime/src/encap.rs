@@ -1,7 +1,7 @@
 //! Writes Ethernet, IP and UDP headers in front of a coded payload, in place.
 //!
 //! A next hop's headers hardly differ between packets, so they are kept as a template; per packet
-//! only lengths, source port and checksums change.
+//! only lengths, source port, traffic class and checksums change.
 //!
 //! ```text
 //!  IPv4: | Ethernet 14 | IPv4 20 | UDP 8 | payload      DF set, TTL 64, UDP checksum 0
@@ -11,6 +11,7 @@
 //! Pure: no memory of its own beyond the template, no I/O. Never fragments: the caller compares with
 //! the MTU.
 
+use crate::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An Ethernet address.
@@ -70,11 +71,13 @@ impl Encap {
     }
 
     /// Fills in the headers of `packet`, which is [`Encap::header_bytes`] of room and the payload.
+    /// `traffic_class` is the byte of DSCP and ECN bits, which both IP versions have (RFC 2474 and
+    /// RFC 3168).
     ///
     /// # Panics
     /// When `packet` is shorter than the headers, or longer than IP's 16-bit length can say: the
     /// caller's frames are 2048 bytes.
-    pub fn write(&self, packet: &mut [u8], source_port: u16) {
+    pub fn write(&self, packet: &mut [u8], source_port: u16, traffic_class: u8) {
         let (headers, payload) = packet.split_at_mut(self.header_bytes);
         headers.copy_from_slice(&self.template[..self.header_bytes]);
         let (ip, udp) = headers[ETHERNET_BYTES..].split_at_mut(self.ip_bytes());
@@ -82,21 +85,26 @@ impl Encap {
         udp[..2].copy_from_slice(&source_port.to_be_bytes());
         udp[4..6].copy_from_slice(&udp_length.to_be_bytes());
         if self.is_v6() {
+            // Between the version and the flow label, neither of which shares a bit with it.
+            ip[0] |= traffic_class >> 4;
+            ip[1] |= traffic_class << 4;
             ip[4..6].copy_from_slice(&udp_length.to_be_bytes());
             // The length counts twice: in the pseudo-header and in the UDP header (RFC 8200, 8.1).
-            let sum = u64::from(self.fixed_sum)
+            let total = u64::from(self.fixed_sum)
                 + 2 * u64::from(udp_length)
                 + u64::from(source_port)
-                + sum_words(payload);
-            let checksum = match !fold(sum) {
+                + sum(payload);
+            let checksum = match !fold(total) {
                 0 => 0xffff,
                 checksum => checksum,
             };
             udp[6..8].copy_from_slice(&checksum.to_be_bytes());
         } else {
             let total = length_16(IPV4_BYTES + usize::from(udp_length));
+            ip[1] = traffic_class;
             ip[2..4].copy_from_slice(&total.to_be_bytes());
-            let checksum = !fold(u64::from(self.fixed_sum) + u64::from(total));
+            let varying = u64::from(total) + u64::from(traffic_class);
+            let checksum = !fold(u64::from(self.fixed_sum) + varying);
             ip[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
     }
@@ -120,7 +128,7 @@ fn v4(mut template: [u8; HEADER_BYTES_MAX], source: Ipv4Addr, destination: Ipv4A
     ip[9] = PROTOCOL_UDP;
     ip[12..16].copy_from_slice(&source.octets());
     ip[16..20].copy_from_slice(&destination.octets());
-    let fixed_sum = u32::from(fold(sum_words(ip)));
+    let fixed_sum = u32::from(fold(sum(ip)));
     Encap { template, header_bytes: HEADER_BYTES_V4, fixed_sum }
 }
 
@@ -132,7 +140,7 @@ fn v6(mut template: [u8; HEADER_BYTES_MAX], source: Ipv6Addr, destination: Ipv6A
     ip[7] = HOP_LIMIT;
     ip[8..24].copy_from_slice(&source.octets());
     ip[24..40].copy_from_slice(&destination.octets());
-    let fixed_sum = u32::from(fold(sum_words(&ip[8..40])));
+    let fixed_sum = u32::from(fold(sum(&ip[8..40])));
     Encap { template, header_bytes: HEADER_BYTES_MAX, fixed_sum }
 }
 
@@ -140,24 +148,6 @@ fn v6(mut template: [u8; HEADER_BYTES_MAX], source: Ipv6Addr, destination: Ipv6A
 fn length_16(bytes: usize) -> u16 {
     assert!(bytes <= usize::from(u16::MAX), "packet of {bytes} bytes");
     bytes as u16
-}
-
-/// Sum of big-endian 16-bit words, an odd last byte padded with zero (RFC 1071). Unfolded.
-fn sum_words(bytes: &[u8]) -> u64 {
-    // Words of 32 bits halve the additions; carries collect in the upper half and are folded later.
-    let (words, rest) = bytes.as_chunks::<4>();
-    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
-    let (halves, last) = rest.as_chunks::<2>();
-    sum += halves.iter().map(|half| u64::from(u16::from_be_bytes(*half))).sum::<u64>();
-    sum + last.first().map_or(0, |byte| u64::from(*byte) << 8)
-}
-
-/// One's complement sum folded to 16 bits.
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 const IPV4_BYTES: usize = 20;
@@ -181,12 +171,18 @@ mod tests {
     const US: Mac = [2, 0, 0, 0, 0, 1];
     const THEM: Mac = [2, 0, 0, 0, 0, 2];
 
-    fn packet(source: IpAddr, destination: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+    fn packet(
+        source: IpAddr,
+        destination: IpAddr,
+        port: u16,
+        traffic_class: u8,
+        payload: &[u8],
+    ) -> Vec<u8> {
         let encap = Encap::new(US, THEM, source, destination, port).unwrap();
         // Stale bytes in the headroom must not shine through.
         let mut packet = vec![0xa5; encap.header_bytes()];
         packet.extend_from_slice(payload);
-        encap.write(&mut packet, 50000);
+        encap.write(&mut packet, 50000, traffic_class);
         packet
     }
 
@@ -211,29 +207,32 @@ mod tests {
     proptest! {
         #[test]
         fn write_v4_is_found_again_with_a_right_ip_checksum(
-            source: Ipv4Addr, destination: Ipv4Addr, port: u16,
+            source: Ipv4Addr, destination: Ipv4Addr, port: u16, class: u8,
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
         ) {
-            let packet = packet(source.into(), destination.into(), port, &payload);
+            let packet = packet(source.into(), destination.into(), port, class, &payload);
             let found = locate(&packet).unwrap();
             prop_assert_eq!(&packet[found.payload_offset..][..found.payload_len], &payload[..]);
             prop_assert_eq!(found.source, (source, 50000).into());
             prop_assert_eq!(found.destination, (destination, port).into());
             prop_assert_eq!(plain_sum(&packet[14..34]), 0xffff);
+            prop_assert_eq!(packet[15], class);
             prop_assert_eq!(&packet[40..42], &[0, 0], "UDP checksum absent");
             prop_assert_eq!(&packet[..12], &[THEM, US].concat()[..]);
         }
 
         #[test]
         fn write_v6_is_found_again_with_a_right_udp_checksum(
-            source: Ipv6Addr, destination: Ipv6Addr, port: u16,
+            source: Ipv6Addr, destination: Ipv6Addr, port: u16, class: u8,
             payload in proptest::collection::vec(any::<u8>(), 0..1500),
         ) {
-            let packet = packet(source.into(), destination.into(), port, &payload);
+            let packet = packet(source.into(), destination.into(), port, class, &payload);
             let found = locate(&packet).unwrap();
             prop_assert_eq!(&packet[found.payload_offset..][..found.payload_len], &payload[..]);
             prop_assert_eq!(found.source, (source, 50000).into());
             prop_assert_eq!(found.destination, (destination, port).into());
+            let first = u32::from_be_bytes(packet[14..18].try_into().unwrap());
+            prop_assert_eq!(first, 6 << 28 | u32::from(class) << 20, "version, class, no label");
             prop_assert!(udp_v6_checksum_holds(&packet));
             prop_assert_ne!(&packet[60..62], &[0, 0], "zero would mean: no checksum");
         }

@@ -7,8 +7,9 @@
 //!
 //! ```text
 //!  topology -> Resources (attach, sockets, tunnels, netlink) -> Runtime
-//!                                                                |- neighbour thread: MACs of hops
-//!                                                                `- workers: rx -> pipeline -> tx
+//!                                                |               |- neighbour thread: MACs of hops
+//!                                                |               `- workers: rx -> pipeline -> tx
+//!                                                `- tunnel thread: makes deleted tunnels again
 //! ```
 
 #![forbid(unsafe_code)]
@@ -21,15 +22,28 @@ mod netlink;
 
 mod tunnel;
 
+mod watch;
+
 mod resources;
 
 mod worker;
+
+mod intake;
+
+mod segments;
 
 mod accelerator;
 
 mod outbox;
 
+mod merge;
+
 pub mod encap;
+
+mod checksum;
+
+#[cfg(test)]
+mod inner;
 
 pub mod pacing;
 

@@ -12,7 +12,7 @@ use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteVia};
-use rtnetlink::{Error, Handle, RouteMessageBuilder};
+use rtnetlink::{Error, Handle, LinkUnspec, RouteMessageBuilder};
 use std::net::IpAddr;
 use std::pin::pin;
 
@@ -89,6 +89,14 @@ impl Netlink {
             Err(Error::NetlinkError(error)) if error.raw_code() == -ENODEV => Ok(None),
             Err(error) => Err(StartError::Netlink { reason: error.to_string() }),
         }
+    }
+
+    /// Limits how many packets Linux may hand to an interface as one.
+    pub(crate) fn limit_segments(&self, name: &str, segments: u32) -> Result<(), Error> {
+        let message = LinkUnspec::new_with_name(name)
+            .append_extra_attribute(LinkAttribute::GsoMaxSegs(segments))
+            .build();
+        self.executor.block_on(self.handle.link().set(message).execute())
     }
 
     /// The whole neighbour table.

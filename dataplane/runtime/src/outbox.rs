@@ -1,5 +1,6 @@
 //! Where a worker's pipeline puts its results: coded packets wait here until the burst is done and
-//! then get headers and go to their sockets; IP packets go to their tunnel at once.
+//! then get headers and go to their sockets; IP packets are merged while the burst lasts and written
+//! to their tunnel at its end.
 //!
 //! Packets wait because the pipeline holds the frames while it speaks. A waiting packet owns one
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
@@ -7,11 +8,12 @@
 
 use crate::accelerator::Accelerator;
 use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::merge::{Merger, Write};
 use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
 use crate::report::{LinkCounters, TunnelCounters};
 use crate::topology::{HopConfig, Topology};
-use crate::tunnel::Tunnel;
+use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
 use recoded_pipeline::params::{HopId, Nanos, TunnelId};
 use recoded_wire::frames::{Frames, Span};
@@ -24,7 +26,7 @@ pub(crate) struct Outbox {
     hops: Vec<Hop>,
     mtus: Vec<usize>,
     pacers: Arc<[Pacer]>,
-    tunnels: Arc<[Tunnel]>,
+    outlets: Vec<Outlet>,
     /// Headers of the hops, replaced when a neighbour changes.
     pub(crate) next_hops: Arc<NextHops>,
     /// Time of the current burst.
@@ -41,6 +43,16 @@ struct Outgoing {
     source_port: u16,
     /// Whether its link has budget for it.
     is_paid: bool,
+    /// DSCP and ECN bits of the IP header.
+    traffic_class: u8,
+}
+
+/// The writing side of a tunnel: this worker's queue, and what waits to be written to it.
+struct Outlet {
+    tunnel: Arc<Tunnel>,
+    queue: usize,
+    /// Packets of the current burst, where Linux takes merged ones.
+    merger: Option<Merger>,
 }
 
 struct Hop {
@@ -53,7 +65,7 @@ impl Outbox {
         topology: &Topology,
         mtus: Vec<usize>,
         pacers: Arc<[Pacer]>,
-        tunnels: Arc<[Tunnel]>,
+        (tunnels, worker): (&Tunnels, usize),
         next_hops: Arc<NextHops>,
         accelerator: Option<Accelerator>,
     ) -> Outbox {
@@ -64,7 +76,7 @@ impl Outbox {
             mtus,
             pacers,
             tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
-            tunnels,
+            outlets: tunnels.iter().map(|tunnel| Outlet::new(tunnel.clone(), worker)).collect(),
             next_hops,
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
@@ -86,8 +98,29 @@ impl Outbox {
         self.waiting = waiting;
     }
 
+    /// Writes what the tunnels' packets of this burst were merged to.
+    #[inline]
+    pub(crate) fn flush_tunnels(&mut self) {
+        for (outlet, counters) in self.outlets.iter_mut().zip(&mut self.tunnel_counters) {
+            let Outlet { tunnel, queue, merger } = outlet;
+            if let Some(merger) = merger {
+                merger.flush(&mut Writer { tunnel, queue: *queue, counters });
+            }
+        }
+    }
+
+    /// Goes over to tunnels that were made again.
+    pub(crate) fn set_tunnels(&mut self, tunnels: &Tunnels) {
+        self.flush_tunnels();
+        for (outlet, tunnel) in self.outlets.iter_mut().zip(tunnels) {
+            if !Arc::ptr_eq(&outlet.tunnel, tunnel) {
+                *outlet = Outlet::new(tunnel.clone(), outlet.queue);
+            }
+        }
+    }
+
     fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
-        let Outgoing { hop, span, source_port, is_paid } = packet;
+        let Outgoing { hop, span, source_port, is_paid, traffic_class } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
@@ -112,7 +145,8 @@ impl Outbox {
         // because a span lies within its frame.
         let offset = span.offset - header as u16;
         let len = bytes as u16;
-        encap.write(umem.bytes_mut(Span { frame: span.frame, offset, len }), source_port);
+        let packet = umem.bytes_mut(Span { frame: span.frame, offset, len });
+        encap.write(packet, source_port, traffic_class);
         if sockets[link].transmit(umem, span.frame, offset, len) {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes as u64;
@@ -129,18 +163,19 @@ impl Egress for Outbox {
         let Hop { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()
             || self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
-        self.waiting.push(Outgoing { hop, span, source_port, is_paid });
+        let traffic_class = TRAFFIC_CLASS;
+        self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });
     }
 
     #[inline]
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]) {
         let index = usize::from(tunnel.0);
         let counters = &mut self.tunnel_counters[index];
-        if self.tunnels[index].write(packet) {
-            counters.written_packets += 1;
-            counters.written_bytes += packet.len() as u64;
-        } else {
-            counters.write_failed += 1;
+        let Outlet { tunnel, queue, merger } = &mut self.outlets[index];
+        let mut writer = Writer { tunnel, queue: *queue, counters };
+        match merger {
+            Some(merger) => merger.push(packet, &mut writer),
+            None => writer.write(&[], packet, 1, packet.len() as u64),
         }
     }
 
@@ -155,3 +190,37 @@ impl Egress for Outbox {
             .is_some_and(|accelerator| accelerator.offer(ticket, product, fill))
     }
 }
+
+impl Outlet {
+    fn new(tunnel: Arc<Tunnel>, queue: usize) -> Outlet {
+        let merger = match tunnel.offload() {
+            Offload::None => None,
+            offload => Some(Merger::new(offload == Offload::TcpAndUdp)),
+        };
+        Outlet { tunnel, queue, merger }
+    }
+}
+
+/// Writes to one queue of a tunnel and counts.
+struct Writer<'a> {
+    tunnel: &'a Tunnel,
+    queue: usize,
+    counters: &'a mut TunnelCounters,
+}
+
+impl Write for Writer<'_> {
+    #[inline]
+    fn write(&mut self, virtio: &[u8], packet: &[u8], packets: u64, bytes: u64) {
+        if !self.tunnel.is_gone() && self.tunnel.write(self.queue, virtio, packet) {
+            self.counters.writes += 1;
+            self.counters.written_packets += packets;
+            self.counters.written_bytes += bytes;
+        } else {
+            self.counters.write_failed += packets;
+        }
+    }
+}
+
+/// DSCP and ECN bits of what is sent. One value for all until the pipeline says which inner packet a
+/// symbol carries; 0 is best effort, not ECN-capable.
+const TRAFFIC_CLASS: u8 = 0;

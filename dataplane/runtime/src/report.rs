@@ -83,14 +83,17 @@ pub struct TunnelCounters {
     pub read_packets: u64,
     /// Their bytes.
     pub read_bytes: u64,
-    /// Reads that Linux refused.
+    /// Reads that Linux refused, or whose virtio header contradicts the packet.
     pub read_failed: u64,
     /// IP packets written to the tunnel.
     pub written_packets: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// IP packets that Linux did not take: its queue was full, or they were not IP.
+    /// IP packets that Linux did not take: its queue was full, they were not IP, or the tunnel was
+    /// gone.
     pub write_failed: u64,
+    /// Writes that carried the packets written: fewer where packets were merged.
+    pub writes: u64,
 }
 
 impl AddAssign for TunnelCounters {
@@ -101,6 +104,7 @@ impl AddAssign for TunnelCounters {
         self.written_packets += other.written_packets;
         self.written_bytes += other.written_bytes;
         self.write_failed += other.write_failed;
+        self.writes += other.writes;
     }
 }
 
@@ -160,6 +164,14 @@ pub struct WorkerReport {
 pub struct TunnelReport {
     /// Name of the interface.
     pub name: String,
+    /// What crosses it many packets at a time: `tcp+udp`, `tcp` or `none`.
+    pub offload: &'static str,
+    /// Why that is not better; empty if it is the best.
+    pub reason: String,
+    /// Whether the interface exists. It is made again when somebody deletes it.
+    pub is_present: bool,
+    /// How often it was made again.
+    pub recreated: u64,
     /// Packets.
     pub counters: TunnelCounters,
 }

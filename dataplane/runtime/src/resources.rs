@@ -6,9 +6,11 @@
 use crate::attach::Attachment;
 use crate::error::StartError;
 use crate::netlink::{Interface, Netlink};
+use crate::slot::Slot;
 use crate::topology::{LinkConfig, Topology};
-use crate::tunnel::Tunnel;
+use crate::tunnel::{self, Tunnel, Tunnels};
 use crate::wake::Waker;
+use crate::watch::Watch;
 use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -22,7 +24,9 @@ pub struct Resources {
     pub(crate) workers: Vec<WorkerResources>,
     pub(crate) wakers: Arc<[Waker]>,
     pub(crate) attachments: Vec<Attachment>,
-    pub(crate) tunnels: Arc<[Tunnel]>,
+    /// Makes tunnels again that somebody deleted.
+    pub(crate) watch: Watch,
+    pub(crate) tunnels: Arc<Slot<Tunnels>>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) netlink: Netlink,
     pub(crate) topology: Topology,
@@ -35,8 +39,6 @@ pub(crate) struct WorkerResources {
     pub(crate) umem: Umem,
     /// Further descriptors of the sockets, to wait on.
     pub(crate) socket_fds: Vec<OwnedFd>,
-    /// Further descriptors of the tunnels this worker reads, to wait on.
-    pub(crate) tunnel_fds: Vec<OwnedFd>,
 }
 
 /// What is known of a link once it is open.
@@ -72,19 +74,13 @@ impl Resources {
             merge_modes(&mut modes, worker_modes);
         }
         enter_sockets(&mut attachments, &workers)?;
-        let tunnels = topology
-            .tunnels
+        let plans = tunnel::plans(topology);
+        let tunnels = plans
             .iter()
-            .map(|tunnel| Tunnel::open(tunnel, topology.workers > 1, &netlink))
-            .collect::<Result<Arc<[_]>, _>>()?;
-        if let Some(worker) = workers.first_mut() {
-            let limit = |source| StartError::Limit { what: "a descriptor", source };
-            worker.tunnel_fds = tunnels
-                .iter()
-                .map(Tunnel::duplicate_fd)
-                .collect::<Result<_, _>>()
-                .map_err(limit)?;
-        }
+            .map(|plan| Tunnel::open(plan, &netlink).map(Arc::new))
+            .collect::<Result<Tunnels, _>>()?;
+        let tunnels = Arc::new(Slot::new(tunnels));
+        let watch = Watch::start(plans, tunnels.clone())?;
         let wakers = (0..topology.workers)
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
@@ -95,7 +91,7 @@ impl Resources {
             .map(|(interface, mode)| LinkState { interface, mode })
             .collect();
         let topology = topology.clone();
-        Ok(Resources { workers, wakers, attachments, tunnels, links, netlink, topology })
+        Ok(Resources { workers, wakers, attachments, watch, tunnels, links, netlink, topology })
     }
 }
 
@@ -200,8 +196,7 @@ fn open_worker(
         .map(|socket| socket.fd().try_clone_to_owned())
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
-    let tunnel_fds = Vec::new();
-    Ok((WorkerResources { sockets: worker_sockets, umem, socket_fds, tunnel_fds }, modes))
+    Ok((WorkerResources { sockets: worker_sockets, umem, socket_fds }, modes))
 }
 
 /// A link reports the worst mode of its queues.

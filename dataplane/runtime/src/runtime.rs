@@ -15,7 +15,7 @@ use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::snapshot;
 use crate::topology::Topology;
-use crate::tunnel::Tunnel;
+use crate::watch::Watch;
 use crate::worker::{State, Worker};
 use core_affinity::CoreId;
 use crossbeam::channel::{Sender, bounded};
@@ -39,7 +39,7 @@ pub struct Runtime {
     workers: Vec<JoinHandle<()>>,
     neighbours: Option<(Sender<()>, JoinHandle<()>)>,
     steering: Mutex<Steering>,
-    tunnels: Arc<[Tunnel]>,
+    watch: Watch,
     links: Vec<LinkState>,
     mtus: Vec<usize>,
     topology: Topology,
@@ -73,7 +73,7 @@ impl Runtime {
         snapshot: Snapshot,
         acceleration: Option<Acceleration>,
     ) -> Result<Runtime, StartError> {
-        let Resources { workers, wakers, attachments, tunnels, links, netlink, topology } =
+        let Resources { workers, wakers, attachments, watch, tunnels, links, netlink, topology } =
             resources;
         let mtus: Vec<usize> = links.iter().map(|link| link.interface.mtu).collect();
         snapshot::check(&snapshot, &topology, &mtus)?;
@@ -82,7 +82,8 @@ impl Runtime {
         let known = neighbours::refresh(&netlink, &routes);
         let next_hops =
             Arc::new(Slot::new(known.unwrap_or_else(|_| vec![None; topology.hops.len()])));
-        let shared = Arc::new(Shared::new(snapshot.clone(), next_hops.clone(), wakers));
+        let shared = Shared::new(snapshot.clone(), next_hops.clone(), tunnels, wakers);
+        let shared = Arc::new(shared);
         let pacers: Arc<[Pacer]> =
             topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
         allow_units(&pacers, &topology, &snapshot);
@@ -91,7 +92,7 @@ impl Runtime {
             workers: Vec::with_capacity(workers.len()),
             neighbours: None,
             steering: Mutex::new(Steering { attachments, flows: BTreeSet::new() }),
-            tunnels,
+            watch,
             links,
             mtus,
             topology,
@@ -138,7 +139,8 @@ impl Runtime {
     /// Whether all threads still run. False means a bug ended one: stop, and start anew.
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
-        !self.workers.iter().chain(neighbours).any(JoinHandle::is_finished)
+        self.watch.is_running()
+            && !self.workers.iter().chain(neighbours).any(JoinHandle::is_finished)
     }
 
     /// The queue in front of the accelerator, where there is to be one.
@@ -151,10 +153,18 @@ impl Runtime {
         let parts = self.shared.parts();
         let next_hops = self.shared.next_hops.get();
         let links = (0..self.links.len()).map(|link| self.report_link(link, &parts, &next_hops));
-        let tunnels = self.tunnels.iter().enumerate().map(|(index, tunnel)| {
+        let tunnels = self.shared.tunnels.get();
+        let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
             let mut counters = TunnelCounters::default();
             parts.iter().for_each(|part| counters += part.tunnels[index]);
-            TunnelReport { name: tunnel.name().to_owned(), counters }
+            TunnelReport {
+                name: tunnel.name().to_owned(),
+                offload: tunnel.offload().name(),
+                reason: tunnel.reason().to_owned(),
+                is_present: !tunnel.is_gone(),
+                recreated: self.watch.recreated(index),
+                counters,
+            }
         });
         RuntimeReport {
             links: links.collect(),
@@ -174,6 +184,7 @@ impl Runtime {
     fn shut_down(&mut self) {
         // Workers first: what is in their rings is still handled, nothing comes after it.
         self.steering().release_sockets(self.topology.workers);
+        self.watch.stop();
         self.shared.stop();
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
@@ -200,15 +211,16 @@ impl Runtime {
         clock: Clock,
         port: Option<Port>,
     ) -> Result<JoinHandle<()>, StartError> {
-        let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
+        let WorkerResources { sockets, umem, socket_fds } = resources;
         let topology = &self.topology;
         let next_hops = self.shared.next_hops.get();
+        let tunnels = self.shared.tunnels.get();
         let local = |address| SocketAddr::new(address, topology.port);
         let outbox = Outbox::new(
             topology,
             self.mtus.clone(),
             self.pacers.clone(),
-            self.tunnels.clone(),
+            (&tunnels, index),
             next_hops,
             port.map(Accelerator::new),
         );
@@ -225,7 +237,7 @@ impl Runtime {
             local: topology.links.iter().map(|link| local(link.local)).collect(),
             pacers: self.pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
-            tunnels: self.tunnels.clone(),
+            tunnels,
             reads_tunnels: index == 0,
             state: State::default(),
         };
@@ -236,7 +248,7 @@ impl Runtime {
                 worker.core = core.filter(|core| pin(*core));
                 // Linux otherwise lets timers slip by 50 us, which pacing and flushing would feel.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
-                worker.run(&socket_fds, &tunnel_fds);
+                worker.run(&socket_fds);
             })
             .map_err(|source| StartError::Limit { what: "a worker thread", source })
     }

@@ -1,8 +1,9 @@
-//! What the threads of a node share: two published values, a stop flag, and each worker's report.
+//! What the threads of a node share: published values, a stop flag, and each worker's report.
 
 use crate::neighbours::NextHops;
 use crate::report::WorkerPart;
 use crate::slot::Slot;
+use crate::tunnel::Tunnels;
 use crate::wake::Waker;
 use crossbeam::utils::CachePadded;
 use recoded_pipeline::params::{Nanos, Snapshot};
@@ -14,6 +15,7 @@ use std::time::Instant;
 pub(crate) struct Shared {
     pub(crate) snapshot: Slot<Snapshot>,
     pub(crate) next_hops: Arc<Slot<NextHops>>,
+    pub(crate) tunnels: Arc<Slot<Tunnels>>,
     /// Stored with Release by the control side after the sockets left their maps, loaded with
     /// Acquire by workers: what they then receive is the last.
     pub(crate) stop: AtomicBool,
@@ -28,11 +30,13 @@ impl Shared {
     pub(crate) fn new(
         snapshot: Snapshot,
         next_hops: Arc<Slot<NextHops>>,
+        tunnels: Arc<Slot<Tunnels>>,
         wakers: Arc<[Waker]>,
     ) -> Shared {
         Shared {
             snapshot: Slot::new(snapshot),
             next_hops,
+            tunnels,
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),

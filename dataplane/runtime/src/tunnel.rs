@@ -1,44 +1,110 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
-//! Created at start, gone with the last descriptor: when the daemon stops, and when it is killed.
-//! Reads and writes never block.
+//! Created at start, gone with the last descriptor: when the daemon stops, and when it is killed. One
+//! queue per worker. Where Linux offers offloads, a virtio header stands in front of what is read and
+//! written, and one read or write carries many packets ([`crate::segments`], [`crate::merge`]).
+//!
+//! Reads and writes never block. What an operator deletes is made again by [`crate::watch`]; a
+//! [`Tunnel`] is one life of the interface.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
-use crate::topology::TunnelConfig;
-use std::io::{self, ErrorKind};
+use crate::topology::{Topology, TunnelConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-/// One TUN interface.
+/// What a tunnel is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct TunnelPlan {
+    pub(crate) config: TunnelConfig,
+    /// One per worker.
+    pub(crate) queues: usize,
+    /// Packets that Linux may leave to be split in one read; `None` is its own limit.
+    pub(crate) segments_max: Option<u32>,
+}
+
+/// All tunnels of a node, by `TunnelId`.
+pub(crate) type Tunnels = Vec<std::sync::Arc<Tunnel>>;
+
+/// One TUN interface, from its creation to its deletion.
 pub(crate) struct Tunnel {
     name: String,
-    device: SyncDevice,
+    /// By worker.
+    queues: Vec<SyncDevice>,
+    offload: Offload,
+    /// Why it is not better.
+    reason: String,
+    /// Set by whoever notices that the interface is gone. Relaxed: it guards no other memory, and
+    /// everybody notices for himself in the end.
+    is_gone: AtomicBool,
+}
+
+/// What Linux leaves to us, and we to Linux.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Offload {
+    /// One packet per read and write.
+    None,
+    /// TCP packets come and go as one, UDP packets singly (Linux before 6.2).
+    Tcp,
+    /// Both.
+    TcpAndUdp,
+}
+
+impl Offload {
+    /// Name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Offload::None => "none",
+            Offload::Tcp => "tcp",
+            Offload::TcpAndUdp => "tcp+udp",
+        }
+    }
 }
 
 /// How a read ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
-    /// A packet of this many bytes.
-    Packet(usize),
+    /// This many bytes, a virtio header included where there are offloads.
+    Bytes(usize),
     /// Nothing waits.
     Empty,
     /// Linux refused.
     Failed,
+    /// The interface does not exist any more.
+    Gone,
 }
 
 impl Tunnel {
     /// Creates the interface, gives it its address and MTU and brings it up.
-    ///
-    /// `multi_queue` lets further queues be opened later, one per worker.
-    pub(crate) fn open(
-        config: &TunnelConfig,
-        multi_queue: bool,
+    pub(crate) fn open(plan: &TunnelPlan, netlink: &Netlink) -> Result<Tunnel, StartError> {
+        wait_until_free(&plan.config.name, netlink)?;
+        match Tunnel::create(plan, true, String::new(), netlink) {
+            Err(StartError::Tunnel { action: CREATE, source, .. })
+                if source.raw_os_error() == Some(EINVAL) =>
+            {
+                let reason = format!("Linux refused offloads ({source})");
+                tracing::warn!(
+                    tunnel = plan.config.name,
+                    "{reason}: each packet is read and written singly, which costs processor time"
+                );
+                Tunnel::create(plan, false, reason, netlink)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn create(
+        plan: &TunnelPlan,
+        offload: bool,
+        reason: String,
         netlink: &Netlink,
     ) -> Result<Tunnel, StartError> {
-        wait_until_free(&config.name, netlink)?;
+        let config = &plan.config;
         let failed = |action| {
             move |source: io::Error| match source.raw_os_error() {
                 Some(EBUSY) => StartError::TunnelExists { tunnel: config.name.clone() },
@@ -50,46 +116,140 @@ impl Tunnel {
             .name(&config.name)
             .layer(Layer::L3)
             .mtu(config.mtu)
-            .multi_queue(multi_queue)
-            .tx_queue_len(QUEUE_PACKETS)
+            .multi_queue(plan.queues > 1)
+            .offload(offload)
+            .tx_queue_len(QUEUE_PLACES)
             .enable(false);
         let builder = match address {
             IpAddr::V4(v4) => builder.ipv4(v4, prefix, None),
             IpAddr::V6(v6) => builder.ipv6(v6, prefix),
         };
-        let device = builder.build_sync().map_err(failed("create"))?;
-        device.set_nonblocking(true).map_err(failed("unblock"))?;
+        let mut queues = vec![builder.build_sync().map_err(failed(CREATE))?];
+        for _ in 1..plan.queues {
+            let queue = queues[0].try_clone().map_err(failed("open a queue of"))?;
+            queues.push(queue);
+        }
+        for queue in &queues {
+            queue.set_nonblocking(true).map_err(failed("unblock"))?;
+        }
         if address.is_ipv4() {
             silence_ipv6(&config.name);
         }
-        device.enabled(true).map_err(failed("bring up"))?;
-        Ok(Tunnel { name: config.name.clone(), device })
+        if let Some(segments) = plan.segments_max
+            && let Err(error) = netlink.limit_segments(&config.name, segments)
+        {
+            tracing::debug!(%error, tunnel = config.name, "Linux keeps its own limit of segments");
+        }
+        queues[0].enabled(true).map_err(failed("bring up"))?;
+        let (name, is_gone) = (config.name.clone(), AtomicBool::new(false));
+        let (offload, reason) = granted(&queues[0], reason);
+        Ok(Tunnel { name, queues, offload, reason, is_gone })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A second descriptor of the same queue, to wait on.
-    pub(crate) fn duplicate_fd(&self) -> io::Result<OwnedFd> {
-        self.device.as_fd().try_clone_to_owned()
+    pub(crate) fn offload(&self) -> Offload {
+        self.offload
     }
 
-    /// Reads one packet.
+    /// Why the offloads are not better; empty if they are the best.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Number of queues, one per worker.
+    pub(crate) fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// A queue, to wait on.
+    pub(crate) fn queue_fd(&self, queue: usize) -> BorrowedFd<'_> {
+        self.queues[queue].as_fd()
+    }
+
+    /// Whether somebody noticed that the interface is gone.
     #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Read {
-        match self.device.recv(buffer) {
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// Asks Linux whether the interface is gone.
+    pub(crate) fn look(&self) -> bool {
+        let mut polled = [PollFd::new(&self.queues[0], PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error means that the look failed, not that the interface is gone.
+        let _ = poll(&mut polled, Some(&at_once));
+        if polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            self.is_gone.store(true, Relaxed);
+        }
+        self.is_gone()
+    }
+
+    /// Reads from a queue once.
+    #[inline]
+    pub(crate) fn read(&self, queue: usize, buffer: &mut [u8]) -> Read {
+        match self.queues[queue].recv(buffer) {
             Ok(0) => Read::Empty,
-            Ok(len) => Read::Packet(len),
+            Ok(len) => Read::Bytes(len),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Read::Empty,
+            Err(error) if self.note(&error) => Read::Gone,
             Err(_) => Read::Failed,
         }
     }
 
-    /// Writes one packet; false when Linux did not take it.
+    /// Writes one packet, merged or not; false when Linux did not take it.
     #[inline]
-    pub(crate) fn write(&self, packet: &[u8]) -> bool {
-        self.device.send(packet).is_ok_and(|written| written == packet.len())
+    pub(crate) fn write(&self, queue: usize, virtio: &[u8], packet: &[u8]) -> bool {
+        let device = &self.queues[queue];
+        let written = match self.offload {
+            Offload::None => device.send(packet),
+            _ => rustix::io::writev(device, &[IoSlice::new(virtio), IoSlice::new(packet)])
+                .map_err(io::Error::from),
+        };
+        match written {
+            Ok(_) => true,
+            Err(error) => {
+                self.note(&error);
+                false
+            }
+        }
+    }
+
+    /// Whether an error says that the interface is gone.
+    #[cold]
+    fn note(&self, error: &io::Error) -> bool {
+        if error.raw_os_error() == Some(EBADFD) {
+            self.is_gone.store(true, Relaxed);
+        }
+        self.is_gone()
+    }
+}
+
+/// How the tunnels of a topology are to be made.
+pub(crate) fn plans(topology: &Topology) -> Vec<TunnelPlan> {
+    let slowest = topology.links.iter().filter_map(|link| link.rate_mbit).reduce(f64::min);
+    let plan = |config: &TunnelConfig| TunnelPlan {
+        config: config.clone(),
+        queues: topology.workers,
+        segments_max: slowest.map(|rate| segments_max(rate, config.mtu)),
+    };
+    topology.tunnels.iter().map(plan).collect()
+}
+
+/// Packets that the link carries while it carries one place of the tunnel's queue.
+fn segments_max(rate_mbit: f64, mtu: u16) -> u32 {
+    let bytes = rate_mbit * 1e6 / 8.0 * PLACE_SECONDS;
+    // The cast saturates.
+    ((bytes / f64::from(mtu)) as u32).clamp(1, SEGMENTS_MAX)
+}
+
+fn granted(device: &SyncDevice, reason: String) -> (Offload, String) {
+    match (device.tcp_gso(), device.udp_gso()) {
+        (false, _) => (Offload::None, reason),
+        (true, false) => (Offload::Tcp, "Linux before 6.2 does not merge UDP packets".to_owned()),
+        (true, true) => (Offload::TcpAndUdp, reason),
     }
 }
 
@@ -114,10 +274,90 @@ fn silence_ipv6(name: &str) {
     }
 }
 
-/// Packets Linux holds while pacing closes the tunnel: TCP fills it and then slows down. 1000 of
-/// 1400 bytes are 37 ms at 300 Mbit/s; much more is delay, much less starves one fast sender.
-const QUEUE_PACKETS: u32 = 1000;
+const CREATE: &str = "create";
+/// Places in the queue where packets wait while pacing closes the tunnel: TCP fills it and then slows
+/// down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more is delay, much less
+/// starves one fast sender.
+const QUEUE_PLACES: u32 = 1000;
+/// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the link,
+/// the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms at any
+/// rate. Slow links have time for a read per packet.
+const PLACE_SECONDS: f64 = 40e-6;
+/// What fits into 64 KiB of packets of 1 KiB; Linux leaves no more bytes to be split.
+const SEGMENTS_MAX: u32 = 64;
 /// Linux removes the interfaces of a killed process within milliseconds.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 /// TUNSETIFF: the name is a TUN interface that somebody else holds.
 const EBUSY: i32 = 16;
+/// TUNSETIFF or TUNSETOFFLOAD: a flag that this Linux does not know.
+const EINVAL: i32 = 22;
+/// The interface behind the descriptor is gone.
+const EBADFD: i32 = 77;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_max_keeps_a_place_of_the_queue_at_forty_microseconds() {
+        assert_eq!(segments_max(10.0, 1400), 1);
+        assert_eq!(segments_max(300.0, 1400), 1);
+        assert_eq!(segments_max(1000.0, 1400), 3);
+        assert_eq!(segments_max(10_000.0, 1400), 35);
+        assert_eq!(segments_max(1e12, 68), SEGMENTS_MAX);
+    }
+
+    /// Runs `work` in a network namespace of its own; not without root.
+    fn in_namespace(work: impl FnOnce() + Send) {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: needs root for a network namespace");
+        }
+        let name = format!("rt{}t", std::process::id());
+        let ip = |arguments: &[&str]| {
+            let status = std::process::Command::new("ip").args(arguments).status();
+            assert!(status.expect("iproute2").success(), "ip {arguments:?}");
+        };
+        ip(&["netns", "add", &name]);
+        let enter = || {
+            let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+            let kind = rustix::thread::LinkNameSpaceType::Network;
+            rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind)).unwrap();
+            work();
+        };
+        let result = std::thread::scope(|scope| scope.spawn(enter).join());
+        ip(&["netns", "delete", &name]);
+        result.unwrap();
+    }
+
+    #[test]
+    fn tunnel_without_offloads_carries_plain_packets() {
+        in_namespace(|| {
+            let config = TunnelConfig {
+                name: "rec0".into(),
+                address: ("10.99.0.1".parse().unwrap(), 24),
+                mtu: 1400,
+            };
+            let plan = TunnelPlan { config, queues: 1, segments_max: None };
+            let netlink = Netlink::open().unwrap();
+            let tunnel = Tunnel::create(&plan, false, "old".into(), &netlink).unwrap();
+            assert_eq!((tunnel.offload(), tunnel.reason()), (Offload::None, "old"));
+            let socket = std::net::UdpSocket::bind("10.99.0.1:80").unwrap();
+            socket.send_to(b"out", "10.99.0.2:1000").unwrap();
+            let mut buffer = [0; 2000];
+            let Read::Bytes(len) = tunnel.read(0, &mut buffer) else { panic!("nothing to read") };
+            assert_eq!((buffer[0], &buffer[28..len]), (0x45, &b"out"[..]));
+            assert_eq!(tunnel.read(0, &mut buffer), Read::Empty);
+            let mut answer = crate::inner::Inner::udp(2, b"in").bytes();
+            // To 10.99.0.1; the UDP checksum is left out.
+            answer[19] = 1;
+            answer[26..28].fill(0);
+            answer[10..12].fill(0);
+            let checksum = !crate::checksum::fold(crate::checksum::sum(&answer[..20]));
+            answer[10..12].copy_from_slice(&checksum.to_be_bytes());
+            assert!(tunnel.write(0, &[], &answer));
+            let (len, _) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..len], b"in");
+            assert!(!tunnel.look());
+        });
+    }
+}

@@ -3,7 +3,7 @@
 
 use recoded_pipeline::params::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Wakes one worker from another thread.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl Waker {
 pub(crate) struct Sleeper<'a> {
     waker: &'a Waker,
     sockets: &'a [OwnedFd],
-    tunnels: &'a [OwnedFd],
+    /// Queues of tunnels, each with the index of its tunnel.
+    queues: Vec<(usize, BorrowedFd<'a>)>,
     polls: Vec<PollFd<'a>>,
 }
 
@@ -39,25 +40,21 @@ impl<'a> Sleeper<'a> {
     pub(crate) fn new(
         waker: &'a Waker,
         sockets: &'a [OwnedFd],
-        tunnels: &'a [OwnedFd],
+        queues: Vec<(usize, BorrowedFd<'a>)>,
     ) -> Sleeper<'a> {
-        let polls = Vec::with_capacity(1 + sockets.len() + tunnels.len());
-        Sleeper { waker, sockets, tunnels, polls }
+        let polls = Vec::with_capacity(1 + sockets.len() + queues.len());
+        Sleeper { waker, sockets, queues, polls }
     }
 
     /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, somebody wakes
     /// us, or `timeout` has passed. Returns early on a signal.
     pub(crate) fn sleep(&mut self, timeout: Nanos, mut wants: impl FnMut(usize) -> bool) {
-        let wanted =
-            self.tunnels.iter().enumerate().filter(|(index, _)| wants(*index)).map(|(_, fd)| fd);
+        let wanted = self.queues.iter().filter(|(tunnel, _)| wants(*tunnel)).map(|(_, fd)| *fd);
+        let sockets = self.sockets.iter().map(AsFd::as_fd);
         self.polls.clear();
         self.polls.push(PollFd::new(&self.waker.fd, PollFlags::IN));
-        self.polls.extend(
-            self.sockets
-                .iter()
-                .chain(wanted)
-                .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)),
-        );
+        self.polls
+            .extend(sockets.chain(wanted).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = Timespec {
             tv_sec: (timeout / 1_000_000_000) as i64,
             tv_nsec: (timeout % 1_000_000_000) as i64,
@@ -79,7 +76,7 @@ mod tests {
     fn sleep_ends_after_the_timeout() {
         let waker = Waker::open().unwrap();
         let start = Instant::now();
-        Sleeper::new(&waker, &[], &[]).sleep(3_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true);
         assert!(start.elapsed() >= Duration::from_millis(3));
     }
 
@@ -89,10 +86,10 @@ mod tests {
         waker.wake();
         waker.wake();
         let start = Instant::now();
-        Sleeper::new(&waker, &[], &[]).sleep(10_000_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(10_000_000_000, |_| true);
         assert!(start.elapsed() < Duration::from_secs(5));
         let start = Instant::now();
-        Sleeper::new(&waker, &[], &[]).sleep(3_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true);
         assert!(start.elapsed() >= Duration::from_millis(3));
     }
 }

@@ -3,19 +3,21 @@
 //! ```text
 //!  each link: complete -> receive a burst -> find the payload -> pipeline -> outbox -> socket
 //!  each tunnel of a source (worker 0): read while its links have budget -> pipeline -> ...
-//!  timers -> kick the sockets -> housekeeping (50 ms) -> new snapshot? -> sleep (see `idle`)
+//!  timers -> write merged packets -> kick the sockets -> housekeeping (50 ms) -> new snapshot?
+//!  -> sleep (see `idle`)
 //! ```
 //!
 //! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
-//! allocates when a snapshot or a neighbour changes and when it publishes a report, never per packet.
+//! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never per packet.
 
 use crate::accelerator::Accelerator;
+use crate::intake::{Intake, Taken};
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::report::{WorkerPart, WorkerReport, unparsed_index};
 use crate::shared::{Clock, Shared};
 use crate::topology::Idle;
-use crate::tunnel::{Read, Tunnel};
+use crate::tunnel::{Tunnel, Tunnels};
 use crate::wake::Sleeper;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Nanos, Role, Snapshot};
@@ -23,7 +25,7 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::packet::locate;
 use recoded_xsk::{Received, Socket, Umem};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,8 +45,9 @@ pub(crate) struct Worker {
     pub(crate) pacers: Arc<[Pacer]>,
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
-    /// Tunnels this worker reads: all for worker 0, none for the others.
-    pub(crate) tunnels: Arc<[Tunnel]>,
+    pub(crate) tunnels: Arc<Tunnels>,
+    /// Whether it reads the tunnels: worker 0 reads every queue, since Linux spreads flows over them
+    /// and the others encode nothing yet. Once they do, each reads its own queue.
     pub(crate) reads_tunnels: bool,
     pub(crate) state: State,
 }
@@ -53,10 +56,12 @@ pub(crate) struct Worker {
 #[derive(Default)]
 pub(crate) struct State {
     received: Vec<Received>,
-    buffer: Vec<u8>,
+    /// By tunnel; none where tunnels are not read.
+    intakes: Vec<Intake>,
     /// Source flows whose tunnels are read.
     sources: Vec<Source>,
     snapshot_seen: u64,
+    tunnels_seen: u64,
     next_hops_seen: u64,
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
@@ -71,6 +76,8 @@ struct Source {
     tunnel: usize,
     /// Links that its packets leave by.
     links: Vec<usize>,
+    /// Not read before this time, because a read failed.
+    held_until: Nanos,
 }
 
 /// Whether a tunnel may be read.
@@ -83,32 +90,53 @@ enum Gate {
 
 impl Worker {
     /// Runs until told to stop; then empties the rings and publishes a last report.
-    pub(crate) fn run(mut self, socket_fds: &[OwnedFd], tunnel_fds: &[OwnedFd]) {
+    pub(crate) fn run(mut self, socket_fds: &[OwnedFd]) {
         let shared = self.shared.clone();
-        let mut sleeper = Sleeper::new(shared.waker(self.index), socket_fds, tunnel_fds);
         self.state.received.reserve_exact(BURST_PACKETS);
         if self.reads_tunnels {
-            self.state.buffer.resize(IP_PACKET_BYTES_MAX, 0);
+            let intake = |tunnel: &Arc<Tunnel>| Intake::new(0..tunnel.queues());
+            self.state.intakes = self.tunnels.iter().map(intake).collect();
         }
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
-            let now = self.clock.now();
-            self.outbox.now = now;
-            self.adopt();
-            let worked = self.round(now);
-            if now >= self.state.housekeeping_at {
-                self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
-                if std::mem::take(&mut self.state.dirty) {
-                    self.publish();
-                }
-            }
-            if !worked {
-                self.rest(now, &mut sleeper);
+            // Until a tunnel is another one: what is waited on belongs to it.
+            let tunnels = self.tunnels.clone();
+            let waker = shared.waker(self.index);
+            let mut sleeper = Sleeper::new(waker, socket_fds, self.queues_read(&tunnels));
+            while Arc::ptr_eq(&tunnels, &self.tunnels) && !shared.stop.load(Ordering::Acquire) {
+                self.turn(&mut sleeper);
             }
         }
         self.drain();
         self.publish();
+    }
+
+    /// Queues to wait on, each with the index of its tunnel.
+    fn queues_read<'a>(&self, tunnels: &'a Tunnels) -> Vec<(usize, BorrowedFd<'a>)> {
+        let intakes = self.state.intakes.iter().zip(tunnels).enumerate();
+        intakes
+            .flat_map(|(index, (intake, tunnel))| {
+                intake.queues().map(move |queue| (index, tunnel.queue_fd(queue)))
+            })
+            .collect()
+    }
+
+    /// Once around the loop: adopts, works, publishes, rests.
+    fn turn(&mut self, sleeper: &mut Sleeper<'_>) {
+        let now = self.clock.now();
+        self.outbox.now = now;
+        self.adopt();
+        let worked = self.round(now);
+        if now >= self.state.housekeeping_at {
+            self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
+            if std::mem::take(&mut self.state.dirty) {
+                self.publish();
+            }
+        }
+        if !worked {
+            self.rest(now, sleeper);
+        }
     }
 
     /// Receives, reads, lets timers act, sends. False when there was nothing to do.
@@ -126,6 +154,7 @@ impl Worker {
             self.outbox.flush(&mut self.umem, &mut self.sockets);
             self.state.dirty = true;
         }
+        self.outbox.flush_tunnels();
         for socket in &mut self.sockets {
             if socket.pending() > 0 {
                 socket.flush();
@@ -192,17 +221,17 @@ impl Worker {
             }
             let Source { flow, tunnel, .. } = self.state.sources[index];
             let counters = &mut self.outbox.tunnel_counters[tunnel];
-            match self.tunnels[tunnel].read(&mut self.state.buffer) {
-                Read::Empty => break,
-                Read::Failed => {
+            match self.state.intakes[tunnel].take(&self.tunnels[tunnel]) {
+                Taken::Empty => break,
+                Taken::Failed => {
                     counters.read_failed += 1;
+                    self.state.sources[index].held_until = now + FAILED_NANOS;
                     self.state.dirty = true;
                     break;
                 }
-                Read::Packet(len) => {
+                Taken::Packet(packet) => {
                     counters.read_packets += 1;
-                    counters.read_bytes += len as u64;
-                    let packet = &self.state.buffer[..len];
+                    counters.read_bytes += packet.len() as u64;
                     self.pipeline.ingress(&mut self.umem, &mut self.outbox, flow, packet, now);
                     worked = true;
                 }
@@ -215,6 +244,13 @@ impl Worker {
     /// A tunnel is read only while every link of its flow can take what comes of it. Otherwise
     /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
     fn gate(&self, source: usize, now: Nanos) -> Gate {
+        let Source { tunnel, held_until, .. } = self.state.sources[source];
+        if held_until > now {
+            return Gate::Until(held_until);
+        }
+        if self.tunnels[tunnel].is_gone() {
+            return Gate::Until(Nanos::MAX);
+        }
         for link in &self.state.sources[source].links {
             let opens_at = self.pacers[*link].opens_at();
             if opens_at > now {
@@ -235,6 +271,10 @@ impl Worker {
     fn adopt(&mut self) {
         if let Some(next_hops) = self.shared.next_hops.newer(&mut self.state.next_hops_seen) {
             self.outbox.next_hops = next_hops;
+        }
+        if let Some(tunnels) = self.shared.tunnels.newer(&mut self.state.tunnels_seen) {
+            self.outbox.set_tunnels(&tunnels);
+            self.tunnels = tunnels;
         }
         let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
             return;
@@ -264,9 +304,12 @@ impl Worker {
             return;
         }
         let mut until = self.state.housekeeping_at.min(self.state.tick_at.unwrap_or(Nanos::MAX));
-        for source in 0..self.state.sources.len() {
-            if let Gate::Until(at) = self.gate(source, now) {
-                until = until.min(at);
+        for (index, source) in self.state.sources.iter().enumerate() {
+            match self.gate(index, now) {
+                Gate::Until(at) => until = until.min(at),
+                // The gate has opened since, and no poll would tell.
+                Gate::Open if self.state.intakes[source.tunnel].is_pending() => return,
+                Gate::Open => {}
             }
         }
         for socket in &mut self.sockets {
@@ -297,6 +340,7 @@ impl Worker {
         while self.round(now) && self.clock.now() < now + DRAIN_NANOS {}
         self.pipeline.drain(&mut self.umem, &mut self.outbox, now);
         self.outbox.flush(&mut self.umem, &mut self.sockets);
+        self.outbox.flush_tunnels();
         while self.clock.now() < now + DRAIN_NANOS {
             for socket in &mut self.sockets {
                 socket.flush();
@@ -340,6 +384,7 @@ fn sources(snapshot: &Snapshot, hop_links: &[usize]) -> Vec<Source> {
                 flow: flow.id,
                 tunnel: usize::from(tunnel.0),
                 links: flow.next_hops.iter().map(|hop| hop_links[usize::from(hop.0)]).collect(),
+                held_until: 0,
             }),
             _ => None,
         })
@@ -349,13 +394,13 @@ fn sources(snapshot: &Snapshot, hop_links: &[usize]) -> Vec<Source> {
 /// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
 /// enough that no link waits long for another.
 const BURST_PACKETS: usize = 64;
-/// Room for whatever a tunnel may hand out.
-const IP_PACKET_BYTES_MAX: usize = 65_536;
 /// Frames in a transmit ring (2048 places) above which tunnels wait: the rest is for relayed
 /// packets, which do not.
 const TX_BACKLOG_PACKETS: usize = 512;
 /// Tunnels wait when fewer than this part of the frames are free: batches need them more.
 const FREE_PART: u32 = 8;
+/// How long a tunnel rests after a failed read, so that one that fails for ever costs nothing.
+const FAILED_NANOS: Nanos = 10_000_000;
 /// How often a full ring is tried again. Linux gives no sign when it drains.
 const RETRY_NANOS: Nanos = 100_000;
 /// How often sent frames are collected when nothing else happens.

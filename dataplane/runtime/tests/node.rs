@@ -5,7 +5,8 @@ use recoded_runtime::{
     HopConfig, Idle, Interface, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
 use recoded_xsk::ModePreference;
-use std::net::{IpAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -234,8 +235,80 @@ fn packets_cross_in_every_idle_mode_and_with_two_workers() {
         let receiver = node(&bed.right, "10.7.0.2", "10.7.0.1", "10.99.0.2", sink(7));
         wait_until("the hop is resolved", || sender.report().links[0].hops[0].is_resolved);
         wait_until("all report", || receiver.report().workers.len() == workers);
-        assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 50), 50, "{idle:?}, {workers}");
+        // Each from another port: Linux spreads them over the tunnel's queues.
+        for _ in 0..8 {
+            assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 10), 10, "{idle:?}, {workers}");
+        }
     }
+}
+
+/// Two nodes with a flow each way.
+fn pair(bed: &Bed) -> (Runtime, Runtime) {
+    let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+    let left = inside(&bed.left, || start(&left, vec![source(7), sink(8)]).unwrap());
+    let right = inside(&bed.right, || start(&right, vec![sink(7), source(8)]).unwrap());
+    for node in [&left, &right] {
+        wait_until("the hop is resolved", || node.report().links[0].hops[0].is_resolved);
+    }
+    (left, right)
+}
+
+#[test]
+fn tcp_crosses_many_packets_at_a_time() {
+    let Some(bed) = Bed::new() else { return };
+    let (left, right) = pair(&bed);
+    let listener = inside(&bed.right, || TcpListener::bind("10.99.0.2:5000").unwrap());
+    let sent: Vec<u8> = (0..8_000_000u32).flat_map(u32::to_be_bytes).collect();
+    let received = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let (mut stream, mut received) = (listener.accept().unwrap().0, Vec::new());
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.read_to_end(&mut received).unwrap();
+            received
+        });
+        let mut stream = inside(&bed.left, || TcpStream::connect("10.99.0.2:5000").unwrap());
+        stream.write_all(&sent).unwrap();
+        drop(stream);
+        receiver.join().unwrap()
+    });
+    assert!(received == sent, "{} of {} bytes, or others", received.len(), sent.len());
+    let (left, right) = (left.stop(), right.stop());
+    let [source, sink] = [&left.tunnels[0], &right.tunnels[0]];
+    let packets = (sent.len() / 1400) as u64;
+    assert!(source.counters.read_packets > packets, "split to the MTU: {source:?}");
+    assert!(sink.counters.written_packets > packets, "{sink:?}");
+    assert_eq!((source.counters.read_failed, sink.counters.write_failed), (0, 0));
+    if sink.offload == "none" {
+        return eprintln!("not asked how many writes there were: {}", sink.reason);
+    }
+    assert!(sink.counters.writes * 2 < sink.counters.written_packets, "merged: {sink:?}");
+}
+
+#[test]
+fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
+    let Some(bed) = Bed::new() else { return };
+    let (left, right) = pair(&bed);
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20);
+    for (node, name) in [(&left, &bed.left), (&right, &bed.right)] {
+        ip(&format!("-n {name} link delete rec0"));
+        // Somebody takes the name: it cannot be made again yet.
+        ip(&format!("-n {name} tuntap add mode tun name rec0"));
+        wait_until("it is missed", || !node.report().tunnels[0].is_present);
+    }
+    let (before, begin) = (worker_cpu(), Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let share = (worker_cpu() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
+    assert!(share < 0.1, "two nodes without their tunnels use {share} of a core");
+    for (node, name) in [(&left, &bed.left), (&right, &bed.right)] {
+        ip(&format!("-n {name} link delete rec0"));
+        wait_until("it is made again", || node.report().tunnels[0].recreated == 1);
+        assert!(node.report().tunnels[0].is_present && node.is_healthy());
+        let shown = ip(&format!("-n {name} addr show rec0"));
+        assert!(shown.contains("10.99.0.") && shown.contains("mtu 1400"), "{shown}");
+    }
+    // The first packets may meet a worker that has not looked up yet.
+    wait_until("packets cross again", || exchange(&bed, "10.99.0.1", "10.99.0.2", 20) == 20);
 }
 
 /// Not a test by itself: the process that the next one kills.

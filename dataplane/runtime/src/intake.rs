@@ -1,0 +1,109 @@
+//! A worker's reading side of one tunnel: packets one at a time, however many a read returned.
+//!
+//! A worker reads several queues in turns, one read each. Queues of one tunnel carry different flows
+//! (Linux chooses by a hash, and sends answers to the queue that the flow was written to), so the
+//! order within a flow holds.
+
+use crate::segments::{READ_BYTES_MAX, Segments};
+use crate::tunnel::{self, Offload, Tunnel};
+use std::ops::Range;
+
+/// What one worker has read from one tunnel and not handed out yet.
+pub(crate) struct Intake {
+    lanes: Vec<Lane>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// One queue.
+struct Lane {
+    queue: usize,
+    buffer: Box<[u8]>,
+    segments: Segments,
+}
+
+/// How taking a packet ended.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Taken<'a> {
+    /// An IP packet.
+    Packet(&'a [u8]),
+    /// Nothing waits.
+    Empty,
+    /// Linux refused, or handed over what contradicts itself.
+    Failed,
+}
+
+impl Intake {
+    /// Reads these queues.
+    pub(crate) fn new(queues: Range<usize>) -> Intake {
+        let lane = |queue| Lane {
+            queue,
+            buffer: vec![0; READ_BYTES_MAX].into(),
+            segments: Segments::new(),
+        };
+        Intake { lanes: queues.map(lane).collect(), turn: 0 }
+    }
+
+    /// The queues that are read.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = usize> {
+        self.lanes.iter().map(|lane| lane.queue)
+    }
+
+    /// Whether packets wait here that no poll of the tunnel would show.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.segments.is_empty())
+    }
+
+    /// The next packet: what is left of the last read, or else of a new one.
+    #[inline]
+    pub(crate) fn take(&mut self, tunnel: &Tunnel) -> Taken<'_> {
+        for _ in 0..self.lanes.len() {
+            let lane = &mut self.lanes[self.turn];
+            if lane.segments.is_empty() {
+                match lane.read(tunnel) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.pass();
+                        continue;
+                    }
+                    Err(Failed) => {
+                        self.pass();
+                        return Taken::Failed;
+                    }
+                }
+            }
+            let lane = &mut self.lanes[self.turn];
+            let Some(range) = lane.segments.next(&mut lane.buffer) else { continue };
+            let of = self.turn;
+            if lane.segments.is_empty() {
+                self.pass();
+            }
+            return Taken::Packet(&self.lanes[of].buffer[range]);
+        }
+        Taken::Empty
+    }
+
+    fn pass(&mut self) {
+        self.turn = (self.turn + 1) % self.lanes.len();
+    }
+}
+
+/// Neither a packet nor an empty queue.
+struct Failed;
+
+impl Lane {
+    /// Reads once. False when nothing waits.
+    fn read(&mut self, tunnel: &Tunnel) -> Result<bool, Failed> {
+        let len = match tunnel.read(self.queue, &mut self.buffer) {
+            tunnel::Read::Bytes(len) => len,
+            tunnel::Read::Empty => return Ok(false),
+            tunnel::Read::Failed | tunnel::Read::Gone => return Err(Failed),
+        };
+        if tunnel.offload() == Offload::None {
+            self.segments.whole(0..len);
+            return Ok(true);
+        }
+        self.segments.start(&mut self.buffer[..len]).map_err(|_| Failed)?;
+        Ok(true)
+    }
+}
