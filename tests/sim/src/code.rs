@@ -7,6 +7,7 @@ use recoded_gf::FieldOrder;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, WindowParams};
+use recoded_wire::header::PacketType;
 
 use crate::random::Random;
 use crate::scenario::Traffic;
@@ -53,6 +54,16 @@ impl Code {
                 interleave: Interleave::Auto,
             }),
             Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
+        }
+    }
+
+    /// What its packets call themselves.
+    pub(crate) fn packet_type(self) -> PacketType {
+        match self {
+            Code::Rlnc => PacketType::Generation,
+            #[cfg(feature = "bats")]
+            Code::Bats => PacketType::Bats,
+            Code::Window => PacketType::Window,
         }
     }
 

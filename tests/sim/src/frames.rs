@@ -14,8 +14,8 @@ const SCRIBBLE: u8 = 0xEE;
 /// payloads begin.
 const OVERHEAD_BYTES: usize = 640;
 
-/// Room for a feedback packet.
-const FRAME_BYTES_MIN: usize = 1536;
+/// Room for the longest packet of an Ethernet frame, behind what stands in front of a received one.
+const FRAME_BYTES_MIN: usize = 1792;
 
 #[derive(Debug)]
 pub(crate) struct WatchedFrames {

@@ -8,6 +8,7 @@ use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::random::{Random, Stream};
 use crate::scenario::{Change, Hop, Promise, Scenario, Traffic};
+use crate::trouble::Trouble;
 
 /// Symbols times nodes of one run: a few ten milliseconds of work.
 const WORK: usize = 4000;
@@ -125,7 +126,10 @@ impl Draft {
         scenario.traffic = traffic;
         scenario.frames = frames;
         self.rates(&mut scenario);
+        let mut trouble = Trouble::new(seed);
+        trouble.pause(&mut scenario.traffic);
         self.changes(&mut scenario);
+        trouble.attack(&mut scenario, self.kind, self.is_bounded());
         scenario
     }
 
@@ -257,6 +261,7 @@ impl Draft {
             // What is alone makes a generation or a block of its own.
             alone_nanos: interval_nanos.max(2 * params.flush_timeout_nanos),
             burst,
+            pauses: None,
         }
     }
 

@@ -21,9 +21,13 @@ mod code;
 
 mod generate;
 
+mod trouble;
+
 mod network;
 
 mod link;
+
+mod attack;
 
 mod node;
 
@@ -45,12 +49,13 @@ mod delay;
 
 mod random;
 
+pub use attack::{Attack, Forgery, Knowledge};
 pub use code::Code;
 pub use delay::Delays;
 pub use generate::Weather;
 pub use link::{Link, LinkCounters, Rate};
 pub use outcome::{Outcome, Rank};
-pub use scenario::{Change, Hop, Promise, Scenario, Traffic};
+pub use scenario::{Change, Hop, Pauses, Promise, Scenario, Traffic};
 pub use summary::{Described, Summary};
 pub use sweep::{Failure, Found, Swept, sweep};
 pub use trace::Step;

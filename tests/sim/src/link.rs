@@ -103,6 +103,8 @@ pub(crate) struct Channel {
     /// When each waiting packet will have left.
     waiting: VecDeque<Nanos>,
     newest_arrival: Nanos,
+    /// The newest data packet that it carried, where somebody listens.
+    seen: Option<Vec<u8>>,
 }
 
 impl Channel {
@@ -114,7 +116,18 @@ impl Channel {
             is_bad: None,
             waiting: VecDeque::new(),
             newest_arrival: 0,
+            seen: None,
         }
+    }
+
+    /// From now on the newest data packet is kept, for whoever listens.
+    pub(crate) fn listen(&mut self) {
+        self.seen.get_or_insert_default();
+    }
+
+    /// The newest data packet, if somebody listens and there was one.
+    pub(crate) fn seen(&self) -> Option<&[u8]> {
+        self.seen.as_deref().filter(|packet| !packet.is_empty())
     }
 
     /// Changes the link under traffic; what is under way arrives as it would have.
@@ -132,6 +145,9 @@ impl Channel {
     ) {
         self.counters.offered += 1;
         self.counters.offered_bytes += payload.len() as u64;
+        if let Some(seen) = &mut self.seen {
+            seen.clone_from(&payload);
+        }
         let Some(departure) = self.depart(now, payload.len()) else {
             self.counters.overflowed += 1;
             return;

@@ -15,6 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use recoded_pipeline::params::{FlowParams, HopId, Nanos};
 
+use crate::attack::{Attacker, Knowledge};
 use crate::link::{Channel, Link};
 use crate::node::{Node, Results};
 use crate::oracle::Oracle;
@@ -41,6 +42,13 @@ const EVENTS_PER_REPORT: u64 = 8;
 /// for a part of it; so many times.
 const PLANS_PER_PACKET: u64 = 4;
 
+/// Events per node that a forged packet may cause: redundancy for the rank it brings, copies of what it
+/// asks or tells, timers.
+const EVENTS_PER_FORGED: u64 = 64;
+
+/// Packets that wait for a stopped node: the descriptors of a receive ring.
+const RECEIVE_RING: usize = 2048;
+
 enum What {
     /// The next packet enters.
     Ingress,
@@ -50,6 +58,8 @@ enum What {
     Wake { node: usize },
     /// Entry of the scenario's changes.
     Change { index: usize },
+    /// Entry of the scenario's attacks strikes.
+    Strike { index: usize },
 }
 
 struct Event {
@@ -78,12 +88,22 @@ impl Ord for Event {
     }
 }
 
+/// A node that is not called until then, and what waits for it.
+#[derive(Copy, Clone, Default)]
+struct Stopped {
+    until: Nanos,
+    waiting: usize,
+}
+
 /// Nodes, links, what is under way, and everybody's judge.
 pub(crate) struct Network<'a> {
     scenario: &'a Scenario,
     nodes: Vec<Node>,
     /// By hop: towards the sink, towards the source.
     channels: Vec<(Channel, Channel)>,
+    attackers: Vec<Attacker<'a>>,
+    /// By node.
+    stopped: Vec<Stopped>,
     queue: BinaryHeap<Reverse<Event>>,
     serial: u64,
     now: Nanos,
@@ -107,6 +127,7 @@ impl<'a> Network<'a> {
         let nodes = scenario.nodes.iter().enumerate();
         let channel = |link: Link, hop, is_up| Channel::new(link, seed, hop, is_up);
         let hops = scenario.hops.iter().enumerate();
+        let attacks = scenario.attacks.iter().enumerate();
         let mut network = Network {
             scenario,
             nodes: nodes
@@ -115,6 +136,8 @@ impl<'a> Network<'a> {
             channels: hops
                 .map(|(hop, link)| (channel(link.down, hop, false), channel(link.up, hop, true)))
                 .collect(),
+            attackers: attacks.map(|(index, attack)| Attacker::new(attack, seed, index)).collect(),
+            stopped: vec![Stopped::default(); scenario.nodes.len()],
             queue: BinaryHeap::new(),
             serial: 0,
             now: 0,
@@ -129,6 +152,12 @@ impl<'a> Network<'a> {
         for (index, (at, _)) in scenario.changes.iter().enumerate() {
             network.schedule(*at, What::Change { index });
         }
+        for (index, attack) in scenario.attacks.iter().enumerate() {
+            if attack.knowledge == Knowledge::Informed {
+                network.channels[attack.hop].0.listen();
+            }
+            network.plot(index);
+        }
         if scenario.traffic.packets > 0 {
             network.schedule(scenario.traffic.due(0), What::Ingress);
         }
@@ -138,8 +167,13 @@ impl<'a> Network<'a> {
     /// Runs until nothing happens any more.
     pub(crate) fn run(mut self) -> Result<Outcome, Violation> {
         let traffic = &self.scenario.traffic;
-        let changes = self.scenario.changes.iter().map(|(at, _)| *at);
-        let rest = changes.fold(traffic.end(), Nanos::max).saturating_add(REST_NANOS);
+        let changes = self.scenario.changes.iter().map(|(at, change)| match change {
+            Change::Stop { nanos, .. } => at + nanos,
+            _ => *at,
+        });
+        let attacks = self.scenario.attacks.iter().map(|attack| attack.during.end);
+        let rest =
+            changes.chain(attacks).fold(traffic.end(), Nanos::max).saturating_add(REST_NANOS);
         let events_max = self.events_max();
         while let Some(Reverse(event)) = self.queue.pop() {
             self.now = event.at;
@@ -157,7 +191,7 @@ impl<'a> Network<'a> {
 
     /// More than this, reports aside, is a storm.
     fn events_max(&self) -> u64 {
-        let Scenario { nodes, traffic, promise, changes, .. } = self.scenario;
+        let Scenario { nodes, traffic, promise, changes, attacks, .. } = self.scenario;
         let changed = changes.iter().filter_map(|(_, change)| match change {
             Change::Params { node: 0, params } => Some(params.symbol_bytes),
             _ => None,
@@ -169,7 +203,9 @@ impl<'a> Network<'a> {
         if promise.delivered.is_none() {
             each += PLANS_PER_PACKET * plan;
         }
-        EVENTS_MIN + each * u64::from(traffic.packets) * nodes.len() as u64
+        let forged: u64 = attacks.iter().map(|attack| u64::from(attack.packets)).sum();
+        let all = each * u64::from(traffic.packets) + EVENTS_PER_FORGED * forged;
+        EVENTS_MIN + all * nodes.len() as u64
     }
 
     fn reports_max(&self) -> u64 {
@@ -218,7 +254,37 @@ impl<'a> Network<'a> {
         (self.watch)(self.now, step);
     }
 
+    /// Whether a node is stopped; what is to happen to it happens when it goes on.
+    fn postpone(&mut self, what: What) -> Option<What> {
+        let node = match what {
+            What::Ingress => 0,
+            What::Arrive { node, .. } | What::Wake { node } => node,
+            What::Change { .. } | What::Strike { .. } => return Some(what),
+        };
+        let Stopped { until, waiting } = &mut self.stopped[node];
+        if self.now >= *until {
+            *waiting = 0;
+            return Some(what);
+        }
+        let until = *until;
+        match what {
+            What::Wake { .. } => {
+                if self.nodes[node].wakes_at == Some(self.now) {
+                    self.nodes[node].wakes_at = None;
+                    self.wake(node, until);
+                }
+            }
+            What::Arrive { .. } if *waiting == RECEIVE_RING => {}
+            _ => {
+                *waiting += 1;
+                self.schedule(until, what);
+            }
+        }
+        None
+    }
+
     fn handle(&mut self, what: What) -> Result<(), Violation> {
+        let Some(what) = self.postpone(what) else { return Ok(()) };
         match what {
             What::Ingress => self.ingress(),
             What::Arrive { node, payload } => {
@@ -236,7 +302,30 @@ impl<'a> Network<'a> {
                 self.tick(node)
             }
             What::Change { index } => self.change(index),
+            What::Strike { index } => {
+                self.strike(index);
+                Ok(())
+            }
         }
+    }
+
+    /// Plans an attacker's next burst.
+    fn plot(&mut self, index: usize) {
+        if let Some(at) = self.attackers[index].next(self.now) {
+            self.schedule(at, What::Strike { index });
+        }
+    }
+
+    /// An attacker's burst reaches its node.
+    fn strike(&mut self, index: usize) {
+        let attacker = &mut self.attackers[index];
+        let (hop, is_up) = (attacker.attack.hop, attacker.attack.is_up);
+        let node = if is_up { hop } else { hop + 1 };
+        for payload in attacker.strike(self.channels[hop].0.seen()) {
+            self.note(&Step::Forged { node, payload: &payload });
+            self.schedule(self.now, What::Arrive { node, payload });
+        }
+        self.plot(index);
     }
 
     fn ingress(&mut self) -> Result<(), Violation> {
@@ -247,7 +336,8 @@ impl<'a> Network<'a> {
         self.note(&Step::Entered { number, bytes });
         self.nodes[0].ingress(&self.packet, self.now, &mut self.results)?;
         if self.next < self.scenario.traffic.packets {
-            self.schedule(self.scenario.traffic.due(self.next), What::Ingress);
+            let due = self.scenario.traffic.due(self.next);
+            self.schedule(due.max(self.now), What::Ingress);
         }
         self.settle(0)
     }
@@ -274,6 +364,10 @@ impl<'a> Network<'a> {
                     self.oracle.source_forgot(self.now + scenario.settle_nanos());
                 }
                 self.nodes[*node].restart(scenario.frames, scenario.seed)
+            }
+            Change::Stop { node, nanos } => {
+                self.stopped[*node].until = self.now + nanos;
+                Ok(())
             }
             Change::Link { hop, link } => {
                 let (down, up) = &mut self.channels[*hop];

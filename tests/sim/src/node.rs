@@ -23,6 +23,10 @@ const RING: usize = 32;
 /// Rounds of repair that are answered per generation, each at most once.
 const REPAIR_ROUNDS: u64 = 4;
 
+/// What repairs may cost at most: a reserve, and one packet for so many that plans sent.
+const REPAIR_RESERVE: u64 = 1024;
+const PLANNED_PER_REPAIR: u64 = 2;
+
 /// Packets that a source sends beside the plan when nothing follows; batches of the largest size, at
 /// most.
 const TAIL_PROBES: u64 = 5 * 128;
@@ -319,16 +323,26 @@ impl Node {
         let (size, redundancy) = self.largest;
         // The plan of a generation (or block, in whole batches), and a repair of all of it.
         let unit = unit(&self.params.code, size) + 2 * size;
-        let most = |symbols: usize| (redundancy * symbols as f64).ceil().max(1.0) as u64;
-        let (plan, repair) = (most(unit), most(unit).max(unit as u64));
-        let most = most(size);
-        let down = match self.params.role {
-            Role::Source { .. } => {
-                flow.counters.generations * (plan + REPAIR_ROUNDS * repair + TAIL_PROBES)
+        let most = |symbols: u64| (redundancy * symbols as f64).ceil().max(1.0) as u64;
+        let plan = most(unit as u64);
+        let repair = plan.max(unit as u64);
+        let generations = flow.counters.generations;
+        let (plans, more, repairs) = match self.params.role {
+            Role::Source { .. } => (
+                generations * plan,
+                generations * TAIL_PROBES,
+                generations * REPAIR_ROUNDS * repair,
+            ),
+            // What a relay sends follows the rank that it received, whatever packets announce; some it
+            // passes on one for one.
+            Role::Relay { .. } => {
+                let received = observed.received_data;
+                (most(flow.counters.innovative), received, observed.requests * repair)
             }
-            Role::Relay { .. } => observed.received_data * (most + 1) + observed.requests * repair,
-            Role::Sink { .. } => 0,
+            Role::Sink { .. } => (0, 0, 0),
         };
+        let budget = REPAIR_RESERVE + (plans + more) / PLANNED_PER_REPAIR;
+        let down = plans + more + repairs.min(budget);
         let reports = observed.lived_nanos / REPORT_NANOS + 2;
         let up = match self.params.role {
             Role::Source { .. } => 0,

@@ -172,6 +172,7 @@ mod tests {
             interval_nanos: 10,
             alone_nanos: 10,
             burst: 1,
+            pauses: None,
         };
         let promise = Promise { intact, delivered: Some(200..400), missing_max: 0 };
         Oracle::new(1, &traffic, &promise)

@@ -15,6 +15,10 @@ pub(crate) enum Stream {
     Node { node: usize, start: u32 },
     /// One direction of one link.
     Link { hop: usize, is_up: bool },
+    /// One attacker.
+    Attack { index: usize },
+    /// Attacks, pauses and stops of a scenario.
+    Trouble,
 }
 
 /// A stream of random numbers.
@@ -27,6 +31,8 @@ impl Random {
             Stream::Scenario => 0,
             Stream::Node { node, start } => 1 << 62 | u64::from(start) << 20 | node as u64,
             Stream::Link { hop, is_up } => 2 << 62 | u64::from(is_up) << 20 | hop as u64,
+            Stream::Attack { index } => 3 << 62 | index as u64,
+            Stream::Trouble => 1,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);
@@ -84,6 +90,8 @@ mod tests {
             Stream::Node { node: 0, start: 1 },
             Stream::Link { hop: 0, is_up: false },
             Stream::Link { hop: 0, is_up: true },
+            Stream::Attack { index: 0 },
+            Stream::Trouble,
         ];
         let drawn: std::collections::BTreeSet<u64> = streams.into_iter().map(draw).collect();
         assert_eq!(drawn.len(), streams.len());

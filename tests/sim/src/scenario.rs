@@ -6,6 +6,7 @@ use std::ops::{Range, RangeInclusive};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, TunnelId};
 
+use crate::attack::Attack;
 use crate::code::Code;
 use crate::link::Link;
 
@@ -36,6 +37,8 @@ pub struct Scenario {
     pub traffic: Traffic,
     /// What changes during the run, by time.
     pub changes: Vec<(Nanos, Change)>,
+    /// Who forges packets.
+    pub attacks: Vec<Attack>,
     /// What must hold beyond what always must.
     pub promise: Promise,
 }
@@ -66,6 +69,17 @@ pub struct Traffic {
     pub alone_nanos: Nanos,
     /// Packets at once.
     pub burst: u32,
+    /// Silences between bursts.
+    pub pauses: Option<Pauses>,
+}
+
+/// A flow that goes idle and resumes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Pauses {
+    /// Bursts from one pause to the next.
+    pub every_bursts: u32,
+    /// How much longer than usual the next burst takes to come.
+    pub nanos: Nanos,
 }
 
 /// Something that happens to the network during a run.
@@ -82,6 +96,14 @@ pub enum Change {
     Restart {
         /// Which node.
         node: usize,
+    },
+    /// A node does nothing for a while: a process that was stopped, a virtual machine that was suspended.
+    /// What reaches it meanwhile waits, as far as its receive ring holds it.
+    Stop {
+        /// Which node.
+        node: usize,
+        /// How long.
+        nanos: Nanos,
     },
     /// A link treats packets differently from now on.
     Link {
@@ -118,7 +140,10 @@ impl Traffic {
             true => number.saturating_sub(first) / burst,
             false => (end - first).div_ceil(burst),
         };
-        u64::from(alone) * self.alone_nanos + u64::from(bursts) * self.interval_nanos
+        let pause = |pauses: Pauses| u64::from(bursts / pauses.every_bursts.max(1)) * pauses.nanos;
+        u64::from(alone) * self.alone_nanos
+            + u64::from(bursts) * self.interval_nanos
+            + self.pauses.map_or(0, pause)
     }
 
     /// The first packet after the bursts.
@@ -167,8 +192,10 @@ impl Scenario {
                 interval_nanos: 1_000_000,
                 alone_nanos: 1_000_000,
                 burst: 8,
+                pauses: None,
             },
             changes: Vec::new(),
+            attacks: Vec::new(),
             promise: Promise { intact: true, delivered: None, missing_max: 0 },
         }
     }

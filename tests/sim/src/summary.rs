@@ -9,7 +9,7 @@ use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
 use crate::outcome::Outcome;
-use crate::scenario::{Change, Scenario};
+use crate::scenario::{Change, Pauses, Scenario};
 
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);
@@ -66,11 +66,15 @@ impl fmt::Display for Described<'_> {
                     params.generation_size, params.symbol_bytes, params.field, params.recoding
                 )?,
                 Change::Restart { node } => writeln!(f, "node {node} restarts")?,
+                Change::Stop { node, nanos } => {
+                    writeln!(f, "node {node} stops for {}", Time(*nanos))?;
+                }
                 Change::Link { hop, link } => {
                     writeln!(f, "link {} loses {:.1} %", hop + 1, 100.0 * link.down.loss.loss)?;
                 }
             }
         }
+        self.write_troubles(f)?;
         match &scenario.promise.delivered {
             Some(time) => writeln!(
                 f,
@@ -81,6 +85,30 @@ impl fmt::Display for Described<'_> {
             None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
             None => writeln!(f, "promised: nothing"),
         }
+    }
+}
+
+impl Described<'_> {
+    fn write_troubles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(scenario) = self;
+        if let Some(Pauses { every_bursts, nanos }) = scenario.traffic.pauses {
+            writeln!(f, "a pause of {} after every {every_bursts} bursts", Time(nanos))?;
+        }
+        for attack in &scenario.attacks {
+            writeln!(
+                f,
+                "{:?} attacker of link {}, {}: {} packets from {} to {}, {:?} {:?}",
+                attack.knowledge,
+                attack.hop + 1,
+                if attack.is_up { "up" } else { "down" },
+                attack.packets,
+                Time(attack.during.start),
+                Time(attack.during.end),
+                attack.packet_type,
+                attack.forgeries,
+            )?;
+        }
+        Ok(())
     }
 }
 

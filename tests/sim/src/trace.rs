@@ -34,6 +34,13 @@ pub enum Step<'a> {
         /// UDP payload.
         payload: &'a [u8],
     },
+    /// A forged packet is about to reach a node.
+    Forged {
+        /// Which, 0 for the source.
+        node: usize,
+        /// UDP payload.
+        payload: &'a [u8],
+    },
     /// A node's timers were due.
     Woke {
         /// Which, 0 for the source.
@@ -59,7 +66,9 @@ impl Hash for Step<'_> {
         match self {
             Step::Entered { number, bytes } => (number, bytes).hash(state),
             Step::Sent { node, is_up, payload } => (node, is_up, payload).hash(state),
-            Step::Arrived { node, payload } => (node, payload).hash(state),
+            Step::Arrived { node, payload } | Step::Forged { node, payload } => {
+                (node, payload).hash(state);
+            }
             Step::Woke { node } => node.hash(state),
             Step::Delivered { number, bytes } => (number, bytes).hash(state),
             Step::Changed { change } => format!("{change:?}").hash(state),
@@ -77,6 +86,9 @@ impl fmt::Display for Step<'_> {
             }
             Step::Arrived { node, payload } => {
                 write!(f, "node {node} receives: {}", Payload(payload))
+            }
+            Step::Forged { node, payload } => {
+                write!(f, "forged for node {node}: {}", Payload(payload))
             }
             Step::Woke { node } => write!(f, "node {node} wakes"),
             Step::Delivered { number: Some(number), .. } => write!(f, "packet {number} delivered"),

@@ -1,0 +1,498 @@
+//! Attackers: packets on a link that no node sent, in bursts, at random times.
+//!
+//! A *blind* attacker knows the flow id and where to send; every number it writes is a guess. An
+//! *informed* one also reads the link: it writes the numbers, sizes and epoch of the newest packet, or
+//! numbers a chosen distance away, and can send what it read again.
+
+use std::ops::Range;
+
+use recoded_pipeline::params::Nanos;
+use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
+use recoded_wire::header::{
+    Block, Flags, Header, PacketType, parse_coded, vector_bytes, write_index,
+};
+use recoded_wire::window::parse_window;
+
+use crate::random::{Random, Stream};
+use crate::scenario::FLOW;
+
+/// Longest forged packet: what fits an Ethernet frame.
+const BYTES_MAX: usize = 1472;
+
+/// Items of a hop report that fill a packet.
+const ITEMS_MAX: usize = 119;
+
+/// Packets of three bursts of hop reports: together they name every hop index.
+const HOPS_BURST: usize = 3;
+
+/// Packets in a row that a node may take for another life of the source.
+const STRANGERS_BURST: usize = 4;
+
+/// Packets of a walk: steps of a third of them, three packets each.
+const WALK_BURST: usize = 33;
+
+/// Distances at which tables, windows and serial numbers end, and their neighbours.
+const DISTANCES: [u32; 22] = [
+    0,
+    1,
+    2,
+    3,
+    13,
+    14,
+    15,
+    16,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    127,
+    128,
+    255,
+    256,
+    4096,
+    65_535,
+    65_536,
+    1 << 31,
+];
+
+/// What an attacker knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Knowledge {
+    /// Flow id and destination.
+    Blind,
+    /// Also what the link carries.
+    Informed,
+}
+
+/// A kind of forged packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Forgery {
+    /// Feedback that names up to 256 hops and what each loses.
+    Hops,
+    /// Feedback with up to 119 items of any kind.
+    Feedback,
+    /// Feedback with up to 119 repair requests.
+    Repairs,
+    /// A data packet: any size, plan and symbol length.
+    Data,
+    /// Data packets in a row that agree with one another: another life of the source.
+    Strangers,
+    /// As strangers, and the numbers go on in strides.
+    Walk,
+    /// Two data packets whose link sequence numbers lie far apart.
+    Sequences,
+    /// One packet, again and again.
+    Replay,
+    /// Bytes that are no packet.
+    Garbage,
+}
+
+impl Forgery {
+    /// Every kind.
+    pub const ALL: [Forgery; 9] = [
+        Forgery::Hops,
+        Forgery::Feedback,
+        Forgery::Repairs,
+        Forgery::Data,
+        Forgery::Strangers,
+        Forgery::Walk,
+        Forgery::Sequences,
+        Forgery::Replay,
+        Forgery::Garbage,
+    ];
+}
+
+/// An attacker of one direction of a link.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attack {
+    /// Which link.
+    pub hop: usize,
+    /// Whether the packets go to the node nearer to the source.
+    pub is_up: bool,
+    /// When.
+    pub during: Range<Nanos>,
+    /// Packets in all.
+    pub packets: u32,
+    /// What they can be; every burst is one of these.
+    pub forgeries: Vec<Forgery>,
+    /// Type of forged data packets.
+    pub packet_type: PacketType,
+    /// What the attacker knows.
+    pub knowledge: Knowledge,
+}
+
+/// An attacker at work.
+pub(crate) struct Attacker<'a> {
+    pub attack: &'a Attack,
+    random: Random,
+    left: u32,
+    /// What is replayed.
+    stale: Option<Vec<u8>>,
+    /// Numbers guessed before: half of all bursts come back to them.
+    guess: Option<Aim>,
+    /// Numbers feedback: a repeated name would be taken for a copy.
+    feedback: u32,
+}
+
+/// The numbers of a forged data packet.
+#[derive(Copy, Clone, Debug)]
+struct Aim {
+    number: u32,
+    epoch: u8,
+    size: u16,
+    field: u8,
+    symbol_bytes: usize,
+    planned: u16,
+    link_sequence: u32,
+    block: Block,
+}
+
+impl<'a> Attacker<'a> {
+    pub(crate) fn new(attack: &'a Attack, seed: u64, index: usize) -> Attacker<'a> {
+        Attacker {
+            attack,
+            random: Random::new(seed, Stream::Attack { index }),
+            left: attack.packets,
+            stale: None,
+            guess: None,
+            feedback: 0,
+        }
+    }
+
+    /// When the next burst comes, the last one being over at `now`: those that are left spread over the
+    /// time that is left.
+    pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
+        let Range { start, end } = self.attack.during;
+        let from = now.max(start);
+        if self.left == 0 || from >= end || self.attack.forgeries.is_empty() {
+            return None;
+        }
+        let mean = (end - from) / u64::from(self.left.div_ceil(4));
+        Some((from + self.random.among(0..=2 * mean)).min(end))
+    }
+
+    /// The packets of a burst; `seen` is the newest data packet that the link carried.
+    pub(crate) fn strike(&mut self, seen: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let seen = seen.filter(|_| self.attack.knowledge == Knowledge::Informed);
+        let mut aim = self.aim(seen);
+        if seen.is_none() {
+            let again = self.random.chance(0.5);
+            aim = Aim { epoch: aim.epoch, ..self.guess.filter(|_| again).unwrap_or(aim) };
+            self.guess = Some(aim);
+        }
+        let mut packets = match self.random.pick(&self.attack.forgeries) {
+            Forgery::Hops => self.hops(),
+            Forgery::Feedback => vec![self.items()],
+            Forgery::Repairs => vec![self.repairs(seen.map(|_| aim))],
+            Forgery::Data => {
+                let moved = self.moved(aim);
+                vec![self.data(moved)]
+            }
+            Forgery::Strangers => self.strangers(seen.is_some().then_some(aim), aim),
+            Forgery::Walk => self.walk(aim),
+            Forgery::Sequences => self.sequences(aim),
+            Forgery::Replay => self.replay(seen, aim),
+            Forgery::Garbage => vec![self.garbage()],
+        };
+        packets.truncate(self.left as usize);
+        self.left -= packets.len() as u32;
+        packets
+    }
+
+    /// Numbers as the link carries them, or, for want of sight, guessed.
+    fn aim(&mut self, seen: Option<&[u8]>) -> Aim {
+        let random = &mut self.random;
+        let size = random.pick(&[1, 1, 1, 2, 16, 64, 256]);
+        let guess = Aim {
+            number: random.number() as u32,
+            epoch: random.number() as u8,
+            size,
+            field: random.number() as u8 & Flags::FIELD,
+            symbol_bytes: random.pick(&[4, 24, 40, 100, 250]),
+            planned: random.pick(&[0, 1, size, 4 * size, u16::MAX]),
+            link_sequence: random.number() as u32,
+            block: Block {
+                number: random.number() as u16,
+                batch: random.pick(&[0, 1, 7, 1000, u16::MAX]),
+                source_symbols: random.pick(&[1, 8, 96, 100, 65_536]),
+                profile: random.pick(&[0, 1, 2, 2, 2, 15]),
+                generator_bits: random.pick(&[1, 2, 4, 8, 8, 8, 0]),
+                interleave: random.pick(&[0, 1, 4, 255]),
+            },
+        };
+        let read = |payload| {
+            let coded = parse_coded(payload).ok()?;
+            let block = coded.block.unwrap_or(guess.block);
+            Some(Aim {
+                block,
+                symbol_bytes: coded.symbol_bytes,
+                ..read_header(&coded.header, guess)
+            })
+        };
+        let read_window = |payload| {
+            let packet = parse_window(payload).ok()?;
+            let symbol_bytes = usize::from(packet.symbol_bytes);
+            Some(Aim { symbol_bytes, ..read_header(&packet.header, guess) })
+        };
+        seen.and_then(|payload| read(payload).or_else(|| read_window(payload))).unwrap_or(guess)
+    }
+
+    /// What an informed attacker wants otherwise than it read it.
+    fn moved(&mut self, aim: Aim) -> Aim {
+        let distance = self.distance();
+        let mut moved = Aim {
+            number: aim.number.wrapping_add(distance),
+            block: Block { number: aim.block.number.wrapping_add(distance as u16), ..aim.block },
+            ..aim
+        };
+        let random = &mut self.random;
+        match random.among(0..=7) {
+            0 => moved.epoch = moved.epoch.wrapping_add(random.pick(&[1, 3, 4, 128, 255])),
+            1 => moved.size = random.pick(&[1, 2, 16, 256]),
+            2 => moved.planned = random.pick(&[0, 1, 300, u16::MAX]),
+            3 => moved.block.batch = random.number() as u16 % 32,
+            4 => moved.block.source_symbols = random.pick(&[1, 64, 1000, 65_536]),
+            _ => {}
+        }
+        moved
+    }
+
+    fn distance(&mut self) -> u32 {
+        let distance = self.random.pick(&DISTANCES);
+        if self.random.chance(0.3) { distance.wrapping_neg() } else { distance }
+    }
+
+    fn header(&mut self, aim: &Aim, is_systematic: bool) -> Header {
+        let ends = self.random.chance(0.3);
+        Header {
+            packet_type: self.attack.packet_type,
+            flags: Flags(aim.field & Flags::FIELD)
+                .with(Flags::SYSTEMATIC, is_systematic)
+                .with(Flags::END, ends),
+            epoch: aim.epoch,
+            size: aim.size,
+            flow: FLOW,
+            generation: aim.number,
+            hop_index: self.random.pick(&[0, 0, 1, 2, 255]),
+            key_id: 0,
+            planned: aim.planned,
+            link_sequence: aim.link_sequence,
+        }
+    }
+
+    fn data(&mut self, aim: Aim) -> Vec<u8> {
+        let is_systematic = self.random.chance(0.5);
+        let header = self.header(&aim, is_systematic);
+        if header.packet_type == PacketType::Window {
+            return self.window(aim, header);
+        }
+        let offset = header.packet_type.coding_offset();
+        let vector = match is_systematic {
+            true => 4,
+            false => vector_bytes(usize::from(aim.size), header.flags.field_code()),
+        };
+        let mut packet = vec![0; (offset + vector + aim.symbol_bytes).min(BYTES_MAX)];
+        self.fill(&mut packet[offset..]);
+        header.write(&mut packet);
+        if header.packet_type == PacketType::Bats {
+            aim.block.write(&mut packet);
+        }
+        if is_systematic {
+            let index = self.random.size(0..=usize::from(aim.size) - 1);
+            write_index(&mut packet, header.packet_type, index as u8);
+        }
+        packet
+    }
+
+    /// A packet of RFC 8681: a source symbol, or a repair symbol of any window.
+    fn window(&mut self, aim: Aim, header: Header) -> Vec<u8> {
+        let symbol_bytes = aim.symbol_bytes.clamp(4, 1400);
+        let field = if aim.field & 1 == 0 { 0 } else { 3 };
+        let flags = Flags(header.flags.0 & !Flags::FIELD | field);
+        let header = Header { flags, size: 1, planned: symbol_bytes as u16, ..header };
+        let mut packet = vec![0; 20];
+        header.write(&mut packet);
+        let number = aim.number.to_be_bytes();
+        if flags.has(Flags::SYSTEMATIC) {
+            let mut adu = vec![0; symbol_bytes - 3];
+            self.fill(&mut adu);
+            return [packet, adu, number.to_vec()].concat();
+        }
+        let symbols = self.random.pick(&[1u16, 2, 33, 64, 128, 4095]);
+        let key = self.random.number() as u16;
+        let density = self.random.number() as u16 & 15;
+        let mut symbol = vec![0; symbol_bytes];
+        self.fill(&mut symbol);
+        let id = [key.to_be_bytes(), (density << 12 | symbols).to_be_bytes()].concat();
+        [packet, id, number.to_vec(), symbol].concat()
+    }
+
+    /// Packets in a row of one life far away: of a blind attacker, anywhere.
+    fn strangers(&mut self, near: Option<Aim>, aim: Aim) -> Vec<Vec<u8>> {
+        let first = near.map_or(aim, |near| {
+            let mut far = self.moved(near);
+            far.number = far.number.wrapping_add(self.random.pick(&[0, 300, 70_000]));
+            far
+        });
+        let stride = self.random.pick(&[0, 1]);
+        self.row(first, STRANGERS_BURST, |place| stride * place as u32)
+    }
+
+    fn walk(&mut self, aim: Aim) -> Vec<Vec<u8>> {
+        let stride = self.random.pick(&[1, 33, 250, 60_000]);
+        self.row(aim, WALK_BURST, |place| (place as u32 / 3 + 1) * stride)
+    }
+
+    /// Packets that differ in their numbers alone.
+    fn row(&mut self, first: Aim, count: usize, offset: impl Fn(usize) -> u32) -> Vec<Vec<u8>> {
+        let at = |place: usize| Aim {
+            number: first.number.wrapping_add(offset(place)),
+            link_sequence: first.link_sequence.wrapping_add(place as u32),
+            block: Block {
+                number: first.block.number.wrapping_add(offset(place) as u16),
+                ..first.block
+            },
+            ..first
+        };
+        (0..count).map(|place| self.data(at(place))).collect()
+    }
+
+    fn sequences(&mut self, aim: Aim) -> Vec<Vec<u8>> {
+        let gap = self.random.pick(&[100, 255, 4000, 16_383]);
+        let far = Aim { link_sequence: aim.link_sequence.wrapping_add(gap), ..aim };
+        [aim, far].map(|aim| self.data(aim)).into()
+    }
+
+    fn replay(&mut self, seen: Option<&[u8]>, aim: Aim) -> Vec<Vec<u8>> {
+        let stale = match self.stale.take() {
+            Some(stale) => stale,
+            None => seen.map_or_else(|| self.data(aim), <[u8]>::to_vec),
+        };
+        let copies = self.random.size(1..=8);
+        self.stale = Some(stale.clone());
+        vec![stale; copies]
+    }
+
+    fn garbage(&mut self) -> Vec<u8> {
+        let length = self.random.size(0..=BYTES_MAX);
+        let mut packet = vec![0; length];
+        self.fill(&mut packet);
+        if self.random.chance(0.5) && length > 0 {
+            packet[0] = 0x10 | packet[0] & 15;
+        }
+        packet
+    }
+
+    /// Every hop there can be, at one loss.
+    fn hops(&mut self) -> Vec<Vec<u8>> {
+        let loss = self.random.pick(&[0.0, 0.1, 0.6, 1.0]);
+        let burst_mean = self.random.pick(&[1.0, 8.0, 255.0]);
+        let count = self.random.pick(&[1, 8, ITEMS_MAX, ITEMS_MAX]);
+        let first = self.random.number() as u8;
+        let hop = |at: usize| HopReport { hop: first.wrapping_add(at as u8), loss, burst_mean };
+        let packet = |place| {
+            let items = place * count..(place + 1) * count;
+            self.report(|_, writer| items.for_each(|at| _ = writer.push(Item::Hop(hop(at)))))
+        };
+        (0..HOPS_BURST).map(packet).collect()
+    }
+
+    fn repairs(&mut self, near: Option<Aim>) -> Vec<u8> {
+        let count = self.random.pick(&[1, 4, 32, ITEMS_MAX]);
+        let is_blocks = self.attack.packet_type == PacketType::Bats;
+        self.report(|random, writer| {
+            for back in 0..count as u32 {
+                let number = match near {
+                    Some(aim) if is_blocks => u32::from(aim.block.number).wrapping_sub(back),
+                    Some(aim) => aim.number.wrapping_sub(back),
+                    None => random.number() as u32,
+                };
+                let missing = random.pick(&[1, 16, RepairRequest::ALL]);
+                let round = random.among(0..=5) as u8;
+                writer.push(Item::Repair(RepairRequest { generation: number, missing, round }));
+            }
+        })
+    }
+
+    /// Items of every kind.
+    fn items(&mut self) -> Vec<u8> {
+        let count = self.random.size(0..=ITEMS_MAX);
+        self.report(|random, writer| {
+            for _ in 0..count {
+                item(random, writer);
+            }
+        })
+    }
+
+    /// A feedback packet.
+    fn report(&mut self, fill: impl FnOnce(&mut Random, &mut Writer<'_>)) -> Vec<u8> {
+        let asks = self.random.chance(0.5);
+        let header = Header {
+            packet_type: PacketType::Feedback,
+            flags: Flags::default().with(Flags::END, asks),
+            epoch: 0,
+            size: 1,
+            flow: FLOW,
+            generation: self.feedback,
+            hop_index: self.random.pick(&[0, 1, 50, 254, 255]),
+            key_id: 0,
+            planned: 0,
+            link_sequence: self.random.number() as u32,
+        };
+        self.feedback = self.feedback.wrapping_add(1);
+        let mut packet = vec![0; BYTES_MAX];
+        header.write(&mut packet);
+        let mut writer = Writer::new(&mut packet);
+        fill(&mut self.random, &mut writer);
+        let length = writer.finish();
+        packet.truncate(length);
+        packet
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte = self.random.number() as u8);
+    }
+}
+
+/// `aim` with the numbers of a header.
+fn read_header(header: &Header, aim: Aim) -> Aim {
+    Aim {
+        number: header.generation,
+        epoch: header.epoch,
+        size: header.size,
+        field: header.flags.field_code(),
+        planned: header.planned,
+        link_sequence: header.link_sequence,
+        ..aim
+    }
+}
+
+fn item(random: &mut Random, writer: &mut Writer<'_>) {
+    let item = match random.among(0..=4) {
+        0 => Item::Hop(HopReport {
+            hop: random.number() as u8,
+            loss: random.unit() as f32,
+            burst_mean: random.between(0.0, 300.0) as f32,
+        }),
+        1 => Item::Flow(FlowReport {
+            newest: random.number() as u32,
+            complete: random.number() as u32,
+            failed: random.number() as u32,
+        }),
+        2 => Item::Enough(random.number() as u16),
+        3 => Item::Repair(RepairRequest {
+            generation: random.number() as u32,
+            missing: random.number() as u16,
+            round: random.number() as u8 % 8,
+        }),
+        _ => {
+            let counts: Vec<u32> =
+                (0..random.size(1..=257)).map(|_| random.number() as u32).collect();
+            writer.push_ranks(random.number() as u8, counts.into_iter());
+            return;
+        }
+    };
+    writer.push(item);
+}

@@ -1,0 +1,92 @@
+//! What a seed adds to the network that the generator drew: flows that go idle, forged packets. Drawn from a stream of its own, so that networks without trouble stay what they are.
+
+use recoded_pipeline::params::Nanos;
+use recoded_wire::header::PacketType;
+
+use crate::attack::{Attack, Forgery, Knowledge};
+use crate::code::Code;
+use crate::random::{Random, Stream};
+use crate::scenario::{Pauses, Scenario, Traffic};
+
+/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates packets,
+/// and whoever forges more can do harm.
+const SHARE_PROMISED: f64 = 0.01;
+
+/// Fewer packets than this are no attack.
+const PACKETS_MIN: u32 = 4;
+
+const MILLI: Nanos = 1_000_000;
+
+pub(crate) struct Trouble(Random);
+
+impl Trouble {
+    pub(crate) fn new(seed: u64) -> Trouble {
+        Trouble(Random::new(seed, Stream::Trouble))
+    }
+
+    /// Lets a flow go idle for seconds, one to three times.
+    pub(crate) fn pause(&mut self, traffic: &mut Traffic) {
+        if !self.0.chance(0.3) {
+            return;
+        }
+        let bursts = (traffic.packets / traffic.burst).max(1);
+        traffic.pauses = Some(Pauses {
+            every_bursts: bursts.div_ceil(self.0.among(2..=4) as u32),
+            nanos: self.0.among(500 * MILLI..=6000 * MILLI),
+        });
+    }
+
+    /// Forges packets: blindly and few where delivery is promised.
+    pub(crate) fn attack(&mut self, scenario: &mut Scenario, code: Code, is_bounded: bool) {
+        if !self.0.chance(0.4) {
+            return;
+        }
+        let (share, knowledge) = match is_bounded {
+            true => (SHARE_PROMISED, Knowledge::Blind),
+            false => (
+                self.0.pick(&[0.01, 0.1, 0.5]),
+                self.0.pick(&[Knowledge::Blind, Knowledge::Informed, Knowledge::Informed]),
+            ),
+        };
+        let forgeries = match self.0.chance(0.5) {
+            true => Forgery::ALL.to_vec(),
+            false => vec![self.0.pick(&Forgery::ALL)],
+        };
+        let types = [PacketType::Generation, PacketType::Bats, PacketType::Window];
+        let packet_type = match self.0.chance(0.8) {
+            true => code.packet_type(),
+            false => self.0.pick(&types),
+        };
+        let packets = packets(scenario, share);
+        let hops = scenario.hops.len();
+        let targets = match self.0.chance(0.5) {
+            true => 0..hops,
+            false => {
+                let hop = self.0.size(0..=hops - 1);
+                hop..hop + 1
+            }
+        };
+        let during = 0..scenario.traffic.end() + 500 * MILLI;
+        let each = targets.flat_map(|hop| [(hop, false), (hop, true)]);
+        scenario.attacks = each
+            .map(|(hop, is_up)| Attack {
+                hop,
+                is_up,
+                during: during.clone(),
+                packets,
+                forgeries: forgeries.clone(),
+                packet_type,
+                knowledge,
+            })
+            .collect();
+        // What is forged well enough is delivered: nothing authenticates it.
+        scenario.promise.intact = false;
+    }
+}
+
+/// Forged packets on one link: a share of the packets that it carries at least.
+fn packets(scenario: &Scenario, share: f64) -> u32 {
+    let Traffic { packets, bytes, .. } = &scenario.traffic;
+    let symbols = (bytes.start() + bytes.end()) / 2 / scenario.nodes[0].symbol_bytes + 1;
+    ((share * f64::from(*packets) * symbols as f64).ceil() as u32).max(PACKETS_MIN)
+}
