@@ -49,6 +49,8 @@ pub mod pacing;
 
 mod neighbours;
 
+mod planning;
+
 mod wake;
 
 mod slot;

@@ -11,11 +11,13 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::merge::{Merger, Write};
 use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
+use crate::planning::Desk;
 use crate::report::{LinkCounters, TunnelCounters};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
-use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
+use recoded_pipeline::egress::{Egress, Planning, Product, ProductInputs, Ticket};
 use recoded_pipeline::params::{HopId, Nanos, TunnelId};
+use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
 use recoded_xsk::{Socket, Umem};
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub(crate) struct Outbox {
     pub(crate) tunnel_counters: Vec<TunnelCounters>,
     /// Who may solve generations.
     pub(crate) accelerator: Option<Accelerator>,
+    /// Who makes plans.
+    pub(crate) desk: Desk,
 }
 
 struct Outgoing {
@@ -67,7 +71,7 @@ impl Outbox {
         pacers: Arc<[Pacer]>,
         (tunnels, worker): (&Tunnels, usize),
         next_hops: Arc<NextHops>,
-        accelerator: Option<Accelerator>,
+        (accelerator, desk): (Option<Accelerator>, Desk),
     ) -> Outbox {
         let hop = |hop: &HopConfig| Hop { link: hop.link, header_bytes: header_bytes(hop.address) };
         Outbox {
@@ -81,6 +85,7 @@ impl Outbox {
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
             accelerator,
+            desk,
         }
     }
 
@@ -177,6 +182,10 @@ impl Egress for Outbox {
             Some(merger) => merger.push(packet, &mut writer),
             None => writer.write(&[], packet, 1, packet.len() as u64),
         }
+    }
+
+    fn plan(&mut self, request: &PlanRequest) -> Planning {
+        self.desk.ask(request)
     }
 
     fn offload(

@@ -6,6 +6,7 @@ use crate::error::{SnapshotError, StartError};
 use crate::neighbours::{self, HopRoute, NeighbourTask, NextHops};
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
+use crate::planning::{self, Desk};
 use crate::report::{
     HopReport, LinkCounters, LinkReport, RuntimeReport, TunnelCounters, TunnelReport, WorkerPart,
     add_statistics,
@@ -38,6 +39,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     neighbours: Option<(Sender<()>, JoinHandle<()>)>,
+    /// Ends by itself when the workers have gone.
+    planning: Option<JoinHandle<()>>,
     steering: Mutex<Steering>,
     watch: Watch,
     links: Vec<LinkState>,
@@ -91,6 +94,7 @@ impl Runtime {
             shared: shared.clone(),
             workers: Vec::with_capacity(workers.len()),
             neighbours: None,
+            planning: None,
             steering: Mutex::new(Steering { attachments, flows: BTreeSet::new() }),
             watch,
             links,
@@ -104,9 +108,12 @@ impl Runtime {
         let task = NeighbourTask { netlink, hops: routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let clock = Clock::start();
-        for (index, resources) in workers.into_iter().enumerate() {
+        let (thread, desks) = planning::start(workers.len())
+            .map_err(|source| StartError::Limit { what: "the planning thread", source })?;
+        runtime.planning = Some(thread);
+        for (index, (resources, desk)) in workers.into_iter().zip(desks).enumerate() {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
-            let thread = runtime.start_worker(index, resources, &snapshot, clock, port)?;
+            let thread = runtime.start_worker(index, resources, &snapshot, clock, (port, desk))?;
             runtime.workers.push(thread);
         }
         // Last: from here on packets come.
@@ -209,7 +216,7 @@ impl Runtime {
         resources: WorkerResources,
         snapshot: &Snapshot,
         clock: Clock,
-        port: Option<Port>,
+        (port, desk): (Option<Port>, Desk),
     ) -> Result<JoinHandle<()>, StartError> {
         let WorkerResources { sockets, umem, socket_fds } = resources;
         let topology = &self.topology;
@@ -222,7 +229,7 @@ impl Runtime {
             self.pacers.clone(),
             (&tunnels, index),
             next_hops,
-            port.map(Accelerator::new),
+            (port.map(Accelerator::new), desk),
         );
         let mut worker = Worker {
             index,

@@ -149,6 +149,9 @@ impl Worker {
             worked |= self.read_tunnel(source, now);
         }
         worked |= self.collect(now);
+        while let Some(reply) = self.outbox.desk.reply() {
+            self.pipeline.planned(reply);
+        }
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
             self.outbox.flush(&mut self.umem, &mut self.sockets);
