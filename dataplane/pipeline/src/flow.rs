@@ -1,4 +1,4 @@
-//! One flow on one node: which role it plays.
+//! One flow on one node: its parameters and counters, and the one place that tells roles and codes apart.
 
 #[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
@@ -6,79 +6,164 @@ use crate::bats::received::ReceivedBlock;
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::{Egress, Ticket};
-use crate::emit::NextHops;
-use crate::io::{Fate, Io, earlier};
+use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::params::{FlowCode, FlowParams, Nanos, Role};
+use crate::peer::next_hops::NextHops;
 use crate::plan::Plan;
 use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
-use crate::sink::Sink;
-use crate::sink::generation::Generation;
-use crate::source::Source;
+use crate::rlnc::generation::Generation;
+use crate::rlnc::source::RlncSource;
+use crate::role::Lifecycle;
+use crate::sink::SinkCode;
+use crate::sink::units::UnitSink;
+use crate::source::SourceCode;
 use crate::window::sink::WindowSink;
 use crate::window::source::WindowSource;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
-use recoded_wire::window::WindowPacket;
-
-use crate::batch::PacketView;
 
 /// The state of a role.
-pub(crate) enum State {
-    Source(Box<Source>),
+enum State {
+    RlncSource(Box<RlncSource>),
     #[cfg(feature = "bats")]
     BatsSource(Box<BatsSource>),
     WindowSource(Box<WindowSource>),
     Relay(Box<Relay>),
-    Sink(Box<Sink<Generation>>),
+    RlncSink(Box<UnitSink<Generation>>),
     #[cfg(feature = "bats")]
-    BatsSink(Box<Sink<ReceivedBlock>>),
+    BatsSink(Box<UnitSink<ReceivedBlock>>),
     WindowSink(Box<WindowSink>),
+}
+
+/// Evaluates an expression over the role, whichever it is.
+macro_rules! each {
+    ($state:expr, $role:ident => $result:expr) => {
+        match $state {
+            State::RlncSource($role) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSource($role) => $result,
+            State::WindowSource($role) => $result,
+            State::Relay($role) => $result,
+            State::RlncSink($role) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSink($role) => $result,
+            State::WindowSink($role) => $result,
+        }
+    };
+}
+
+/// Evaluates an expression over a source, or another one where the role is not a source.
+macro_rules! source {
+    ($state:expr, $source:ident => $result:expr, $otherwise:expr) => {
+        match $state {
+            State::RlncSource($source) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSource($source) => $result,
+            State::WindowSource($source) => $result,
+            _ => $otherwise,
+        }
+    };
+}
+
+/// As `source`, of sinks.
+macro_rules! sink {
+    ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
+        match $state {
+            State::RlncSink($sink) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSink($sink) => $result,
+            State::WindowSink($sink) => $result,
+            _ => $otherwise,
+        }
+    };
+}
+
+impl State {
+    fn new(params: &FlowParams, combiner: &mut Combiner) -> Self {
+        match (&params.role, &params.code) {
+            (Role::Source { .. }, FlowCode::Rlnc) => {
+                Self::RlncSource(Box::new(RlncSource::new(params, combiner)))
+            }
+            #[cfg(feature = "bats")]
+            (Role::Source { .. }, FlowCode::Bats(code)) => {
+                Self::BatsSource(Box::new(BatsSource::new(params, code, combiner)))
+            }
+            (Role::Source { .. }, FlowCode::Window(code)) => {
+                Self::WindowSource(Box::new(WindowSource::new(params, *code, combiner)))
+            }
+            (Role::Relay { .. }, _) => Self::Relay(Box::new(Relay::new(params, combiner))),
+            (Role::Sink { .. }, FlowCode::Rlnc) => {
+                Self::RlncSink(Box::new(UnitSink::new(Generation::table(params), combiner)))
+            }
+            #[cfg(feature = "bats")]
+            (Role::Sink { .. }, FlowCode::Bats(code)) => Self::BatsSink(Box::new(UnitSink::new(
+                ReceivedBlock::table(params, code),
+                combiner,
+            ))),
+            (Role::Sink { .. }, FlowCode::Window(code)) => {
+                Self::WindowSink(Box::new(WindowSink::new(params, code, combiner)))
+            }
+        }
+    }
 }
 
 /// A flow: parameters, counters, state.
 pub(crate) struct Flow {
     pub params: FlowParams,
     pub counters: FlowCounters,
+    hops: NextHops,
     state: State,
     /// When [`Flow::tick`] has something to do; it may be early, never late.
     deadline: Option<Nanos>,
 }
 
+/// The state of a flow, and the context that it works in.
+fn split<'a, 'io, F, E>(
+    flow: &'a mut Flow,
+    io: &'a mut Io<'io, F, E>,
+) -> (&'a mut State, Context<'a, 'io, F, E>) {
+    let Flow { params, counters, hops, state, .. } = flow;
+    (state, Context { params, counters, hops, io })
+}
+
 impl Flow {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Flow {
-        let state = match (&params.role, &params.code) {
-            #[cfg(feature = "bats")]
-            (Role::Source { .. }, FlowCode::Bats(bats)) => {
-                State::BatsSource(Box::new(BatsSource::new(params, bats, combiner)))
-            }
-            (Role::Source { .. }, FlowCode::Window(code)) => {
-                State::WindowSource(Box::new(WindowSource::new(params, *code, combiner)))
-            }
-            (Role::Source { .. }, FlowCode::Rlnc) => {
-                State::Source(Box::new(Source::new(params, combiner)))
-            }
-            (Role::Relay { .. }, _) => State::Relay(Box::new(Relay::new(params, combiner))),
-            #[cfg(feature = "bats")]
-            (Role::Sink { .. }, FlowCode::Bats(code)) => {
-                State::BatsSink(Box::new(Sink::new(ReceivedBlock::table(params, code), combiner)))
-            }
-            (Role::Sink { .. }, FlowCode::Window(code)) => {
-                State::WindowSink(Box::new(WindowSink::new(params, code, combiner)))
-            }
-            (Role::Sink { .. }, FlowCode::Rlnc) => {
-                State::Sink(Box::new(Sink::new(Generation::table(params), combiner)))
-            }
-        };
-        Flow { params: params.clone(), counters: FlowCounters::default(), state, deadline: None }
+        Flow {
+            params: params.clone(),
+            counters: FlowCounters::default(),
+            hops: NextHops::new(&params.next_hops, combiner),
+            state: State::new(params, combiner),
+            deadline: None,
+        }
     }
 
-    /// Adopts changed parameters, keeping the state where it still fits.
+    /// Adopts changed parameters, keeping the state where it still fits. The next hops follow the link
+    /// sequence numbers through any change.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
-        let fits = std::mem::discriminant(&self.params.role)
-            == std::mem::discriminant(&params.role)
+        if self.fits(params, is_same_code) {
+            let (state, mut cx) = split(self, io);
+            source!(state, source => source.apply(params, &mut cx), ());
+        } else {
+            self.drain(io);
+            self.release(io.frames);
+            self.state = State::new(params, io.combiner);
+            if !is_same_code {
+                // Generations, blocks and symbols are not to be added up.
+                self.counters = FlowCounters::default();
+            }
+        }
+        self.hops.update(&params.next_hops, io.combiner);
+        self.params = params.clone();
+        self.deadline = Some(io.now);
+    }
+
+    /// Whether the state can go on under other parameters.
+    fn fits(&self, params: &FlowParams, is_same_code: bool) -> bool {
+        let is_source = matches!(params.role, Role::Source { .. });
+        std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
             && self.params.batches == params.batches
             && match params.role {
                 Role::Source { .. } => is_same_code,
@@ -90,167 +175,60 @@ impl Flow {
                             || self.params.symbol_bytes == params.symbol_bytes)
                 }
             }
-            && (self.params.generation_size == params.generation_size
-                || matches!(params.role, Role::Source { .. }));
-        if !fits {
-            self.drain(io);
-            self.release(io.frames);
-            // Generations, blocks and symbols are not to be added up.
-            let counters = if is_same_code {
-                std::mem::take(&mut self.counters)
-            } else {
-                FlowCounters::default()
-            };
-            let mut changed = Flow { counters, ..Flow::new(params, io.combiner) };
-            // The next hops follow the link sequence numbers through any change.
-            if let (Some(new), Some(old)) = (changed.hops(), self.hops()) {
-                std::mem::swap(new, old);
-                new.update(&params.next_hops, io.combiner);
-            }
-            *self = changed;
-            return;
-        }
-        match &mut self.state {
-            State::Source(source) => source.apply(&self.params, params, &mut self.counters, io),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => {
-                source.apply(&self.params, params, &mut self.counters, io);
-            }
-            State::WindowSource(source) => {
-                source.apply(&self.params, params, &mut self.counters, io);
-            }
-            State::Relay(relay) => relay.apply(params, io.combiner),
-            // Sinks follow what packets say.
-            _ => {}
-        }
-        self.params = params.clone();
+            && (self.params.generation_size == params.generation_size || is_source)
     }
 
-    fn hops(&mut self) -> Option<&mut NextHops> {
-        match &mut self.state {
-            State::Source(source) => Some(source.hops_mut()),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => Some(source.hops_mut()),
-            State::WindowSource(source) => Some(source.hops_mut()),
-            State::Relay(relay) => Some(relay.hops_mut()),
-            _ => None,
-        }
-    }
-
-    /// Generations held.
+    /// Units held.
     pub(crate) fn held(&self) -> usize {
-        match &self.state {
-            State::Source(source) => source.held(),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.held(),
-            State::Relay(relay) => relay.held(),
-            State::Sink(sink) => sink.held(),
-            #[cfg(feature = "bats")]
-            State::BatsSink(sink) => sink.held(),
-            // The codec has memory of its own.
-            State::WindowSource(_) | State::WindowSink(_) => 0,
-        }
+        each!(&self.state, role => role.held())
     }
 
-    /// Handles a packet of a generation or batch.
-    pub(crate) fn receive_coded(
+    /// Handles a data packet.
+    pub(crate) fn receive(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        header: Header,
-        view: &PacketView,
+        arrival: &Arrival<'_>,
     ) -> Fate {
-        // A relay serves every code.
-        let wanted = match self.params.code {
-            FlowCode::Rlnc => view.block.is_none(),
-            #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => view.block.is_some(),
-            FlowCode::Window(_) => false,
-        };
-        match self.params.role {
-            Role::Source { .. } => return Fate::Dropped(DropReason::WrongRole),
-            Role::Sink { .. } if !wanted => return Fate::Dropped(DropReason::WrongCode),
-            _ => {}
+        if matches!(self.params.role, Role::Source { .. }) {
+            return Fate::Dropped(DropReason::WrongRole);
         }
-        if view.size > self.params.generation_size
-            || usize::from(view.symbol_bytes) > self.params.symbol_bytes
-        {
+        if self.is_oversize(&arrival.data) {
             return Fate::Dropped(DropReason::Oversize);
         }
         self.counters.received += 1;
-        let (params, counters) = (&self.params, &mut self.counters);
-        let (fate, wake) = match &mut self.state {
-            State::Relay(relay) => {
-                let fate = relay.receive(params, counters, io, payload, header, view);
-                (fate, relay.wake(params, io.now))
-            }
-            State::Sink(sink) => {
-                let fate = sink.receive(params, counters, io, payload, header, view);
-                (fate, sink.wake(params, io.now))
-            }
-            #[cfg(feature = "bats")]
-            State::BatsSink(sink) => {
-                let fate = sink.receive(params, counters, io, payload, header, view);
-                (fate, sink.wake(params, io.now))
-            }
-            _ => return Fate::Dropped(DropReason::WrongRole),
+        let (state, mut cx) = split(self, io);
+        let fate = match state {
+            State::Relay(relay) => relay.receive(&mut cx, arrival),
+            state => sink!(state, sink => sink.receive(&mut cx, arrival), {
+                Fate::Dropped(DropReason::WrongRole)
+            }),
         };
-        self.deadline = earlier(self.deadline, wake);
+        self.wake(io.now);
         fate
     }
 
-    /// Handles a packet of a window flow.
-    pub(crate) fn receive_window(
-        &mut self,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        packet: &WindowPacket,
-    ) -> Fate {
-        match (&self.params.role, &self.params.code) {
-            (Role::Source { .. }, _) => return Fate::Dropped(DropReason::WrongRole),
-            (Role::Relay { .. }, _) | (Role::Sink { .. }, FlowCode::Window(_)) => {}
-            (Role::Sink { .. }, _) => return Fate::Dropped(DropReason::WrongCode),
-        }
-        if usize::from(packet.symbol_bytes) > self.params.symbol_bytes {
-            return Fate::Dropped(DropReason::Oversize);
-        }
-        self.counters.received += 1;
-        let (params, counters) = (&self.params, &mut self.counters);
-        let (fate, wake) = match &mut self.state {
-            State::Relay(relay) => {
-                let fate = relay.pass(counters, io, payload, packet);
-                (fate, relay.wake(params, io.now))
-            }
-            State::WindowSink(sink) => {
-                let fate = sink.receive(params, counters, io, payload, packet);
-                (fate, sink.wake(params))
-            }
-            _ => return Fate::Dropped(DropReason::WrongRole),
+    /// Whether a packet exceeds what the flow accepts.
+    fn is_oversize(&self, data: &Data<'_>) -> bool {
+        let (size, symbol_bytes) = match data {
+            Data::Coded { view, .. } => (view.size, view.symbol_bytes),
+            Data::Window(packet) => (0, packet.symbol_bytes),
         };
-        self.deadline = earlier(self.deadline, wake);
-        fate
+        size > self.params.generation_size || usize::from(symbol_bytes) > self.params.symbol_bytes
     }
 
     /// Takes an IP packet; only a source does anything with it.
     pub(crate) fn ingress(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: &[u8]) {
-        let (params, counters) = (&self.params, &mut self.counters);
-        let wake = match &mut self.state {
-            State::Source(source) => {
-                source.ingress(params, counters, io, packet);
-                source.wake(params)
-            }
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => {
-                source.ingress(params, counters, io, packet);
-                source.wake(params, io.now)
-            }
-            State::WindowSource(source) => {
-                source.ingress(params, counters, io, packet);
-                source.wake(params)
-            }
-            _ => None,
-        };
-        self.deadline = earlier(self.deadline, wake);
+        let (state, mut cx) = split(self, io);
+        source!(
+            state,
+            source => {
+                cx.counters.ingress_packets += 1;
+                cx.counters.ingress_bytes += packet.len() as u64;
+                source.ingress(&mut cx, packet);
+            },
+            ()
+        );
+        self.wake(io.now);
     }
 
     /// Handles a feedback packet: the source reads it, a relay hands it upstream.
@@ -260,26 +238,28 @@ impl Flow {
         payload: Span,
         header: Header,
     ) -> Fate {
-        match &mut self.state {
-            State::Source(source) => {
-                source.receive_feedback(&self.params, &mut self.counters, io, payload, header);
-                Fate::Consumed
-            }
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => {
-                source.receive_feedback(&self.params, &mut self.counters, io, payload, header);
-                self.deadline = earlier(self.deadline, source.wake(&self.params, io.now));
-                Fate::Consumed
-            }
-            State::WindowSource(source) => {
-                source.receive_feedback(&self.params, io, payload, header);
-                Fate::Consumed
-            }
+        let (state, mut cx) = split(self, io);
+        let fate = match state {
             State::Relay(relay) if header.hop_index < u8::MAX => {
-                relay.hand_up(&self.params, &mut self.counters, io, payload, header)
+                relay.hand_up(&mut cx, payload, header)
             }
-            _ => Fate::Dropped(DropReason::WrongRole),
-        }
+            state => source!(
+                state,
+                source => {
+                    source.receive_feedback(&mut cx, payload, header);
+                    Fate::Consumed
+                },
+                Fate::Dropped(DropReason::WrongRole)
+            ),
+        };
+        self.wake(io.now);
+        fate
+    }
+
+    /// Notes when the role wants to be called, after something came.
+    fn wake(&mut self, now: Nanos) {
+        let wake = each!(&self.state, role => role.wake(&self.params, now));
+        self.deadline = earlier(self.deadline, wake);
     }
 
     /// Takes what an accelerator computed.
@@ -289,83 +269,42 @@ impl Flow {
         ticket: Ticket,
         rows: impl Iterator<Item = &'a [u8]>,
     ) {
-        if let State::Sink(sink) = &mut self.state {
-            sink.solved(&self.params, &mut self.counters, io, ticket, rows);
-        }
+        let (state, mut cx) = split(self, io);
+        sink!(state, sink => sink.solved(&mut cx, ticket, rows), ());
     }
 
     /// Takes over a plan that was asked for.
     pub(crate) fn planned(&mut self, plan: Plan) {
         match &mut self.state {
-            State::Source(source) => source.adopt(plan),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.adopt(plan),
-            State::WindowSource(source) => source.adopt(plan),
-            State::Relay(relay) => relay.adopt(plan),
-            _ => {}
+            State::Relay(relay) => relay.planned(plan),
+            state => source!(state, source => source.planned(plan), ()),
         }
     }
 
     /// Lets timers act; returns the next deadline.
     pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
         if self.deadline.is_some_and(|deadline| deadline <= io.now) {
-            let (params, counters) = (&self.params, &mut self.counters);
-            self.deadline = match &mut self.state {
-                State::Source(source) => source.tick(params, counters, io),
-                #[cfg(feature = "bats")]
-                State::BatsSource(source) => source.tick(params, counters, io),
-                State::WindowSource(source) => source.tick(params, counters, io),
-                State::Relay(relay) => relay.tick(params, counters, io),
-                State::Sink(sink) => sink.tick(params, counters, io),
-                #[cfg(feature = "bats")]
-                State::BatsSink(sink) => sink.tick(params, counters, io),
-                State::WindowSink(sink) => sink.tick(params, counters, io),
-            };
+            let (state, mut cx) = split(self, io);
+            self.deadline = each!(state, role => role.tick(&mut cx));
         }
         self.deadline
     }
 
-    /// Ends the oldest generation held, to free frames. False when none is held.
+    /// Ends the oldest unit held, to free frames. False when none is held.
     pub(crate) fn evict_oldest(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
-        let (params, counters) = (&self.params, &mut self.counters);
-        match &mut self.state {
-            State::Source(source) => source.evict_oldest(counters, io),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.evict_oldest(counters, io),
-            State::Relay(relay) => relay.evict_oldest(params, counters, io),
-            State::Sink(sink) => sink.evict_oldest(params, counters, io),
-            #[cfg(feature = "bats")]
-            State::BatsSink(sink) => sink.evict_oldest(params, counters, io),
-            State::WindowSource(_) | State::WindowSink(_) => false,
-        }
+        let (state, mut cx) = split(self, io);
+        each!(state, role => role.evict_oldest(&mut cx))
     }
 
     /// Closes what is open.
     pub(crate) fn drain(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
-        let (params, counters) = (&self.params, &mut self.counters);
-        match &mut self.state {
-            State::Source(source) => source.close(params, counters, io),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.drain(params, counters, io),
-            State::WindowSource(source) => source.drain(params, counters, io),
-            State::WindowSink(sink) => sink.drain(params, counters, io),
-            State::Relay(relay) => relay.drain(params, counters, io),
-            _ => {}
-        }
+        let (state, mut cx) = split(self, io);
+        each!(state, role => role.drain(&mut cx));
     }
 
     /// Lets all frames go.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
-        match &mut self.state {
-            State::Source(source) => source.release(frames),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.release(frames),
-            State::Relay(relay) => relay.release(frames),
-            State::Sink(sink) => sink.release(frames),
-            #[cfg(feature = "bats")]
-            State::BatsSink(sink) => sink.release(frames),
-            State::WindowSource(_) | State::WindowSink(_) => {}
-        }
+        each!(&mut self.state, role => role.release(frames));
     }
 
     pub(crate) fn report(&self) -> FlowReport {
@@ -383,17 +322,7 @@ impl Flow {
             held: self.held(),
             counters: self.counters.clone(),
         };
-        match &self.state {
-            State::Source(source) => source.fill(&mut report),
-            #[cfg(feature = "bats")]
-            State::BatsSource(source) => source.fill(&mut report),
-            State::WindowSource(source) => source.fill(&mut report),
-            State::Relay(relay) => relay.fill(&mut report),
-            State::Sink(sink) => sink.fill(&mut report),
-            #[cfg(feature = "bats")]
-            State::BatsSink(sink) => sink.fill(&mut report),
-            State::WindowSink(sink) => sink.fill(&mut report),
-        }
+        each!(&self.state, role => role.fill(&mut report));
         report
     }
 }

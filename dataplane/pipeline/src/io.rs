@@ -1,8 +1,13 @@
 //! What every role works with during one call, and what it answers.
 
+use crate::batch::PacketView;
 use crate::combine::Combiner;
-use crate::params::Nanos;
-use crate::report::DropReason;
+use crate::params::{FlowParams, Nanos};
+use crate::peer::next_hops::NextHops;
+use crate::report::{DropReason, FlowCounters};
+use recoded_wire::frames::Span;
+use recoded_wire::header::Header;
+use recoded_wire::window::WindowPacket;
 
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
 pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
@@ -13,6 +18,31 @@ pub(crate) struct Io<'a, F, E> {
     pub egress: &'a mut E,
     pub combiner: &'a mut Combiner,
     pub now: Nanos,
+}
+
+/// What a role works with during one call: its flow, and the outside world.
+pub(crate) struct Context<'a, 'io, F, E> {
+    pub params: &'a FlowParams,
+    pub counters: &'a mut FlowCounters,
+    /// The next hops of the flow.
+    pub hops: &'a mut NextHops,
+    pub io: &'a mut Io<'io, F, E>,
+}
+
+/// A received data packet, parsed, and the span of its UDP payload.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    pub payload: Span,
+    pub data: Data<'a>,
+}
+
+/// What a data packet carries.
+#[derive(Debug)]
+pub(crate) enum Data<'a> {
+    /// A symbol of a generation or of a batch.
+    Coded { header: Header, view: PacketView<'a> },
+    /// A packet of a window flow.
+    Window(WindowPacket),
 }
 
 /// What became of a received packet.

@@ -21,13 +21,19 @@ pub mod params;
 
 mod flow;
 
-mod batch;
+mod role;
 
-mod packing;
+mod peer;
 
-mod remote;
+mod edge;
 
 mod source;
+
+mod relay;
+
+mod sink;
+
+mod rlnc;
 
 #[cfg(feature = "bats")]
 mod bats;
@@ -36,35 +42,17 @@ mod window;
 
 mod incoming;
 
-mod relay;
-
-mod sink;
-
-pub mod plan;
-
-mod redundancy;
-
-mod repair;
-
-mod reporter;
-
-mod peer;
-
-mod path;
-
-mod framing;
+mod batch;
 
 mod combine;
-
-mod adaptive;
-
-mod emit;
 
 mod layout;
 
 mod rank;
 
 mod io;
+
+pub mod plan;
 
 pub mod egress;
 
@@ -76,7 +64,7 @@ use batch::PacketView;
 use combine::Combiner;
 use egress::{Egress, Ticket};
 use flow::Flow;
-use io::{Fate, Io, earlier};
+use io::{Arrival, Data, Fate, Io, earlier};
 use params::{Nanos, Snapshot};
 use plan::PlanReply;
 use recoded_wire::frames::{Frames, Span};
@@ -263,13 +251,15 @@ fn dispatch<F: Frames, E: Egress>(
         PacketType::Feedback => flow.receive_feedback(io, payload, header),
         PacketType::Generation | PacketType::Bats => match parse_coded(bytes) {
             Ok(coded) => match PacketView::new(payload, &coded, vector) {
-                Some(view) => flow.receive_coded(io, payload, header, &view),
+                Some(view) => {
+                    flow.receive(io, &Arrival { payload, data: Data::Coded { header, view } })
+                }
                 None => Fate::Dropped(DropReason::Malformed),
             },
             Err(error) => Fate::Dropped(reason(error)),
         },
         PacketType::Window => match parse_window(bytes) {
-            Ok(packet) => flow.receive_window(io, payload, &packet),
+            Ok(packet) => flow.receive(io, &Arrival { payload, data: Data::Window(packet) }),
             Err(error) => Fate::Dropped(reason(error)),
         },
         _ => Fate::Dropped(DropReason::WrongRole),

@@ -11,15 +11,15 @@
 //! A flow has one question out at a time and asks fifty times a second at most, whatever reports say.
 //! A program without such a thread answers at once, on the packet path: tests and the simulator do.
 
-use crate::adaptive;
 #[cfg(feature = "bats")]
 use crate::bats::plan as batches;
 use crate::combine::{BATCH_SIZE_MAX, PACKETS_MAX};
 use crate::egress::{Egress, Planning};
 use crate::io::Io;
 use crate::params::{HOPS_MAX, Nanos};
-use crate::redundancy as generations;
+use crate::relay::adaptive;
 use crate::report::HopLoss;
+use crate::rlnc::redundancy as generations;
 use crate::window::pace as window;
 use recoded_code::theory::adaptive::Adaptive;
 use recoded_wire::frames::Frames;
@@ -45,8 +45,9 @@ pub struct PlanReply {
     pub(crate) plan: Plan,
 }
 
-/// What each code plans with.
+/// What each code plans with: by value, since a worker allocates nothing.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Basis {
     Generations(generations::Basis),
     #[cfg(feature = "bats")]
@@ -55,8 +56,9 @@ pub(crate) enum Basis {
     Recoding(adaptive::Basis),
 }
 
-/// What each code is told.
+/// What each code is told: by value, as [`Basis`].
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Plan {
     Generations(generations::Plan),
     #[cfg(feature = "bats")]

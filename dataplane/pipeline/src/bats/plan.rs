@@ -11,9 +11,9 @@
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy};
-use crate::path::Path;
 use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
+use crate::source::path::Path;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
@@ -394,7 +394,7 @@ mod tests {
         let mut planner = BatchPlanner::new(1);
         for hop in 0..4 {
             let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
-            planner.hear(&crate::path::feedback_header(hop), report, 0);
+            planner.hear(&crate::source::path::feedback_header(hop), report, 0);
         }
         let hops = HopList::new(planner.path.planned_with());
         planner.adopt(plan::Plan::Batches(super::plan(&Basis { size: 16, hops })));

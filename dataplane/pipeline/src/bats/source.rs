@@ -14,17 +14,18 @@
 use crate::bats::block::{Block, Former};
 use crate::bats::plan::{BatchPlanner, FEW, most};
 use crate::combine::Combiner;
+use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
-use crate::emit::NextHops;
-use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
-use crate::io::{Io, earlier};
+use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::packing::{Layout, Packer};
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
+use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::plan::Plan;
-use crate::remote::Remote;
-use crate::repair::{ROUNDS, RepairBudget};
 use crate::report::{FlowCounters, FlowReport};
+use crate::role::Lifecycle;
+use crate::source::SourceCode;
+use crate::source::remote::Remote;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
@@ -87,7 +88,6 @@ pub(crate) struct BatsSource {
     retry: Option<(Nanos, Nanos)>,
     /// Probes sent for the newest block, and when the next one is due.
     probe: Option<(u8, Nanos)>,
-    hops: NextHops,
     planner: BatchPlanner,
     repair_budget: RepairBudget,
     remote: Remote,
@@ -116,69 +116,15 @@ impl BatsSource {
             packets: Vec::with_capacity(GROUP_PACKETS_MAX),
             retry: None,
             probe: None,
-            hops: NextHops::new(&params.next_hops, combiner),
             planner: BatchPlanner::new(params.id),
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
     }
 
-    /// Adopts parameters: what is open ends under the old ones, and a new epoch begins when packets
-    /// will look different.
-    pub(crate) fn apply(
-        &mut self,
-        old: &FlowParams,
-        new: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        let shape =
-            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
-        let code = |params: &FlowParams| match params.code {
-            FlowCode::Bats(bats) => Some((bats, params.blocks(&bats))),
-            _ => None,
-        };
-        self.hops.update(&new.next_hops, io.combiner);
-        if shape(old) == shape(new) && code(old) == code(new) {
-            return;
-        }
-        self.drain(old, counters, io);
-        self.epoch = self.epoch.wrapping_add(1);
-        self.planner.reset();
-        if let Some((bats, _)) = code(new).filter(|_| code(old) != code(new)) {
-            self.release(io.frames);
-            self.blocks = blocks(new, &bats);
-        }
-        if let FlowCode::Bats(bats) = &new.code {
-            self.former = Former::new(code_of(new, bats, bats.source_symbols));
-        }
-    }
-
-    /// Takes one IP packet.
-    pub(crate) fn ingress(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        packet: &[u8],
-    ) {
-        counters.ingress_packets += 1;
-        counters.ingress_bytes += packet.len() as u64;
-        self.planner.refresh(params.generation_size, io);
-        if !self.pack(params, counters, io, packet) {
-            counters.ingress_dropped += 1;
-        }
-        self.step(counters, io);
-    }
-
     /// Packs one IP packet. False when it is too long or there is no room.
-    fn pack(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        packet: &[u8],
-    ) -> bool {
+    fn pack(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) -> bool {
+        let params = cx.params;
         let FlowCode::Bats(bats) = &params.code else { return false };
         let needed = LENGTH_BYTES + packet.len();
         let length = u16::try_from(packet.len()).unwrap_or(0);
@@ -186,10 +132,10 @@ impl BatsSource {
             return false;
         }
         if self.open && self.packer.written + needed > self.full * params.symbol_bytes {
-            self.close(params, counters, io);
+            self.close(cx);
         }
         if !self.open {
-            if !self.begin(params, counters, io) {
+            if !self.begin(cx) {
                 return false;
             }
             let full = self.planner.full(params, params.generation_size, bats.source_symbols);
@@ -199,15 +145,15 @@ impl BatsSource {
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
         let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
-        if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
-            counters.send_failed += 1;
+        if !Packer::reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
+            cx.counters.send_failed += 1;
             return false;
         }
-        self.touched = io.now;
-        self.packer.write(io.frames, symbols, &length.to_be_bytes());
-        self.packer.write(io.frames, symbols, packet);
+        self.touched = cx.io.now;
+        self.packer.write(cx.io.frames, symbols, &length.to_be_bytes());
+        self.packer.write(cx.io.frames, symbols, packet);
         if capacity - self.packer.written < ENTRY_BYTES_MIN {
-            self.close(params, counters, io);
+            self.close(cx);
         }
         true
     }
@@ -217,34 +163,26 @@ impl BatsSource {
     }
 
     /// Begins a block. False when its place holds one that has not been sent yet.
-    fn begin(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> bool {
+    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+        let params = cx.params;
         let index = self.index(self.number);
         let block = &mut self.blocks[index];
         if block.live && block.due > 0 {
             return false;
         }
-        block.clear(io.frames);
+        block.clear(cx.io.frames);
         block.open(self.number, self.epoch, params.field);
         self.open = true;
-        (self.opened, self.touched) = (io.now, io.now);
+        (self.opened, self.touched) = (cx.io.now, cx.io.now);
         self.packer.written = 0;
         self.probe = None;
-        counters.generations += 1;
+        cx.counters.generations += 1;
         true
     }
 
     /// Ends the open block, if any: from now on it is sent.
-    pub(crate) fn close(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    pub(crate) fn close(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let FlowCode::Bats(bats) = &params.code else { return };
         if !std::mem::take(&mut self.open) {
             return;
@@ -258,12 +196,12 @@ impl BatsSource {
             block.live = false;
             return;
         }
-        self.packer.pad(io.frames, &block.symbols);
+        self.packer.pad(cx.io.frames, &block.symbols);
         block.params = code_of(params, bats, symbols);
         block.params.batch_size = self.planner.short(params, params.generation_size, symbols);
-        let kernel = io.combiner.kernel();
+        let kernel = cx.io.combiner.kernel();
         let code = self.former.as_mut().and_then(|former| former.code(block));
-        if !code.is_some_and(|code| block.precode(code, kernel, io.frames)) {
+        if !code.is_some_and(|code| block.precode(code, kernel, cx.io.frames)) {
             // Without frames for a precode there is a profile that needs none.
             block.params.profile = Profile::CyclicShift;
         }
@@ -273,8 +211,8 @@ impl BatsSource {
         self.repair_budget.earn((batches * size) as u64);
         let turns = batches.min(GROUP_PACKETS_MAX / size);
         block.interleave = self.planner.interleave(bats, size, turns);
-        counters.source_symbols += symbols as u64;
-        self.probe = params.repair.then_some((0, io.now + PROBE_NANOS));
+        cx.counters.source_symbols += symbols as u64;
+        self.probe = params.repair.then_some((0, cx.io.now + PROBE_NANOS));
     }
 
     /// Block of which the next batch is to be formed: that of the group, else the oldest.
@@ -290,24 +228,25 @@ impl BatsSource {
     }
 
     /// Forms some of what is due, and sends each group that is whole.
-    fn step(&mut self, counters: &mut FlowCounters, io: &mut Io<'_, impl Frames, impl Egress>) {
-        if self.retry.is_some_and(|(retry, _)| retry > io.now) {
+    fn step(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if self.retry.is_some_and(|(retry, _)| retry > cx.io.now) {
             return;
         }
         let mut formed = 0;
         if self.sending().is_none() {
             // The sink has enough of the block whose group was begun.
-            self.send_group(counters, io);
+            self.send_group(cx);
         }
         while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
             let size = self.blocks[index].params.batch_size;
-            if !self.form(index, io) {
+            if !self.form(index, cx.io) {
                 // What was formed must not wait for what was not.
-                self.send_group(counters, io);
-                let since = self.retry.filter(|_| formed == 0).map_or(io.now, |(_, since)| since);
-                self.retry = Some((io.now + RETRY_NANOS, since));
-                if io.now >= since + PATIENCE_NANOS {
-                    self.make_room(index, counters, io);
+                self.send_group(cx);
+                let since =
+                    self.retry.filter(|_| formed == 0).map_or(cx.io.now, |(_, since)| since);
+                self.retry = Some((cx.io.now + RETRY_NANOS, since));
+                if cx.io.now >= since + PATIENCE_NANOS {
+                    self.make_room(index, cx);
                 }
                 return;
             }
@@ -315,26 +254,21 @@ impl BatsSource {
             // A group is of one block: relays take the end of a block for that of its batches.
             let block = &self.blocks[index];
             if self.group.len() >= usize::from(block.interleave) || block.due == 0 {
-                self.send_group(counters, io);
+                self.send_group(cx);
             }
         }
         self.retry = None;
     }
 
     /// Lets the oldest block go that has been sent, else the one at `index`, which cannot be.
-    fn make_room(
-        &mut self,
-        index: usize,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        if self.evict_oldest(counters, io) {
+    fn make_room(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if self.evict_oldest(cx) {
             return;
         }
         let block = &mut self.blocks[index];
-        counters.send_failed += u64::from(block.due) * block.params.batch_size as u64;
-        counters.generations_evicted += 1;
-        block.clear(io.frames);
+        cx.counters.send_failed += u64::from(block.due) * block.params.batch_size as u64;
+        cx.counters.generations_evicted += 1;
+        block.clear(cx.io.frames);
     }
 
     /// Forms the next batch of a block. False when frames ran out.
@@ -367,11 +301,7 @@ impl BatsSource {
     }
 
     /// Sends the batches of the group, packet by packet in turns.
-    fn send_group(
-        &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn send_group(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
         for index in 0..longest {
             for Formed { header, word, first } in &self.group {
@@ -380,50 +310,18 @@ impl BatsSource {
                 }
                 let symbol = self.packets[first + usize::from(index)];
                 let payload = payload_of(symbol, BLOCK_BYTES + INDEX_BYTES);
-                let bytes = io.frames.bytes_mut(payload);
+                let bytes = cx.io.frames.bytes_mut(payload);
                 word.write(bytes);
                 write_index(bytes, PacketType::Bats, index as u8);
                 let flags = header.flags.with(Flags::END, index + 1 == header.size);
                 let header = Header { flags, ..*header };
-                counters.sent_coded += 1;
-                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+                cx.counters.sent_coded += 1;
+                cx.counters.send_failed +=
+                    cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
             }
         }
         self.group.clear();
         self.packets.clear();
-    }
-
-    /// Reads a feedback packet.
-    pub(crate) fn receive_feedback(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        header: Header,
-    ) {
-        let mut enough = None;
-        for item in items(io.frames.bytes(payload)) {
-            match item {
-                Item::Hop(report) => self.planner.hear(&header, report, io.now),
-                Item::Repair(request) if params.repair => {
-                    self.answer(params, counters, request);
-                }
-                Item::Repair(_) => {}
-                Item::Flow(report) => self.remote.hear(report),
-                Item::Ranks(report) if report.epoch == self.epoch => {
-                    self.remote.hear_ranks(&report);
-                    self.planner.observe(&report);
-                }
-                Item::Ranks(_) => {}
-                Item::Enough(block) => enough = Some(block),
-            }
-        }
-        self.planner.refresh(params.generation_size, io);
-        if let Some(last) = enough {
-            self.forget(last, io.frames);
-        }
-        self.step(counters, io);
     }
 
     /// Answers a request for rank with further batches of the block, once per round.
@@ -468,16 +366,92 @@ impl BatsSource {
         }
     }
 
-    pub(crate) fn tick(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Nanos> {
-        if self.flush_due(params).is_some_and(|due| due <= io.now) {
-            self.close(params, counters, io);
+    /// When the open block is closed as it is: as soon as packets pause, and after a while even if they
+    /// do not. Blocks are large; what fills one steadily shall not be cut into short ones, which cost
+    /// more packets per symbol.
+    fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
+        let pause = self.touched + params.flush_timeout_nanos;
+        let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
+        self.open.then_some(pause.min(latest))
+    }
+}
+
+impl SourceCode for BatsSource {
+    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let old = cx.params;
+        let shape =
+            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
+        let code = |params: &FlowParams| match params.code {
+            FlowCode::Bats(bats) => Some((bats, params.blocks(&bats))),
+            _ => None,
+        };
+        if shape(old) == shape(new) && code(old) == code(new) {
+            return;
         }
-        if let Some((probes, _)) = self.probe.filter(|(_, due)| *due <= io.now) {
+        self.drain(cx);
+        self.epoch = self.epoch.wrapping_add(1);
+        self.planner.reset();
+        if let Some((bats, _)) = code(new).filter(|_| code(old) != code(new)) {
+            self.release(cx.io.frames);
+            self.blocks = blocks(new, &bats);
+        }
+        if let FlowCode::Bats(bats) = &new.code {
+            self.former = Former::new(code_of(new, bats, bats.source_symbols));
+        }
+    }
+
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+        let params = cx.params;
+        self.planner.refresh(params.generation_size, cx.io);
+        if !self.pack(cx, packet) {
+            cx.counters.ingress_dropped += 1;
+        }
+        self.step(cx);
+    }
+
+    fn receive_feedback(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+    ) {
+        let params = cx.params;
+        let mut enough = None;
+        for item in items(cx.io.frames.bytes(payload)) {
+            match item {
+                Item::Hop(report) => self.planner.hear(&header, report, cx.io.now),
+                Item::Repair(request) if params.repair => {
+                    self.answer(params, cx.counters, request);
+                }
+                Item::Repair(_) => {}
+                Item::Flow(report) => self.remote.hear(report),
+                Item::Ranks(report) if report.epoch == self.epoch => {
+                    self.remote.hear_ranks(&report);
+                    self.planner.observe(&report);
+                }
+                Item::Ranks(_) => {}
+                Item::Enough(block) => enough = Some(block),
+            }
+        }
+        self.planner.refresh(params.generation_size, cx.io);
+        if let Some(last) = enough {
+            self.forget(last, cx.io.frames);
+        }
+        self.step(cx);
+    }
+
+    fn planned(&mut self, plan: Plan) {
+        self.planner.adopt(plan);
+    }
+}
+
+impl Lifecycle for BatsSource {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let params = cx.params;
+        if self.flush_due(params).is_some_and(|due| due <= cx.io.now) {
+            self.close(cx);
+        }
+        if let Some((probes, _)) = self.probe.filter(|(_, due)| *due <= cx.io.now) {
             let newest = self.number.wrapping_sub(1);
             let index = self.index(newest);
             let has_heard = self.remote.report().is_some_and(|sink| sink.newest as u16 == newest);
@@ -487,65 +461,48 @@ impl BatsSource {
             }
             let pause = PROBE_NANOS << (probes + 1);
             let again = !has_heard && probes + 1 < PROBES;
-            self.probe = again.then_some((probes + 1, io.now + pause));
+            self.probe = again.then_some((probes + 1, cx.io.now + pause));
         }
-        self.planner.refresh(params.generation_size, io);
-        self.step(counters, io);
-        self.wake(params, io.now)
+        self.planner.refresh(params.generation_size, cx.io);
+        self.step(cx);
+        self.wake(params, cx.io.now)
     }
 
-    /// When the open block is closed as it is: as soon as packets pause, and after a while even if they
-    /// do not. Blocks are large; what fills one steadily shall not be cut into short ones, which cost
-    /// more packets per symbol.
-    fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
-        let pause = self.touched + params.flush_timeout_nanos;
-        let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
-        self.open.then_some(pause.min(latest))
-    }
-
-    /// When to call [`BatsSource::tick`] again, after a packet was taken.
-    pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
+    fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
         let step = self.sending().map(|_| self.retry.map_or(now, |(retry, _)| retry));
         earlier(earlier(flush, probe), earlier(step, self.planner.due()))
     }
 
-    /// Closes what is open and sends all that is due, as far as there are frames.
-    pub(crate) fn drain(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        self.close(params, counters, io);
+    fn held(&self) -> usize {
+        self.blocks.iter().filter(|block| block.live).count()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.close(cx);
         self.retry = None;
         while self.sending().is_some() && self.retry.is_none() {
-            self.step(counters, io);
+            self.step(cx);
         }
     }
 
-    /// Forgets the oldest block that has been sent.
-    pub(crate) fn evict_oldest(
-        &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> bool {
+    fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         let count = self.blocks.len() as u16;
         for age in (1..=count).rev() {
             let index = self.index(self.number.wrapping_sub(age));
             let block = &mut self.blocks[index];
             let is_open = self.open && block.number == self.number;
             if block.live && block.due == 0 && !is_open {
-                block.clear(io.frames);
-                counters.generations_evicted += 1;
+                block.clear(cx.io.frames);
+                cx.counters.generations_evicted += 1;
                 return true;
             }
         }
         false
     }
 
-    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+    fn release(&mut self, frames: &mut impl Frames) {
         self.open = false;
         for block in &mut self.blocks {
             block.clear(frames);
@@ -556,20 +513,7 @@ impl BatsSource {
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.blocks.iter().filter(|block| block.live).count()
-    }
-
-    /// Takes over a plan that was asked for.
-    pub(crate) fn adopt(&mut self, plan: Plan) {
-        self.planner.adopt(plan);
-    }
-
-    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
-        &mut self.hops
-    }
-
-    pub(crate) fn fill(&self, report: &mut FlowReport) {
+    fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.planned = report.generation_size;
         report.hops = self.planner.hops().to_vec();

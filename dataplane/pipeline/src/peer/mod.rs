@@ -1,9 +1,16 @@
-//! What a flow knows of the neighbour whose packets it receives: which link sequence numbers came, what
-//! the link between loses, and when it was last heard.
+//! Neighbours of a flow. Of the one it receives from: which link sequence numbers came, what the link
+//! between loses, when it was last heard, what it is told. Of those it sends to: their link sequence
+//! numbers, and what repairs for them may cost.
+
+pub(crate) mod next_hops;
+
+mod sequence;
 
 pub(crate) mod loss;
 
-mod sequence;
+pub(crate) mod repair;
+
+pub(crate) mod reporter;
 
 use crate::params::Nanos;
 use crate::report::DropReason;

@@ -1,15 +1,15 @@
 //! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to the
 //! next node, what it says of the link to itself.
 
-use crate::adaptive::Batches;
 use crate::batch::Shape;
 use crate::egress::Egress;
-use crate::io::{Fate, Io};
-use crate::params::{FlowParams, Recoding, Role};
+use crate::io::{Context, Fate};
+use crate::params::{Recoding, Role};
 use crate::peer::loss::hop_report;
+use crate::peer::repair::{ROUNDS, repair_packets};
+use crate::relay::adaptive::Batches;
 use crate::relay::{Relay, plan_within};
-use crate::repair::{ROUNDS, repair_packets};
-use crate::report::{DropReason, FlowCounters, HopLoss};
+use crate::report::{DropReason, HopLoss};
 use recoded_code::theory;
 use recoded_wire::feedback::{Item, REPAIRS_MAX, RepairRequest, items, withdraw_repairs};
 use recoded_wire::frames::{Frames, Span};
@@ -19,12 +19,11 @@ impl Relay {
     /// Hands a report of a node further down upstream, having answered the repair requests it can.
     pub(crate) fn hand_up(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         mut header: Header,
     ) -> Fate {
+        let params = cx.params;
         let Role::Relay { upstream } = params.role else {
             return Fate::Dropped(DropReason::WrongRole);
         };
@@ -32,33 +31,28 @@ impl Relay {
         if self.reporter.is_repeated(&header) {
             return Fate::Consumed;
         }
-        self.hear_link(params, counters, io, payload);
+        self.hear_link(cx, payload);
         let mut answers = [None; REPAIRS_MAX];
         let mut answered = answers.iter_mut();
-        withdraw_repairs(io.frames.bytes_mut(payload), |request| {
+        withdraw_repairs(cx.io.frames.bytes_mut(payload), |request| {
             let can = self.can_answer(request);
             let place = if can { answered.next() } else { None };
             place.map(|answer| *answer = Some(request)).is_some()
         });
         for request in answers.into_iter().flatten() {
-            self.answer(params, counters, io, request, header.hop_index);
+            self.answer(cx, request, header.hop_index);
         }
-        self.reporter.relay(io, upstream, payload, header, self.incoming.peer.loss.loss())
+        self.reporter.relay(cx.io, upstream, payload, header, self.incoming.peer.loss.loss())
     }
 
     /// Learns from a report what the link to the next node loses.
-    fn hear_link(
-        &mut self,
-        params: &FlowParams,
-        counters: &FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-    ) {
+    fn hear_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
+        let params = cx.params;
         let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
             return;
         };
         let outgoing = self.incoming.hop_index().saturating_add(1);
-        let link = items(io.frames.bytes(payload)).find_map(|item| match item {
+        let link = items(cx.io.frames.bytes(payload)).find_map(|item| match item {
             Item::Hop(report) if report.hop == outgoing => Some(HopLoss {
                 hop: report.hop,
                 loss: f64::from(report.loss),
@@ -75,9 +69,9 @@ impl Relay {
                 Recoding::Systematic => theory::Recoding::Systematic,
                 Recoding::Random => theory::Recoding::Random,
             },
-            ranks: &counters.rank_histogram,
+            ranks: &cx.counters.rank_histogram,
         };
-        self.adaptive.hear(io, link, &batches);
+        self.adaptive.hear(cx.io, link, &batches);
     }
 
     /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
@@ -92,12 +86,11 @@ impl Relay {
     /// was mostly lost on the last few links, so this saves the way to the source and back.
     fn answer(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         request: RepairRequest,
         hops: u8,
     ) {
+        let params = cx.params;
         let index = request.generation as usize % self.batches.len();
         let batch = &mut self.batches[index];
         let Some(Shape { field, .. }) = batch.shape() else { return };
@@ -110,22 +103,19 @@ impl Relay {
         let through = (1.0 - self.incoming.peer.loss.loss()).powi(i32::from(hops));
         let wanted = repair_packets(through, field, missing, most.max(missing));
         let count = self.repair_budget.spend(wanted);
-        counters.repairs_refused += (wanted - count) as u64;
+        cx.counters.repairs_refused += (wanted - count) as u64;
         let count = count as u16;
-        counters.repairs += 1;
-        counters.sent_repair += self.send_recoded(index, params, counters, io, count, 0);
+        cx.counters.repairs += 1;
+        cx.counters.sent_repair += self.send_recoded(index, cx, count, 0);
     }
 
-    pub(super) fn report_loss(
-        &mut self,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    pub(super) fn report_loss(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let Role::Relay { upstream } = params.role else {
             return;
         };
         let item = hop_report(&self.incoming.peer.loss);
-        self.reporter.send(io, (params.id, upstream), (false, 0.0), |writer| {
+        self.reporter.send(cx.io, (params.id, upstream), (false, 0.0), |writer| {
             if let Some(item) = item {
                 writer.push(item);
             }

@@ -12,20 +12,22 @@
 //! are open at once as their block word says, one closes when another so much newer begins, and what
 //! closing batches are owed leaves in turns too, since a burst would take all packets of one.
 
+pub(crate) mod adaptive;
+
 mod feedback;
 
-use crate::adaptive::AdaptivePlan;
 use crate::batch::{Accepted, Batch, PacketView};
 use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::emit::NextHops;
 use crate::incoming::Incoming;
-use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
+use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding};
+use crate::peer::repair::RepairBudget;
+use crate::peer::reporter::Reporter;
 use crate::plan::Plan;
-use crate::repair::RepairBudget;
-use crate::report::{DropReason, FlowCounters, FlowReport};
-use crate::reporter::Reporter;
+use crate::relay::adaptive::AdaptivePlan;
+use crate::report::{DropReason, FlowReport};
+use crate::role::Lifecycle;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Block, Flags, Header, serial_before};
 use recoded_wire::window::WindowPacket;
@@ -36,7 +38,6 @@ pub(crate) struct Relay {
     newest: Option<u32>,
     /// Block of the newest batch.
     newest_block: Option<u16>,
-    hops: NextHops,
     incoming: Incoming,
     reporter: Reporter,
     adaptive: AdaptivePlan,
@@ -70,7 +71,6 @@ impl Relay {
                 .collect(),
             newest: None,
             newest_block: None,
-            hops: NextHops::new(&params.next_hops, combiner),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
             adaptive: AdaptivePlan::new(params.id),
@@ -80,46 +80,54 @@ impl Relay {
         }
     }
 
-    pub(crate) fn apply(&mut self, params: &FlowParams, combiner: &mut Combiner) {
-        self.hops.update(&params.next_hops, combiner);
-    }
-
+    /// Handles a data packet of any code.
     pub(crate) fn receive(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        match &arrival.data {
+            Data::Coded { header, view } => self.collect(cx, arrival.payload, *header, view),
+            Data::Window(packet) => self.pass(cx, arrival.payload, packet),
+        }
+    }
+
+    /// Takes in a packet of a generation or batch, and sends what it gives rise to.
+    fn collect(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         header: Header,
         view: &PacketView,
     ) -> Fate {
-        if let Err(reason) = self.incoming.arrived(&header, view, io.now) {
+        let params = cx.params;
+        if let Err(reason) = self.incoming.arrived(&header, view, cx.io.now) {
             return Fate::Dropped(reason);
         }
-        self.reporter.note(io.now);
+        self.reporter.note(cx.io.now);
         let is_repair = header.planned == 0 && view.block.is_none();
-        let index = match self.place(header.generation, params, io) {
+        let index = match self.place(header.generation, cx) {
             Place::Held(index) => index,
             Place::New(index) => {
                 let block = view.block.as_ref();
-                self.open(index, params, counters, io, (header.generation, block))
+                self.open(index, cx, (header.generation, block))
             }
             Place::Elsewhere => {
-                counters.sent_repair += u64::from(is_repair);
-                self.forward(counters, io, payload, header, false);
+                cx.counters.sent_repair += u64::from(is_repair);
+                self.forward(cx, payload, header, false);
                 return Fate::Forwarded;
             }
         };
         let batch = &mut self.batches[index];
-        batch.touched = io.now;
-        let accepted = batch.accept(io.frames, payload, view);
+        batch.touched = cx.io.now;
+        let accepted = batch.accept(cx.io.frames, payload, view);
         match accepted {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
-            Accepted::Innovative => counters.innovative += 1,
-            Accepted::Redundant => counters.redundant += 1,
+            Accepted::Innovative => cx.counters.innovative += 1,
+            Accepted::Redundant => cx.counters.redundant += 1,
         }
         if is_repair {
-            return self.repair((index, accepted), params, counters, io, payload, header);
+            return self.repair((index, accepted), cx, payload, header);
         }
         let ends = header.flags.has(Flags::END) || batch.is_complete();
         let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
@@ -131,10 +139,10 @@ impl Relay {
             && !batch.closed
             && batch.sent < batch.planned;
         if batch.closed && accepted == Accepted::Innovative {
-            return self.straggle(index, counters, io, payload, header);
+            return self.straggle(index, cx, payload, header);
         }
         if ends && !batch.closed {
-            self.plan_by_rank(index, params, io.combiner);
+            self.plan_by_rank(index, params, cx.io.combiner);
         }
         if cut_through {
             let batch = &mut self.batches[index];
@@ -142,10 +150,10 @@ impl Relay {
             let forwarded = Header { planned: batch.planned, ..header };
             // What a batch will be worth is not known before it ends.
             let last = batch.sent == batch.planned && (ends || view.block.is_none());
-            self.forward(counters, io, payload, forwarded, last);
+            self.forward(cx, payload, forwarded, last);
         }
         if ends && !self.batches[index].closed {
-            self.close(index, params, counters, io);
+            self.close(index, cx);
         }
         if cut_through { Fate::Forwarded } else { Fate::Consumed }
     }
@@ -153,20 +161,20 @@ impl Relay {
     fn place(
         &mut self,
         generation: u32,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Place {
+        let params = cx.params;
         let count = self.batches.len() as u32;
         let index = (generation % count) as usize;
         let held = &self.batches[index];
         if held.live && held.generation == generation {
-            self.incoming.familiar(io.now);
+            self.incoming.familiar(cx.io.now);
             return Place::Held(index);
         }
         let Some(newest) = self.newest else { return Place::New(index) };
         let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
         if behind < count || ahead <= AHEAD_MAX {
-            self.incoming.familiar(io.now);
+            self.incoming.familiar(cx.io.now);
             return Place::New(index);
         }
         if behind < RESTART_DISTANCE {
@@ -174,12 +182,12 @@ impl Relay {
         }
         // A jump within the table ends nothing that it holds; a longer one must find it idle.
         let silence = if ahead <= count { 0 } else { params.batch_timeout_nanos };
-        let timing = (io.now, silence);
+        let timing = (cx.io.now, silence);
         if self.incoming.stranger(generation, RESTART_DISTANCE, timing).is_none() {
             return Place::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
-            self.release(io.frames);
+            self.release(cx.io.frames);
             self.newest = None;
         }
         Place::New(index)
@@ -196,9 +204,7 @@ impl Relay {
     fn open(
         &mut self,
         index: usize,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         (generation, block): (u32, Option<&Block>),
     ) -> usize {
         let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
@@ -210,40 +216,34 @@ impl Relay {
             if let Some(newest) = self.newest {
                 let absent = generation.wrapping_sub(newest) - 1;
                 if absent < RESTART_DISTANCE {
-                    self.incoming.ranks.record_absent(counters, absent);
+                    self.incoming.ranks.record_absent(cx.counters, absent);
                 }
             }
             self.newest = Some(generation);
-            self.close_older(generation.wrapping_sub(depth), params, counters, io);
+            self.close_older(generation.wrapping_sub(depth), cx);
         } else if self.depth(block) > 1 {
-            self.incoming.ranks.retract_absent(counters);
+            self.incoming.ranks.retract_absent(cx.counters);
         }
         if self.batches[index].live {
-            self.evict(index, params, counters, io);
+            self.evict(index, cx);
         }
-        self.batches[index].open(generation, io.now);
+        self.batches[index].open(generation, cx.io.now);
         index
     }
 
     /// Closes all up to generation `last`, and sends what they are owed: packets of newer ones must
     /// not overtake it, or the next node closes them short.
-    fn close_older(
-        &mut self,
-        last: u32,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn close_older(&mut self, last: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         for index in 0..self.batches.len() {
             let batch = &self.batches[index];
             let is_older = !serial_before(last, batch.generation);
             if batch.live && !batch.closed && is_older {
-                self.close(index, params, counters, io);
+                self.close(index, cx);
             }
         }
         let owes = |index: &usize| !serial_before(last, self.batches[*index].generation);
         if self.debts.iter().any(owes) {
-            self.pay_debts(params, counters, io);
+            self.pay_debts(cx);
         }
     }
 
@@ -261,20 +261,15 @@ impl Relay {
     }
 
     /// Ends a generation: sends what its plan still lacks.
-    fn close(
-        &mut self,
-        index: usize,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn close(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let batch = &mut self.batches[index];
         batch.closed = true;
         let Some(shape) = batch.shape() else { return };
-        counters.generations += 1;
-        counters.generations_complete += u64::from(batch.is_complete());
-        self.incoming.ranks.record(counters, shape.epoch, batch.size(), batch.rank());
-        self.plan_by_rank(index, params, io.combiner);
+        cx.counters.generations += 1;
+        cx.counters.generations_complete += u64::from(batch.is_complete());
+        self.incoming.ranks.record(cx.counters, shape.epoch, batch.size(), batch.rank());
+        self.plan_by_rank(index, params, cx.io.combiner);
         let depth = self.depth(shape.block.as_ref());
         let batch = &mut self.batches[index];
         // What leaves is bounded by what came, not by what packets announce.
@@ -285,22 +280,17 @@ impl Relay {
             batch.owed = shortfall;
             if shortfall > 0 {
                 self.debts.push(index);
-                self.pay.get_or_insert(io.now + PAY_DELAY_NANOS);
+                self.pay.get_or_insert(cx.io.now + PAY_DELAY_NANOS);
             }
             return;
         }
         batch.sent += shortfall;
         let planned = batch.planned;
-        counters.sent_recoded += self.send_recoded(index, params, counters, io, shortfall, planned);
+        cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, planned);
     }
 
     /// Sends what closed batches are owed, in turns.
-    fn pay_debts(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn pay_debts(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.pay = None;
         while !self.debts.is_empty() {
             for place in 0..self.debts.len() {
@@ -309,7 +299,7 @@ impl Relay {
                 batch.owed -= 1;
                 batch.sent += 1;
                 let planned = batch.planned;
-                counters.sent_recoded += self.send_recoded(index, params, counters, io, 1, planned);
+                cx.counters.sent_recoded += self.send_recoded(index, cx, 1, planned);
             }
             let batches = &self.batches;
             self.debts.retain(|index| batches[*index].owed > 0);
@@ -321,12 +311,11 @@ impl Relay {
     fn send_recoded(
         &mut self,
         index: usize,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         count: u16,
         planned: u16,
     ) -> u64 {
+        let params = cx.params;
         let batch = &self.batches[index];
         let (Some(sources), Some(shape)) = (batch.sources(), batch.shape()) else {
             return 0;
@@ -344,44 +333,42 @@ impl Relay {
             planned,
             link_sequence: 0,
         };
-        let (sent, failed) = self.hops.send_combinations(io, &sources, header, usize::from(count));
-        counters.send_failed += failed;
+        let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, usize::from(count));
+        cx.counters.send_failed += failed;
         sent
     }
 
     /// Sends a received packet on as it came.
     fn forward(
         &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         header: Header,
         last: bool,
     ) {
-        io.frames.retain(payload.frame);
+        cx.io.frames.retain(payload.frame);
         let header = Header {
             flags: header.flags.with(Flags::END, last),
             hop_index: header.hop_index.saturating_add(1),
             ..header
         };
-        counters.sent_forwarded += 1;
-        counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+        cx.counters.sent_forwarded += 1;
+        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
     }
 
     /// Passes a packet of a window flow on as it came: no recoding is defined for it.
-    pub(crate) fn pass(
+    fn pass(
         &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         packet: &WindowPacket,
     ) -> Fate {
-        if let Err(reason) = self.incoming.arrived_window(packet, io.now) {
+        if let Err(reason) = self.incoming.arrived_window(packet, cx.io.now) {
             return Fate::Dropped(reason);
         }
-        self.reporter.note(io.now);
+        self.reporter.note(cx.io.now);
         let is_last = packet.header.flags.has(Flags::END);
-        self.forward(counters, io, payload, packet.header, is_last);
+        self.forward(cx, payload, packet.header, is_last);
         Fate::Forwarded
     }
 
@@ -391,8 +378,7 @@ impl Relay {
     fn straggle(
         &mut self,
         index: usize,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         header: Header,
     ) -> Fate {
@@ -404,7 +390,7 @@ impl Relay {
         // One that ended with a silence still has its end to come.
         let last = header.flags.has(Flags::END) && batch.owed == 0;
         let header = Header { planned: batch.planned, ..header };
-        self.forward(counters, io, payload, header, last);
+        self.forward(cx, payload, header, last);
         Fate::Forwarded
     }
 
@@ -413,59 +399,40 @@ impl Relay {
     fn repair(
         &mut self,
         (index, accepted): (usize, Accepted),
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         header: Header,
     ) -> Fate {
-        counters.sent_repair += 1;
+        cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
-            self.forward(counters, io, payload, header, false);
+            self.forward(cx, payload, header, false);
             return Fate::Forwarded;
         }
-        counters.sent_recoded += self.send_recoded(index, params, counters, io, 1, 0);
+        cx.counters.sent_recoded += self.send_recoded(index, cx, 1, 0);
         Fate::Consumed
     }
 
     /// Removes a generation; an open one is closed first, and counted as ended early.
-    fn evict(
-        &mut self,
-        index: usize,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn evict(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if !self.batches[index].closed {
-            counters.generations_evicted += 1;
-            self.close(index, params, counters, io);
+            cx.counters.generations_evicted += 1;
+            self.close(index, cx);
         }
         if self.debts.contains(&index) {
-            self.pay_debts(params, counters, io);
+            self.pay_debts(cx);
         }
-        self.batches[index].clear(io.frames);
+        self.batches[index].clear(cx.io.frames);
     }
 
-    pub(crate) fn evict_oldest(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> bool {
-        let held = self.batches.iter().enumerate().filter(|(_, batch)| batch.live);
-        let Some((index, _)) = held.min_by_key(|(_, batch)| batch.touched) else {
-            return false;
-        };
-        self.evict(index, params, counters, io);
-        true
+    /// Takes over a plan that was asked for.
+    pub(crate) fn planned(&mut self, plan: Plan) {
+        self.adaptive.adopt(plan);
     }
+}
 
-    pub(crate) fn tick(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Nanos> {
+impl Lifecycle for Relay {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let params = cx.params;
         let mut deadline = None;
         for index in 0..self.batches.len() {
             let batch = &self.batches[index];
@@ -473,39 +440,46 @@ impl Relay {
                 continue;
             }
             let end = batch.touched + params.batch_timeout_nanos;
-            if end <= io.now {
-                self.close(index, params, counters, io);
+            if end <= cx.io.now {
+                self.close(index, cx);
             } else {
                 deadline = earlier(deadline, Some(end));
             }
         }
-        if self.pay.is_some_and(|due| due <= io.now) {
-            self.pay_debts(params, counters, io);
+        if self.pay.is_some_and(|due| due <= cx.io.now) {
+            self.pay_debts(cx);
         }
-        if self.reporter.due().is_some_and(|due| due <= io.now) {
-            self.report_loss(params, io);
+        if self.reporter.due().is_some_and(|due| due <= cx.io.now) {
+            self.report_loss(cx);
         }
         earlier(earlier(deadline, self.pay), self.reporter.due())
     }
 
-    /// When to call [`Relay::tick`] again, after a packet arrived.
-    pub(crate) fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
+    fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let timers = earlier(self.pay, self.reporter.due());
         earlier(Some(now + params.batch_timeout_nanos), timers)
     }
 
-    pub(crate) fn drain(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn held(&self) -> usize {
+        self.batches.iter().filter(|batch| batch.live).count()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if let Some(newest) = self.newest {
-            self.close_older(newest, params, counters, io);
+            self.close_older(newest, cx);
         }
     }
 
-    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+    fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+        let held = self.batches.iter().enumerate().filter(|(_, batch)| batch.live);
+        let Some((index, _)) = held.min_by_key(|(_, batch)| batch.touched) else {
+            return false;
+        };
+        self.evict(index, cx);
+        true
+    }
+
+    fn release(&mut self, frames: &mut impl Frames) {
         for batch in &mut self.batches {
             batch.clear(frames);
         }
@@ -513,20 +487,7 @@ impl Relay {
         self.pay = None;
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.batches.iter().filter(|batch| batch.live).count()
-    }
-
-    /// Takes over a plan that was asked for.
-    pub(crate) fn adopt(&mut self, plan: Plan) {
-        self.adaptive.adopt(plan);
-    }
-
-    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
-        &mut self.hops
-    }
-
-    pub(crate) fn fill(&self, report: &mut FlowReport) {
+    fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! One unit is tried at a time, and costs as much memory as any other.
 
-use crate::framing::begins_with_ip_packet;
+use crate::edge::framing::begins_with_ip_packet;
 use crate::params::Nanos;
 use crate::relay::AHEAD_MAX;
 use crate::sink::unit::{Progress, Unit};

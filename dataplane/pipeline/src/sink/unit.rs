@@ -5,7 +5,7 @@ use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, earlier};
 use crate::params::{FlowParams, Nanos};
-use crate::repair::ROUNDS;
+use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
 use recoded_wire::feedback::Item;
 use recoded_wire::frames::{Frames, Span};

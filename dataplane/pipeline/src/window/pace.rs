@@ -9,10 +9,10 @@
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{FlowParams, Nanos, Redundancy, WindowParams};
-use crate::path::{Path, moved};
 use crate::plan::{self, Asker};
-use crate::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use crate::report::HopLoss;
+use crate::rlnc::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
+use crate::source::path::{Path, moved};
 use recoded_code::theory::Hop;
 use recoded_code::theory::window::{Deficit, WindowCode};
 use recoded_wire::feedback::HopReport;

@@ -11,18 +11,20 @@
 //! ```
 
 use crate::combine::Combiner;
+use crate::edge::framing::is_ip_packet;
 use crate::egress::Egress;
-use crate::framing::is_ip_packet;
 use crate::incoming::Incoming;
-use crate::io::{Fate, Io, RESTART_DISTANCE, earlier};
+use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Role, WindowParams};
 use crate::peer::loss::hop_report;
-use crate::report::{DropReason, FlowCounters, FlowReport};
-use crate::reporter::Reporter;
+use crate::peer::reporter::Reporter;
+use crate::report::{DropReason, FlowReport};
+use crate::role::Lifecycle;
+use crate::sink::SinkCode;
 use crate::window::parameters;
 use recoded_code::window::{DECODING_WINDOW_MAX, Decoder, Received, Rejected, Scheme};
 use recoded_wire::feedback::{FlowReport as SinkReport, Item};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::{HEADER_BYTES, serial_before};
 use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
 
@@ -81,72 +83,18 @@ impl WindowSink {
         }
     }
 
-    /// Handles a packet.
-    pub(crate) fn receive(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        packet: &WindowPacket,
-    ) -> Fate {
-        if usize::from(packet.symbols) > self.window_symbols {
-            return Fate::Dropped(DropReason::Oversize);
-        }
-        if let Err(reason) = self.incoming.arrived_window(packet, io.now) {
-            return Fate::Dropped(reason);
-        }
-        self.reporter.note(io.now);
-        match self.admit(params, counters, io, packet) {
-            Admission::Welcome | Admission::Begins { .. } => {}
-            Admission::Useless => {
-                counters.redundant += 1;
-                return Fate::Consumed;
-            }
-            Admission::Mismatch => return Fate::Dropped(DropReason::Mismatch),
-        }
-        let bytes = &io.frames.bytes(payload)[HEADER_BYTES..];
-        let innovative = if packet.is_source() {
-            self.decoder.add_source(0, bytes).map(|received| received != Received::Duplicate)
-        } else {
-            self.decoder.add_repair(bytes).map(|innovative| innovative > 0)
-        };
-        let fate = match innovative {
-            Ok(true) => {
-                counters.innovative += 1;
-                Fate::Consumed
-            }
-            Ok(false) | Err(Rejected::Late { .. }) => {
-                counters.redundant += 1;
-                Fate::Consumed
-            }
-            Err(rejected) => Fate::Dropped(reason(rejected)),
-        };
-        let next = self.stream.map(|(_, next)| next);
-        while let Some(adu) = self.decoder.next_recovered() {
-            // What was given up comes back too late.
-            if next.is_some_and(|next| !serial_before(adu.esi, next)) {
-                let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
-                counters.decoded_after(io.now.saturating_sub(heard));
-            }
-        }
-        self.pump(params, counters, io);
-        fate
-    }
-
     /// Decides on a packet, and makes room for it in the window.
     fn admit(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         packet: &WindowPacket,
     ) -> Admission {
+        let params = cx.params;
         let shape = Shape::of(packet);
-        match self.judge(packet, shape, params, io.now) {
+        match self.judge(packet, shape, params, cx.io.now) {
             Admission::Welcome => {}
             Admission::Begins { next } => {
-                self.pass(self.decoder.end(), params, counters, io);
+                self.pass(self.decoder.end(), cx);
                 if self.decoder.reshape(shape.scheme, shape.symbol_bytes).is_err() {
                     return Admission::Mismatch;
                 }
@@ -157,8 +105,8 @@ impl WindowSink {
         }
         let (end, after) = (self.decoder.end(), packet.last().wrapping_add(1));
         if serial_before(end, after) {
-            self.pass(after.wrapping_sub(self.window_symbols as u32), params, counters, io);
-            self.hear(end, after, io.now);
+            self.pass(after.wrapping_sub(self.window_symbols as u32), cx);
+            self.hear(end, after, cx.io.now);
         }
         Admission::Welcome
     }
@@ -212,40 +160,30 @@ impl WindowSink {
     }
 
     /// Delivers what is known before `until`, if that is ahead, and gives up the rest.
-    fn pass(
-        &mut self,
-        until: u32,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn pass(&mut self, until: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let end = self.decoder.end();
         while let Some((shape, next)) = self.stream.filter(|(_, next)| serial_before(*next, until))
         {
             let left = until.wrapping_sub(next);
             if !serial_before(next, end) {
                 // Of these nothing was heard at all.
-                counters.generations += u64::from(left);
-                counters.generations_failed += u64::from(left);
+                cx.counters.generations += u64::from(left);
+                cx.counters.generations_failed += u64::from(left);
                 self.stream = Some((shape, until));
                 return;
             }
-            self.finish(params, counters, io);
+            self.finish(cx);
         }
     }
 
     /// Delivers what is next in order, as far as it is known or its time is over.
-    fn pump(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         while let Some((next, patience)) = self.patience(params) {
-            if self.decoder.symbol(next).is_none() && patience > io.now {
+            if self.decoder.symbol(next).is_none() && patience > cx.io.now {
                 return;
             }
-            self.finish(params, counters, io);
+            self.finish(cx);
         }
     }
 
@@ -258,84 +196,121 @@ impl WindowSink {
     }
 
     /// Delivers the symbol next in order, or gives it up, and moves on.
-    fn finish(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn finish(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let (Role::Sink { tunnel, .. }, Some((shape, next))) = (&params.role, self.stream) else {
             return;
         };
         self.stream = Some((shape, next.wrapping_add(1)));
-        counters.generations += 1;
+        cx.counters.generations += 1;
         let Some(symbol) = self.decoder.symbol(next) else {
-            counters.generations_failed += 1;
+            cx.counters.generations_failed += 1;
             return;
         };
-        counters.generations_complete += 1;
-        counters.source_symbols += 1;
+        cx.counters.generations_complete += 1;
+        cx.counters.source_symbols += 1;
         match adu(symbol).filter(|adu| is_ip_packet(adu)) {
             Some(packet) => {
-                counters.delivered_packets += 1;
-                counters.delivered_bytes += packet.len() as u64;
-                io.egress.deliver(*tunnel, packet);
+                cx.counters.delivered_packets += 1;
+                cx.counters.delivered_bytes += packet.len() as u64;
+                cx.io.egress.deliver(*tunnel, packet);
             }
-            None => counters.framing_errors += 1,
+            None => cx.counters.framing_errors += 1,
         }
     }
 
-    pub(crate) fn tick(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Nanos> {
-        self.pump(params, counters, io);
-        if self.reporter.due().is_some_and(|due| due <= io.now) {
-            self.report(params, counters, io);
-        }
-        self.wake(params)
-    }
-
-    /// When to call [`WindowSink::tick`] again.
-    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
-        let patience = self.patience(params).map(|(_, end)| end);
-        earlier(patience, self.reporter.due())
-    }
-
-    /// Delivers what is known, without waiting for what is missing.
-    pub(crate) fn drain(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        self.pass(self.decoder.end(), params, counters, io);
-    }
-
-    fn report(
-        &mut self,
-        params: &FlowParams,
-        counters: &FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let Role::Sink { upstream, .. } = &params.role else { return };
         let hop = hop_report(&self.incoming.peer.loss);
         let state = Item::Flow(SinkReport {
             newest: self.decoder.end().wrapping_sub(1),
-            complete: counters.generations_complete as u32,
-            failed: counters.generations_failed as u32,
+            complete: cx.counters.generations_complete as u32,
+            failed: cx.counters.generations_failed as u32,
         });
-        self.reporter.send(io, (params.id, *upstream), (false, 0.0), |writer| {
+        self.reporter.send(cx.io, (params.id, *upstream), (false, 0.0), |writer| {
             if let Some(hop) = hop {
                 writer.push(hop);
             }
             writer.push(state);
         });
     }
+}
 
-    pub(crate) fn fill(&self, report: &mut FlowReport) {
+impl SinkCode for WindowSink {
+    fn receive(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        let Arrival { payload, data: Data::Window(packet) } = arrival else {
+            return Fate::Dropped(DropReason::WrongCode);
+        };
+        if usize::from(packet.symbols) > self.window_symbols {
+            return Fate::Dropped(DropReason::Oversize);
+        }
+        if let Err(reason) = self.incoming.arrived_window(packet, cx.io.now) {
+            return Fate::Dropped(reason);
+        }
+        self.reporter.note(cx.io.now);
+        match self.admit(cx, packet) {
+            Admission::Welcome | Admission::Begins { .. } => {}
+            Admission::Useless => {
+                cx.counters.redundant += 1;
+                return Fate::Consumed;
+            }
+            Admission::Mismatch => return Fate::Dropped(DropReason::Mismatch),
+        }
+        let bytes = &cx.io.frames.bytes(*payload)[HEADER_BYTES..];
+        let innovative = if packet.is_source() {
+            self.decoder.add_source(0, bytes).map(|received| received != Received::Duplicate)
+        } else {
+            self.decoder.add_repair(bytes).map(|innovative| innovative > 0)
+        };
+        let fate = match innovative {
+            Ok(true) => {
+                cx.counters.innovative += 1;
+                Fate::Consumed
+            }
+            Ok(false) | Err(Rejected::Late { .. }) => {
+                cx.counters.redundant += 1;
+                Fate::Consumed
+            }
+            Err(rejected) => Fate::Dropped(reason(rejected)),
+        };
+        let next = self.stream.map(|(_, next)| next);
+        while let Some(adu) = self.decoder.next_recovered() {
+            // What was given up comes back too late.
+            if next.is_some_and(|next| !serial_before(adu.esi, next)) {
+                let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
+                cx.counters.decoded_after(cx.io.now.saturating_sub(heard));
+            }
+        }
+        self.pump(cx);
+        fate
+    }
+}
+
+impl Lifecycle for WindowSink {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let params = cx.params;
+        self.pump(cx);
+        if self.reporter.due().is_some_and(|due| due <= cx.io.now) {
+            self.report(cx);
+        }
+        self.wake(params, cx.io.now)
+    }
+
+    fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
+        let patience = self.patience(params).map(|(_, end)| end);
+        earlier(patience, self.reporter.due())
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.pass(self.decoder.end(), cx);
+    }
+
+    fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
         report.generation_size = self.window_symbols / 2;
     }

@@ -2,13 +2,14 @@
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::emit::NextHops;
-use crate::io::{Io, earlier};
+use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowCode, FlowParams, Nanos, WindowParams};
 use crate::plan::Plan;
-use crate::remote::Remote;
-use crate::report::{FlowCounters, FlowReport};
+use crate::report::FlowReport;
+use crate::role::Lifecycle;
+use crate::source::SourceCode;
+use crate::source::remote::Remote;
 use crate::window::pace::Pace;
 use crate::window::{density, field, parameters};
 use recoded_code::window::{ENCODING_WINDOW_MAX, Encoder, Parameters};
@@ -32,7 +33,6 @@ pub(crate) struct WindowSource {
     pace: Pace,
     /// When the last packets get their tail of repair packets.
     flush_at: Option<Nanos>,
-    hops: NextHops,
     remote: Remote,
 }
 
@@ -50,98 +50,27 @@ impl WindowSource {
             epoch: combiner.next_u32() as u8,
             pace: Pace::new(params, &code),
             flush_at: None,
-            hops: NextHops::new(&params.next_hops, combiner),
             remote: Remote::new(),
         }
     }
 
-    /// Adopts parameters. When packets will look different, what was sent gets its tail under the old
-    /// ones, and a new epoch begins with an empty window.
-    pub(crate) fn apply(
-        &mut self,
-        old: &FlowParams,
-        new: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        let FlowCode::Window(code) = new.code else { return };
-        let parameters = parameters(new, &code, ENCODING_WINDOW_MAX);
-        if parameters != self.parameters {
-            self.drain(old, counters, io);
-            let shape = |of: &Parameters| (of.scheme, of.symbol_bytes);
-            if shape(&parameters) != shape(&self.parameters) {
-                self.epoch = self.epoch.wrapping_add(1);
-            }
-            self.parameters = parameters;
-            self.encoder = encoder(parameters, self.next);
-        }
-        self.code = code;
-        self.hops.update(&new.next_hops, io.combiner);
-        self.pace.reset(new, &code);
-    }
-
-    /// Takes one IP packet, and sends it.
-    pub(crate) fn ingress(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        packet: &[u8],
-    ) {
-        counters.ingress_packets += 1;
-        counters.ingress_bytes += packet.len() as u64;
-        self.pace.refresh(params, &self.code, io);
-        let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
-        if packet.is_empty() || packet.len() > room {
-            counters.ingress_dropped += 1;
-            return;
-        }
-        let Some(payload) = take(io, packet.len() + SOURCE_ID_BYTES, 0) else {
-            counters.ingress_dropped += 1;
-            counters.send_failed += 1;
-            return;
-        };
-        let Ok(esi) = self.encoder.push(0, packet) else {
-            io.frames.release(payload.frame);
-            counters.ingress_dropped += 1;
-            return;
-        };
-        self.next = esi.wrapping_add(1);
-        let (adu, id) = io.frames.bytes_mut(payload)[HEADER_BYTES..].split_at_mut(packet.len());
-        adu.copy_from_slice(packet);
-        id.copy_from_slice(&esi.to_be_bytes());
-        counters.generations += 1;
-        counters.source_symbols += 1;
-        counters.sent_systematic += 1;
-        let header = self.header(Flags::SYSTEMATIC, esi);
-        counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
-        self.pace.earn(params, &self.code);
-        while self.pace.spend() {
-            self.send_repair(counters, io);
-        }
-        self.flush_at = Some(io.now + params.flush_timeout_nanos);
-    }
-
     /// Sends a repair packet over the encoding window.
-    fn send_repair(
-        &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn send_repair(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let symbol_bytes = usize::from(self.parameters.symbol_bytes);
-        let Some(payload) = take(io, symbol_bytes, WINDOW_BYTES) else {
-            counters.send_failed += 1;
+        let Some(payload) = take(cx.io, symbol_bytes, WINDOW_BYTES) else {
+            cx.counters.send_failed += 1;
             return;
         };
-        let body = &mut io.frames.bytes_mut(payload)[HEADER_BYTES..];
+        let body = &mut cx.io.frames.bytes_mut(payload)[HEADER_BYTES..];
         match self.encoder.repair(density(&self.code), body) {
             Ok(id) => {
-                counters.sent_coded += 1;
+                cx.counters.sent_coded += 1;
                 let header = self.header(0, id.first);
-                counters.send_failed += self.hops.send(io.frames, io.egress, payload, header);
+                cx.counters.send_failed +=
+                    cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
             }
             // Nothing has been sent yet that it could be of.
-            Err(_) => io.frames.release(payload.frame),
+            Err(_) => cx.io.frames.release(payload.frame),
         }
     }
 
@@ -160,85 +89,118 @@ impl WindowSource {
         }
     }
 
-    /// Sends the whole tail of repair packets that the last source packets are owed.
-    pub(crate) fn drain(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        self.flush(params, counters, io);
-        while self.flush_at.is_some() {
-            self.flush(params, counters, io);
-        }
-    }
-
     /// Sends that tail, or the next part of it.
-    fn flush(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn flush(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         for _ in 0..TAIL_PER_CALL {
             if !self.pace.spend_on_tail(params) {
                 self.flush_at = None;
                 return;
             }
-            self.send_repair(counters, io);
+            self.send_repair(cx);
         }
-        self.flush_at = Some(io.now);
+        self.flush_at = Some(cx.io.now);
+    }
+}
+
+impl SourceCode for WindowSource {
+    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let FlowCode::Window(code) = new.code else { return };
+        let parameters = parameters(new, &code, ENCODING_WINDOW_MAX);
+        if parameters != self.parameters {
+            self.drain(cx);
+            let shape = |of: &Parameters| (of.scheme, of.symbol_bytes);
+            if shape(&parameters) != shape(&self.parameters) {
+                self.epoch = self.epoch.wrapping_add(1);
+            }
+            self.parameters = parameters;
+            self.encoder = encoder(parameters, self.next);
+        }
+        self.code = code;
+        self.pace.reset(new, &code);
     }
 
-    /// Reads a feedback packet.
-    pub(crate) fn receive_feedback(
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+        let params = cx.params;
+        self.pace.refresh(params, &self.code, cx.io);
+        let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
+        if packet.is_empty() || packet.len() > room {
+            cx.counters.ingress_dropped += 1;
+            return;
+        }
+        let Some(payload) = take(cx.io, packet.len() + SOURCE_ID_BYTES, 0) else {
+            cx.counters.ingress_dropped += 1;
+            cx.counters.send_failed += 1;
+            return;
+        };
+        let Ok(esi) = self.encoder.push(0, packet) else {
+            cx.io.frames.release(payload.frame);
+            cx.counters.ingress_dropped += 1;
+            return;
+        };
+        self.next = esi.wrapping_add(1);
+        let (adu, id) = cx.io.frames.bytes_mut(payload)[HEADER_BYTES..].split_at_mut(packet.len());
+        adu.copy_from_slice(packet);
+        id.copy_from_slice(&esi.to_be_bytes());
+        cx.counters.generations += 1;
+        cx.counters.source_symbols += 1;
+        cx.counters.sent_systematic += 1;
+        let header = self.header(Flags::SYSTEMATIC, esi);
+        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
+        self.pace.earn(params, &self.code);
+        while self.pace.spend() {
+            self.send_repair(cx);
+        }
+        self.flush_at = Some(cx.io.now + params.flush_timeout_nanos);
+    }
+
+    fn receive_feedback(
         &mut self,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
         header: Header,
     ) {
-        for item in items(io.frames.bytes(payload)) {
+        let params = cx.params;
+        for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
-                    self.pace.hear(params, &self.code, (&header, report), io.now);
+                    self.pace.hear(params, &self.code, (&header, report), cx.io.now);
                 }
                 Item::Flow(report) => self.remote.hear(report),
                 // This code asks for nothing and has no generations.
                 _ => {}
             }
         }
-        self.pace.refresh(params, &self.code, io);
+        self.pace.refresh(params, &self.code, cx.io);
     }
 
-    pub(crate) fn tick(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Nanos> {
-        if self.flush_at.is_some_and(|at| at <= io.now) {
-            self.flush(params, counters, io);
+    fn planned(&mut self, plan: Plan) {
+        self.pace.adopt(plan);
+    }
+}
+
+impl Lifecycle for WindowSource {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let params = cx.params;
+        if self.flush_at.is_some_and(|at| at <= cx.io.now) {
+            self.flush(cx);
         }
-        self.pace.refresh(params, &self.code, io);
-        self.wake(params)
+        self.pace.refresh(params, &self.code, cx.io);
+        self.wake(params, cx.io.now)
     }
 
-    /// When to call [`WindowSource::tick`] again.
-    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
+    fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
         earlier(self.flush_at, self.pace.due(params))
     }
 
-    /// Takes over a plan that was asked for.
-    pub(crate) fn adopt(&mut self, plan: Plan) {
-        self.pace.adopt(plan);
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.flush(cx);
+        while self.flush_at.is_some() {
+            self.flush(cx);
+        }
     }
 
-    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
-        &mut self.hops
-    }
-
-    pub(crate) fn fill(&self, report: &mut FlowReport) {
+    fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.field = field(self.parameters.scheme);
         report.generation_size = self.parameters.window_symbols;

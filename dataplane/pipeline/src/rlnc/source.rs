@@ -6,18 +6,19 @@
 //! flush timer ends it. Closed generations are kept to answer repair requests.
 
 use crate::combine::{Combiner, Sources};
+use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
-use crate::emit::NextHops;
-use crate::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
-use crate::io::{Io, earlier};
+use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::packing::{Layout, Packer};
 use crate::params::{FlowParams, Nanos};
+use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
-use crate::redundancy::Planner;
-use crate::remote::Remote;
-use crate::repair::{ROUNDS, RepairBudget, repair_packets};
-use crate::report::{FlowCounters, FlowReport};
+use crate::report::FlowReport;
+use crate::rlnc::redundancy::Planner;
+use crate::role::Lifecycle;
+use crate::source::SourceCode;
+use crate::source::remote::Remote;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
@@ -44,7 +45,7 @@ struct Generation {
 
 /// Source state of one flow. Generations are found by number modulo their count.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct RlncSource {
     flow: u32,
     generations: Vec<Generation>,
     /// Number of the open generation, or of the next one.
@@ -57,7 +58,6 @@ pub(crate) struct Source {
     epoch: u8,
     /// Tail probes sent for the newest generation, and when the next one is due.
     tail: Option<(u8, Nanos)>,
-    hops: NextHops,
     planner: Planner,
     /// Packets of the newest full generation.
     planned: usize,
@@ -65,8 +65,8 @@ pub(crate) struct Source {
     remote: Remote,
 }
 
-impl Source {
-    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Source {
+impl RlncSource {
+    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> RlncSource {
         let generation = |_| Generation {
             number: 0,
             live: false,
@@ -75,7 +75,7 @@ impl Source {
             field: params.field,
             symbols: Vec::with_capacity(SIZE_MAX),
         };
-        Source {
+        RlncSource {
             flow: params.id,
             generations: (0..params.batches.max(2)).map(generation).collect(),
             // A random start tells a restarted source from stragglers of its former life.
@@ -86,74 +86,10 @@ impl Source {
             sent: 0,
             epoch: combiner.next_u32() as u8,
             tail: None,
-            hops: NextHops::new(&params.next_hops, combiner),
             planner: Planner::new(params.id),
             planned: 0,
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
-        }
-    }
-
-    /// Adopts parameters: the open generation ends under the old ones, and a new epoch begins when
-    /// packets will look different.
-    pub(crate) fn apply(
-        &mut self,
-        old: &FlowParams,
-        new: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
-        let shape =
-            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
-        if shape(old) != shape(new) {
-            self.close(old, counters, io);
-            self.epoch = self.epoch.wrapping_add(1);
-        }
-        self.hops.update(&new.next_hops, io.combiner);
-        self.planner.reset();
-    }
-
-    /// Takes one IP packet.
-    pub(crate) fn ingress(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        packet: &[u8],
-    ) {
-        counters.ingress_packets += 1;
-        counters.ingress_bytes += packet.len() as u64;
-        self.planner.refresh(params, io);
-        let capacity = params.generation_size * params.symbol_bytes;
-        let needed = LENGTH_BYTES + packet.len();
-        let length = u16::try_from(packet.len()).unwrap_or(0);
-        if length == 0 || needed > capacity {
-            counters.ingress_dropped += 1;
-            return;
-        }
-        if self.open && self.packer.written + needed > capacity {
-            self.close(params, counters, io);
-        }
-        if !self.open {
-            self.begin(params, counters, io);
-        }
-        let index = self.open_index();
-        let symbols = &mut self.generations[index].symbols;
-        let layout =
-            Layout { offset: symbol_offset(INDEX_BYTES) as u16, symbol_bytes: params.symbol_bytes };
-        if !Packer::reserve(io.frames, symbols, layout, self.packer.written + needed) {
-            counters.ingress_dropped += 1;
-            counters.send_failed += 1;
-            return;
-        }
-        self.packer.write(io.frames, symbols, &length.to_be_bytes());
-        self.packer.write(io.frames, symbols, packet);
-        let filled = symbols.len();
-        while self.sent + 1 < filled {
-            self.send_systematic(params, counters, io, params.generation_size, false);
-        }
-        if capacity - self.packer.written < ENTRY_BYTES_MIN {
-            self.close(params, counters, io);
         }
     }
 
@@ -166,16 +102,12 @@ impl Source {
         &mut self.generations[index]
     }
 
-    fn begin(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         let (number, epoch) = (self.number, self.epoch);
         let generation = self.open_generation();
         if generation.live {
-            generation.clear(io.frames);
+            generation.clear(cx.io.frames);
         }
         generation.number = number;
         generation.epoch = epoch;
@@ -183,26 +115,22 @@ impl Source {
         generation.live = true;
         generation.repaired = 0;
         self.open = true;
-        self.opened = io.now;
+        self.opened = cx.io.now;
         self.tail = None;
         (self.packer.written, self.sent) = (0, 0);
-        counters.generations += 1;
+        cx.counters.generations += 1;
     }
 
     /// Ends the open generation, if any: its last symbol and its coded packets leave.
-    pub(crate) fn close(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) {
+    pub(crate) fn close(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let params = cx.params;
         if !self.open {
             return;
         }
         let index = self.open_index();
         let symbols = &self.generations[index].symbols;
         let size = symbols.len();
-        self.packer.pad(io.frames, symbols);
+        self.packer.pad(cx.io.frames, symbols);
         self.open = false;
         if size == 0 {
             // Only a packet that found no frame began it.
@@ -216,25 +144,24 @@ impl Source {
         }
         while self.sent < size {
             let ends = planned == size && self.sent + 1 == size;
-            self.send_systematic(params, counters, io, size, ends);
+            self.send_systematic(cx, size, ends);
         }
-        counters.source_symbols += size as u64;
+        cx.counters.source_symbols += size as u64;
         let coded = planned - size;
-        counters.sent_coded += self.send_coded(index, counters, io, coded, planned as u16);
+        cx.counters.sent_coded += self.send_coded(index, cx, coded, planned as u16);
         self.repair_budget.earn(planned as u64);
-        self.tail = params.repair.then_some((0, io.now + TAIL_PROBE_NANOS));
+        self.tail = params.repair.then_some((0, cx.io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
     }
 
     /// Sends the next symbol of the open (or just closed) generation as it is.
     fn send_systematic(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         size: usize,
         ends: bool,
     ) {
+        let params = cx.params;
         let planned = self.planner.packets(params, size);
         let index = self.sent;
         self.sent += 1;
@@ -242,19 +169,18 @@ impl Source {
         let header = generation.header(self.flow, size, planned);
         let flags = header.flags.with(Flags::SYSTEMATIC, true).with(Flags::END, ends);
         let payload = payload_of(generation.symbols[index], INDEX_BYTES);
-        io.frames.retain(payload.frame);
-        write_index(io.frames.bytes_mut(payload), PacketType::Generation, index as u8);
-        counters.sent_systematic += 1;
-        counters.send_failed +=
-            self.hops.send(io.frames, io.egress, payload, Header { flags, ..header });
+        cx.io.frames.retain(payload.frame);
+        write_index(cx.io.frames.bytes_mut(payload), PacketType::Generation, index as u8);
+        cx.counters.sent_systematic += 1;
+        cx.counters.send_failed +=
+            cx.hops.send(cx.io.frames, cx.io.egress, payload, Header { flags, ..header });
     }
 
     /// Sends `count` coded packets of a closed generation; repairs when `planned` is 0.
     fn send_coded(
         &mut self,
         index: usize,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         count: usize,
         planned: u16,
     ) -> u64 {
@@ -270,54 +196,18 @@ impl Source {
         let header = generation.header(self.flow, size, planned);
         let flags = header.flags.with(Flags::END, planned > 0);
         let header = Header { flags, ..header };
-        let (sent, failed) = self.hops.send_combinations(io, &sources, header, count);
-        counters.send_failed += failed;
+        let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, count);
+        cx.counters.send_failed += failed;
         sent
-    }
-
-    /// Reads a feedback packet.
-    pub(crate) fn receive_feedback(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        payload: Span,
-        header: Header,
-    ) {
-        let mut requests = [RepairRequest { generation: 0, missing: 0, round: 0 }; 64];
-        let mut count = 0;
-        for item in items(io.frames.bytes(payload)) {
-            match item {
-                Item::Hop(report) => self.planner.hear(&header, report, io.now),
-                Item::Repair(request) if count < requests.len() => {
-                    requests[count] = request;
-                    count += 1;
-                }
-                Item::Repair(_) => {}
-                Item::Flow(report) => self.remote.hear(report),
-                Item::Ranks(report) if report.epoch == self.epoch => {
-                    self.remote.hear_ranks(&report);
-                    self.planner.observe(&report);
-                }
-                Item::Ranks(_) | Item::Enough(_) => {}
-            }
-        }
-        self.planner.refresh(params, io);
-        if params.repair {
-            for request in &requests[..count] {
-                self.answer(params, counters, io, *request);
-            }
-        }
     }
 
     /// Answers a repair request with fresh combinations, once per round.
     fn answer(
         &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         request: RepairRequest,
     ) {
+        let params = cx.params;
         let index = request.generation as usize % self.generations.len();
         let is_open = self.open && request.generation == self.number;
         let generation = &mut self.generations[index];
@@ -336,78 +226,147 @@ impl Source {
         let field = generation.field;
         let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));
         let packets = self.repair_budget.spend(wanted);
-        counters.repairs_refused += (wanted - packets) as u64;
-        counters.repairs += 1;
-        counters.sent_repair += self.send_coded(index, counters, io, packets, 0);
+        cx.counters.repairs_refused += (wanted - packets) as u64;
+        cx.counters.repairs += 1;
+        cx.counters.sent_repair += self.send_coded(index, cx, packets, 0);
+    }
+}
+
+impl SourceCode for RlncSource {
+    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let old = cx.params;
+        let shape =
+            |params: &FlowParams| (params.field, params.generation_size, params.symbol_bytes);
+        if shape(old) != shape(new) {
+            self.close(cx);
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+        self.planner.reset();
     }
 
-    pub(crate) fn tick(
-        &mut self,
-        params: &FlowParams,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Nanos> {
-        if self.open && self.opened + params.flush_timeout_nanos <= io.now {
-            self.close(params, counters, io);
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+        let params = cx.params;
+        self.planner.refresh(params, cx.io);
+        let capacity = params.generation_size * params.symbol_bytes;
+        let needed = LENGTH_BYTES + packet.len();
+        let length = u16::try_from(packet.len()).unwrap_or(0);
+        if length == 0 || needed > capacity {
+            cx.counters.ingress_dropped += 1;
+            return;
         }
-        if let Some((probes, _)) = self.tail.filter(|(_, due)| *due <= io.now) {
+        if self.open && self.packer.written + needed > capacity {
+            self.close(cx);
+        }
+        if !self.open {
+            self.begin(cx);
+        }
+        let index = self.open_index();
+        let symbols = &mut self.generations[index].symbols;
+        let layout =
+            Layout { offset: symbol_offset(INDEX_BYTES) as u16, symbol_bytes: params.symbol_bytes };
+        if !Packer::reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
+            cx.counters.ingress_dropped += 1;
+            cx.counters.send_failed += 1;
+            return;
+        }
+        self.packer.write(cx.io.frames, symbols, &length.to_be_bytes());
+        self.packer.write(cx.io.frames, symbols, packet);
+        let filled = symbols.len();
+        while self.sent + 1 < filled {
+            self.send_systematic(cx, params.generation_size, false);
+        }
+        if capacity - self.packer.written < ENTRY_BYTES_MIN {
+            self.close(cx);
+        }
+    }
+
+    fn receive_feedback(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+    ) {
+        let params = cx.params;
+        let mut requests = [RepairRequest { generation: 0, missing: 0, round: 0 }; 64];
+        let mut count = 0;
+        for item in items(cx.io.frames.bytes(payload)) {
+            match item {
+                Item::Hop(report) => self.planner.hear(&header, report, cx.io.now),
+                Item::Repair(request) if count < requests.len() => {
+                    requests[count] = request;
+                    count += 1;
+                }
+                Item::Repair(_) => {}
+                Item::Flow(report) => self.remote.hear(report),
+                Item::Ranks(report) if report.epoch == self.epoch => {
+                    self.remote.hear_ranks(&report);
+                    self.planner.observe(&report);
+                }
+                Item::Ranks(_) | Item::Enough(_) => {}
+            }
+        }
+        self.planner.refresh(params, cx.io);
+        if params.repair {
+            for request in &requests[..count] {
+                self.answer(cx, *request);
+            }
+        }
+    }
+
+    fn planned(&mut self, plan: Plan) {
+        self.planner.adopt(plan);
+    }
+}
+
+impl Lifecycle for RlncSource {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let params = cx.params;
+        if self.open && self.opened + params.flush_timeout_nanos <= cx.io.now {
+            self.close(cx);
+        }
+        if let Some((probes, _)) = self.tail.filter(|(_, due)| *due <= cx.io.now) {
             let newest = self.number.wrapping_sub(1) as usize % self.generations.len();
             if self.generations[newest].live {
-                counters.sent_repair += self.send_coded(newest, counters, io, 1, 0);
+                cx.counters.sent_repair += self.send_coded(newest, cx, 1, 0);
             }
             let pause = TAIL_PROBE_NANOS << (probes + 1);
-            self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, io.now + pause));
+            self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, cx.io.now + pause));
         }
-        self.planner.refresh(params, io);
-        self.wake(params)
+        self.planner.refresh(params, cx.io);
+        self.wake(params, cx.io.now)
     }
 
-    /// When to call [`Source::tick`] again, after a packet was taken.
-    pub(crate) fn wake(&self, params: &FlowParams) -> Option<Nanos> {
+    fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
         let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
         earlier(earlier(flush, self.planner.due(params)), self.tail.map(|(_, due)| due))
     }
 
-    /// Forgets the oldest closed generation that still holds frames.
-    pub(crate) fn evict_oldest(
-        &mut self,
-        counters: &mut FlowCounters,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> bool {
+    fn held(&self) -> usize {
+        self.generations.iter().filter(|generation| generation.live).count()
+    }
+
+    fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         let count = self.generations.len() as u32;
         for age in (1..count).rev() {
             let index = self.number.wrapping_sub(age) as usize % self.generations.len();
             let generation = &mut self.generations[index];
             if generation.live && !(self.open && generation.number == self.number) {
-                generation.clear(io.frames);
-                counters.generations_evicted += 1;
+                generation.clear(cx.io.frames);
+                cx.counters.generations_evicted += 1;
                 return true;
             }
         }
         false
     }
 
-    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+    fn release(&mut self, frames: &mut impl Frames) {
         self.open = false;
         for generation in &mut self.generations {
             generation.clear(frames);
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.generations.iter().filter(|generation| generation.live).count()
-    }
-
-    /// Takes over a plan that was asked for.
-    pub(crate) fn adopt(&mut self, plan: Plan) {
-        self.planner.adopt(plan);
-    }
-
-    pub(crate) fn hops_mut(&mut self) -> &mut NextHops {
-        &mut self.hops
-    }
-
-    pub(crate) fn fill(&self, report: &mut FlowReport) {
+    fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.planned = self.planned;
         report.hops = self.planner.hops().to_vec();

@@ -7,10 +7,10 @@
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
-use crate::emit::copy;
 use crate::io::{Fate, Io};
 use crate::layout::symbol_offset;
 use crate::params::{HopId, Nanos};
+use crate::peer::next_hops::copy;
 use recoded_wire::entropy::source_port;
 use recoded_wire::feedback::{Item, Writer, items};
 use recoded_wire::frames::{Frames, Span};

@@ -12,9 +12,9 @@
 use crate::combine::BATCH_SIZE_MAX;
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::path::moved;
 use crate::plan::{self, Asker};
 use crate::report::HopLoss;
+use crate::source::path::moved;
 use recoded_code::theory::Hop;
 use recoded_code::theory::Recoding;
 use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable};

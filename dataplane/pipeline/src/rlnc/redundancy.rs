@@ -3,9 +3,9 @@
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy};
-use crate::path::Path;
 use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
+use crate::source::path::Path;
 use recoded_code::theory::{self, Hop};
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{HopReport, RankReport};

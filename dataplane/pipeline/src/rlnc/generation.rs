@@ -84,9 +84,12 @@ impl Unit for Generation {
     fn told(
         _params: &FlowParams,
         header: &Header,
-        _view: &PacketView,
+        view: &PacketView,
     ) -> Result<(u32, ()), DropReason> {
-        Ok((header.generation, ()))
+        match view.block {
+            None => Ok((header.generation, ())),
+            Some(_) => Err(DropReason::WrongCode),
+        }
     }
 
     fn progress(&self) -> &Progress {

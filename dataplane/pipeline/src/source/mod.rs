@@ -1,0 +1,35 @@
+//! Source edge: IP packets in, coded packets out. What a source is, whatever its code, and what sources
+//! know of the path and of their sink.
+
+pub(crate) mod path;
+
+pub(crate) mod remote;
+
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::params::FlowParams;
+use crate::plan::Plan;
+use crate::role::Lifecycle;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Header;
+
+/// The source of a flow.
+pub(crate) trait SourceCode: Lifecycle {
+    /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a new
+    /// epoch begins when packets will look different.
+    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>);
+
+    /// Takes one IP packet.
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]);
+
+    /// Reads a feedback packet; `payload` is its span.
+    fn receive_feedback(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        header: Header,
+    );
+
+    /// Takes over a plan that it asked for.
+    fn planned(&mut self, plan: Plan);
+}
