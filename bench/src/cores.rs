@@ -37,7 +37,7 @@ pub struct Ticks {
 
 /// What a core did in an interval, as shares that sum to 1.
 #[derive(Copy, Clone, PartialEq, Debug, Default, serde::Serialize)]
-pub struct Shares {
+pub struct CoreShares {
     /// In programs.
     pub user: f64,
     /// In Linux, on behalf of programs.
@@ -76,7 +76,7 @@ impl Ticks {
     }
 
     /// What happened between `earlier` and now.
-    pub fn since(&self, earlier: &Ticks) -> Shares {
+    pub fn since(&self, earlier: &Ticks) -> CoreShares {
         let differences = [
             self.user - earlier.user,
             self.system - earlier.system,
@@ -86,11 +86,11 @@ impl Ticks {
         ];
         let sum = differences.iter().sum::<u64>().max(1) as f64;
         let [user, system, softirq, idle, steal] = differences.map(|ticks| ticks as f64 / sum);
-        Shares { user, system, softirq, idle, steal }
+        CoreShares { user, system, softirq, idle, steal }
     }
 }
 
-impl Shares {
+impl CoreShares {
     /// All that Linux did.
     pub fn linux(&self) -> f64 {
         self.system + self.softirq

@@ -104,7 +104,7 @@ static_assert(sizeof(FieldTables) == 11312, "the layout of the tables");
 static_assert(sizeof(FieldTables) % 16 == 0, "tables follow each other aligned");
 
 // What a kernel leaves at the offset `parameter`: 16 bytes, of which the first four count.
-struct Outcome {
+struct Returned {
     uint32_t value;
     uint32_t reserved[3];
 };
@@ -158,7 +158,7 @@ enum : uint8_t {
 //                      modulo 2^32) over the subfield `order` of `field`; in the packed fields
 //                      elements are indices.
 // invert               inverts `coefficients`, rows = depth = symbol_bytes = n <= 1024 (any n), into
-//                      `destinations`; `coefficients` is kept. Outcome at `parameter`: n, or the
+//                      `destinations`; `coefficients` is kept. Returned at `parameter`: n, or the
 //                      first column that depends on those before it, and `destinations` then holds
 //                      anything. Elements must be bytes, or coefficients below the field's order.
 // decode_progressive   the card alone: inserts `depth` received rows, vectors at `coefficients` and
@@ -166,7 +166,7 @@ enum : uint8_t {
 //                      kept at `destinations`: row c there becomes symbol c. One row a launch is
 //                      progressive, more are buffered. At `parameter` lies the state, zeroed when
 //                      the generation begins, of PROGRESSIVE_STATE_BYTES(rows) for each block, as
-//                      each block has its own copy of the coefficients: an Outcome (the rank), then
+//                      each block has its own copy of the coefficients: an Returned (the rank), then
 //                      a byte per column (pivot there or not), then the rows of coefficients.
 // eliminate_row        with the CPU finding pivots: `sources` holds one row, vector and payload in
 //                      one (symbol_bytes of them), already reduced (a matmul with FLAG_ACCUMULATE,

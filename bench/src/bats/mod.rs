@@ -21,7 +21,7 @@ use recoded_gf::Kernel;
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::kernels::limits::Limits;
+use crate::kernels::limits::CoreLimits;
 use crate::kernels::{choose_core, millis, write, writing};
 use crate::machine::Machine;
 use crate::progress;
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let core = choose_core(options.core)?;
     cores::pin(core)?;
     let machine = Machine::describe();
-    let products = Limits::measure(rounds.min(LIMIT_ROUNDS_MAX), seconds).products();
+    let products = CoreLimits::measure(rounds.min(LIMIT_ROUNDS_MAX), seconds).products();
     let shapes = shapes(options);
     let bar = progress::bar("making blocks", shapes.len());
     let mut rows: Vec<Row> = Vec::new();

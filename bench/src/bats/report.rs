@@ -1,7 +1,7 @@
 //! Tables of what was measured.
 
 use crate::bats::block::{Shape, Variant};
-use crate::bats::rows::{Figures, Job, Measured, Target, Verdict};
+use crate::bats::rows::{Figures, Measured, Target, Task, Verdict};
 use crate::kernels::contest::{Role, number};
 
 /// Everybody at the targets' shape, the default code at all shapes, and the targets.
@@ -50,7 +50,7 @@ fn shapes(rows: &[Measured]) -> Vec<String> {
     );
     let of =
         |job| rows.iter().filter(move |row| row.job == job && row.code == Variant::DEFAULT.name);
-    for (encode, decode) in of(Job::Encode).zip(of(Job::Decode)) {
+    for (encode, decode) in of(Task::Encode).zip(of(Task::Decode)) {
         let Shape { symbols, batch_size, bytes } = encode.shape;
         lines.push(format!(
             "| {symbols} | {batch_size} | {bytes} | {:.1} | {} | {} | {} | {} | {} |",
@@ -91,9 +91,9 @@ fn ratio(figures: &Figures) -> String {
     format!("{ours_to_it:.2} ({ours_to_it_low:.2} to {ours_to_it_high:.2})")
 }
 
-fn name(job: Job) -> &'static str {
+fn name(job: Task) -> &'static str {
     match job {
-        Job::Encode => "encode",
-        Job::Decode => "decode",
+        Task::Encode => "encode",
+        Task::Decode => "decode",
     }
 }

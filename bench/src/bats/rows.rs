@@ -10,7 +10,7 @@ use crate::kernels::limits::Ceiling;
 
 /// A job, ours first.
 pub struct Row {
-    job: Job,
+    job: Task,
     shape: Shape,
     variant: Variant,
     mean_degree: f64,
@@ -22,7 +22,7 @@ pub struct Row {
 /// What is done.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Job {
+pub enum Task {
     Encode,
     Decode,
 }
@@ -42,7 +42,7 @@ pub struct Target {
 /// A row in numbers.
 #[derive(Serialize)]
 pub struct Measured {
-    pub job: Job,
+    pub job: Task,
     pub code: &'static str,
     #[serde(flatten)]
     pub shape: Shape,
@@ -101,7 +101,7 @@ impl Row {
         let mean_degree = code.mean_degree();
         let ceiling = products.contestant(block.shape.bytes, 8.0 / mean_degree);
         let contestants = vec![encode::contestant(code, block)?, ceiling];
-        let row = Row::new(Job::Encode, variant, block, mean_degree, contestants);
+        let row = Row::new(Task::Encode, variant, block, mean_degree, contestants);
         Ok(row.challenge(encode::raptorq(block)))
     }
 
@@ -109,12 +109,12 @@ impl Row {
         let code = variant.code(block.shape)?;
         let mean_degree = code.mean_degree();
         let contestants = vec![decode::contestant(code, block)?];
-        let row = Row::new(Job::Decode, variant, block, mean_degree, contestants);
+        let row = Row::new(Task::Decode, variant, block, mean_degree, contestants);
         Ok(row.challenge(decode::raptorq(block)).challenge(decode::raptorq_repair(block)))
     }
 
     fn new(
-        job: Job,
+        job: Task,
         variant: Variant,
         block: &Block,
         mean_degree: f64,
@@ -124,8 +124,8 @@ impl Row {
         let targets: &[Target] = match (job, shape == Shape::TARGET && variant == Variant::DEFAULT)
         {
             (_, false) => &[],
-            (Job::Encode, true) => &ENCODE_TARGETS,
-            (Job::Decode, true) => &DECODE_TARGETS,
+            (Task::Encode, true) => &ENCODE_TARGETS,
+            (Task::Decode, true) => &DECODE_TARGETS,
         };
         Row { job, shape, variant, mean_degree, contestants, left_out: Vec::new(), targets }
     }

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::figures::figure::{Axis, Figure, From, Panel, Scale, Series, Style};
-use bench_svg::{Anchor, DOT, FAINT, GREY, INK, Page};
+use bench_svg::{Align, DOT, FAINT, GREY, INK, Page};
 
 /// The figure as an SVG document.
 pub fn draw(figure: &Figure) -> String {
@@ -20,8 +20,8 @@ pub fn draw(figure: &Figure) -> String {
     let height =
         (TOP + lines as f64 * (PANEL.1 + GAP.1)).max(TOP + 20.0 * legend_lines as f64 + 20.0);
     let mut page = Page::new(width, height);
-    page.words((LEFT, 30.0), Anchor::Start, 18, INK, &figure.title);
-    page.words((LEFT, 50.0), Anchor::Start, 12, GREY, &figure.about);
+    page.words((LEFT, 30.0), Align::Start, 18, INK, &figure.title);
+    page.words((LEFT, 50.0), Align::Start, 12, GREY, &figure.about);
     for (index, panel) in figure.panels.iter().enumerate() {
         let left = LEFT + (index % 2) as f64 * (PANEL.0 + GAP.0);
         let top = TOP + (index / 2) as f64 * (PANEL.1 + GAP.1);
@@ -84,24 +84,24 @@ impl Frame<'_> {
 
     fn axes(&self, page: &mut Page) {
         let (right, bottom) = (self.left + PANEL.0, self.top + PANEL.1);
-        page.words((self.left, self.top - 12.0), Anchor::Start, 14, INK, &self.panel.title);
+        page.words((self.left, self.top - 12.0), Align::Start, 14, INK, &self.panel.title);
         for (index, &tick) in self.panel.y.ticks.iter().enumerate() {
             let y = self.y(tick);
             page.stroke(&[(self.left, y), (right, y)], FAINT, 1.0, "");
             let words = tick_words(&self.panel.y, index, tick);
-            page.words((self.left - 8.0, y + 4.0), Anchor::End, 11, INK, &words);
+            page.words((self.left - 8.0, y + 4.0), Align::End, 11, INK, &words);
         }
         for (index, &tick) in self.panel.x.ticks.iter().enumerate() {
             let x = self.x(tick);
             page.stroke(&[(x, bottom), (x, bottom + 4.0)], INK, 1.0, "");
             let words = tick_words(&self.panel.x, index, tick);
-            page.words((x, bottom + 18.0), Anchor::Middle, 11, INK, &words);
+            page.words((x, bottom + 18.0), Align::Middle, 11, INK, &words);
         }
         page.stroke(&[(self.left, bottom), (right, bottom)], INK, 1.0, "");
         let middle = f64::midpoint(self.left, right);
-        page.words((middle, bottom + 38.0), Anchor::Middle, 12, INK, self.panel.x.label);
+        page.words((middle, bottom + 38.0), Align::Middle, 12, INK, self.panel.x.label);
         let centre = (self.left - 48.0, f64::midpoint(self.top, bottom));
-        page.upright(centre, Anchor::Middle, 12, INK, self.panel.y.label);
+        page.upright(centre, Align::Middle, 12, INK, self.panel.y.label);
     }
 
     fn series(&self, page: &mut Page, series: &Series, colour: &str) {
@@ -137,7 +137,7 @@ impl Frame<'_> {
                 let y = self.y(point.ours);
                 let height = self.top + PANEL.1 - y;
                 page.rectangle(middle - width / 2.0 + 1.0, y, width - 2.0, height, colour);
-                page.words((middle, y - 5.0), Anchor::Middle, 10, INK, &digits(point.ours));
+                page.words((middle, y - 5.0), Align::Middle, 10, INK, &digits(point.ours));
             }
         }
     }
@@ -184,7 +184,7 @@ fn legend(page: &mut Page, left: f64, figure: &Figure, names: &[(&str, Style)]) 
     let mut y = TOP + 8.0;
     let mut entry = |page: &mut Page, words: &str, mark: &dyn Fn(&mut Page, f64)| {
         mark(page, y - 4.0);
-        page.words((left + 32.0, y), Anchor::Start, 12, INK, words);
+        page.words((left + 32.0, y), Align::Start, 12, INK, words);
         y += 20.0;
     };
     let middle = left + 12.0;

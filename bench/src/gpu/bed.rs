@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::engine::{
-    Batch, Completed, Cpu, Engine, Error, Job, Operation, Partition, Segment,
+    Bundle, Completed, Cpu, Engine, Error, Job, Operation, Partition, Segment,
 };
 use recoded_cuda::{CudaEngine, Options, TECHNIQUES, Technique, Unusable, probe};
 
@@ -102,38 +102,38 @@ impl Bed {
         }
     }
 
-    /// Segments of a shape that one batch takes, for results of about `bytes` bytes.
+    /// Segments of a shape that one bundle takes, for results of about `bytes` bytes.
     pub fn segments(n: usize, symbol_bytes: usize, bytes: usize) -> usize {
         // Coefficients count too: there are more of them than results where symbols are short.
         (bytes / (n * symbol_bytes.max(n))).clamp(1, SEGMENTS_MAX)
     }
 
-    /// A batch of `count` random jobs.
+    /// A bundle of `count` random jobs.
     ///
     /// # Errors
-    /// No batch takes such a job.
-    pub fn batch(&mut self, job: Job, count: usize) -> Result<Batch, BenchError> {
+    /// No bundle takes such a job.
+    pub fn bundle(&mut self, job: Job, count: usize) -> Result<Bundle, BenchError> {
         let (input, output) = (count * job.input_bytes(), count * job.output_bytes());
-        let mut batch = Batch::new(input, output, count);
+        let mut bundle = Bundle::new(input, output, count);
         for number in 0..count {
-            batch.push(job, number as u64).map_err(BenchError::Job)?;
-            self.fill(&mut batch, number);
+            bundle.push(job, number as u64).map_err(BenchError::Job)?;
+            self.fill(&mut bundle, number);
         }
         // Pages that exist: neither side is to pay for them.
-        batch.output_mut().fill(1);
-        Ok(batch)
+        bundle.output_mut().fill(1);
+        Ok(bundle)
     }
 
-    /// A random batch of one `Solve`, whose matrix has an inverse.
+    /// A random bundle of one `Solve`, whose matrix has an inverse.
     ///
     /// # Errors
-    /// No batch takes such a job.
-    pub fn generation(&mut self, n: usize, symbol_bytes: usize) -> Result<Batch, BenchError> {
+    /// No bundle takes such a job.
+    pub fn generation(&mut self, n: usize, symbol_bytes: usize) -> Result<Bundle, BenchError> {
         loop {
-            let mut batch = self.batch(Job::new(Operation::Solve, n, n, symbol_bytes), 1)?;
-            self.cpu.run(&mut batch);
-            if batch.outcome(0).is_ok() {
-                return Ok(batch);
+            let mut bundle = self.bundle(Job::new(Operation::Solve, n, n, symbol_bytes), 1)?;
+            self.cpu.run(&mut bundle);
+            if bundle.outcome(0).is_ok() {
+                return Ok(bundle);
             }
         }
     }
@@ -141,7 +141,7 @@ impl Bed {
     /// A random segment.
     ///
     /// # Errors
-    /// No batch takes such rows.
+    /// No bundle takes such rows.
     pub fn segment(&mut self, n: usize, symbol_bytes: usize) -> Result<Arc<Segment>, BenchError> {
         let job = Job::new(Operation::Multiply, 1, n, symbol_bytes);
         let invalid = BenchError::Job(recoded_code::engine::Rejected::Invalid { job });
@@ -160,14 +160,14 @@ impl Bed {
         self.random.next_u32()
     }
 
-    fn fill(&mut self, batch: &mut Batch, number: usize) {
-        let job = batch.jobs()[number].job;
+    fn fill(&mut self, bundle: &mut Bundle, number: usize) {
+        let job = bundle.jobs()[number].job;
         if job.operation.has_coefficients() {
             (0..job.rows)
-                .for_each(|row| self.random.fill_bytes(batch.coefficients_mut(number, row)));
+                .for_each(|row| self.random.fill_bytes(bundle.coefficients_mut(number, row)));
         }
-        if job.operation.has_sources() && batch.segment().is_none() {
-            (0..job.columns).for_each(|row| self.random.fill_bytes(batch.source_mut(number, row)));
+        if job.operation.has_sources() && bundle.segment().is_none() {
+            (0..job.columns).for_each(|row| self.random.fill_bytes(bundle.source_mut(number, row)));
         }
     }
 
@@ -194,7 +194,7 @@ impl Bed {
         }
     }
 
-    /// Bytes of results a second through the card and back, with as many batches in flight as it
+    /// Bytes of results a second through the card and back, with as many bundles in flight as it
     /// takes. Each is compared with `expected`, in its order, when it comes back first.
     ///
     /// # Errors
@@ -202,20 +202,20 @@ impl Bed {
     pub fn through(
         &mut self,
         what: &str,
-        batches: &mut Vec<Batch>,
-        expected: &[Batch],
+        bundles: &mut Vec<Bundle>,
+        expected: &[Bundle],
     ) -> Result<Option<f64>, BenchError> {
         let Some(card) = &mut self.card else { return Ok(None) };
-        if batches.len() != expected.len() || batches.is_empty() {
+        if bundles.len() != expected.len() || bundles.is_empty() {
             return Ok(None); // a card that was lost took them along
         }
         card.set_technique(None);
-        batches.iter_mut().enumerate().for_each(|(tag, batch)| batch.tag = tag as u64);
-        let checked = pass(card, batches, Duration::ZERO);
+        bundles.iter_mut().enumerate().for_each(|(tag, bundle)| bundle.tag = tag as u64);
+        let checked = pass(card, bundles, Duration::ZERO);
         if checked.is_ok() {
-            compare(what, "auto", batches, expected)?;
+            compare(what, "auto", bundles, expected)?;
         }
-        match checked.and_then(|_| pass(card, batches, THROUGH_SAMPLES * self.scale.sample)) {
+        match checked.and_then(|_| pass(card, bundles, THROUGH_SAMPLES * self.scale.sample)) {
             Ok(rate) => Ok(Some(rate)),
             Err(error) => {
                 self.note(what, &error);
@@ -225,29 +225,29 @@ impl Bed {
     }
 }
 
-/// Has the card do all batches, again and again until `time` is over; bytes of results a second.
-fn pass(card: &mut CudaEngine, batches: &mut Vec<Batch>, time: Duration) -> Result<f64, Error> {
-    let bytes: usize = batches.iter().map(results).sum();
-    let (begun, count) = (Instant::now(), batches.len());
+/// Has the card do all bundles, again and again until `time` is over; bytes of results a second.
+fn pass(card: &mut CudaEngine, bundles: &mut Vec<Bundle>, time: Duration) -> Result<f64, Error> {
+    let bytes: usize = bundles.iter().map(results).sum();
+    let (begun, count) = (Instant::now(), bundles.len());
     let mut passes = 0;
     loop {
-        let mut waiting = std::mem::take(batches);
+        let mut waiting = std::mem::take(bundles);
         waiting.reverse();
-        while batches.len() < count {
-            while let Some(batch) = waiting.pop() {
-                match card.submit(batch) {
+        while bundles.len() < count {
+            while let Some(bundle) = waiting.pop() {
+                match card.submit(bundle) {
                     Ok(()) => {}
                     Err(refused) if matches!(refused.error, Error::Busy { .. }) => {
-                        waiting.push(*refused.batch);
+                        waiting.push(*refused.bundle);
                         break;
                     }
                     Err(refused) => return Err(refused.error),
                 }
             }
             match card.poll() {
-                Some(Completed { batch, result }) => {
+                Some(Completed { bundle, result }) => {
                     result?;
-                    batches.push(batch);
+                    bundles.push(bundle);
                 }
                 None if begun.elapsed() > PROBE_TIMEOUT + time => {
                     let reason = "no answer in time".into();
@@ -256,7 +256,7 @@ fn pass(card: &mut CudaEngine, batches: &mut Vec<Batch>, time: Duration) -> Resu
                 None => thread::yield_now(),
             }
         }
-        batches.sort_by_key(|batch| batch.tag);
+        bundles.sort_by_key(|bundle| bundle.tag);
         passes += 1;
         if begun.elapsed() >= time {
             return Ok((bytes * passes) as f64 / begun.elapsed().as_secs_f64());
@@ -271,30 +271,30 @@ fn pass(card: &mut CudaEngine, batches: &mut Vec<Batch>, time: Duration) -> Resu
 pub fn compare(
     what: &str,
     technique: &str,
-    batches: &[Batch],
-    expected: &[Batch],
+    bundles: &[Bundle],
+    expected: &[Bundle],
 ) -> Result<(), BenchError> {
-    let is_same = batches.iter().zip(expected).all(|(batch, expected)| {
-        (0..batch.jobs().len()).all(|job| {
-            let rows = 0..batch.jobs()[job].job.rows;
-            let same_row = |row| batch.destination(job, row) == expected.destination(job, row);
-            batch.outcome(job) == expected.outcome(job)
-                && (batch.outcome(job).is_err() || rows.clone().all(same_row))
+    let is_same = bundles.iter().zip(expected).all(|(bundle, expected)| {
+        (0..bundle.jobs().len()).all(|job| {
+            let rows = 0..bundle.jobs()[job].job.rows;
+            let same_row = |row| bundle.destination(job, row) == expected.destination(job, row);
+            bundle.outcome(job) == expected.outcome(job)
+                && (bundle.outcome(job).is_err() || rows.clone().all(same_row))
         })
     });
     let wrong = || BenchError::WrongCard { what: what.into(), technique: technique.into() };
-    (is_same && batches.len() == expected.len()).then_some(()).ok_or_else(wrong)
+    (is_same && bundles.len() == expected.len()).then_some(()).ok_or_else(wrong)
 }
 
-/// Bytes that a batch makes, without the gaps.
-pub fn results(batch: &Batch) -> usize {
-    batch.jobs().iter().map(|placed| placed.job.rows * placed.job.row_bytes).sum()
+/// Bytes that a bundle makes, without the gaps.
+pub fn results(bundle: &Bundle) -> usize {
+    bundle.jobs().iter().map(|placed| placed.job.rows * placed.job.row_bytes).sum()
 }
 
 /// Those that a card should be used with; the others are for comparison.
 const BEST: [&str; 4] = ["loop", "permute", "four-russians", "bmma"];
 
-/// Jobs of a batch at most: what a start costs is spread over enough of them.
+/// Jobs of a bundle at most: what a start costs is spread over enough of them.
 const SEGMENTS_MAX: usize = 4096;
 
 /// Pipelines take a while to fill.

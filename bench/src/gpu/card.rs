@@ -1,6 +1,6 @@
 //! The card itself: what it is, how fast bytes get there and back, what it issues, what a launch costs.
 
-use recoded_cuda::{Direction, Rates, TECHNIQUES};
+use recoded_cuda::{Direction, IssueRates, TECHNIQUES};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub struct Card {
     /// Copies of all sizes.
     pub copies: Vec<Copy>,
     /// What it issues.
-    pub rates: Option<Rates>,
+    pub rates: Option<IssueRates>,
 }
 
 impl Card {

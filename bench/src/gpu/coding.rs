@@ -1,6 +1,6 @@
 //! Encoding and decoding by CPU and card, over sizes and symbols.
 
-use recoded_code::engine::{Batch, Job, Operation};
+use recoded_code::engine::{Bundle, Job, Operation};
 
 use super::bed::{Bed, compare, results};
 use super::rows::{Part, Place};
@@ -30,16 +30,16 @@ pub fn encode(bed: &mut Bed) -> Result<(), BenchError> {
 fn encode_shape(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> {
     let job = Job::new(Operation::Multiply, n, n, bytes);
     let count = Bed::segments(n, bytes, bed.scale.bytes);
-    let mut resident = vec![bed.batch(job, count)?];
+    let mut resident = vec![bed.bundle(job, count)?];
     let mut expected = vec![done_by_cpu(bed, &resident[0])];
     let slot = Bed::segments(n, bytes, bed.scale.slot_bytes);
     let mut flights = Vec::new();
     if bed.card.is_some() {
         for _ in 0..FLIGHTS {
-            flights.push(bed.batch(job, slot)?);
+            flights.push(bed.bundle(job, slot)?);
         }
     }
-    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
     let place = Place { part: Part::Encode, n, bytes, of: 0 };
     let is_ladder = bed.scale.ladder_sizes.contains(&n);
     let made = results(&resident[0]) as f64;
@@ -59,32 +59,32 @@ fn encode_shape(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError>
     Ok(())
 }
 
-/// The same batch, made by this CPU.
-pub fn done_by_cpu(bed: &Bed, batch: &Batch) -> Batch {
-    let mut again = batch.retain().restore();
+/// The same bundle, made by this CPU.
+pub fn done_by_cpu(bed: &Bed, bundle: &Bundle) -> Bundle {
+    let mut again = bundle.retain().restore();
     bed.cpu.run(&mut again);
     again
 }
 
-/// Parts of a batch on the card; the only batch of `batches` is compared with `expected`.
+/// Parts of a bundle on the card; the only bundle of `bundles` is compared with `expected`.
 pub fn measure(
     bed: &mut Bed,
     technique: Option<&'static recoded_cuda::Technique>,
-    batches: &mut Vec<Batch>,
-    expected: &[Batch],
+    bundles: &mut Vec<Bundle>,
+    expected: &[Bundle],
 ) -> Result<Option<recoded_cuda::Timings>, BenchError> {
-    let (Some(card), Some(batch)) = (&mut bed.card, batches.pop()) else { return Ok(None) };
+    let (Some(card), Some(bundle)) = (&mut bed.card, bundles.pop()) else { return Ok(None) };
     card.set_technique(technique);
     let name = technique.map_or("auto", |technique| technique.name);
-    match card.measure(batch, bed.scale.sample) {
-        Ok((batch, timings)) => {
-            batches.push(batch);
-            compare("product", name, batches, expected)?;
+    match card.measure(bundle, bed.scale.sample) {
+        Ok((bundle, timings)) => {
+            bundles.push(bundle);
+            compare("product", name, bundles, expected)?;
             Ok(Some(timings))
         }
         Err(refused) => {
-            // A card that was lost may have taken the batch along.
-            batches.push(expected[0].retain().restore());
+            // A card that was lost may have taken the bundle along.
+            bundles.push(expected[0].retain().restore());
             bed.note(name, &refused.error);
             Ok(None)
         }
@@ -127,7 +127,7 @@ fn decode_many(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> 
     let most = (FILL_TIMES * bed.scale.bytes / (n * bytes)).max(1);
     let fill = Bed::segments(n, bytes, bed.scale.bytes).max(2 * processors).max(bed.cpu.threads());
     let job = Job::new(Operation::Solve, n, n, bytes);
-    let mut many = vec![bed.batch(job, fill.min(most))?];
+    let mut many = vec![bed.bundle(job, fill.min(most))?];
     let mut expected = vec![done_by_cpu(bed, &many[0])];
     let place = Place { part: Part::Decode, n, bytes, of: 0 };
     let made = results(&many[0]) as f64;
@@ -143,10 +143,10 @@ fn decode_many(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> 
     let mut flights = Vec::new();
     if bed.card.is_some() {
         for _ in 0..FLIGHTS {
-            flights.push(bed.batch(job, slot)?);
+            flights.push(bed.bundle(job, slot)?);
         }
     }
-    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
     for _ in 0..bed.rounds() {
         if let Some(rate) = bed.through("decode", &mut flights, &flown)? {
             bed.rows.sample(place, HOST, rate);
@@ -162,7 +162,7 @@ fn inversion_share(timings: &recoded_cuda::Timings) -> Option<f64> {
     Some(invert / all)
 }
 
-/// Batches in turns: one more than a card takes at once.
+/// Bundles in turns: one more than a card takes at once.
 const FLIGHTS: usize = 4;
 
 /// As many segments as processors are not more bytes than this many times those of other measurements.

@@ -15,7 +15,7 @@ pub struct Scale {
     pub symbols: &'static [usize],
     /// Bytes of results of one measurement, at most.
     pub bytes: usize,
-    /// The same of one of several batches in flight.
+    /// The same of one of several bundles in flight.
     pub slot_bytes: usize,
     /// Size and symbol of the streaming server.
     pub streaming: (usize, usize),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recoded_code::engine::{Batch, Cpu, Engine, Job, Operation, Partition, Segment};
+use recoded_code::engine::{Bundle, Cpu, Engine, Job, Operation, Partition, Segment};
 use recoded_cuda::opener;
 use recoded_gf::FieldOrder;
 use recoded_offload::{Config, Shares, Together};
@@ -33,7 +33,7 @@ pub fn streaming(bed: &mut Bed) -> Result<(), BenchError> {
     for _ in 0..FLIGHTS {
         flights.push(requests(bed, &segment, rows, 1)?);
     }
-    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
     let place = Place { part: Part::Streaming, n, bytes, of: 0 };
     let made = results(&expected[0]) as f64;
     let kept = bed.card.as_mut().map(|card| card.keep(&segment));
@@ -62,15 +62,15 @@ fn requests(
     segment: &Arc<Segment>,
     rows: usize,
     jobs: usize,
-) -> Result<Batch, BenchError> {
-    let mut batch = Batch::over(Arc::clone(segment), rows * jobs, jobs);
+) -> Result<Bundle, BenchError> {
+    let mut bundle = Bundle::over(Arc::clone(segment), rows * jobs, jobs);
     for number in 0..jobs {
         let drawn = Operation::Combine { seed: bed.number(), field: FieldOrder::TwoFiftySix };
         let job = Job::new(drawn, rows, segment.rows(), segment.row_bytes());
-        batch.push(job, number as u64).map_err(BenchError::Job)?;
+        bundle.push(job, number as u64).map_err(BenchError::Job)?;
     }
-    batch.output_mut().fill(1);
-    Ok(batch)
+    bundle.output_mut().fill(1);
+    Ok(bundle)
 }
 
 /// One large product, by the cores, by the card, and by both.
@@ -127,9 +127,9 @@ fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError>
     let job = Job::new(Operation::Multiply, n, n, columns);
     let mut flights = Vec::new();
     for _ in 0..count {
-        flights.push(bed.batch(job, 1)?);
+        flights.push(bed.bundle(job, 1)?);
     }
-    let flown: Vec<Batch> = flights.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+    let flown: Vec<Bundle> = flights.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
     for _ in 0..bed.rounds() {
         if let Some(rate) = bed.through("large", &mut flights, &flown)? {
             bed.rows.sample(place, HOST, rate);
@@ -138,7 +138,7 @@ fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError>
     Ok(())
 }
 
-/// A product whose rows do not fit a batch.
+/// A product whose rows do not fit a bundle.
 struct Large {
     coefficients: Vec<u8>,
     sources: Vec<Vec<u8>>,
@@ -184,7 +184,7 @@ impl Large {
     }
 }
 
-/// Batches in turns: one more than a card takes at once.
+/// Bundles in turns: one more than a card takes at once.
 const FLIGHTS: usize = 4;
 
 /// Shorter rows are not divided between CPU and card.

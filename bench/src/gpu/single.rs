@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Completed, Cpu, Engine, Error, Job, Operation, Partition};
+use recoded_code::engine::{Bundle, Completed, Cpu, Engine, Error, Job, Operation, Partition};
 use recoded_cuda::{CudaEngine, opener};
 use recoded_offload::{Config, Device, Mode, Model, Rates};
 use serde::Serialize;
@@ -64,20 +64,20 @@ pub fn single(bed: &mut Bed) -> Result<(), BenchError> {
 }
 
 fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), BenchError> {
-    let mut batch = Some(bed.batch(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
-    let mut expected = batch.iter().map(|batch| done_by_cpu(bed, batch)).collect::<Vec<_>>();
+    let mut bundle = Some(bed.bundle(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
+    let mut expected = bundle.iter().map(|bundle| done_by_cpu(bed, bundle)).collect::<Vec<_>>();
     let place = |of| Place { part: Part::Single, n, bytes, of };
     for _ in 0..bed.rounds() {
         for cpu in cpus {
             let seconds = bed.seconds(|| cpu.run(&mut expected[0]));
             bed.rows.sample(place(cpu.threads()), CPU, bytes as f64 / seconds);
         }
-        let (Some(card), Some(own)) = (&mut bed.card, batch.take()) else { continue };
+        let (Some(card), Some(own)) = (&mut bed.card, bundle.take()) else { continue };
         card.set_technique(None);
         match latency(card, own, bed.scale.sample) {
             Ok((own, seconds)) => {
                 compare("single job", "auto", std::slice::from_ref(&own), &expected)?;
-                batch = Some(own);
+                bundle = Some(own);
                 bed.rows.sample(place(0), HOST, bytes as f64 / seconds);
             }
             Err(error) => bed.note("single job", &error),
@@ -86,16 +86,20 @@ fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), 
     Ok(())
 }
 
-/// Seconds from submitting a batch until it is back, alone on the card.
-fn latency(card: &mut CudaEngine, mut batch: Batch, time: Duration) -> Result<(Batch, f64), Error> {
-    let mut one = |batch: Batch| -> Result<(Batch, f64), Error> {
+/// Seconds from submitting a bundle until it is back, alone on the card.
+fn latency(
+    card: &mut CudaEngine,
+    mut bundle: Bundle,
+    time: Duration,
+) -> Result<(Bundle, f64), Error> {
+    let mut one = |bundle: Bundle| -> Result<(Bundle, f64), Error> {
         let begun = Instant::now();
-        card.submit(batch).map_err(|refused| refused.error)?;
+        card.submit(bundle).map_err(|refused| refused.error)?;
         loop {
             match card.poll() {
-                Some(Completed { batch, result }) => {
+                Some(Completed { bundle, result }) => {
                     result?;
-                    return Ok((batch, begun.elapsed().as_secs_f64()));
+                    return Ok((bundle, begun.elapsed().as_secs_f64()));
                 }
                 None if begun.elapsed() > PATIENCE => {
                     let reason = "no answer in time".into();
@@ -106,14 +110,14 @@ fn latency(card: &mut CudaEngine, mut batch: Batch, time: Duration) -> Result<(B
         }
     };
     // The first one pins the memory.
-    batch = one(batch)?.0;
+    bundle = one(bundle)?.0;
     let (begun, mut samples) = (Instant::now(), Vec::new());
     while samples.len() < LATENCIES_MIN || begun.elapsed() < time {
-        let (back, seconds) = one(batch)?;
-        batch = back;
+        let (back, seconds) = one(bundle)?;
+        bundle = back;
         samples.push(seconds);
     }
-    Ok((batch, crate::kernels::contest::median(samples)))
+    Ok((bundle, crate::kernels::contest::median(samples)))
 }
 
 /// The same jobs by whoever the dispatcher prefers, on all cores.
@@ -125,15 +129,15 @@ fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
     let all = bed.cpu.threads();
     for &n in bed.scale.sizes {
         for &bytes in bed.scale.jobs.iter().filter(|&&bytes| bytes / n >= SYMBOL_BYTES_MIN) {
-            let mut batch = Some(bed.batch(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
-            let expected: Vec<_> = batch.iter().map(|batch| done_by_cpu(bed, batch)).collect();
+            let mut bundle = Some(bed.bundle(Job::new(Operation::Multiply, n, n, bytes / n), 1)?);
+            let expected: Vec<_> = bundle.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
             let place = Place { part: Part::Single, n, bytes, of: all };
             for round in 0..=bed.rounds() {
                 let seconds = bed.seconds(|| {
-                    let done = device.run(batch.take().into_iter().collect(), &bed.cpu);
-                    batch = done.into_iter().next().map(|(batch, _)| batch);
+                    let done = device.run(bundle.take().into_iter().collect(), &bed.cpu);
+                    bundle = done.into_iter().next().map(|(bundle, _)| bundle);
                 });
-                let Some(done) = &batch else { break };
+                let Some(done) = &bundle else { break };
                 compare("dispatched job", "auto", std::slice::from_ref(done), &expected)?;
                 // The first round is for what is learned and pinned.
                 if round > 0 {

@@ -14,13 +14,13 @@ pub struct Limit {
 }
 
 /// All limits of a core.
-pub struct Limits {
+pub struct CoreLimits {
     limits: Vec<Limit>,
 }
 
-impl Limits {
+impl CoreLimits {
     /// Measures all probes in turns.
-    pub fn measure(rounds: usize, seconds: f64) -> Limits {
+    pub fn measure(rounds: usize, seconds: f64) -> CoreLimits {
         let mut limits = Vec::new();
         limits.extend(available(Kind::Products).map(|probe| Limit::new(probe, 0)));
         for working_set in [L1_BYTES, L2_BYTES] {
@@ -31,7 +31,7 @@ impl Limits {
         for _ in 0..rounds {
             limits.iter_mut().for_each(|limit| limit.contestant.sample(seconds));
         }
-        Limits { limits }
+        CoreLimits { limits }
     }
 
     /// The widest probe of products, which rows are measured against.

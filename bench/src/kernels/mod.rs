@@ -35,7 +35,7 @@ use recoded_gf::Kernel;
 use crate::cores;
 use crate::error::BenchError;
 use crate::machine::Machine;
-use limits::Limits;
+use limits::CoreLimits;
 use report::Report;
 use rivals::Rivals;
 use rows::{Section, Setting};
@@ -99,7 +99,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let forced = Kernel::forced().map_err(BenchError::Kernel)?;
     let rivals = Rivals::find(options.isal.as_deref());
     eprintln!("{}", rivals.table());
-    let limits = Limits::measure(rounds.min(LIMIT_ROUNDS_MAX), seconds);
+    let limits = CoreLimits::measure(rounds.min(LIMIT_ROUNDS_MAX), seconds);
     let setting = Setting {
         rivals,
         products: limits.products(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library, paper_name};
 use crate::kernels::contest::{Comparison, Contestant, Role, Row, number};
-use crate::kernels::limits::Limits;
+use crate::kernels::limits::CoreLimits;
 use crate::kernels::rows::{Section, Setting};
 use crate::kernels::{summary, targets};
 use crate::machine::Machine;
@@ -22,7 +22,7 @@ pub struct Report {
     /// Seconds per sample, at least.
     pub seconds: f64,
     /// What the core can do.
-    pub limits: Limits,
+    pub limits: CoreLimits,
     /// Who was measured, and with what.
     pub setting: Setting,
     /// What was measured.

@@ -60,9 +60,9 @@ fn paper(rows: &[Row]) -> Vec<String> {
 }
 
 /// What a row is called, and where it is found.
-type Job = (&'static str, Section, usize, usize, &'static str);
+type Line = (&'static str, Section, usize, usize, &'static str);
 
-const JOBS: [Job; 16] = [
+const JOBS: [Line; 16] = [
     ("16 to 16, 1500 B", Section::Encode, 16, 1500, ""),
     ("32 to 32, 1500 B", Section::Encode, 32, 1500, ""),
     ("64 to 64, 1500 B", Section::Encode, 64, 1500, ""),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::cores::{Shares, Ticks};
+use crate::cores::{CoreShares, Ticks};
 use crate::error::BenchError;
 use crate::relay::bed::Bed;
 use crate::relay::case::Case;
@@ -47,9 +47,9 @@ pub struct Sample {
     /// Time over which it was counted.
     pub seconds: f64,
     /// What the load's core did.
-    pub load_core: Shares,
+    pub load_core: CoreShares,
     /// What the relay's core did.
-    pub relay_core: Shares,
+    pub relay_core: CoreShares,
     /// That the work was done.
     pub proof: Proof,
 }

@@ -18,7 +18,7 @@ pub const DOT: f64 = 2.6;
 
 /// Where a text begins relative to its place.
 #[derive(Copy, Clone, Debug)]
-pub enum Anchor {
+pub enum Align {
     /// It starts there.
     Start,
     /// Its middle is there.
@@ -103,35 +103,28 @@ impl Page {
     }
 
     /// Words of a size in pixels.
-    pub fn words(&mut self, at: (f64, f64), anchor: Anchor, size: u32, colour: &str, words: &str) {
-        self.turned(at, 0, anchor, size, colour, words);
+    pub fn words(&mut self, at: (f64, f64), align: Align, size: u32, colour: &str, words: &str) {
+        self.turned(at, 0, align, size, colour, words);
     }
 
     /// Words from the bottom up.
-    pub fn upright(
-        &mut self,
-        at: (f64, f64),
-        anchor: Anchor,
-        size: u32,
-        colour: &str,
-        words: &str,
-    ) {
-        self.turned(at, -90, anchor, size, colour, words);
+    pub fn upright(&mut self, at: (f64, f64), align: Align, size: u32, colour: &str, words: &str) {
+        self.turned(at, -90, align, size, colour, words);
     }
 
     fn turned(
         &mut self,
         (x, y): (f64, f64),
         degrees: i32,
-        anchor: Anchor,
+        align: Align,
         size: u32,
         colour: &str,
         words: &str,
     ) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
+        let align = match align {
+            Align::Start => "start",
+            Align::Middle => "middle",
+            Align::End => "end",
         };
         let turn = match degrees {
             0 => String::new(),
@@ -139,7 +132,7 @@ impl Page {
         };
         let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         self.line(&format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{align}\" \
              fill=\"{colour}\"{turn}>{words}</text>"
         ));
     }
@@ -168,8 +161,8 @@ mod tests {
     #[test]
     fn page_closes_what_it_opens_and_escapes_words() {
         let mut page = Page::new(100.0, 50.0);
-        page.words((1.0, 2.0), Anchor::End, 12, INK, "a < b & c");
-        page.upright((1.0, 2.0), Anchor::Start, 12, INK, "up");
+        page.words((1.0, 2.0), Align::End, 12, INK, "a < b & c");
+        page.upright((1.0, 2.0), Align::Start, 12, INK, "up");
         page.stroke(&[(0.0, 0.0), (5.0, 5.0)], FAINT, 1.0, "4 4");
         page.dot((5.0, 5.0), DOT, GREY);
         let text = page.finish();

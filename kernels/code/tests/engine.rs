@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::engine::{
-    Batch, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
+    Bundle, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
     Placed, RANK_BYTES, Rejected, Segment, check, draw,
 };
 use recoded_code::rlnc::{Density, Generator, Seeded};
@@ -17,13 +17,13 @@ use recoded_gf::{FieldOrder, Kernel, mul};
 fn jobs_of_all_kinds_every_partition_match_bytewise() {
     let mut random = random();
     for _ in 0..40 {
-        let mut batch = random_batch(&mut random);
-        let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
+        let mut bundle = random_bundle(&mut random);
+        let expected: Vec<_> = (0..bundle.jobs().len()).map(|job| expected(&bundle, job)).collect();
         for partition in [Partition::FullBlock, Partition::PartitionedBlock] {
             for threads in [1, 2, 3] {
-                clobber(&mut batch);
-                Cpu::new(threads, partition).expect("threads").run(&mut batch);
-                assert_eq!(outcomes(&batch), expected, "{threads} threads, {partition:?}");
+                clobber(&mut bundle);
+                Cpu::new(threads, partition).expect("threads").run(&mut bundle);
+                assert_eq!(outcomes(&bundle), expected, "{threads} threads, {partition:?}");
             }
         }
     }
@@ -34,18 +34,18 @@ fn large_product_divided_matches_kernel() {
     let mut random = random();
     // Odd numbers, and large enough that every thread gets a share.
     let job = Job::new(Operation::Multiply, 37, 61, 4099);
-    let mut batch = Batch::of(job).expect("valid");
-    fill(&mut batch, 0, &mut random);
-    let expected = expected(&batch, 0);
+    let mut bundle = Bundle::of(job).expect("valid");
+    fill(&mut bundle, 0, &mut random);
+    let expected = expected(&bundle, 0);
     for partition in [Partition::FullBlock, Partition::PartitionedBlock] {
-        clobber(&mut batch);
-        Cpu::new(3, partition).expect("threads").run(&mut batch);
-        assert_eq!(outcome(&batch, 0), expected, "{partition:?}");
+        clobber(&mut bundle);
+        Cpu::new(3, partition).expect("threads").run(&mut bundle);
+        assert_eq!(outcome(&bundle, 0), expected, "{partition:?}");
     }
 }
 
 #[test]
-fn batch_over_a_segment_matches_one_with_its_own_sources() {
+fn bundle_over_a_segment_matches_one_with_its_own_sources() {
     let mut random = random();
     let mut segment = Segment::new(33, 500).expect("of a possible size");
     (0..33).for_each(|row| random.fill_bytes(segment.row_mut(row)));
@@ -53,8 +53,8 @@ fn batch_over_a_segment_matches_one_with_its_own_sources() {
     let drawn = Operation::Combine { seed: 7, field: FieldOrder::Sixteen };
     let jobs = [Operation::Multiply, drawn, Operation::Multiply]
         .map(|operation| Job::new(operation, 20, 33, 500));
-    let mut over = Batch::over(Arc::clone(&segment), 60, 3);
-    let mut own = Batch::new(1 << 20, 1 << 20, 3);
+    let mut over = Bundle::over(Arc::clone(&segment), 60, 3);
+    let mut own = Bundle::new(1 << 20, 1 << 20, 3);
     for (number, job) in jobs.into_iter().enumerate() {
         over.push(job, 0).expect("room");
         own.push(job, 0).expect("room");
@@ -73,68 +73,68 @@ fn batch_over_a_segment_matches_one_with_its_own_sources() {
     while done.len() < 2 {
         done.extend(engine.poll());
     }
-    let [over, own] = [&done[0].batch, &done[1].batch];
+    let [over, own] = [&done[0].bundle, &done[1].bundle];
     assert_eq!(outcomes(over), outcomes(own));
     assert!(check::agrees(over) && (0..20).all(|choice| check::spot_check(over, choice)));
     assert_eq!(outcomes(&over.retain().restore()).len(), 3);
 }
 
 #[test]
-fn batch_over_a_segment_takes_its_shape_only() {
+fn bundle_over_a_segment_takes_its_shape_only() {
     let segment = Arc::new(Segment::new(8, 100).expect("of a possible size"));
     assert!(Segment::new(1025, 1).is_none() && Segment::new(1, 0).is_none());
-    let mut batch = Batch::over(segment, 4, 2);
+    let mut bundle = Bundle::over(segment, 4, 2);
     for (columns, row_bytes) in [(7, 100), (8, 99)] {
         let other = Job::new(Operation::Multiply, 1, columns, row_bytes);
-        assert_eq!(batch.push(other, 0), Err(Rejected::Segment { columns, row_bytes }));
+        assert_eq!(bundle.push(other, 0), Err(Rejected::Segment { columns, row_bytes }));
     }
     let job = Job::new(Operation::Multiply, 4, 8, 100);
-    assert_eq!(batch.push(job, 0), Ok(0));
-    assert!(matches!(batch.push(job, 0), Err(Rejected::NoRoom { .. })));
-    batch.pop();
-    assert_eq!((batch.input_bytes(), batch.push(job, 0)), (0, Ok(0)));
+    assert_eq!(bundle.push(job, 0), Ok(0));
+    assert!(matches!(bundle.push(job, 0), Err(Rejected::NoRoom { .. })));
+    bundle.pop();
+    assert_eq!((bundle.input_bytes(), bundle.push(job, 0)), (0, Ok(0)));
 }
 
 #[test]
 fn checks_accept_what_is_right_and_find_what_is_wrong() {
     let mut random = random();
-    let mut batch = check::sample(random.next_u64());
-    Cpu::new(2, Partition::FullBlock).expect("threads").run(&mut batch);
-    assert!(check::agrees(&batch));
-    let jobs = batch.jobs().len() as u64;
-    assert!((0..200).all(|_| check::spot_check(&batch, random.next_u64())));
+    let mut bundle = check::sample(random.next_u64());
+    Cpu::new(2, Partition::FullBlock).expect("threads").run(&mut bundle);
+    assert!(check::agrees(&bundle));
+    let jobs = bundle.jobs().len() as u64;
+    assert!((0..200).all(|_| check::spot_check(&bundle, random.next_u64())));
     for job in 0..jobs {
         let Placed { job: Job { rows, row_bytes, .. }, destinations, .. } =
-            batch.jobs()[job as usize];
+            bundle.jobs()[job as usize];
         let (row, at) = (random.next_u32() as usize % rows, random.next_u32() as usize % row_bytes);
-        let stride = batch.jobs()[job as usize].job.stride();
-        batch.output_mut()[destinations + row * stride + at] ^= 1;
-        assert!(!check::agrees(&batch));
+        let stride = bundle.jobs()[job as usize].job.stride();
+        bundle.output_mut()[destinations + row * stride + at] ^= 1;
+        assert!(!check::agrees(&bundle));
         // One chance in 256 each that a product hides it.
-        let found = (0..4).filter(|n| !check::spot_check(&batch, job + jobs * n)).count();
+        let found = (0..4).filter(|n| !check::spot_check(&bundle, job + jobs * n)).count();
         assert!(found >= 2, "job {job}: {found} of 4");
-        batch.output_mut()[destinations + row * stride + at] ^= 1;
+        bundle.output_mut()[destinations + row * stride + at] ^= 1;
     }
     // Said to be singular, although it is not.
-    let solved = batch.jobs().iter().position(|placed| placed.job.operation == Operation::Solve);
+    let solved = bundle.jobs().iter().position(|placed| placed.job.operation == Operation::Solve);
     let solved = solved.expect("a sample of everything");
-    batch.output_mut()[solved * RANK_BYTES] = 3;
-    assert!(!check::agrees(&batch) && !check::spot_check(&batch, solved as u64));
+    bundle.output_mut()[solved * RANK_BYTES] = 3;
+    assert!(!check::agrees(&bundle) && !check::spot_check(&bundle, solved as u64));
 }
 
 #[test]
 fn singular_matrix_reports_first_dependent_column() {
     for operation in [Operation::Invert, Operation::Solve] {
-        let mut batch = Batch::of(Job::new(operation, 5, 5, 5)).expect("valid");
+        let mut bundle = Bundle::of(Job::new(operation, 5, 5, 5)).expect("valid");
         for row in 0..5 {
-            let coefficients = batch.coefficients_mut(0, row);
+            let coefficients = bundle.coefficients_mut(0, row);
             coefficients[row] = 1;
             // Column 3 is the sum of columns 0 and 1.
             coefficients[3] = u8::from(row < 2);
         }
-        Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut batch);
-        assert_eq!(batch.outcome(0).expect_err("singular").column, 3);
-        assert!(batch.destination(0, 0).is_err());
+        Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut bundle);
+        assert_eq!(bundle.outcome(0).expect_err("singular").column, 3);
+        assert!(bundle.destination(0, 0).is_err());
     }
 }
 
@@ -150,34 +150,34 @@ fn drawn_row_is_the_vector_of_its_seed() {
 
 #[test]
 fn push_beyond_room_or_sense_is_rejected() {
-    let mut batch = Batch::new(4096, 1024, 2);
+    let mut bundle = Bundle::new(4096, 1024, 2);
     let job = Job::new(Operation::Multiply, 2, 4, 100);
-    assert_eq!(batch.push(job, 7), Ok(0));
-    assert_eq!(batch.jobs()[0].tag, 7);
+    assert_eq!(bundle.push(job, 7), Ok(0));
+    assert_eq!(bundle.jobs()[0].tag, 7);
     for (rows, columns, row_bytes) in [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1025, 1, 1), (1, 1025, 1)]
     {
         let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
-        assert_eq!(batch.push(job, 0), Err(Rejected::Invalid { job }));
+        assert_eq!(bundle.push(job, 0), Err(Rejected::Invalid { job }));
     }
     let huge = Job::new(Operation::Multiply, usize::MAX, usize::MAX, usize::MAX);
-    assert!(Batch::of(huge).is_err());
+    assert!(Bundle::of(huge).is_err());
     let oblong = Job::new(Operation::Solve, 3, 4, 100);
-    assert_eq!(batch.push(oblong, 0), Err(Rejected::Invalid { job: oblong }));
+    assert_eq!(bundle.push(oblong, 0), Err(Rejected::Invalid { job: oblong }));
     let large = Job::new(Operation::Multiply, 9, 4, 100);
-    assert!(matches!(batch.push(large, 0), Err(Rejected::NoRoom { .. })));
-    assert_eq!(batch.push(job, 8), Ok(1));
-    assert!(!batch.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)), "two jobs at most");
-    batch.pop();
-    assert!(batch.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)));
+    assert!(matches!(bundle.push(large, 0), Err(Rejected::NoRoom { .. })));
+    assert_eq!(bundle.push(job, 8), Ok(1));
+    assert!(!bundle.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)), "two jobs at most");
+    bundle.pop();
+    assert!(bundle.has_room(&Job::draw(0, FieldOrder::Two, 1, 1)));
 }
 
 #[test]
-fn retained_batch_is_done_again_after_the_first_is_gone() {
+fn retained_bundle_is_done_again_after_the_first_is_gone() {
     let mut random = random();
-    let batch = random_batch(&mut random);
-    let retained = batch.retain();
-    let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
-    drop(batch);
+    let bundle = random_bundle(&mut random);
+    let retained = bundle.retain();
+    let expected: Vec<_> = (0..bundle.jobs().len()).map(|job| expected(&bundle, job)).collect();
+    drop(bundle);
     let mut again = retained.restore();
     Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut again);
     assert_eq!(outcomes(&again), expected);
@@ -189,18 +189,18 @@ fn cpu_engine_takes_its_depth_and_gives_all_back() {
     let mut engine = CpuEngine::new(2, Partition::PartitionedBlock).expect("threads");
     let mut expectations = Vec::new();
     for tag in 0..engine.depth() as u64 {
-        let mut batch = random_batch(&mut random);
-        batch.tag = tag;
-        let jobs = 0..batch.jobs().len();
-        expectations.push(jobs.map(|job| expected(&batch, job)).collect::<Vec<_>>());
-        engine.submit(batch).expect("below its depth");
+        let mut bundle = random_bundle(&mut random);
+        bundle.tag = tag;
+        let jobs = 0..bundle.jobs().len();
+        expectations.push(jobs.map(|job| expected(&bundle, job)).collect::<Vec<_>>());
+        engine.submit(bundle).expect("below its depth");
     }
-    let refused = engine.submit(Batch::new(0, 0, 1)).expect_err("full");
+    let refused = engine.submit(Bundle::new(0, 0, 1)).expect_err("full");
     assert!(matches!(refused.error, Error::Busy { depth: 2 }));
     for (tag, expected) in expectations.into_iter().enumerate() {
-        let Completed { batch, result } = wait(&mut engine);
-        assert_eq!((batch.tag, result), (tag as u64, Ok(())));
-        assert_eq!(outcomes(&batch), expected);
+        let Completed { bundle, result } = wait(&mut engine);
+        assert_eq!((bundle.tag, result), (tag as u64, Ok(())));
+        assert_eq!(outcomes(&bundle), expected);
     }
     assert!(engine.poll().is_none());
 }
@@ -209,32 +209,32 @@ fn cpu_engine_takes_its_depth_and_gives_all_back() {
 fn chaos_without_faults_changes_nothing_and_with_a_loss_returns_everything() {
     let mut random = random();
     let inner = || CpuEngine::new(1, Partition::FullBlock).expect("threads");
-    let batch = random_batch(&mut random);
-    let expected: Vec<_> = (0..batch.jobs().len()).map(|job| expected(&batch, job)).collect();
+    let bundle = random_bundle(&mut random);
+    let expected: Vec<_> = (0..bundle.jobs().len()).map(|job| expected(&bundle, job)).collect();
     let mut engine = Chaos::new(inner(), Faults::default(), 1);
-    engine.submit(batch).expect("takes it");
-    let Completed { batch, result } = wait(&mut engine);
-    assert_eq!((outcomes(&batch), result), (expected.clone(), Ok(())));
+    engine.submit(bundle).expect("takes it");
+    let Completed { bundle, result } = wait(&mut engine);
+    assert_eq!((outcomes(&bundle), result), (expected.clone(), Ok(())));
 
     let lies = Faults { lie: 1.0, ..Faults::default() };
     let mut engine = Chaos::new(inner(), lies, 1);
-    engine.submit(batch).expect("takes it");
-    let Completed { batch, result } = wait(&mut engine);
+    engine.submit(bundle).expect("takes it");
+    let Completed { bundle, result } = wait(&mut engine);
     assert_eq!(result, Ok(()));
-    assert_ne!(outcomes(&batch), expected);
+    assert_ne!(outcomes(&bundle), expected);
 
     let losses = Faults { stall: 1.0, stall_polls: 3, lose: 0.5, ..Faults::default() };
     let mut engine = Chaos::new(inner(), losses, 4);
-    let mut waiting = Some(batch);
+    let mut waiting = Some(bundle);
     let error = loop {
-        if let Some(batch) = waiting.take() {
-            match engine.submit(batch) {
+        if let Some(bundle) = waiting.take() {
+            match engine.submit(bundle) {
                 Ok(()) => {}
                 Err(refused) => break refused.error,
             }
         }
         if let Some(completed) = engine.poll() {
-            waiting = Some(completed.batch);
+            waiting = Some(completed.bundle);
         }
     };
     assert!(error.is_fatal());
@@ -251,20 +251,20 @@ fn wait(engine: &mut impl Engine) -> Completed {
 
 type Rows = Result<Vec<Vec<u8>>, usize>;
 
-fn outcomes(batch: &Batch) -> Vec<Rows> {
-    (0..batch.jobs().len()).map(|job| outcome(batch, job)).collect()
+fn outcomes(bundle: &Bundle) -> Vec<Rows> {
+    (0..bundle.jobs().len()).map(|job| outcome(bundle, job)).collect()
 }
 
-fn outcome(batch: &Batch, job: usize) -> Rows {
-    let row = |row| batch.destination(job, row).map(<[u8]>::to_vec).map_err(|e| e.column);
-    (0..batch.jobs()[job].job.rows).map(row).collect()
+fn outcome(bundle: &Bundle, job: usize) -> Rows {
+    let row = |row| bundle.destination(job, row).map(<[u8]>::to_vec).map_err(|e| e.column);
+    (0..bundle.jobs()[job].job.rows).map(row).collect()
 }
 
 /// What a job must give, from tables of products alone.
-fn expected(batch: &Batch, index: usize) -> Rows {
-    let Job { operation, rows, columns, row_bytes } = batch.jobs()[index].job;
+fn expected(bundle: &Bundle, index: usize) -> Rows {
+    let Job { operation, rows, columns, row_bytes } = bundle.jobs()[index].job;
     let given = || -> Vec<u8> {
-        (0..rows).flat_map(|row| batch.coefficients(index, row).to_vec()).collect()
+        (0..rows).flat_map(|row| bundle.coefficients(index, row).to_vec()).collect()
     };
     let drawn = |seed: u32, field| -> Vec<u8> {
         let mut matrix = vec![0; rows * columns];
@@ -287,7 +287,7 @@ fn expected(batch: &Batch, index: usize) -> Rows {
     let row = |factors: &[u8]| -> Vec<u8> {
         let byte = |at: usize| {
             let products = factors.iter().enumerate();
-            products.fold(0, |sum, (row, &c)| sum ^ mul(c, batch.source(index, row)[at]))
+            products.fold(0, |sum, (row, &c)| sum ^ mul(c, bundle.source(index, row)[at]))
         };
         (0..row_bytes).map(byte).collect()
     };
@@ -299,9 +299,9 @@ fn expected(batch: &Batch, index: usize) -> Rows {
     })
 }
 
-fn random_batch(random: &mut ChaCha8Rng) -> Batch {
+fn random_bundle(random: &mut ChaCha8Rng) -> Bundle {
     let jobs = 1 + random.next_u32() as usize % 4;
-    let mut batch = Batch::new(1 << 17, 1 << 17, jobs);
+    let mut bundle = Bundle::new(1 << 17, 1 << 17, jobs);
     for index in 0..jobs {
         let mut below = |limit: u32| 1 + (random.next_u32() % limit) as usize;
         let (rows, columns, row_bytes) = (below(40), below(40), below(300));
@@ -314,30 +314,30 @@ fn random_batch(random: &mut ChaCha8Rng) -> Batch {
             4 => Job::invert(columns),
             _ => Job::draw(seed, field, rows, columns),
         };
-        assert_eq!(batch.push(job, index as u64), Ok(index));
-        fill(&mut batch, index, random);
+        assert_eq!(bundle.push(job, index as u64), Ok(index));
+        fill(&mut bundle, index, random);
     }
-    batch
+    bundle
 }
 
-fn fill(batch: &mut Batch, index: usize, random: &mut ChaCha8Rng) {
-    let job = batch.jobs()[index].job;
+fn fill(bundle: &mut Bundle, index: usize, random: &mut ChaCha8Rng) {
+    let job = bundle.jobs()[index].job;
     if job.operation.has_coefficients() {
         // Few values, so that some matrices are singular.
         let mask = if random.next_u32().is_multiple_of(2) { 1 } else { 255 };
         for row in 0..job.rows {
-            let row = batch.coefficients_mut(index, row);
+            let row = bundle.coefficients_mut(index, row);
             random.fill_bytes(row);
             row.iter_mut().for_each(|c| *c &= mask);
         }
     }
     if job.operation.has_sources() {
-        (0..job.columns).for_each(|row| random.fill_bytes(batch.source_mut(index, row)));
+        (0..job.columns).for_each(|row| random.fill_bytes(bundle.source_mut(index, row)));
     }
 }
 
-fn clobber(batch: &mut Batch) {
-    batch.output_mut().fill(0xA5);
+fn clobber(bundle: &mut Bundle) {
+    bundle.output_mut().fill(0xA5);
 }
 
 fn random() -> ChaCha8Rng {

@@ -38,7 +38,7 @@ KERNEL(decode_progressive) {
     const Shape shape = shape_of(table.element_bits, table.polynomial);
     const uint32_t block = blockIdx.x - job.first_block, n = job.rows, stride = ROUND_UP_16(n);
     uint8_t *state = arena + job.parameter + (uint64_t)block * PROGRESSIVE_STATE_BYTES(n);
-    uint8_t *present = state + sizeof(Outcome);
+    uint8_t *present = state + sizeof(Returned);
     uint8_t *coefficients = present + stride + 4 * threadIdx.x;
     const bool has_coefficients = 4 * threadIdx.x < n;
     const uint32_t byte = block * decode_progressive_unit_bytes + 4 * threadIdx.x;

@@ -5,7 +5,7 @@
 //!
 //! # Memory that a card uses
 //! Copies are asynchronous, so host memory and device memory must outlive them. [`crate::CudaEngine`]
-//! sees to that: batches in flight are owned by it, and where a card hangs they are leaked. Objects
+//! sees to that: bundles in flight are owned by it, and where a card hangs they are leaked. Objects
 //! of a context that was destroyed are forgotten, not dropped, as it took them with it.
 
 use std::ffi::CString;

@@ -1,13 +1,13 @@
-//! The engine: batches in, a few driver calls each, batches out.
+//! The engine: bundles in, a few driver calls each, bundles out.
 //!
 //! ```text
 //!  submit   a free lane: stream, device arena, staging for tables of jobs
 //!    copy tables, copy input -> draw, invert, prepare, multiply -> copy output -> mark
-//!  poll     a lane whose mark is reached gives its batch back
+//!  poll     a lane whose mark is reached gives its bundle back
 //! ```
 //!
-//! Lanes run beside each other, so that one batch is copied in while another is computed and a third
-//! is copied out. Memory of batches is pinned when it is first seen.
+//! Lanes run beside each other, so that one bundle is copied in while another is computed and a third
+//! is copied out. Memory of bundles is pinned when it is first seen.
 
 mod measure;
 mod progressive;
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use recoded_code::engine::{
-    Arena, Batch, Completed, Engine, Error, Job, Operation, Refused, Segment,
+    Arena, Bundle, Completed, Engine, Error, Job, Operation, Refused, Segment,
 };
 
 use recoded_gf::Field;
@@ -41,7 +41,7 @@ pub struct Options {
     pub device: usize,
     /// The technique for all products; `None` chooses one by the shape of each.
     pub technique: Option<&'static Technique>,
-    /// Batches in flight beside each other: three keep both copy engines and the cores busy.
+    /// Bundles in flight beside each other: three keep both copy engines and the cores busy.
     pub streams: usize,
     /// The compiled kernels.
     pub image: Image,
@@ -133,8 +133,8 @@ pub struct CudaEngine {
     /// Why it is of no more use.
     lost: Option<Error>,
     plan: Plan,
-    /// Batches that were in flight when the card was lost.
-    orphans: Vec<Batch>,
+    /// Bundles that were in flight when the card was lost.
+    orphans: Vec<Bundle>,
 }
 
 /// A matrix with code of its own.
@@ -155,14 +155,14 @@ struct Lane {
 }
 
 struct InFlight {
-    batch: Batch,
+    bundle: Bundle,
     /// What went wrong after work had begun that cannot be called back.
     error: Option<Error>,
 }
 
-/// Why a batch was not even begun.
+/// Why a bundle was not even begun.
 enum Unprepared {
-    /// The card never does such a batch.
+    /// The card never does such a bundle.
     Beyond(Error),
     /// A call failed.
     Call(CallError),
@@ -318,12 +318,12 @@ impl CudaEngine {
     }
 
     /// Everything that can be refused before the card has begun anything.
-    fn prepare(&mut self, lane: usize, batch: &Batch) -> Result<Vec<Function>, Unprepared> {
+    fn prepare(&mut self, lane: usize, bundle: &Bundle) -> Result<Vec<Function>, Unprepared> {
         self.load_compiled();
         let (technique, special) = (self.technique, &self.special);
-        self.plan.make(batch, |number, job| match technique {
+        self.plan.make(bundle, |number, job| match technique {
             Some(technique) => *technique,
-            None => special_for(special, batch, number).unwrap_or_else(|| *by_shape(job)),
+            None => special_for(special, bundle, number).unwrap_or_else(|| *by_shape(job)),
         })?;
         let kernels: Vec<_> =
             self.plan.launches.iter().map(|launch| (launch.kernel, launch.geometry)).collect();
@@ -348,26 +348,26 @@ impl CudaEngine {
             bytes.copy_from_slice(&job.to_bytes());
         }
         // Memory that cannot be pinned is merely slower.
-        let rows = batch.segment().map(|segment| segment.arena());
-        for arena in [&lane.staging, batch.input(), batch.output()].into_iter().chain(rows) {
+        let rows = bundle.segment().map(|segment| segment.arena());
+        for arena in [&lane.staging, bundle.input(), bundle.output()].into_iter().chain(rows) {
             let _ = context.pin(arena);
         }
         Ok(functions)
     }
 
-    /// Puts all work of a batch into the lane's stream.
+    /// Puts all work of a bundle into the lane's stream.
     fn enqueue(&mut self, lane: usize, functions: &[Function]) -> Result<(), CallError> {
         let (plan, lane) = (&self.plan, &mut self.lanes[lane]);
-        let Some(InFlight { batch, .. }) = &mut lane.in_flight else { return Ok(()) };
+        let Some(InFlight { bundle, .. }) = &mut lane.in_flight else { return Ok(()) };
         let arena = lane.memory.as_ref().map_or(0, DeviceMemory::start);
         let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
         let table_bytes = plan.table.len() * size_of::<job::Job>();
         // SAFETY: the device arena has the bytes of the plan, which keeps everything within them.
-        // Staging and batch stay in the lane until the stream is idle, and are leaked if it never is.
+        // Staging and bundle stay in the lane until the stream is idle, and are leaked if it never is.
         unsafe {
             lane.stream.copy_to(arena, &lane.staging[..table_bytes])?;
-            lane.stream.copy_to(arena + plan.input, &batch.input()[..batch.input_bytes()])?;
-            if let Some(segment) = batch.segment() {
+            lane.stream.copy_to(arena + plan.input, &bundle.input()[..bundle.input_bytes()])?;
+            if let Some(segment) = bundle.segment() {
                 self.segments.bring(&lane.stream, segment, arena + plan.sources)?;
             }
             for (launch, &function) in plan.launches.iter().zip(functions) {
@@ -377,8 +377,8 @@ impl CudaEngine {
                 let count = launch.jobs.len() as u32;
                 lane.stream.launch(function, shape, (jobs, count), (tables, arena))?;
             }
-            let bytes = batch.output_bytes();
-            lane.stream.copy_from(&mut batch.output_mut()[..bytes], arena + plan.output)?;
+            let bytes = bundle.output_bytes();
+            lane.stream.copy_from(&mut bundle.output_mut()[..bytes], arena + plan.output)?;
         }
         lane.stream.mark()
     }
@@ -387,7 +387,7 @@ impl CudaEngine {
     fn lose(&mut self, error: &CallError) {
         self.lost = Some(lost(error));
         self.orphans.extend(
-            self.lanes.iter_mut().filter_map(|lane| lane.in_flight.take()).map(|l| l.batch),
+            self.lanes.iter_mut().filter_map(|lane| lane.in_flight.take()).map(|l| l.bundle),
         );
         self.forget();
         self.context.destroy();
@@ -433,35 +433,35 @@ impl Engine for CudaEngine {
         self.keep_segment(segment)
     }
 
-    fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
-        let refuse = |error, batch| Err(Refused { error, batch: Box::new(batch) });
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+        let refuse = |error, bundle| Err(Refused { error, bundle: Box::new(bundle) });
         if let Some(error) = &self.lost {
-            return refuse(error.clone(), batch);
+            return refuse(error.clone(), bundle);
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
-            return refuse(Error::Busy { depth: self.lanes.len() }, batch);
+            return refuse(Error::Busy { depth: self.lanes.len() }, bundle);
         };
         if let Err(error) = self.context.enter() {
             self.lose(&error);
-            return refuse(lost(&error), batch);
+            return refuse(lost(&error), bundle);
         }
-        let functions = match self.prepare(lane, &batch) {
+        let functions = match self.prepare(lane, &bundle) {
             Ok(functions) => functions,
-            Err(Unprepared::Beyond(error)) => return refuse(error, batch),
+            Err(Unprepared::Beyond(error)) => return refuse(error, bundle),
             Err(Unprepared::Call(error)) if error.is_out_of_memory() => {
-                return refuse(Error::Memory { bytes: self.plan.bytes as usize }, batch);
+                return refuse(Error::Memory { bytes: self.plan.bytes as usize }, bundle);
             }
             Err(Unprepared::Call(error)) if is_harmless(&error) => {
-                return refuse(failed(&error), batch);
+                return refuse(failed(&error), bundle);
             }
             Err(Unprepared::Call(error)) => {
                 self.lose(&error);
-                return refuse(lost(&error), batch);
+                return refuse(lost(&error), bundle);
             }
         };
-        self.lanes[lane].in_flight = Some(InFlight { batch, error: None });
+        self.lanes[lane].in_flight = Some(InFlight { bundle, error: None });
         if let Err(error) = self.enqueue(lane, &functions) {
-            // What is in the stream already uses the batch: it comes back when the stream is idle.
+            // What is in the stream already uses the bundle: it comes back when the stream is idle.
             let is_marked = self.lanes[lane].stream.mark().is_ok();
             if is_marked && is_harmless(&error) {
                 if let Some(in_flight) = &mut self.lanes[lane].in_flight {
@@ -475,8 +475,8 @@ impl Engine for CudaEngine {
     }
 
     fn poll(&mut self) -> Option<Completed> {
-        if let Some(batch) = self.orphans.pop() {
-            return Some(Completed { batch, result: self.lost.clone().map_or(Ok(()), Err) });
+        if let Some(bundle) = self.orphans.pop() {
+            return Some(Completed { bundle, result: self.lost.clone().map_or(Ok(()), Err) });
         }
         if self.lanes.iter().all(|lane| lane.in_flight.is_none()) {
             return None;
@@ -490,8 +490,8 @@ impl Engine for CudaEngine {
             match entered.clone().and_then(|()| lane.stream.is_done()) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let InFlight { batch, error } = lane.in_flight.take()?;
-                    return Some(Completed { batch, result: error.map_or(Ok(()), Err) });
+                    let InFlight { bundle, error } = lane.in_flight.take()?;
+                    return Some(Completed { bundle, result: error.map_or(Ok(()), Err) });
                 }
                 Err(error) => {
                     self.lose(&error);
@@ -526,8 +526,8 @@ impl Drop for CudaEngine {
 }
 
 /// The technique for one matrix only, where a job multiplies by that.
-fn special_for(special: &[Special], batch: &Batch, number: usize) -> Option<Technique> {
-    let Job { operation, rows, columns, .. } = batch.jobs()[number].job;
+fn special_for(special: &[Special], bundle: &Bundle, number: usize) -> Option<Technique> {
+    let Job { operation, rows, columns, .. } = bundle.jobs()[number].job;
     if operation != Operation::Multiply {
         return None;
     }
@@ -536,7 +536,7 @@ fn special_for(special: &[Special], batch: &Batch, number: usize) -> Option<Tech
         let mut pairs = matrix.coefficients.chunks_exact(matrix.columns).enumerate();
         matrix.columns == columns
             && matrix.rows() == rows
-            && pairs.all(|(row, coefficients)| batch.coefficients(number, row) == coefficients)
+            && pairs.all(|(row, coefficients)| bundle.coefficients(number, row) == coefficients)
     };
     special.iter().find(is_same).map(|special| special.technique)
 }
@@ -561,7 +561,7 @@ const fn is_harmless(error: &CallError) -> bool {
     matches!(error.code, 1 | 2 | 500 | 701)
 }
 
-/// Segments take this part of a card's memory at most: the rest is for batches.
+/// Segments take this part of a card's memory at most: the rest is for bundles.
 const KEPT_PART: u64 = 2;
 
 /// Rows of a tile of `permute-narrow`.

@@ -69,7 +69,7 @@ impl Job {
 /// What kernels that return a number leave at the offset [`Job::parameter`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
-pub struct Outcome {
+pub struct Returned {
     /// The number.
     pub value: u32,
     /// Anything.

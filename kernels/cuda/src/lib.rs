@@ -3,11 +3,11 @@
 //! ```text
 //!  probe    is there a card that works? asked in a child process
 //!  image    the compiled kernels, found at run time
-//!  engine   CudaEngine: batches in flight on streams
+//!  engine   CudaEngine: bundles in flight on streams
 //!   segments  rows that stay on the card
-//!   measure, progressive  for benchmarks: parts of a batch, the card itself, the papers' decoders
+//!   measure, progressive  for benchmarks: parts of a bundle, the card itself, the papers' decoders
 //!   compiler  kernels for single matrices, by NVRTC
-//!   plan      what a card is told to do with a batch; no device, no unsafe
+//!   plan      what a card is told to do with a bundle; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
 //!  limits   what a technique can reach on a card
@@ -35,8 +35,8 @@ pub use driver::{CallError, DeviceInfo};
 pub use engine::{CudaEngine, Direction, LaunchCost, OpenError, Options, Progressive, Timings};
 pub use image::{IMAGE_NAME, IMAGE_VARIABLE, Image, ImageError};
 pub use job::{
-    Form, Geometry, Job, KERNELS, Outcome, PROBE_OPERATIONS, TABLES_BYTES, TECHNIQUES, Technique,
+    Form, Geometry, Job, KERNELS, PROBE_OPERATIONS, Returned, TABLES_BYTES, TECHNIQUES, Technique,
 };
-pub use limits::Rates;
+pub use limits::IssueRates;
 pub use plan::{Launch, Plan};
 pub use probe::{Unusable, opener, probe, self_test};

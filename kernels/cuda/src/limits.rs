@@ -9,7 +9,7 @@ use crate::job::Technique;
 
 /// How much a whole card issues in a second.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Rates {
+pub struct IssueRates {
     /// Instructions of a warp on the integer and logic pipe: the slower of what `probe_permute` and
     /// `probe_logic` measure.
     pub instructions: f64,
@@ -33,7 +33,7 @@ impl Technique {
     /// Byte products a second at most: destination bytes times sources. `None` for those whose threads
     /// meet in banks of shared memory as the data has it.
     #[must_use]
-    pub fn limit(&self, rates: &Rates) -> Option<f64> {
+    pub fn limit(&self, rates: &IssueRates) -> Option<f64> {
         let cost = cost(self.name)?;
         let seconds = [
             f64::from(cost.instructions) / rates.instructions,
@@ -61,7 +61,7 @@ fn cost(technique: &str) -> Option<Cost> {
 
 #[cfg(test)]
 mod tests {
-    use super::Rates;
+    use super::IssueRates;
     use crate::job::TECHNIQUES;
 
     /// 132 SMs at 1.98 GHz with 64 lanes, an access a clock and half a product a clock, and 128
@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn limits_on_a_card_by_its_data_sheet() {
         let clocks = 132.0 * 1.98e9;
-        let rates = Rates { instructions: 2.0 * clocks, accesses: clocks, products: clocks / 2.0 };
+        let rates =
+            IssueRates { instructions: 2.0 * clocks, accesses: clocks, products: clocks / 2.0 };
         let expected =
             [("permute", 104.0), ("four-russians", 174.0), ("bmma", 523.0), ("loop", 8.2)];
         for (name, gigabytes) in expected {
@@ -81,14 +82,14 @@ mod tests {
 
     #[test]
     fn no_limit_without_the_instruction_is_above_zero() {
-        let rates = Rates { instructions: 1.0, accesses: 1.0, products: 0.0 };
+        let rates = IssueRates { instructions: 1.0, accesses: 1.0, products: 0.0 };
         let technique = TECHNIQUES.iter().find(|known| known.name == "bmma").expect("known");
         assert_eq!(technique.limit(&rates), Some(0.0));
     }
 
     #[test]
     fn techniques_with_conflicts_have_no_limit() {
-        let rates = Rates { instructions: 1.0, accesses: 1.0, products: 1.0 };
+        let rates = IssueRates { instructions: 1.0, accesses: 1.0, products: 1.0 };
         let tables = TECHNIQUES.iter().filter(|technique| technique.name.starts_with("table"));
         assert!(tables.map(|technique| technique.limit(&rates)).all(|limit| limit.is_none()));
     }

@@ -1,18 +1,18 @@
-//! What a card is told to do with a batch: tables of jobs, launches, and where everything lies.
+//! What a card is told to do with a bundle: tables of jobs, launches, and where everything lies.
 //!
-//! Pure: no device, no `unsafe`. All of a batch lies in one allocation on the device:
+//! Pure: no device, no `unsafe`. All of a bundle lies in one allocation on the device:
 //!
 //! ```text
-//!   arena  [ tables of jobs | input of the batch | output of the batch | scratch ]
+//!   arena  [ tables of jobs | input of the bundle | output of the bundle | scratch ]
 //!            copied          copied               copied back           rows of a segment, inverses,
 //!                                                            drawn coefficients, other forms
 //! ```
 //!
-//! Launches of one batch follow each other on one stream: draw, invert, prepare, multiply.
+//! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply.
 
 use std::ops::Range;
 
-use recoded_code::engine::{self, Batch, Error, Operation, Placed, RANK_BYTES};
+use recoded_code::engine::{self, Bundle, Error, Operation, Placed, RANK_BYTES};
 use recoded_gf::{Field, FieldOrder};
 
 use crate::job::{Form, Geometry, Job, Technique};
@@ -30,16 +30,16 @@ pub struct Launch {
     pub blocks: u32,
 }
 
-/// What to do with one batch; reused for the next.
+/// What to do with one bundle; reused for the next.
 #[derive(Default, Debug)]
 pub struct Plan {
     /// Jobs of all launches, as the device reads them.
     pub table: Vec<Job>,
     /// In this order.
     pub launches: Vec<Launch>,
-    /// Where the batch's input is copied to.
+    /// Where the bundle's input is copied to.
     pub input: u64,
-    /// Where the batch's output is copied from.
+    /// Where the bundle's output is copied from.
     pub output: u64,
     /// Where the jobs' sources are; those of a segment come there from what the card keeps.
     pub sources: u64,
@@ -48,28 +48,28 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `batch`, with the technique that `choose` names for each of its products, by the number of
+    /// Plans `bundle`, with the technique that `choose` names for each of its products, by the number of
     /// the job.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when a job is more than a grid can number.
     pub fn make(
         &mut self,
-        batch: &Batch,
+        bundle: &Bundle,
         choose: impl Fn(usize, &engine::Job) -> Technique,
     ) -> Result<(), Error> {
         self.table.clear();
         self.launches.clear();
-        let room = (batch.jobs().len() * LAUNCHES_MAX * size_of::<Job>()) as u64;
+        let room = (bundle.jobs().len() * LAUNCHES_MAX * size_of::<Job>()) as u64;
         self.input = room.next_multiple_of(ALIGNMENT);
-        self.output = self.input + (batch.input_bytes() as u64).next_multiple_of(ALIGNMENT);
-        self.bytes = self.output + (batch.output_bytes() as u64).next_multiple_of(ALIGNMENT);
+        self.output = self.input + (bundle.input_bytes() as u64).next_multiple_of(ALIGNMENT);
+        self.bytes = self.output + (bundle.output_bytes() as u64).next_multiple_of(ALIGNMENT);
         self.sources = self.input;
-        if let Some(segment) = batch.segment() {
+        if let Some(segment) = bundle.segment() {
             self.sources = self.scratch(segment.bytes() as u64);
         }
-        let mut works: Vec<Work> = Vec::with_capacity(batch.jobs().len());
-        for (number, placed) in batch.jobs().iter().enumerate() {
+        let mut works: Vec<Work> = Vec::with_capacity(bundle.jobs().len());
+        for (number, placed) in bundle.jobs().iter().enumerate() {
             works.push(self.work(placed, number, choose(number, &placed.job)));
         }
         self.stage("random_coefficients", &works, Work::draw)?;
@@ -206,7 +206,7 @@ trait Described {
     }
 }
 
-/// A job of a batch and where its parts lie in the arena by now.
+/// A job of a bundle and where its parts lie in the arena by now.
 struct Work {
     job: engine::Job,
     technique: Technique,
@@ -366,7 +366,7 @@ const COMPILED_GEOMETRY: &str = "reed_solomon";
 
 const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
 
-/// Jobs of the table that one job of a batch becomes at most: draw or invert, two preparations, the
+/// Jobs of the table that one job of a bundle becomes at most: draw or invert, two preparations, the
 /// product.
 const LAUNCHES_MAX: usize = 4;
 
@@ -388,9 +388,9 @@ mod tests {
         *TECHNIQUES.iter().find(|technique| technique.name == name).expect("a technique")
     }
 
-    fn batch() -> Batch {
+    fn bundle() -> Bundle {
         let field = FieldOrder::Sixteen;
-        let mut batch = Batch::new(1 << 20, 1 << 20, 5);
+        let mut bundle = Bundle::new(1 << 20, 1 << 20, 5);
         for job in [
             engine::Job::new(Operation::Multiply, 5, 33, 1000),
             engine::Job::new(Operation::Solve, 20, 20, 77),
@@ -398,16 +398,16 @@ mod tests {
             engine::Job::invert(17),
             engine::Job::draw(4, field, 3, 50),
         ] {
-            batch.push(job, 0).expect("room");
+            bundle.push(job, 0).expect("room");
         }
-        batch
+        bundle
     }
 
     #[test]
     fn plan_launches_in_order_and_counts_blocks() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
-            plan.make(&batch(), |_, _| technique(name)).expect("a plan");
+            plan.make(&bundle(), |_, _| technique(name)).expect("a plan");
             let names: Vec<_> = plan.launches.iter().map(|launch| launch.geometry.name).collect();
             assert_eq!(names[..2], ["random_coefficients", "invert"], "{name}");
             assert_eq!(names[names.len() - 1], technique(name).kernel);
@@ -426,10 +426,10 @@ mod tests {
     fn plan_keeps_everything_apart_and_aligned() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
-            let batch = batch();
-            plan.make(&batch, |_, _| technique(name)).expect("a plan");
+            let bundle = bundle();
+            plan.make(&bundle, |_, _| technique(name)).expect("a plan");
             assert!(plan.table.len() * size_of::<Job>() <= plan.input as usize);
-            assert!(plan.input as usize + batch.input_bytes() <= plan.output as usize);
+            assert!(plan.input as usize + bundle.input_bytes() <= plan.output as usize);
             for job in &plan.table {
                 for place in [job.coefficients, job.sources, job.destinations] {
                     assert!(place % 16 == 0 && place < plan.bytes, "{name}: {job:?}");

@@ -221,7 +221,7 @@ pub fn self_test(engine: &mut impl Engine, timeout: Duration) -> Result<(), Open
     engine.submit(check::sample(SAMPLE_SEED)).map_err(|refused| refused.error)?;
     loop {
         match engine.poll() {
-            Some(Completed { batch, result: Ok(()) }) if check::agrees(&batch) => return Ok(()),
+            Some(Completed { bundle, result: Ok(()) }) if check::agrees(&bundle) => return Ok(()),
             Some(Completed { result: Err(error), .. }) => return Err(error.into()),
             Some(_) => return Err(OpenError::Wrong),
             None if begun.elapsed() > timeout => {

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
-use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Segment, check};
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Operation, Segment, check};
 use recoded_cuda::{CudaEngine, Direction, Options, Progressive, TECHNIQUES, opener};
 use recoded_gf::FieldOrder;
 use recoded_offload::{By, Config, Device, Mode, SpotCheck};
 
 #[test]
-fn batches_over_a_kept_segment_match_the_cpu() {
-    in_child("batches_over_a_kept_segment_match_the_cpu", &[], || {
+fn bundles_over_a_kept_segment_match_the_cpu() {
+    in_child("bundles_over_a_kept_segment_match_the_cpu", &[], || {
         for technique in ["auto", "table-5", "bmma"] {
             let mut random = random();
             let mut engine = open(technique);
@@ -29,12 +29,12 @@ fn batches_over_a_kept_segment_match_the_cpu() {
             }
             let bytes = segments[..2].iter().map(|segment| segment.bytes() as u64).sum::<u64>();
             assert_eq!(engine.kept_bytes(), bytes);
-            // Of the third one, batches bring the rows along.
+            // Of the third one, bundles bring the rows along.
             for segment in segments.iter().cycle().take(9) {
                 engine.submit(request(segment, &mut random)).expect("has room");
-                let Completed { batch, result } = wait(&mut engine);
+                let Completed { bundle, result } = wait(&mut engine);
                 assert_eq!(result, Ok(()));
-                assert!(check::agrees(&batch), "{technique}");
+                assert!(check::agrees(&bundle), "{technique}");
             }
         }
     });
@@ -52,15 +52,15 @@ fn segment_that_nobody_holds_is_freed() {
         assert_eq!(engine.keep(&segments[0]), Ok(()));
         assert_eq!(engine.keep(&segments[1]), Ok(()));
         assert_eq!(engine.keep(&segments[2]), Err(Error::Memory { bytes: 102_400 }));
-        // A batch in flight holds its segment, whoever else lets it go.
-        let batch = request(&segments[0], &mut random);
+        // A bundle in flight holds its segment, whoever else lets it go.
+        let bundle = request(&segments[0], &mut random);
         drop(segments.remove(0));
-        engine.submit(batch).expect("is idle");
+        engine.submit(bundle).expect("is idle");
         let last = segment((100, 1000), &mut random);
         assert!(engine.keep(&last).is_err());
-        let Completed { batch, result } = wait(&mut engine);
-        assert!(result.is_ok() && check::agrees(&batch));
-        drop(batch);
+        let Completed { bundle, result } = wait(&mut engine);
+        assert!(result.is_ok() && check::agrees(&bundle));
+        drop(bundle);
         assert_eq!(engine.keep(&last), Ok(()));
         assert_eq!(engine.kept_bytes(), 2 * 102_400);
     });
@@ -84,18 +84,18 @@ fn card_that_fails_while_it_keeps_says_so_and_the_cpu_serves() {
             let segment = segment((40, 1000), &mut random);
             let error = engine.keep(&segment).expect_err("it fails");
             assert_eq!(error.is_fatal(), is_lost, "{fault}: {error}");
-            let batch = request(&segment, &mut random);
-            match engine.submit(batch) {
+            let bundle = request(&segment, &mut random);
+            match engine.submit(bundle) {
                 Ok(()) => {
                     assert!(!is_lost);
-                    let Completed { batch, result } = wait(&mut engine);
-                    assert!(result.is_ok() && check::agrees(&batch));
+                    let Completed { bundle, result } = wait(&mut engine);
+                    assert!(result.is_ok() && check::agrees(&bundle));
                 }
                 Err(refused) => {
                     assert!(is_lost && refused.error.is_fatal());
-                    let mut batch = *refused.batch;
-                    cpu().run(&mut batch);
-                    assert!(check::agrees(&batch));
+                    let mut bundle = *refused.bundle;
+                    cpu().run(&mut bundle);
+                    assert!(check::agrees(&bundle));
                 }
             }
         });
@@ -128,9 +128,9 @@ fn streaming_server_serves_through_faults() {
             segments.iter().for_each(|segment| device.keep(segment));
             let (cpu, mut by) = (cpu(), Vec::new());
             for round in 0..6 {
-                let batches = (0..3).map(|n| request(&segments[(round + n) % 2], &mut random));
-                for (batch, who) in device.run(batches.collect(), &cpu) {
-                    assert!(check::agrees(&batch));
+                let bundles = (0..3).map(|n| request(&segments[(round + n) % 2], &mut random));
+                for (bundle, who) in device.run(bundles.collect(), &cpu) {
+                    assert!(check::agrees(&bundle));
                     by.push(who);
                 }
                 thread::sleep(Duration::from_millis(2));
@@ -143,14 +143,14 @@ fn streaming_server_serves_through_faults() {
 }
 
 #[test]
-fn parts_of_a_batch_are_measured_and_its_results_right() {
-    in_child("parts_of_a_batch_are_measured_and_its_results_right", &[], || {
+fn parts_of_a_bundle_are_measured_and_its_results_right() {
+    in_child("parts_of_a_bundle_are_measured_and_its_results_right", &[], || {
         let mut random = random();
         for technique in TECHNIQUES {
             let mut engine = open(technique.name);
-            let batch = check::sample(random.next_u64());
-            let (batch, timings) = engine.measure(batch, MOMENT).expect("works");
-            assert!(check::agrees(&batch), "{}", technique.name);
+            let bundle = check::sample(random.next_u64());
+            let (bundle, timings) = engine.measure(bundle, MOMENT).expect("works");
+            assert!(check::agrees(&bundle), "{}", technique.name);
             let kernels: Vec<_> = timings.stages.iter().map(|(kernel, _)| *kernel).collect();
             assert_eq!(kernels[..2], ["random_coefficients", "invert"]);
             assert_eq!(kernels.last(), Some(&technique.kernel));
@@ -158,8 +158,8 @@ fn parts_of_a_batch_are_measured_and_its_results_right() {
             let copies = [timings.copy_in, timings.copy_out, timings.device];
             assert!(times.chain(copies).all(|seconds| seconds > 0.0));
             // It goes on as ever.
-            engine.submit(batch).expect("is idle");
-            assert!(check::agrees(&wait(&mut engine).batch));
+            engine.submit(bundle).expect("is idle");
+            assert!(check::agrees(&wait(&mut engine).bundle));
         }
     });
 }
@@ -180,7 +180,7 @@ fn card_itself_is_measured() {
         assert!(rates.instructions > 0.0 && rates.accesses > 0.0 && rates.products > 0.0);
         engine.submit(check::sample(3)).expect("is idle");
         assert!(matches!(engine.launch_cost(MOMENT), Err(Error::Busy { .. })));
-        assert!(check::agrees(&wait(&mut engine).batch));
+        assert!(check::agrees(&wait(&mut engine).bundle));
     });
 }
 
@@ -191,23 +191,23 @@ fn generations_decode_row_by_row() {
         let mut engine = open("auto");
         for how in [Progressive::Card, Progressive::Buffered, Progressive::Assisted] {
             for (size, bytes) in [(16, 1200), (21, 77)] {
-                let mut batch =
-                    Batch::of(Job::new(Operation::Solve, size, size, bytes)).expect("valid");
-                (0..size).for_each(|row| random.fill_bytes(batch.coefficients_mut(0, row)));
-                (0..size).for_each(|row| random.fill_bytes(batch.source_mut(0, row)));
-                let (batch, seconds) = engine.decode_progressively(batch, how).expect("works");
+                let mut bundle =
+                    Bundle::of(Job::new(Operation::Solve, size, size, bytes)).expect("valid");
+                (0..size).for_each(|row| random.fill_bytes(bundle.coefficients_mut(0, row)));
+                (0..size).for_each(|row| random.fill_bytes(bundle.source_mut(0, row)));
+                let (bundle, seconds) = engine.decode_progressively(bundle, how).expect("works");
                 assert!(seconds > 0.0);
-                let mut expected = batch.retain().restore();
+                let mut expected = bundle.retain().restore();
                 cpu().run(&mut expected);
-                assert_eq!(batch.outcome(0).is_ok(), expected.outcome(0).is_ok());
+                assert_eq!(bundle.outcome(0).is_ok(), expected.outcome(0).is_ok());
                 if expected.outcome(0).is_ok() {
                     for row in 0..size {
-                        assert_eq!(batch.destination(0, row), expected.destination(0, row));
+                        assert_eq!(bundle.destination(0, row), expected.destination(0, row));
                     }
                 }
             }
         }
-        let other = Batch::of(Job::new(Operation::Multiply, 4, 4, 16)).expect("valid");
+        let other = Bundle::of(Job::new(Operation::Multiply, 4, 4, 16)).expect("valid");
         let refused = engine.decode_progressively(other, Progressive::Card).expect_err("no Solve");
         assert!(matches!(refused.error, Error::Unsupported { .. }));
     });
@@ -236,19 +236,19 @@ fn card_that_fails_while_it_is_measured_is_lost_or_goes_on() {
 }
 
 /// A few coded symbols of a segment, by coefficients and by seeds, as peers ask for them.
-fn request(segment: &Arc<Segment>, random: &mut ChaCha8Rng) -> Batch {
-    let mut batch = Batch::over(Arc::clone(segment), 40, 2);
+fn request(segment: &Arc<Segment>, random: &mut ChaCha8Rng) -> Bundle {
+    let mut bundle = Bundle::over(Arc::clone(segment), 40, 2);
     let seed = random.next_u32();
     let drawn = Operation::Combine { seed, field: FieldOrder::TwoFiftySix };
     for operation in [Operation::Multiply, drawn] {
         let rows = 1 + random.next_u32() as usize % 20;
         let job = Job::new(operation, rows, segment.rows(), segment.row_bytes());
-        let number = batch.push(job, 0).expect("room");
+        let number = bundle.push(job, 0).expect("room");
         if operation.has_coefficients() {
-            (0..rows).for_each(|row| random.fill_bytes(batch.coefficients_mut(number, row)));
+            (0..rows).for_each(|row| random.fill_bytes(bundle.coefficients_mut(number, row)));
         }
     }
-    batch
+    bundle
 }
 
 fn segment((rows, row_bytes): (usize, usize), random: &mut ChaCha8Rng) -> Arc<Segment> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
-use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Refused, check};
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Operation, Refused, check};
 use recoded_code::reed_solomon::ReedSolomon;
 use recoded_cuda::{
     CompileError, CudaEngine, OpenError, Options, TECHNIQUES, Unusable, opener, probe, self_test,
@@ -106,9 +106,9 @@ fn every_technique_matches_the_cpu() {
 }
 
 #[test]
-fn batches_beside_each_other_match_the_cpu() {
+fn bundles_beside_each_other_match_the_cpu() {
     let variables = [("STANDIN_DELAY_MICROS", "300")];
-    in_child("batches_beside_each_other_match_the_cpu", &variables, || {
+    in_child("bundles_beside_each_other_match_the_cpu", &variables, || {
         let mut random = random();
         let mut engine = open(&options());
         assert_eq!(engine.depth(), 3);
@@ -116,31 +116,31 @@ fn batches_beside_each_other_match_the_cpu() {
         while done < 30 {
             if submitted < 30 {
                 // Memory is used again and again, as the queue does.
-                let mut batch = ready.pop().unwrap_or_else(|| Batch::new(1 << 18, 1 << 18, 4));
-                fill(&mut batch, &mut random);
-                match engine.submit(batch) {
+                let mut bundle = ready.pop().unwrap_or_else(|| Bundle::new(1 << 18, 1 << 18, 4));
+                fill(&mut bundle, &mut random);
+                match engine.submit(bundle) {
                     Ok(()) => submitted += 1,
-                    Err(Refused { error, batch }) => {
+                    Err(Refused { error, bundle }) => {
                         assert_eq!(error, Error::Busy { depth: 3 });
-                        ready.push(*batch);
+                        ready.push(*bundle);
                     }
                 }
             }
-            let Some(Completed { batch, result }) = engine.poll() else { continue };
+            let Some(Completed { bundle, result }) = engine.poll() else { continue };
             assert_eq!(result, Ok(()));
-            assert!(check::agrees(&batch));
-            ready.push(batch);
+            assert!(check::agrees(&bundle));
+            ready.push(bundle);
             done += 1;
         }
     });
 }
 
 #[test]
-fn batch_beyond_device_memory_is_refused_and_smaller_ones_go_on() {
+fn bundle_beyond_device_memory_is_refused_and_smaller_ones_go_on() {
     let variables = [("STANDIN_MEMORY", "1000000")];
-    in_child("batch_beyond_device_memory_is_refused_and_smaller_ones_go_on", &variables, || {
+    in_child("bundle_beyond_device_memory_is_refused_and_smaller_ones_go_on", &variables, || {
         let mut engine = open(&options());
-        let large = Batch::of(Job::new(Operation::Multiply, 8, 8, 100_000)).expect("valid");
+        let large = Bundle::of(Job::new(Operation::Multiply, 8, 8, 100_000)).expect("valid");
         let refused = engine.submit(large).expect_err("too large");
         assert!(matches!(refused.error, Error::Memory { .. }), "{refused}");
         self_test(&mut engine, PATIENCE).expect("a small one");
@@ -148,10 +148,10 @@ fn batch_beyond_device_memory_is_refused_and_smaller_ones_go_on() {
 }
 
 #[test]
-fn launch_that_fails_harmlessly_fails_one_batch() {
+fn launch_that_fails_harmlessly_fails_one_bundle() {
     // Launch 1 fills tables, launch 4 is in the middle of the self-test's.
     let variables = [("STANDIN_FAULTS", "cuLaunchKernel@4=701")];
-    in_child("launch_that_fails_harmlessly_fails_one_batch", &variables, || {
+    in_child("launch_that_fails_harmlessly_fails_one_bundle", &variables, || {
         let mut engine = open(&options());
         engine.submit(check::sample(1)).expect("taken");
         let Completed { result, .. } = wait(&mut engine);
@@ -161,9 +161,9 @@ fn launch_that_fails_harmlessly_fails_one_batch() {
 }
 
 #[test]
-fn lost_context_returns_all_batches_and_is_made_again() {
+fn lost_context_returns_all_bundles_and_is_made_again() {
     for fault in ["cuLaunchKernel@4=719", "kernel@4=700", "cuMemcpyDtoHAsync_v2@1=719"] {
-        let name = "lost_context_returns_all_batches_and_is_made_again";
+        let name = "lost_context_returns_all_bundles_and_is_made_again";
         in_child(name, &[("STANDIN_FAULTS", fault)], || {
             let mut engine = open(&options());
             let mut given = 0;
@@ -291,13 +291,13 @@ fn matrix_that_does_not_compile_is_multiplied_all_the_same() {
 /// One product by the matrix, compared with this CPU.
 fn multiply(engine: &mut CudaEngine, matrix: &[u8], columns: usize, random: &mut ChaCha8Rng) {
     let job = Job::new(Operation::Multiply, matrix.len() / columns, columns, 777);
-    let mut batch = Batch::of(job).expect("valid");
-    batch.set_coefficients(0, matrix);
-    (0..columns).for_each(|row| random.fill_bytes(batch.source_mut(0, row)));
-    engine.submit(batch).expect("taken");
-    let Completed { batch, result } = wait(engine);
+    let mut bundle = Bundle::of(job).expect("valid");
+    bundle.set_coefficients(0, matrix);
+    (0..columns).for_each(|row| random.fill_bytes(bundle.source_mut(0, row)));
+    engine.submit(bundle).expect("taken");
+    let Completed { bundle, result } = wait(engine);
     assert_eq!(result, Ok(()));
-    assert!(check::agrees(&batch));
+    assert!(check::agrees(&bundle));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn run_queue() {
         slots_per_port: 4,
         slot_bytes: 256 << 10,
         slot_jobs: 4,
-        batch_bytes: 32 << 10,
+        bundle_bytes: 32 << 10,
         measure: false,
         // The shim is slow, and so is this machine when all tests run.
         watchdog_min: Duration::from_millis(500),
@@ -380,7 +380,7 @@ fn run_queue() {
     let (port, mut waiting) = (&mut ports[0], Vec::new());
     for tag in 0..60 {
         let job = random_job(&mut random);
-        let mut inputs = Batch::of(job).expect("valid");
+        let mut inputs = Bundle::of(job).expect("valid");
         fill_job(&mut inputs, 0, &mut random);
         let offered = port.offer(job, tag, Instant::now(), |mut to| {
             let rows = if job.operation.has_coefficients() { job.rows } else { 0 };
@@ -415,7 +415,7 @@ fn run_queue() {
     drop(offload);
 }
 
-fn collect(port: &mut recoded_offload::Port, waiting: &mut Vec<(u64, Batch)>) {
+fn collect(port: &mut recoded_offload::Port, waiting: &mut Vec<(u64, Bundle)>) {
     port.poll(|delivered| {
         let found = waiting.iter().position(|(tag, _)| *tag == delivered.tag());
         let (_, expected) = waiting.swap_remove(found.expect("delivered once"));
@@ -444,27 +444,27 @@ fn open(options: &Options) -> CudaEngine {
     CudaEngine::open(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn fill(batch: &mut Batch, random: &mut ChaCha8Rng) {
-    batch.clear();
+fn fill(bundle: &mut Bundle, random: &mut ChaCha8Rng) {
+    bundle.clear();
     for _ in 0..1 + random.next_u32() % 4 {
         let job = random_job(random);
-        if let Ok(index) = batch.push(job, 0) {
-            fill_job(batch, index, random);
+        if let Ok(index) = bundle.push(job, 0) {
+            fill_job(bundle, index, random);
         }
     }
 }
 
-fn fill_job(batch: &mut Batch, index: usize, random: &mut ChaCha8Rng) {
-    let job = batch.jobs()[index].job;
+fn fill_job(bundle: &mut Bundle, index: usize, random: &mut ChaCha8Rng) {
+    let job = bundle.jobs()[index].job;
     // Bits instead of bytes make some matrices singular.
     let mask = if random.next_u32().is_multiple_of(4) { 1 } else { 255 };
     let rows = if job.operation.has_coefficients() { job.rows } else { 0 };
     for row in 0..rows {
-        random.fill_bytes(batch.coefficients_mut(index, row));
-        batch.coefficients_mut(index, row).iter_mut().for_each(|c| *c &= mask);
+        random.fill_bytes(bundle.coefficients_mut(index, row));
+        bundle.coefficients_mut(index, row).iter_mut().for_each(|c| *c &= mask);
     }
     let rows = if job.operation.has_sources() { job.columns } else { 0 };
-    (0..rows).for_each(|row| random.fill_bytes(batch.source_mut(index, row)));
+    (0..rows).for_each(|row| random.fill_bytes(bundle.source_mut(index, row)));
 }
 
 fn random_job(random: &mut ChaCha8Rng) -> Job {

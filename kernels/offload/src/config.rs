@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recoded_code::engine::{Batch, check};
+use recoded_code::engine::{Bundle, check};
 
 /// Who does bulk work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -32,12 +32,12 @@ impl Mode {
     }
 }
 
-/// How much of a batch the CPU computes again to see whether the device is right.
+/// How much of a bundle the CPU computes again to see whether the device is right.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum SpotCheck {
     /// Nothing.
     Off,
-    /// One job per batch, multiplied by a random vector: any wrong byte in it shows, but for one chance
+    /// One job per bundle, multiplied by a random vector: any wrong byte in it shows, but for one chance
     /// in 256.
     #[default]
     Product,
@@ -46,17 +46,17 @@ pub enum SpotCheck {
 }
 
 impl SpotCheck {
-    /// Whether a batch that came back passes; `state` is that of a generator.
-    pub(crate) fn passes(self, batch: &Batch, state: &mut u64) -> bool {
+    /// Whether a bundle that came back passes; `state` is that of a generator.
+    pub(crate) fn passes(self, bundle: &Bundle, state: &mut u64) -> bool {
         match self {
             Self::Off => true,
             Self::Product => {
                 // Weyl's sequence with a mixer (SplitMix64): a device does not aim at jobs.
                 *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                check::spot_check(batch, mixed ^ (mixed >> 27))
+                check::spot_check(bundle, mixed ^ (mixed >> 27))
             }
-            Self::All => check::agrees(batch),
+            Self::All => check::agrees(bundle),
         }
     }
 }
@@ -74,9 +74,9 @@ pub struct Config {
     /// Jobs of a slot at most.
     pub slot_jobs: usize,
     /// A slot is handed over when it holds this many bytes of inputs and outputs.
-    pub batch_bytes: usize,
+    pub bundle_bytes: usize,
     /// A slot is handed over when its oldest job has waited this long.
-    pub batch_age: Duration,
+    pub bundle_age: Duration,
     /// Jobs are declined when they would be back later than this, by estimate.
     pub latency_max: Duration,
     /// Jobs of fewer source rows than this many per worker are declined: a core then feeds its
@@ -116,8 +116,8 @@ impl Default for Config {
             slots_per_port: 4,
             slot_bytes: 2 << 20,
             slot_jobs: 256,
-            batch_bytes: 2 << 20,
-            batch_age: Duration::from_micros(100),
+            bundle_bytes: 2 << 20,
+            bundle_age: Duration::from_micros(100),
             latency_max: Duration::from_millis(5),
             columns_per_worker_min: 3.3,
             watchdog_factor: 10,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Cpu, Error, Segment};
+use recoded_code::engine::{Bundle, Cpu, Error, Segment};
 
 use crate::config::{Config, Mode};
 use crate::lifecycle::Lifecycle;
@@ -12,7 +12,7 @@ use crate::model::{Class, Model};
 use crate::runner::OpenEngine;
 use crate::slot::{Shared, bytes};
 
-/// Who did a batch.
+/// Who did a bundle.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum By {
     /// The device.
@@ -28,7 +28,7 @@ pub struct Device(Arc<Mutex<Inner>>);
 
 struct Inner {
     shared: Arc<Shared>,
-    /// Batches by their place among those of the caller.
+    /// Bundles by their place among those of the caller.
     lifecycle: Lifecycle<usize>,
     /// Matrices that the device was told of, and is told of again when it is opened again.
     expected: Vec<(Box<[u8]>, usize)>,
@@ -37,7 +37,7 @@ struct Inner {
 }
 
 impl Device {
-    /// A device that `open` opens. Of `config`, slots and ages of batches do not matter here.
+    /// A device that `open` opens. Of `config`, slots and ages of bundles do not matter here.
     #[must_use]
     pub fn new(config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
@@ -51,11 +51,11 @@ impl Device {
         })))
     }
 
-    /// Does all batches, on the device where that works and is faster, and returns them in order. As
+    /// Does all bundles, on the device where that works and is faster, and returns them in order. As
     /// many are in flight as the device takes, so that copies of one go beside the work on another.
     #[must_use]
-    pub fn run(&self, batches: Vec<Batch>, cpu: &Cpu) -> Vec<(Batch, By)> {
-        self.lock().run(batches, cpu)
+    pub fn run(&self, bundles: Vec<Bundle>, cpu: &Cpu) -> Vec<(Bundle, By)> {
+        self.lock().run(bundles, cpu)
     }
 
     /// Says that many products with this row-major matrix are going to come.
@@ -70,7 +70,7 @@ impl Device {
         }
     }
 
-    /// Has the device keep `segment` as long as anybody else holds it, so that batches over it bring no
+    /// Has the device keep `segment` as long as anybody else holds it, so that bundles over it bring no
     /// rows along; where it cannot, they do. A device that is opened again is told again.
     pub fn keep(&self, segment: &Arc<Segment>) {
         let mut inner = self.lock();
@@ -95,27 +95,27 @@ impl Device {
 }
 
 impl Inner {
-    fn run(&mut self, batches: Vec<Batch>, cpu: &Cpu) -> Vec<(Batch, By)> {
-        let mut done: Vec<Option<(Batch, By)>> = batches.iter().map(|_| None).collect();
-        let mut waiting: VecDeque<(usize, Batch)> = batches.into_iter().enumerate().collect();
+    fn run(&mut self, bundles: Vec<Bundle>, cpu: &Cpu) -> Vec<(Bundle, By)> {
+        let mut done: Vec<Option<(Bundle, By)>> = bundles.iter().map(|_| None).collect();
+        let mut waiting: VecDeque<(usize, Bundle)> = bundles.into_iter().enumerate().collect();
         if self.prefers_device(&waiting, cpu) && self.is_open() {
             self.run_on_device(&mut waiting, &mut done);
         }
-        for (place, mut batch) in waiting {
-            let (begun, products) = (Instant::now(), batch.products());
-            cpu.run(&mut batch);
-            let class = Class::of_batch(&batch);
+        for (place, mut bundle) in waiting {
+            let (begun, products) = (Instant::now(), bundle.products());
+            cpu.run(&mut bundle);
+            let class = Class::of_bundle(&bundle);
             self.shared.model.cpu_took(class, products, begun.elapsed(), cpu.threads());
-            done[place] = Some((batch, By::Cpu));
+            done[place] = Some((bundle, By::Cpu));
         }
         done.into_iter().flatten().collect()
     }
 
-    fn prefers_device(&self, batches: &VecDeque<(usize, Batch)>, cpu: &Cpu) -> bool {
-        let (model, Some((_, first))) = (&self.shared.model, batches.front()) else { return false };
-        let class = Class::of_batch(first);
-        let bytes = batches.iter().map(|(_, batch)| bytes(batch)).sum();
-        let products = batches.iter().map(|(_, batch)| batch.products()).sum();
+    fn prefers_device(&self, bundles: &VecDeque<(usize, Bundle)>, cpu: &Cpu) -> bool {
+        let (model, Some((_, first))) = (&self.shared.model, bundles.front()) else { return false };
+        let class = Class::of_bundle(first);
+        let bytes = bundles.iter().map(|(_, bundle)| bytes(bundle)).sum();
+        let products = bundles.iter().map(|(_, bundle)| bundle.products()).sum();
         match self.shared.mode() {
             Mode::Cpu => false,
             Mode::Device => true,
@@ -141,17 +141,17 @@ impl Inner {
     /// Moves what the device does from `waiting` to `done`; what it does not do waits again.
     fn run_on_device(
         &mut self,
-        waiting: &mut VecDeque<(usize, Batch)>,
-        done: &mut [Option<(Batch, By)>],
+        waiting: &mut VecDeque<(usize, Bundle)>,
+        done: &mut [Option<(Bundle, By)>],
     ) {
         // For the CPU, whatever the device does next.
-        let mut failed: Vec<(usize, Batch)> = Vec::new();
+        let mut failed: Vec<(usize, Bundle)> = Vec::new();
         loop {
             while self.lifecycle.device().is_some()
                 && !self.lifecycle.is_full()
-                && let Some((place, batch)) = waiting.pop_front()
+                && let Some((place, bundle)) = waiting.pop_front()
             {
-                self.lifecycle.send(batch, place);
+                self.lifecycle.send(bundle, place);
             }
             if self.lifecycle.in_flight() == 0 && self.lifecycle.finished.is_empty() {
                 break;
@@ -159,18 +159,18 @@ impl Inner {
             self.lifecycle.wait();
             for finished in self.lifecycle.finished.drain(..) {
                 match finished.result {
-                    Ok(()) => done[finished.given] = Some((finished.batch, By::Device)),
-                    Err(_) => failed.push((finished.given, finished.batch)),
+                    Ok(()) => done[finished.given] = Some((finished.bundle, By::Device)),
+                    Err(_) => failed.push((finished.given, finished.bundle)),
                 }
             }
         }
         waiting.extend(failed);
         // Their owners write them again, and the device may be reading them still.
-        waiting.iter_mut().for_each(|(_, batch)| batch.own_inputs());
+        waiting.iter_mut().for_each(|(_, bundle)| bundle.own_inputs());
     }
 }
 
-/// Callers here wait anyway, and their first batches are pinned while they do.
+/// Callers here wait anyway, and their first bundles are pinned while they do.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
 /// Matrices that a device is told of.

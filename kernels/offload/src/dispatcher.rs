@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Cpu, Job, Operation};
+use recoded_code::engine::{Bundle, Cpu, Job, Operation};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
@@ -26,7 +26,7 @@ pub(crate) struct Dispatcher {
     waiting: VecDeque<(usize, Slot)>,
 }
 
-/// Where the batch of a slot comes from.
+/// Where the bundle of a slot comes from.
 struct Origin {
     port: usize,
     opened: Instant,
@@ -90,9 +90,9 @@ impl Dispatcher {
     /// Gives the device what it takes; without one, the CPU does it.
     fn feed(&mut self) {
         while !self.lifecycle.is_full()
-            && let Some((port, Slot { batch, opened, close })) = self.waiting.pop_front()
+            && let Some((port, Slot { bundle, opened, close })) = self.waiting.pop_front()
         {
-            self.lifecycle.send(batch, Origin { port, opened, close });
+            self.lifecycle.send(bundle, Origin { port, opened, close });
             self.deliver();
         }
     }
@@ -101,20 +101,20 @@ impl Dispatcher {
     fn deliver(&mut self) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Origin { port, opened, close } = finished.given;
-            let mut slot = Slot { batch: finished.batch, opened, close };
+            let mut slot = Slot { bundle: finished.bundle, opened, close };
             if let Err(fault) = finished.result {
-                self.redo(&mut slot.batch, fault);
+                self.redo(&mut slot.bundle, fault);
             }
             self.finish(port, slot);
         }
     }
 
-    fn redo(&self, batch: &mut Batch, fault: Fault) {
+    fn redo(&self, bundle: &mut Bundle, fault: Fault) {
         let begun = Instant::now();
-        self.cpu.run(batch);
-        let (class, products) = (Class::of_batch(batch), batch.products());
+        self.cpu.run(bundle);
+        let (class, products) = (Class::of_bundle(bundle), bundle.products());
         self.shared.model.cpu_took(class, products, begun.elapsed(), self.cpu.threads());
-        add(&self.shared.counters.redone[fault as usize], batch.jobs().len() as u64);
+        add(&self.shared.counters.redone[fault as usize], bundle.jobs().len() as u64);
     }
 
     fn finish(&self, port: usize, slot: Slot) {
@@ -136,17 +136,17 @@ impl Dispatcher {
         for class in Class::ALL {
             let columns = class.columns();
             let job = Job::new(Operation::Multiply, 16, columns, CPU_ROW_BYTES / columns.max(16));
-            let Ok(mut batch) = Batch::of(job) else { continue };
-            (0..16).for_each(|row| batch.coefficients_mut(0, row).fill(3));
-            (0..columns).for_each(|row| batch.source_mut(0, row).fill(5));
+            let Ok(mut bundle) = Bundle::of(job) else { continue };
+            (0..16).for_each(|row| bundle.coefficients_mut(0, row).fill(3));
+            (0..columns).for_each(|row| bundle.source_mut(0, row).fill(5));
             // The first run touches the pages; of the others, the best one was not interrupted.
             let taken = (0..CPU_REPEATS).map(|_| {
                 let begun = Instant::now();
-                self.cpu.run(&mut batch);
+                self.cpu.run(&mut bundle);
                 begun.elapsed()
             });
             let seconds = taken.min().map_or(1.0, |best| best.as_secs_f64().max(1e-9));
-            let products = batch.products() as f64 / seconds / self.cpu.threads() as f64;
+            let products = bundle.products() as f64 / seconds / self.cpu.threads() as f64;
             self.shared.model.set_cpu(class, products);
         }
     }

@@ -34,7 +34,7 @@
 //! # Ok::<(), recoded_offload::gibraltar::Error>(())
 //! ```
 
-use recoded_code::engine::{self, Batch, Cpu, Job, Operation, Partition, Rejected};
+use recoded_code::engine::{self, Bundle, Cpu, Job, Operation, Partition, Rejected};
 use recoded_code::reed_solomon::{self, ReedSolomon};
 
 use crate::device::{By, Device};
@@ -45,7 +45,7 @@ pub enum Error {
     /// There is no such code, or the ids contradict it.
     #[error(transparent)]
     Code(#[from] reed_solomon::Error),
-    /// The buffers are of a size that no batch takes, or of another code.
+    /// The buffers are of a size that no bundle takes, or of another code.
     #[error(transparent)]
     Buffers(#[from] Rejected),
     /// The buffers were allocated for another code.
@@ -71,7 +71,7 @@ pub struct Context {
 /// The k + m buffers of one stripe.
 #[derive(Debug)]
 pub struct Buffers {
-    batch: Batch,
+    bundle: Bundle,
     data: usize,
     parity: usize,
     bytes: usize,
@@ -105,8 +105,8 @@ impl Context {
     /// `bytes` is zero or above 2^30.
     pub fn alloc(&self, bytes: usize) -> Result<Buffers, Error> {
         let (data, parity) = (self.code.data(), self.code.parity());
-        let batch = Batch::of(Job::new(Operation::Multiply, parity, data, bytes))?;
-        Ok(Buffers { batch, data, parity, bytes })
+        let bundle = Bundle::of(Job::new(Operation::Multiply, parity, data, bytes))?;
+        Ok(Buffers { bundle, data, parity, bytes })
     }
 
     /// Computes the m parity buffers from the k data buffers before them.
@@ -176,15 +176,15 @@ impl Context {
 
     fn run(&self, stripes: &mut [Buffers]) -> Vec<By> {
         let Some(device) = &self.device else {
-            stripes.iter_mut().for_each(|buffers| self.cpu.run(&mut buffers.batch));
+            stripes.iter_mut().for_each(|buffers| self.cpu.run(&mut buffers.bundle));
             return vec![By::Cpu; stripes.len()];
         };
         let lend =
-            |buffers: &mut Buffers| std::mem::replace(&mut buffers.batch, Batch::new(0, 0, 0));
-        let batches = stripes.iter_mut().map(lend).collect();
-        let done = device.run(batches, &self.cpu).into_iter().zip(stripes);
-        done.map(|((batch, by), buffers)| {
-            buffers.batch = batch;
+            |buffers: &mut Buffers| std::mem::replace(&mut buffers.bundle, Bundle::new(0, 0, 0));
+        let bundles = stripes.iter_mut().map(lend).collect();
+        let done = device.run(bundles, &self.cpu).into_iter().zip(stripes);
+        done.map(|((bundle, by), buffers)| {
+            buffers.bundle = bundle;
             by
         })
         .collect()
@@ -199,8 +199,8 @@ impl Buffers {
     #[must_use]
     pub fn row(&self, place: usize) -> &[u8] {
         match place.checked_sub(self.data) {
-            None => self.batch.source(0, place),
-            Some(row) => &self.batch.output()[self.parity_start(row)..][..self.bytes],
+            None => self.bundle.source(0, place),
+            Some(row) => &self.bundle.output()[self.parity_start(row)..][..self.bytes],
         }
     }
 
@@ -210,10 +210,10 @@ impl Buffers {
     /// When there is no such place.
     pub fn row_mut(&mut self, place: usize) -> &mut [u8] {
         match place.checked_sub(self.data) {
-            None => self.batch.source_mut(0, place),
+            None => self.bundle.source_mut(0, place),
             Some(row) => {
                 let (start, bytes) = (self.parity_start(row), self.bytes);
-                &mut self.batch.output_mut()[start..][..bytes]
+                &mut self.bundle.output_mut()[start..][..bytes]
             }
         }
     }
@@ -227,19 +227,19 @@ impl Buffers {
     /// Bytes from the start of a buffer to that of the next, Gibraltar's `ld`.
     #[must_use]
     pub fn stride(&self) -> usize {
-        self.batch.jobs()[0].job.stride()
+        self.bundle.jobs()[0].job.stride()
     }
 
     fn parity_start(&self, row: usize) -> usize {
-        let placed = &self.batch.jobs()[0];
+        let placed = &self.bundle.jobs()[0];
         assert!(row < self.parity, "buffer {} of {}", self.data + row, self.data + self.parity);
         placed.destinations + row * placed.job.stride()
     }
 
     /// Makes the next product one of `rows` rows with these coefficients. Data stays where it is.
     fn fit(&mut self, rows: usize, coefficients: &[u8]) -> Result<(), Rejected> {
-        self.batch.refit(Job::new(Operation::Multiply, rows, self.data, self.bytes), 0)?;
-        self.batch.set_coefficients(0, coefficients);
+        self.bundle.refit(Job::new(Operation::Multiply, rows, self.data, self.bytes), 0)?;
+        self.bundle.set_coefficients(0, coefficients);
         Ok(())
     }
 }

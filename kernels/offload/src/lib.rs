@@ -8,7 +8,7 @@
 //! ```text
 //!  worker 0   Port::offer --.  slots: each belongs to one thread   .-- Runner: the only thread that
 //!  worker 1   Port::offer ---> SPSC rings --> dispatcher ---------'    calls the device
-//!             Port::poll <--- SPSC rings <--- dispatcher <-- batches done; or done on the CPU
+//!             Port::poll <--- SPSC rings <--- dispatcher <-- bundles done; or done on the CPU
 //! ```
 //!
 //! - A worker never waits: an offer is taken or declined at once, and a declined job is the worker's.

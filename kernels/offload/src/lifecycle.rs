@@ -1,4 +1,4 @@
-//! A device from opening to failure and back, with the batches that it has: one state machine for the
+//! A device from opening to failure and back, with the bundles that it has: one state machine for the
 //! queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`], whose
 //! callers do.
 //!
@@ -8,7 +8,7 @@
 //!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
 //! ```
 //!
-//! Every batch that [`Lifecycle::send`] was given ends in [`Lifecycle::finished`] exactly once, done or
+//! Every bundle that [`Lifecycle::send`] was given ends in [`Lifecycle::finished`] exactly once, done or
 //! with the fault because of which the CPU has to do it.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Completed, Error, Retained};
+use recoded_code::engine::{Bundle, Completed, Error, Retained};
 
 use crate::config::Config;
 use crate::metrics::{Fault, add};
@@ -24,21 +24,21 @@ use crate::model::Class;
 use crate::runner::{Event, Gone, Measured, OpenEngine, Runner};
 use crate::slot::{Shared, bytes};
 
-/// One device; `T` is what its owner knows of a batch.
+/// One device; `T` is what its owner knows of a bundle.
 pub(crate) struct Lifecycle<T> {
     config: Arc<Config>,
     shared: Arc<Shared>,
     open: OpenEngine,
     state: State,
     flights: Vec<Flight<T>>,
-    /// Batches that the device no longer has, for the owner to take.
+    /// Bundles that the device no longer has, for the owner to take.
     pub finished: Vec<Finished<T>>,
-    /// The number of the last batch. One that comes back under a number that is not in flight was given
+    /// The number of the last bundle. One that comes back under a number that is not in flight was given
     /// up, and is ignored.
     serial: u64,
-    /// When a batch last came back.
+    /// When a bundle last came back.
     last_done: Instant,
-    /// Batches that failed since the last one that did not.
+    /// Bundles that failed since the last one that did not.
     failures: u32,
     hangs: u32,
     pause: Duration,
@@ -60,7 +60,7 @@ enum State {
     },
 }
 
-/// A batch that the device has.
+/// A bundle that the device has.
 struct Flight<T> {
     serial: u64,
     given: T,
@@ -72,12 +72,12 @@ struct Flight<T> {
     expires: Instant,
 }
 
-/// A batch that the device no longer has.
+/// A bundle that the device no longer has.
 pub(crate) struct Finished<T> {
     /// What it was sent with.
     pub given: T,
     /// With results, or with its inputs only.
-    pub batch: Batch,
+    pub bundle: Bundle,
     /// Whether the device did it, checked as configured.
     pub result: Result<(), Fault>,
 }
@@ -140,24 +140,24 @@ impl<T> Lifecycle<T> {
         matches!(self.state, State::Opening { .. })
     }
 
-    /// Whether the device has all the batches that it takes.
+    /// Whether the device has all the bundles that it takes.
     pub fn is_full(&self) -> bool {
         matches!(self.state, State::Up { depth, .. } if self.flights.len() >= depth)
     }
 
-    /// Batches that the device has.
+    /// Bundles that the device has.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Gives the device a batch.
-    pub fn send(&mut self, mut batch: Batch, given: T) {
+    /// Gives the device a bundle.
+    pub fn send(&mut self, mut bundle: Bundle, given: T) {
         let State::Up { runner, .. } = &self.state else {
-            return self.finished.push(Finished { given, batch, result: Err(Fault::Down) });
+            return self.finished.push(Finished { given, bundle, result: Err(Fault::Down) });
         };
         self.serial += 1;
-        batch.tag = self.serial;
-        let (class, bytes, now) = (Class::of_batch(&batch), bytes(&batch), Instant::now());
+        bundle.tag = self.serial;
+        let (class, bytes, now) = (Class::of_bundle(&bundle), bytes(&bundle), Instant::now());
         let ahead: u64 = self.flights.iter().map(|flight| flight.bytes).sum();
         let estimate = self.shared.model.device_seconds(class, ahead + bytes);
         let patience = f64::from(self.config.watchdog_factor) * estimate;
@@ -165,14 +165,14 @@ impl<T> Lifecycle<T> {
         self.flights.push(Flight {
             serial: self.serial,
             given,
-            retained: batch.retain(),
+            retained: bundle.retain(),
             class,
             bytes,
             sent: now,
             was_idle: self.flights.is_empty(),
             expires: now + patience.clamp(self.config.watchdog_min, WATCHDOG_MAX),
         });
-        if runner.submit(batch).is_err() {
+        if runner.submit(bundle).is_err() {
             self.fall(unwell("submit", "its thread has ended"), Fault::Lost);
         }
     }
@@ -238,10 +238,10 @@ impl<T> Lifecycle<T> {
         match event {
             Event::Opened(measured) => self.rise(measured),
             Event::NotOpened(error) => self.fall(error, Fault::Down),
-            Event::Refused(batch, error) => self.take_back(*batch, Err((error, Fault::Refused))),
+            Event::Refused(bundle, error) => self.take_back(*bundle, Err((error, Fault::Refused))),
             Event::Completed(completed) => {
-                let Completed { batch, result } = *completed;
-                self.take_back(batch, result.map_err(|error| (error, Fault::Failed)));
+                let Completed { bundle, result } = *completed;
+                self.take_back(bundle, result.map_err(|error| (error, Fault::Failed)));
             }
         }
     }
@@ -270,7 +270,7 @@ impl<T> Lifecycle<T> {
         // Its thread sees that nobody listens, and drops the engine, when it can.
         self.rest(Instant::now());
         self.finished.extend(self.flights.drain(..).map(|Flight { given, retained, .. }| {
-            Finished { given, batch: retained.restore(), result: Err(fault) }
+            Finished { given, bundle: retained.restore(), result: Err(fault) }
         }));
     }
 
@@ -281,15 +281,15 @@ impl<T> Lifecycle<T> {
         self.pause = (2 * self.pause).min(self.config.retry_max);
     }
 
-    /// A batch came back from the device, well or not.
-    fn take_back(&mut self, batch: Batch, result: Result<(), (Error, Fault)>) {
-        let found = self.flights.iter().position(|flight| flight.serial == batch.tag);
+    /// A bundle came back from the device, well or not.
+    fn take_back(&mut self, bundle: Bundle, result: Result<(), (Error, Fault)>) {
+        let found = self.flights.iter().position(|flight| flight.serial == bundle.tag);
         let Some(found) = found else {
             return add(&self.shared.counters.late, 1);
         };
         let Flight { given, class, bytes, sent, was_idle, .. } = self.flights.swap_remove(found);
         let result = match result {
-            Ok(()) if self.config.spot_check.passes(&batch, &mut self.random) => {
+            Ok(()) if self.config.spot_check.passes(&bundle, &mut self.random) => {
                 let now = Instant::now();
                 // Beside others, the device has worked on it since the one before was done.
                 let begun = if was_idle { sent } else { sent.max(self.last_done) };
@@ -297,7 +297,7 @@ impl<T> Lifecycle<T> {
                 self.last_done = now;
                 self.failures = 0;
                 self.pause = self.config.retry_min;
-                add(&self.shared.counters.device_jobs, batch.jobs().len() as u64);
+                add(&self.shared.counters.device_jobs, bundle.jobs().len() as u64);
                 add(&self.shared.counters.device_bytes, bytes);
                 Ok(())
             }
@@ -316,7 +316,7 @@ impl<T> Lifecycle<T> {
                 Err(if is_fatal { Fault::Lost } else { fault })
             }
         };
-        self.finished.push(Finished { given, batch, result });
+        self.finished.push(Finished { given, bundle, result });
     }
 }
 
@@ -324,7 +324,7 @@ fn unwell(call: &'static str, reason: &str) -> Error {
     Error::Lost { call, code: 0, reason: reason.into() }
 }
 
-/// Failures of single batches in a row after which a device is given up.
+/// Failures of single bundles in a row after which a device is given up.
 const FAILURES_MAX: u32 = 3;
 
 /// Estimates of a device that was never measured may be anything.

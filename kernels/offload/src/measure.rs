@@ -1,9 +1,9 @@
-//! How fast an engine is, from host memory to host memory, with as many batches in flight as it takes.
+//! How fast an engine is, from host memory to host memory, with as many bundles in flight as it takes.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Batch, Completed, Engine, Error, Job};
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job};
 
 /// What was measured.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -12,21 +12,21 @@ pub struct Rate {
     pub bytes: f64,
     /// Products of a coefficient and a byte per second.
     pub products: f64,
-    /// Seconds per batch.
+    /// Seconds per bundle.
     pub batch_seconds: f64,
 }
 
-/// Has `engine` do batches of `jobs` such jobs for about `time`, at least as many as it takes at once.
+/// Has `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it takes at once.
 /// Inputs are all ones: no engine here is faster for it.
 ///
 /// # Errors
 /// The engine failed, or nothing came back for seconds on end.
 ///
 /// # Panics
-/// When no batch takes such a job.
+/// When no bundle takes such a job.
 pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> Result<Rate, Error> {
-    let batch_bytes = (job.rows * job.row_bytes * jobs) as f64;
-    let mut ready: Vec<Batch> = (0..engine.depth().max(1)).map(|_| filled(job, jobs)).collect();
+    let bundle_bytes = (job.rows * job.row_bytes * jobs) as f64;
+    let mut ready: Vec<Bundle> = (0..engine.depth().max(1)).map(|_| filled(job, jobs)).collect();
     let products = ready[0].products() as f64;
     // The first round touches and pins memory, and is not counted.
     let mut to_skip = ready.len();
@@ -34,15 +34,15 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
     let (mut done, mut in_flight) = (0_u32, 0);
     let mut is_over = false;
     while !is_over || in_flight > 0 {
-        while !is_over && let Some(batch) = ready.pop() {
-            engine.submit(batch).map_err(|refused| refused.error)?;
+        while !is_over && let Some(bundle) = ready.pop() {
+            engine.submit(bundle).map_err(|refused| refused.error)?;
             in_flight += 1;
         }
         match engine.poll() {
-            Some(Completed { batch, result }) => {
+            Some(Completed { bundle, result }) => {
                 result?;
                 in_flight -= 1;
-                ready.push(batch);
+                ready.push(bundle);
                 // What is still in flight at the end ran beside less than the others.
                 if is_over {
                     continue;
@@ -64,24 +64,24 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
         }
     }
     let counted = last.saturating_duration_since(begun).as_secs_f64().max(1e-9);
-    let batches = f64::from(done);
-    let (bytes, products) = (batch_bytes * batches / counted, products * batches / counted);
-    Ok(Rate { bytes, products, batch_seconds: counted / batches.max(1.0) })
+    let bundles = f64::from(done);
+    let (bytes, products) = (bundle_bytes * bundles / counted, products * bundles / counted);
+    Ok(Rate { bytes, products, batch_seconds: counted / bundles.max(1.0) })
 }
 
-fn filled(job: Job, jobs: usize) -> Batch {
-    let mut batch = Batch::new(jobs * job.input_bytes(), jobs * job.output_bytes(), jobs);
+fn filled(job: Job, jobs: usize) -> Bundle {
+    let mut bundle = Bundle::new(jobs * job.input_bytes(), jobs * job.output_bytes(), jobs);
     for number in 0..jobs {
-        assert!(batch.push(job, 0).is_ok(), "a batch takes {job:?}");
+        assert!(bundle.push(job, 0).is_ok(), "a bundle takes {job:?}");
         let rows = if job.operation.has_coefficients() { job.rows } else { 0 };
-        (0..rows).for_each(|row| batch.coefficients_mut(number, row).fill(3));
+        (0..rows).for_each(|row| bundle.coefficients_mut(number, row).fill(3));
         let rows = if job.operation.has_sources() { job.columns } else { 0 };
-        (0..rows).for_each(|row| batch.source_mut(number, row).fill(5));
+        (0..rows).for_each(|row| bundle.source_mut(number, row).fill(5));
     }
-    batch
+    bundle
 }
 
-/// Far more than a batch takes on anything.
+/// Far more than a bundle takes on anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 

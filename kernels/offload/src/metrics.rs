@@ -134,13 +134,13 @@ pub struct Metrics {
     pub device_bytes: u64,
     /// Jobs that the dispatcher did on the CPU, by [`Fault::ALL`].
     pub redone: [u64; Fault::ALL.len()],
-    /// Batches handed over, by [`Close::ALL`].
+    /// Bundles handed over, by [`Close::ALL`].
     pub closed: [u64; Close::ALL.len()],
-    /// Batches by bytes: up to 4 KiB, 8 KiB, 16 KiB and on, twice as much each.
+    /// Bundles by bytes, under the name that the control API has: up to 4 KiB, 8 KiB, 16 KiB and on, twice as much each.
     pub batch_bytes: [u64; BUCKETS],
-    /// Batches by the time from their first job to their results: up to 1 us, 2 us and on.
+    /// Bundles by the time from their first job to their results: up to 1 us, 2 us and on.
     pub latency: [u64; BUCKETS],
-    /// Batches that came back from a device that had been given up; they were ignored.
+    /// Bundles that came back from a device that had been given up; they were ignored.
     pub late: u64,
     /// Times that a device came into use.
     pub device_ups: u64,
@@ -190,7 +190,7 @@ impl Counters {
         }
     }
 
-    pub fn batch(&self, bytes: u64, close: Close) {
+    pub fn bundle(&self, bytes: u64, close: Close) {
         add(&self.closed[close as usize], 1);
         add(&self.batch_bytes[bucket(bytes, FIRST_BUCKET_BYTES)], 1);
     }

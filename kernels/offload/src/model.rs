@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use recoded_code::engine::{Batch, Job};
+use recoded_code::engine::{Bundle, Job};
 
 /// Jobs of about the same cost per byte: those whose source rows have the same number of bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,10 +27,10 @@ impl Class {
         Self((columns.max(1).ilog2() as usize).min(CLASSES - 1))
     }
 
-    /// The class that most of the work of a batch belongs to.
+    /// The class that most of the work of a bundle belongs to.
     #[must_use]
-    pub fn of_batch(batch: &Batch) -> Self {
-        let heaviest = batch.jobs().iter().map(|placed| placed.job).max_by_key(Job::products);
+    pub fn of_bundle(bundle: &Bundle) -> Self {
+        let heaviest = bundle.jobs().iter().map(|placed| placed.job).max_by_key(Job::products);
         Self::of(heaviest.map_or(1, |job| job.columns))
     }
 
@@ -48,7 +48,7 @@ pub struct Rates {
     pub cpu_products: f64,
     /// Bytes of inputs and outputs per second, through the device and back.
     pub device_bytes: f64,
-    /// Seconds that a batch takes however small it is.
+    /// Seconds that a bundle takes however small it is.
     pub device_start: f64,
 }
 
@@ -208,7 +208,7 @@ const ENTER_SHARE: f64 = 0.8;
 /// not avoided for ever.
 const EXPLORE_EVERY: u32 = 1024;
 
-/// Batches up to this size show what a start costs, as their bytes take next to nothing.
+/// Bundles up to this size show what a start costs, as their bytes take next to nothing.
 const START_BYTES_MAX: u64 = 16 << 10;
 
 /// Fewer products take less time than reading the clock is worth.

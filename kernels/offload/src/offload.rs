@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use recoded_code::engine::{Batch, Cpu, Error, Partition};
+use recoded_code::engine::{Bundle, Cpu, Error, Partition};
 
 use crate::config::{Config, Mode};
 use crate::dispatcher::Dispatcher;
@@ -120,6 +120,6 @@ impl fmt::Debug for Offload {
 }
 
 fn slot(config: &Config) -> Slot {
-    let batch = Batch::new(config.slot_bytes, config.slot_bytes, config.slot_jobs);
-    Slot { batch, opened: Instant::now(), close: Close::Flush }
+    let bundle = Bundle::new(config.slot_bytes, config.slot_bytes, config.slot_jobs);
+    Slot { bundle, opened: Instant::now(), close: Close::Flush }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Thread;
 use std::time::Instant;
 
-use recoded_code::engine::{Batch, Cpu, Job, Singular};
+use recoded_code::engine::{Bundle, Cpu, Job, Singular};
 
 use crate::config::{Config, Mode};
 use crate::metrics::{Close, Declined, Fault, add};
@@ -38,7 +38,7 @@ struct Work {
 
 /// The inputs of a job that was taken, to be written before [`Port::offer`] returns.
 pub struct Inputs<'a> {
-    batch: &'a mut Batch,
+    bundle: &'a mut Bundle,
     job: usize,
 }
 
@@ -48,7 +48,7 @@ impl Inputs<'_> {
     /// # Panics
     /// When the job has no such row.
     pub fn coefficients(&mut self, row: usize) -> &mut [u8] {
-        self.batch.coefficients_mut(self.job, row)
+        self.bundle.coefficients_mut(self.job, row)
     }
 
     /// A source.
@@ -56,13 +56,13 @@ impl Inputs<'_> {
     /// # Panics
     /// When the job has no such row.
     pub fn source(&mut self, row: usize) -> &mut [u8] {
-        self.batch.source_mut(self.job, row)
+        self.bundle.source_mut(self.job, row)
     }
 }
 
 /// A job that is done.
 pub struct Delivered<'a> {
-    batch: &'a Batch,
+    bundle: &'a Bundle,
     job: usize,
 }
 
@@ -70,13 +70,13 @@ impl Delivered<'_> {
     /// What the job was offered with.
     #[must_use]
     pub fn tag(&self) -> u64 {
-        self.batch.jobs()[self.job].tag
+        self.bundle.jobs()[self.job].tag
     }
 
     /// The job.
     #[must_use]
     pub fn job(&self) -> &Job {
-        &self.batch.jobs()[self.job].job
+        &self.bundle.jobs()[self.job].job
     }
 
     /// A destination.
@@ -87,7 +87,7 @@ impl Delivered<'_> {
     /// # Panics
     /// When the job has no such row.
     pub fn destination(&self, row: usize) -> Result<&[u8], Singular> {
-        self.batch.destination(self.job, row)
+        self.bundle.destination(self.job, row)
     }
 }
 
@@ -139,9 +139,9 @@ impl Port {
         add(&self.shared.counters.taken_jobs, 1);
         add(&self.shared.counters.taken_bytes, work.bytes);
         if let Some(slot) = &mut self.open {
-            let job = slot.batch.jobs().len() - 1;
-            fill(Inputs { batch: &mut slot.batch, job });
-            if slot.bytes() >= self.config.batch_bytes as u64 {
+            let job = slot.bundle.jobs().len() - 1;
+            fill(Inputs { bundle: &mut slot.bundle, job });
+            if slot.bytes() >= self.config.bundle_bytes as u64 {
                 self.hand_over(Close::Bytes);
             }
         }
@@ -150,17 +150,17 @@ impl Port {
     }
 
     /// Hands the open slot over when its time has come. To be called about as often as
-    /// [`Config::batch_age`] says; [`Port::offer`] does it too.
+    /// [`Config::bundle_age`] says; [`Port::offer`] does it too.
     pub fn tick(&mut self, now: Instant) {
         let Some(slot) = &self.open else { return };
-        let class = Class::of_batch(&slot.batch);
-        let (bytes, products) = (slot.bytes(), slot.batch.products());
+        let class = Class::of_bundle(&slot.bundle);
+        let (bytes, products) = (slot.bytes(), slot.bundle.products());
         // The time that the device takes is part of the age.
         let device = self.shared.model.device_seconds(class, bytes);
         let age = now.saturating_duration_since(slot.opened);
         let is_idle = self.shared.queued_bytes.load(Ordering::Relaxed) == 0;
         let cpu = || self.shared.model.cpu_seconds(class, products, self.shared.workers);
-        if age.as_secs_f64() + device >= self.config.batch_age.as_secs_f64().max(2.0 * device) {
+        if age.as_secs_f64() + device >= self.config.bundle_age.as_secs_f64().max(2.0 * device) {
             self.hand_over(Close::Age);
         } else if is_idle && device < cpu() {
             self.hand_over(Close::Idle);
@@ -170,7 +170,7 @@ impl Port {
     /// When [`Port::tick`] is due at the latest; `None` while nothing waits.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.open.as_ref().map(|slot| slot.opened + self.config.batch_age)
+        self.open.as_ref().map(|slot| slot.opened + self.config.bundle_age)
     }
 
     /// Hands the open slot over as it is.
@@ -178,12 +178,12 @@ impl Port {
         self.hand_over(Close::Flush);
     }
 
-    /// Calls `deliver` for each job of at most one batch that is done, and says for how many.
+    /// Calls `deliver` for each job of at most one bundle that is done, and says for how many.
     pub fn poll(&mut self, mut deliver: impl FnMut(Delivered<'_>)) -> usize {
         let Some(mut slot) = self.rings.done.pop().or_else(|| self.leftover()) else { return 0 };
-        let jobs = slot.batch.jobs().len();
-        (0..jobs).for_each(|job| deliver(Delivered { batch: &slot.batch, job }));
-        slot.batch.clear();
+        let jobs = slot.bundle.jobs().len();
+        (0..jobs).for_each(|job| deliver(Delivered { bundle: &slot.bundle, job }));
+        slot.bundle.clear();
         self.free.push(slot);
         jobs
     }
@@ -199,9 +199,9 @@ impl Port {
             return Some(slot);
         }
         let mut slot = self.rings.submitted.pop()?;
-        self.cpu.run(&mut slot.batch);
+        self.cpu.run(&mut slot.bundle);
         self.shared.dequeue(&slot);
-        let jobs = slot.batch.jobs().len() as u64;
+        let jobs = slot.bundle.jobs().len() as u64;
         add(&self.shared.counters.redone[Fault::Down as usize], jobs);
         Some(slot)
     }
@@ -215,9 +215,9 @@ impl Port {
         let work = Work { bytes, products: job.products() };
         let began = *self.window_began.get_or_insert(now);
         let age = now.saturating_duration_since(began);
-        if age >= self.config.batch_age {
+        if age >= self.config.bundle_age {
             // A window that ended long ago says that offers are few.
-            let is_recent = age < 2 * self.config.batch_age;
+            let is_recent = age < 2 * self.config.bundle_age;
             let window = mem::take(&mut self.window);
             self.last_window = if is_recent { window } else { Work::default() };
             self.window_began = Some(now);
@@ -250,14 +250,14 @@ impl Port {
         self.compare(Class::of(job.columns), work)
     }
 
-    /// Compares what is queued and the batch that this job is going to be part of, on the device and
+    /// Compares what is queued and the bundle that this job is going to be part of, on the device and
     /// on all workers.
     fn compare(&self, class: Class, work: Work) -> Result<(), Declined> {
         let model = &self.shared.model;
         let others = if self.last_window.bytes > work.bytes { self.last_window } else { work };
-        let batch_bytes = self.config.batch_bytes as u64;
+        let bundle_bytes = self.config.bundle_bytes as u64;
         // A full slot, of what fills it, when more is on offer.
-        let share = (batch_bytes as f64 / others.bytes.max(1) as f64).min(1.0);
+        let share = (bundle_bytes as f64 / others.bytes.max(1) as f64).min(1.0);
         let scaled = |number: u64| (number as f64 * share) as u64;
         let bytes = self.shared.queued_bytes.load(Ordering::Relaxed) + scaled(others.bytes);
         let products =
@@ -272,7 +272,7 @@ impl Port {
 
     /// Puts the job into the open slot, or into the next one.
     fn place(&mut self, job: Job, tag: u64, now: Instant) -> Result<(), Declined> {
-        if self.open.as_ref().is_some_and(|slot| !slot.batch.has_room(&job)) {
+        if self.open.as_ref().is_some_and(|slot| !slot.bundle.has_room(&job)) {
             self.hand_over(Close::Bytes);
         }
         if self.open.is_none() {
@@ -280,7 +280,7 @@ impl Port {
             slot.opened = now;
             self.open = Some(slot);
         }
-        let pushed = self.open.as_mut().map(|slot| slot.batch.push(job, tag));
+        let pushed = self.open.as_mut().map(|slot| slot.bundle.push(job, tag));
         match pushed {
             Some(Ok(_)) => Ok(()),
             _ => Err(Declined::Size),
@@ -289,11 +289,11 @@ impl Port {
 
     fn hand_over(&mut self, close: Close) {
         let Some(mut slot) = self.open.take() else { return };
-        if slot.batch.jobs().is_empty() {
+        if slot.bundle.jobs().is_empty() {
             return self.free.push(slot);
         }
         slot.close = close;
-        self.shared.counters.batch(slot.bytes(), close);
+        self.shared.counters.bundle(slot.bytes(), close);
         self.shared.enqueue(&slot);
         // The ring has room for all slots of this worker.
         if let Err(slot) = self.rings.submitted.push(slot) {

@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
-use recoded_code::engine::{Batch, Completed, Engine, Error, Job, Operation, Segment, check};
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Operation, Segment, check};
 
 use crate::config::Config;
 use crate::model::{CLASSES, Class};
@@ -21,17 +21,17 @@ pub(crate) enum Event {
     Opened(Measured),
     /// It is not to be used.
     NotOpened(Error),
-    /// It did not take a batch.
-    Refused(Box<Batch>, Error),
-    /// A batch came back.
+    /// It did not take a bundle.
+    Refused(Box<Bundle>, Error),
+    /// A bundle came back.
     Completed(Box<Completed>),
 }
 
 /// What was measured when a device was opened.
 pub(crate) struct Measured {
-    /// Batches that it takes at once.
+    /// Bundles that it takes at once.
     pub depth: usize,
-    /// Seconds that the smallest batch takes, and bytes per second by class; `None` when nothing was
+    /// Seconds that the smallest bundle takes, and bytes per second by class; `None` when nothing was
     /// to be measured.
     pub rates: Option<(f64, [f64; CLASSES])>,
 }
@@ -69,9 +69,9 @@ impl Runner {
         Ok(Self { requests, events })
     }
 
-    /// Gives the device a batch, unless its thread has ended.
-    pub fn submit(&self, batch: Batch) -> Result<(), Gone> {
-        self.requests.send(Request::Do(batch)).map_err(|_| Gone)
+    /// Gives the device a bundle, unless its thread has ended.
+    pub fn submit(&self, bundle: Bundle) -> Result<(), Gone> {
+        self.requests.send(Request::Do(bundle)).map_err(|_| Gone)
     }
 
     /// Tells the device which matrix is going to be used often.
@@ -107,7 +107,7 @@ impl Runner {
 
 /// What the device's thread is asked.
 enum Request {
-    Do(Batch),
+    Do(Bundle),
     Expect(Box<[u8]>, usize),
     Keep(Arc<Segment>),
 }
@@ -142,12 +142,12 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
         let was_busy = next.is_ok();
         match next {
             Ok(Request::Expect(matrix, columns)) => engine.expect(&matrix, columns),
-            // Where it cannot, batches bring their rows along.
+            // Where it cannot, bundles bring their rows along.
             Ok(Request::Keep(segment)) => drop(engine.keep(&segment)),
-            Ok(Request::Do(batch)) => match engine.submit(batch) {
+            Ok(Request::Do(bundle)) => match engine.submit(bundle) {
                 Ok(()) => in_flight += 1,
                 Err(refused) => {
-                    if !reporter.report(Event::Refused(refused.batch, refused.error)) {
+                    if !reporter.report(Event::Refused(refused.bundle, refused.error)) {
                         return;
                     }
                 }
@@ -163,7 +163,7 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
                 }
             }
             None if was_busy => {}
-            // A sleep takes longer than many a batch; what takes longer than that can wait.
+            // A sleep takes longer than many a bundle; what takes longer than that can wait.
             None if last_busy.elapsed() < AWAKE => {
                 thread::yield_now();
                 continue;
@@ -179,8 +179,8 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
 
 /// Compares the device with this CPU, then measures it.
 fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, Error> {
-    let (batch, _) = run(engine, check::sample(config.seed))?;
-    if !check::agrees(&batch) {
+    let (bundle, _) = run(engine, check::sample(config.seed))?;
+    if !check::agrees(&bundle) {
         let reason = "wrong results".into();
         return Err(Error::Lost { call: "self-test", code: 0, reason });
     }
@@ -188,7 +188,7 @@ fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, Error> {
     Ok(Measured { depth: engine.depth().max(1), rates })
 }
 
-/// The time of the smallest batch, and the rate of full ones for every class. A slow device is
+/// The time of the smallest bundle, and the rate of full ones for every class. A slow device is
 /// measured with less, so that this ends soon.
 fn measure(engine: &mut dyn Engine, config: &Config) -> Result<(f64, [f64; CLASSES]), Error> {
     let mut start = f64::MAX;
@@ -206,9 +206,9 @@ fn measure(engine: &mut dyn Engine, config: &Config) -> Result<(f64, [f64; CLASS
         let row_bytes = config.slot_bytes / 2 / columns.max(8);
         let rows = columns.clamp(1, products_max.div_ceil(columns * 128));
         let row_bytes = row_bytes.min(products_max / (rows * columns)).max(128);
-        let batch = product(rows, columns, row_bytes)?;
-        let (bytes, products) = (batch.input_bytes() + batch.output_bytes(), batch.products());
-        let (_, taken) = run(engine, batch)?;
+        let bundle = product(rows, columns, row_bytes)?;
+        let (bytes, products) = (bundle.input_bytes() + bundle.output_bytes(), bundle.products());
+        let (_, taken) = run(engine, bundle)?;
         let seconds = taken.as_secs_f64().max(1e-9);
         let moving = (seconds - start).max(seconds / 8.0);
         products_rate = products_rate.max(products as f64 / moving);
@@ -222,29 +222,29 @@ fn class_index(class: Class) -> usize {
 }
 
 /// A product of ones, whose inputs have been written, so that its pages are there.
-fn product(rows: usize, columns: usize, row_bytes: usize) -> Result<Batch, Error> {
+fn product(rows: usize, columns: usize, row_bytes: usize) -> Result<Bundle, Error> {
     let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
-    let mut batch = Batch::of(job).map_err(|_| Error::Memory { bytes: rows * row_bytes })?;
-    (0..rows).for_each(|row| batch.coefficients_mut(0, row).fill(1));
-    (0..columns).for_each(|row| batch.source_mut(0, row).fill(1));
-    Ok(batch)
+    let mut bundle = Bundle::of(job).map_err(|_| Error::Memory { bytes: rows * row_bytes })?;
+    (0..rows).for_each(|row| bundle.coefficients_mut(0, row).fill(1));
+    (0..columns).for_each(|row| bundle.source_mut(0, row).fill(1));
+    Ok(bundle)
 }
 
-/// Has the engine do one batch, and says how long that took.
-fn run(engine: &mut dyn Engine, batch: Batch) -> Result<(Batch, Duration), Error> {
+/// Has the engine do one bundle, and says how long that took.
+fn run(engine: &mut dyn Engine, bundle: Bundle) -> Result<(Bundle, Duration), Error> {
     let begun = Instant::now();
-    engine.submit(batch).map_err(|refused| refused.error)?;
+    engine.submit(bundle).map_err(|refused| refused.error)?;
     loop {
         match engine.poll() {
-            Some(Completed { batch, result }) => {
-                return result.map(|()| (batch, begun.elapsed()));
+            Some(Completed { bundle, result }) => {
+                return result.map(|()| (bundle, begun.elapsed()));
             }
             None => thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-/// How long a device is looked at without sleeping: what a full batch takes on a fast card.
+/// How long a device is looked at without sleeping: what a full bundle takes on a fast card.
 const AWAKE: Duration = Duration::from_micros(150);
 
 /// Between two looks at a device after that. Linux adds 50 us of its own.

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crossbeam::queue::ArrayQueue;
-use recoded_code::engine::{Batch, Error};
+use recoded_code::engine::{Bundle, Error};
 
 use crate::config::Mode;
 use crate::metrics::{Close, Counters};
 use crate::model::Model;
 
-/// A batch on its way. It belongs to whoever holds it: nobody else can touch it, deliver it twice or
+/// A bundle on its way. It belongs to whoever holds it: nobody else can touch it, deliver it twice or
 /// lose it.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub batch: Batch,
+    pub bundle: Bundle,
     /// When its first job was put in.
     pub opened: Instant,
     /// Why it was handed over.
@@ -25,13 +25,13 @@ pub(crate) struct Slot {
 impl Slot {
     /// Bytes that cross a bus for it.
     pub fn bytes(&self) -> u64 {
-        bytes(&self.batch)
+        bytes(&self.bundle)
     }
 }
 
-/// Bytes that cross a bus for a batch.
-pub(crate) fn bytes(batch: &Batch) -> u64 {
-    (batch.input_bytes() + batch.output_bytes()) as u64
+/// Bytes that cross a bus for a bundle.
+pub(crate) fn bytes(bundle: &Bundle) -> u64 {
+    (bundle.input_bytes() + bundle.output_bytes()) as u64
 }
 
 /// The two rings between a worker and the dispatcher; each has room for all slots of the worker, so
@@ -112,13 +112,13 @@ impl Shared {
     /// Counts a slot as queued.
     pub fn enqueue(&self, slot: &Slot) {
         self.queued_bytes.fetch_add(slot.bytes(), Ordering::Relaxed);
-        self.queued_products.fetch_add(slot.batch.products(), Ordering::Relaxed);
+        self.queued_products.fetch_add(slot.bundle.products(), Ordering::Relaxed);
     }
 
     /// Counts a slot as done.
     pub fn dequeue(&self, slot: &Slot) {
         self.queued_bytes.fetch_sub(slot.bytes(), Ordering::Relaxed);
-        self.queued_products.fetch_sub(slot.batch.products(), Ordering::Relaxed);
+        self.queued_products.fetch_sub(slot.bundle.products(), Ordering::Relaxed);
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use recoded_code::engine::{Batch, Cpu, Job, Operation};
+use recoded_code::engine::{Bundle, Cpu, Job, Operation};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
@@ -43,14 +43,14 @@ const LINE: usize = 128;
 /// The device's next range is this part of what it should still get: ranges shrink towards the end.
 const PART: f64 = 0.5;
 
-/// Bytes of sources in one range at most: what a batch has memory for.
+/// Bytes of sources in one range at most: what a bundle has memory for.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Rows of a range are at least this long: less is not worth a batch.
+/// Rows of a range are at least this long: less is not worth a bundle.
 const RANGE_MIN: usize = 8 * LINE;
 
 impl Together {
-    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of batches do
+    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of bundles do
     /// not matter here.
     #[must_use]
     pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
@@ -116,12 +116,12 @@ impl Together {
             let most = (BATCH_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
             let length = (wanted as usize / LINE * LINE).min(most / LINE * LINE);
             let range = work.left..work.left + length;
-            let Some(batch) = (length >= RANGE_MIN).then(|| work.batch(range.clone())).flatten()
+            let Some(bundle) = (length >= RANGE_MIN).then(|| work.bundle(range.clone())).flatten()
             else {
                 return;
             };
             work.left += length;
-            self.lifecycle.send(batch, Taken { range, since: Instant::now() });
+            self.lifecycle.send(bundle, Taken { range, since: Instant::now() });
         }
     }
 
@@ -138,7 +138,7 @@ impl Together {
     fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Taken { range, since } = finished.given;
-            if finished.result.is_ok() && work.store(&finished.batch, range.clone()) {
+            if finished.result.is_ok() && work.store(&finished.bundle, range.clone()) {
                 shares.device += range.len();
                 let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
                 let rate = rate * (self.lifecycle.in_flight() + 1) as f64;
@@ -179,20 +179,20 @@ impl Work<'_, '_> {
         cpu.matmul(self.coefficients, &sources, &mut rows.collect::<Vec<_>>());
     }
 
-    fn batch(&self, range: Range<usize>) -> Option<Batch> {
+    fn bundle(&self, range: Range<usize>) -> Option<Bundle> {
         let (rows, columns) = (self.destinations.len(), self.sources.len());
         let job = Job::new(Operation::Multiply, rows, columns, range.len());
-        let mut batch = Batch::of(job).ok()?;
-        batch.set_coefficients(0, self.coefficients);
+        let mut bundle = Bundle::of(job).ok()?;
+        bundle.set_coefficients(0, self.coefficients);
         for (index, row) in self.sources.iter().enumerate() {
-            batch.source_mut(0, index).copy_from_slice(&row[range.clone()]);
+            bundle.source_mut(0, index).copy_from_slice(&row[range.clone()]);
         }
-        Some(batch)
+        Some(bundle)
     }
 
-    fn store(&mut self, batch: &Batch, range: Range<usize>) -> bool {
+    fn store(&mut self, bundle: &Bundle, range: Range<usize>) -> bool {
         for (index, row) in self.destinations.iter_mut().enumerate() {
-            let Ok(made) = batch.destination(0, index) else { return false };
+            let Ok(made) = bundle.destination(0, index) else { return false };
             row[range.clone()].copy_from_slice(made);
         }
         true

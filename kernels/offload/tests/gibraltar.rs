@@ -122,7 +122,7 @@ fn work_goes_to_the_device_and_back_when_it_hangs() {
     let mut buffers = context.alloc(100).expect("a size");
     assert_eq!(context.generate(&mut buffers), Ok(By::Device));
 
-    // The self-test comes back, the next batch does not.
+    // The self-test comes back, the next bundle does not.
     let device = Device::new(config(), hanging_after(1));
     let mut context = self::context(Some(device.clone()), 4, 2);
     assert_eq!(context.generate(&mut buffers), Ok(By::Cpu));
@@ -181,9 +181,9 @@ fn device(faults: Faults, seed: u64) -> Device {
     Device::new(config(), open)
 }
 
-/// Opens an engine that gives back so many batches and no more.
-fn hanging_after(batches: usize) -> OpenEngine {
-    use recoded_code::engine::{Batch, Completed, Engine, Refused};
+/// Opens an engine that gives back so many bundles and no more.
+fn hanging_after(bundles: usize) -> OpenEngine {
+    use recoded_code::engine::{Bundle, Completed, Engine, Refused};
     struct Hanging(CpuEngine, usize);
     impl Engine for Hanging {
         fn name(&self) -> &str {
@@ -192,8 +192,8 @@ fn hanging_after(batches: usize) -> OpenEngine {
         fn depth(&self) -> usize {
             1
         }
-        fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
-            self.0.submit(batch)
+        fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+            self.0.submit(bundle)
         }
         fn poll(&mut self) -> Option<Completed> {
             self.1 = self.1.checked_sub(1).or_else(|| {
@@ -206,7 +206,7 @@ fn hanging_after(batches: usize) -> OpenEngine {
             })
         }
     }
-    Arc::new(move || Ok(Box::new(Hanging(CpuEngine::new(1, Partition::FullBlock)?, batches))))
+    Arc::new(move || Ok(Box::new(Hanging(CpuEngine::new(1, Partition::FullBlock)?, bundles))))
 }
 
 fn random() -> ChaCha8Rng {

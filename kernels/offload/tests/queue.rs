@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::engine::{
-    Batch, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
+    Bundle, Chaos, Completed, Cpu, CpuEngine, Engine, Error, Faults, Job, Operation, Partition,
     Refused,
 };
 use recoded_offload::{
@@ -111,12 +111,12 @@ fn device_that_blocks_its_thread_blocks_nobody_else() {
         fn depth(&self) -> usize {
             2
         }
-        fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+        fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
             self.submitted += 1;
             while self.submitted > 1 && !self.is_released.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
-            self.inner.submit(batch)
+            self.inner.submit(bundle)
         }
         fn poll(&mut self) -> Option<Completed> {
             self.inner.poll()
@@ -132,7 +132,7 @@ fn device_that_blocks_its_thread_blocks_nobody_else() {
     let (offload, mut ports) = start(config, 1, open);
     one_job_comes_back(&mut ports[0]);
     assert_eq!(offload.metrics().redone[Fault::Hung as usize], 1);
-    // What the device does with its batch later reaches nobody.
+    // What the device does with its bundle later reaches nobody.
     is_released.store(true, Ordering::Relaxed);
     thread::sleep(Duration::from_millis(20));
     assert_eq!(ports[0].poll(|_| ()), 0);
@@ -216,7 +216,7 @@ fn full_queue_declines_at_once() {
 
 #[test]
 fn slots_are_handed_over_by_bytes_age_idleness_and_flush() {
-    let config = Config { batch_bytes: 40_000, batch_age: Duration::from_millis(50), ..config() };
+    let config = Config { bundle_bytes: 40_000, bundle_age: Duration::from_millis(50), ..config() };
     let (offload, mut ports) = start(config, 1, after_self_test(Faults::default(), 1));
     let port = &mut ports[0];
     let now = Instant::now();
@@ -309,7 +309,7 @@ fn config() -> Config {
         slots_per_port: 3,
         slot_bytes: 128 << 10,
         slot_jobs: 8,
-        batch_bytes: 64 << 10,
+        bundle_bytes: 64 << 10,
         // A device may hang in its self-test, too.
         open_timeout: Duration::from_millis(300),
         retry_min: Duration::from_millis(1),
@@ -384,15 +384,15 @@ impl Given {
 
     /// What the CPU makes of it.
     fn result(&self, job: &Job) -> Rows {
-        let mut batch = Batch::of(*job).expect("valid");
+        let mut bundle = Bundle::of(*job).expect("valid");
         if !self.coefficients.is_empty() {
-            batch.set_coefficients(0, &self.coefficients);
+            bundle.set_coefficients(0, &self.coefficients);
         }
         for (row, source) in self.sources.chunks_exact(job.row_bytes).enumerate() {
-            batch.source_mut(0, row).copy_from_slice(source);
+            bundle.source_mut(0, row).copy_from_slice(source);
         }
-        Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut batch);
-        let row = |row| batch.destination(0, row).map(<[u8]>::to_vec).map_err(|e| e.column);
+        Cpu::new(1, Partition::FullBlock).expect("threads").run(&mut bundle);
+        let row = |row| bundle.destination(0, row).map(<[u8]>::to_vec).map_err(|e| e.column);
         (0..job.rows).map(row).collect()
     }
 }

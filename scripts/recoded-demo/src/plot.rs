@@ -7,7 +7,7 @@
 //!  +------------------------------+  +----------------------+
 //! ```
 
-use bench_svg::{Anchor, INK, Page};
+use bench_svg::{Align, INK, Page};
 
 use crate::outcome::{Outcome, points};
 use crate::table::protection;
@@ -45,7 +45,7 @@ pub fn svg(outcome: &Outcome) -> String {
         protection(outcome),
         outcome.field
     );
-    page.words((40.0, 28.0), Anchor::Start, FONT, INK, &title);
+    page.words((40.0, 28.0), Align::Start, FONT, INK, &title);
     hops_panel(&mut page, outcome);
     goodput_panel(&mut page, outcome);
     page.finish()
@@ -59,13 +59,13 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
         let share = f64::from(step) / 5.0;
         page.stroke(&[scale.at(0.0, share), scale.at(hops, share)], FAINT, 1.0, "");
         let (x, y) = scale.at(0.0, share);
-        page.words((x - 10.0, y + 4.0), Anchor::End, FONT, INK, &format!("{share:.1}"));
+        page.words((x - 10.0, y + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
     }
     for hop in 0..=outcome.hops {
         let (x, y) = scale.at(hop as f64, 0.0);
-        page.words((x, y + 20.0), Anchor::Middle, FONT, INK, &hop.to_string());
+        page.words((x, y + 20.0), Align::Middle, FONT, INK, &hop.to_string());
     }
-    page.words((315.0, 392.0), Anchor::Middle, FONT, INK, "hops travelled");
+    page.words((315.0, 392.0), Align::Middle, FONT, INK, "hops travelled");
     let kept = 1.0 - outcome.loss;
     let curve = |value: &dyn Fn(usize) -> f64| {
         (0..=outcome.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
@@ -91,7 +91,7 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
     for (row, (colour, text)) in legend.into_iter().enumerate() {
         let y = 292.0 + 18.0 * row as f64;
         page.stroke(&[(84.0, y - 4.0), (108.0, y - 4.0)], colour, 2.5, "");
-        page.words((116.0, y), Anchor::Start, FONT, INK, text);
+        page.words((116.0, y), Align::Start, FONT, INK, text);
     }
 }
 
@@ -105,22 +105,22 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
     for decade in 0..=(decades.round() as i32) {
         let mbit = GOODPUT_FLOOR * 10f64.powi(decade);
         page.stroke(&[(left, y(mbit)), (right, y(mbit))], FAINT, 1.0, "");
-        page.words((left - 8.0, y(mbit) + 4.0), Anchor::End, FONT, INK, &number(mbit));
+        page.words((left - 8.0, y(mbit) + 4.0), Align::End, FONT, INK, &number(mbit));
     }
     let rate = y(outcome.rate_mbit);
     page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
-    page.words((left + 4.0, rate - 6.0), Anchor::Start, FONT, IDEAL, "rate of a link");
+    page.words((left + 4.0, rate - 6.0), Align::Start, FONT, IDEAL, "rate of a link");
     let bars = [
         (690.0, outcome.plain.tcp_mbps, PLAIN, "forwarding"),
         (830.0, outcome.recoded.tcp_mbps, RECODED, "recoded"),
     ];
     for (x, mbit, colour, name) in bars {
         page.rectangle(x, y(mbit), 70.0, bottom - y(mbit), colour);
-        page.words((x + 35.0, bottom + 20.0), Anchor::Middle, FONT, INK, name);
+        page.words((x + 35.0, bottom + 20.0), Align::Middle, FONT, INK, name);
         let label = if mbit < 1.0 { format!("{mbit:.3}") } else { format!("{mbit:.1}") };
-        page.words((x + 35.0, y(mbit) - 8.0), Anchor::Middle, FONT, INK, &label);
+        page.words((x + 35.0, y(mbit) - 8.0), Align::Middle, FONT, INK, &label);
     }
-    page.words((790.0, 392.0), Anchor::Middle, FONT, INK, "TCP download, Mbit/s (logarithmic)");
+    page.words((790.0, 392.0), Align::Middle, FONT, INK, "TCP download, Mbit/s (logarithmic)");
 }
 
 /// Maps (hops, share) to the page.

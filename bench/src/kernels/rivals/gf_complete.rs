@@ -5,7 +5,7 @@ use bench_native::GfComplete;
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Description, file_name};
-use crate::kernels::rows::Job;
+use crate::kernels::rows::Workload;
 
 /// What it is called.
 pub const NAME: &str = "GF-Complete";
@@ -25,7 +25,7 @@ fn load() -> Result<GfComplete, LeftOut> {
 }
 
 /// `destination += c * source`.
-pub fn madd(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn madd(job: &Workload) -> Result<Contestant, LeftOut> {
     let mut library = load()?;
     let (source, c) = (job.sources[0], job.coefficients()[0]);
     let destination = Layout::packed(1, job.bytes).zeros().remove(0);
@@ -38,7 +38,7 @@ pub fn madd(job: &Job) -> Result<Contestant, LeftOut> {
 }
 
 /// Coefficients times symbols, product by product.
-pub fn multiply(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn multiply(job: &Workload) -> Result<Contestant, LeftOut> {
     let mut library = load()?;
     let (sources, coefficients) = (job.sources.clone(), job.coefficients().to_vec());
     let mut multiply = move |destinations: &mut [&'static mut [u8]]| {

@@ -7,7 +7,7 @@ use bench_native::{Encode, Isal};
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Description, file_name};
-use crate::kernels::rows::{Decoding, Job};
+use crate::kernels::rows::{Decoding, Workload};
 
 /// The library for as long as the program runs.
 #[derive(Copy, Clone)]
@@ -43,7 +43,7 @@ impl Library {
     }
 
     /// `destination += c * source`.
-    pub fn madd(self, job: &Job) -> Result<Contestant, LeftOut> {
+    pub fn madd(self, job: &Workload) -> Result<Contestant, LeftOut> {
         let source = job.sources[0];
         let destination = Layout::packed(1, job.bytes).zeros().remove(0);
         let mut tables = self.isal.tables(job.coefficients(), 1, 1);
@@ -58,7 +58,7 @@ impl Library {
     }
 
     /// Coefficients times symbols, with the coefficients expanded once: the best case for it.
-    pub fn multiply(self, job: &Job) -> Result<Contestant, LeftOut> {
+    pub fn multiply(self, job: &Workload) -> Result<Contestant, LeftOut> {
         let mut slices = self.check(job)?;
         let mut tables = self.isal.tables(job.coefficients(), job.sources.len(), job.rows);
         Ok(Contestant::new(Role::Rival, self.name, job.gigabits(), move || {
@@ -67,7 +67,7 @@ impl Library {
     }
 
     /// The same, with coefficients expanded each time, as fresh random ones have to be.
-    pub fn multiply_fresh(self, job: &Job) -> Result<Contestant, LeftOut> {
+    pub fn multiply_fresh(self, job: &Workload) -> Result<Contestant, LeftOut> {
         let mut slices = self.check(job)?;
         let coefficients = job.coefficients().to_vec();
         let mut tables = self.isal.tables(&coefficients, job.sources.len(), job.rows);
@@ -79,7 +79,7 @@ impl Library {
     }
 
     /// Slices in which the product was made once, rightly.
-    fn check(self, job: &Job) -> Result<Encode<'static>, LeftOut> {
+    fn check(self, job: &Workload) -> Result<Encode<'static>, LeftOut> {
         let mut slices = Encode::new(&job.sources, job.destinations());
         let mut tables = self.isal.tables(job.coefficients(), job.sources.len(), job.rows);
         self.isal.encode(&mut tables, &mut slices);

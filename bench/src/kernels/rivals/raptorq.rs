@@ -10,7 +10,7 @@ use raptorq::{
 
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
-use crate::kernels::rows::{Decoding, Job};
+use crate::kernels::rows::{Decoding, Workload};
 
 /// What it is called.
 pub const NAME: &str = "raptorq";
@@ -22,7 +22,7 @@ pub fn describe() -> Description {
 
 /// As many repair symbols as there are sources, encoder set-up included, with a plan that was made
 /// before.
-pub fn encode(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     let block = Block::of(&job.sources)?;
     block.check()?;
     Ok(Contestant::new(Role::Structured, NAME, job.gigabits(), move || {

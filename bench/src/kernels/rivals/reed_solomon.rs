@@ -7,7 +7,7 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
-use crate::kernels::rows::{Decoding, Job};
+use crate::kernels::rows::{Decoding, Workload};
 
 /// What it is called.
 pub const NAME: &str = "reed-solomon-simd";
@@ -18,7 +18,7 @@ pub fn describe() -> Description {
 }
 
 /// As many repair symbols as there are sources.
-pub fn encode(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     let repair = repair(&job.sources)?;
     if recover(&job.sources, &repair)? != job.sources {
         return Err(LeftOut::wrong(NAME, job.sources.len(), job.bytes));

@@ -7,7 +7,7 @@ use rlnc::full::{Decoder, Encoder, Recoder};
 
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
-use crate::kernels::rows::{Decoding, Job, combine_11b};
+use crate::kernels::rows::{Decoding, Workload, combine_11b};
 
 /// What it is called.
 pub const NAME: &str = "rlnc";
@@ -21,7 +21,7 @@ pub fn describe() -> Description {
 }
 
 /// `n` coded packets of `n` symbols, allocated once.
-pub fn encode(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     let refused = |error| LeftOut::refused(NAME, error);
     let n = job.sources.len();
     let mut data: Vec<u8> = job.sources.concat();

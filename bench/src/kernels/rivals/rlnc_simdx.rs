@@ -9,7 +9,7 @@ use rlnc_simdx::{CodedPacket, Decoder, Encoder, Recoder, SimpleRng, kernel};
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Description, describe_crate};
-use crate::kernels::rows::{Decoding, Job, combine_11b};
+use crate::kernels::rows::{Decoding, Workload, combine_11b};
 
 /// What it is called.
 pub const NAME: &str = "rlnc-simdx";
@@ -20,7 +20,7 @@ pub fn describe() -> Description {
 }
 
 /// `destination += c * source`.
-pub fn madd(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn madd(job: &Workload) -> Result<Contestant, LeftOut> {
     let (source, c) = (job.sources[0], job.coefficients()[0]);
     let destination = Layout::packed(1, job.bytes).zeros().remove(0);
     kernel::axpy(c, source, destination);
@@ -35,7 +35,7 @@ pub fn madd(job: &Job) -> Result<Contestant, LeftOut> {
 }
 
 /// As many coded packets as the job has rows.
-pub fn encode(job: &Job) -> Result<Contestant, LeftOut> {
+pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     let refused = |error: rlnc_simdx::RlncError| LeftOut::refused(NAME, format!("{error:?}"));
     let (sources, rows) = (job.sources.clone(), job.rows);
     let encoder = Encoder::new(sources.len(), job.bytes).map_err(refused)?;

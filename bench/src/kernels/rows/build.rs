@@ -11,7 +11,7 @@ use crate::kernels::limits::Ceiling;
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Rivals, gf_complete, raptorq, reed_solomon, rlnc, rlnc_simdx};
 use crate::kernels::rows::decoding::{Decoding, invert};
-use crate::kernels::rows::{Job, Section};
+use crate::kernels::rows::{Section, Workload};
 
 /// What all rows have in common.
 pub struct Setting {
@@ -69,7 +69,7 @@ pub fn build(section: Section, setting: &Setting) -> Result<Vec<Row>, BenchError
 
 fn madd(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
-    let job = Job::draw(field, field.order(), Layout::packed(1, k), 1, random);
+    let job = Workload::draw(field, field.order(), Layout::packed(1, k), 1, random);
     let mut row = row(Section::Madd, "madd", field, 1, k, GBYTE);
     row.contestants.push(job.ours_madd(setting.best)?);
     for isal in &setting.rivals.isal {
@@ -90,7 +90,7 @@ fn paper(
     k: usize,
     random: &mut SmallRng,
 ) -> Result<Row, BenchError> {
-    let job = Job::draw(field, field.order(), Layout::packed(PAPER_N, k), 1, random);
+    let job = Workload::draw(field, field.order(), Layout::packed(PAPER_N, k), 1, random);
     let mut row = row(Section::Paper, "16 packets into one", field, PAPER_N, k, GBIT);
     row.anchor = anchors::library(field, k);
     for kernel in levels_over(field) {
@@ -118,7 +118,7 @@ fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchErr
         let Some(kernel) = Kernel::by_name(level).and_then(|kernel| kernel.over(field)) else {
             continue;
         };
-        let job = Job::draw(field, field.order(), Layout::packed(1, k), 1, random);
+        let job = Workload::draw(field, field.order(), Layout::packed(1, k), 1, random);
         let mut row = row(Section::Forced, "madd", field, 1, k, GBYTE);
         row.anchor = Some(anchor);
         row.contestants.push(job.ours_madd(kernel)?);
@@ -130,7 +130,7 @@ fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchErr
 
 fn encode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
-    let job = Job::draw(field, field.order(), Layout::packed(n, k), n, random);
+    let job = Workload::draw(field, field.order(), Layout::packed(n, k), n, random);
     let mut row = row(Section::Encode, "encode", field, n, k, GBIT);
     row.contestants.push(job.ours(setting.best)?);
     multiply_rivals(setting, &job, &mut row);
@@ -144,7 +144,7 @@ fn encode(setting: &Setting, n: usize, k: usize, random: &mut SmallRng) -> Resul
 
 fn length(setting: &Setting, k: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
-    let job = Job::draw(field, field.order(), Layout::packed(16, k), 16, random);
+    let job = Workload::draw(field, field.order(), Layout::packed(16, k), 16, random);
     let mut row = row(Section::Lengths, "encode", field, 16, k, GBIT);
     row.contestants.push(job.ours(setting.best)?);
     for isal in &setting.rivals.isal {
@@ -163,7 +163,7 @@ fn umem(
 ) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
     let layout = Layout { count: n, bytes: MTU, stride };
-    let job = Job::draw(field, field.order(), layout, n, random);
+    let job = Workload::draw(field, field.order(), layout, n, random);
     let mut row = row(Section::Umem, name, field, n, MTU, GBIT);
     row.contestants.push(job.ours(setting.best)?);
     multiply_rivals(setting, &job, &mut row);
@@ -174,7 +174,7 @@ fn umem(
 /// Coefficients 0 and 1 over bytes: GF(2) as a subfield.
 fn binary(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
-    let job = Job::draw(field, 2, Layout::packed(n, MTU), n, random);
+    let job = Workload::draw(field, 2, Layout::packed(n, MTU), n, random);
     let mut row = row(Section::Binary, "encode, coefficients 0 and 1", field, n, MTU, GBIT);
     row.contestants.push(job.ours(setting.best)?);
     multiply_rivals(setting, &job, &mut row);
@@ -184,7 +184,7 @@ fn binary(setting: &Setting, n: usize, random: &mut SmallRng) -> Result<Row, Ben
 
 fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
     let field = Field::Gf256x11D;
-    let job = Job::draw(field, field.order(), Layout::packed(16, MTU), 16, random);
+    let job = Workload::draw(field, field.order(), Layout::packed(16, MTU), 16, random);
     let mut row = row(Section::Levels, "encode", field, 16, MTU, GBIT);
     for kernel in levels_over(field) {
         row.contestants.push(job.ours(kernel)?);
@@ -195,7 +195,7 @@ fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
 }
 
 /// Those who multiply by given coefficients.
-fn multiply_rivals(setting: &Setting, job: &Job, row: &mut Row) {
+fn multiply_rivals(setting: &Setting, job: &Workload, row: &mut Row) {
     for isal in &setting.rivals.isal {
         row.challenge(isal.multiply(job));
         row.challenge(isal.multiply_fresh(job));

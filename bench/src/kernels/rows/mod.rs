@@ -2,11 +2,11 @@
 
 mod build;
 mod decoding;
-mod job;
+mod workload;
 
 pub use build::{Setting, build};
 pub use decoding::Decoding;
-pub use job::{Job, combine_11b};
+pub use workload::{Workload, combine_11b};
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Memory of batches: host bytes at an aligned address, which devices may pin.
+//! Memory of bundles: host bytes at an aligned address, which devices may pin.
 
 use std::fmt;
 use std::mem;

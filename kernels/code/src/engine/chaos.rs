@@ -5,25 +5,25 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::{Batch, Completed, Engine, Error, Refused, Segment};
+use super::{Bundle, Completed, Engine, Error, Refused, Segment};
 
 /// What goes wrong, each with its probability from 0 to 1.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Faults {
     /// A submission is refused; the next one may be taken.
     pub refuse: f64,
-    /// A batch comes back as failed.
+    /// A bundle comes back as failed.
     pub fail: f64,
     /// At a submission or completion the device is lost, for good and with all that is in flight.
     pub lose: f64,
-    /// A finished batch is held back for up to [`Faults::stall_polls`] polls, so that others
+    /// A finished bundle is held back for up to [`Faults::stall_polls`] polls, so that others
     /// overtake it.
     pub stall: f64,
     /// The most polls of a stall.
     pub stall_polls: u32,
-    /// A finished batch never comes back.
+    /// A finished bundle never comes back.
     pub hang: f64,
-    /// A batch comes back as done, but one byte of each destination is wrong.
+    /// A bundle comes back as done, but one byte of each destination is wrong.
     pub lie: f64,
 }
 
@@ -33,10 +33,10 @@ pub struct Chaos<E> {
     faults: Faults,
     random: ChaCha8Rng,
     is_lost: bool,
-    /// Finished batches that are held back, with the polls that are left.
+    /// Finished bundles that are held back, with the polls that are left.
     stalled: Vec<(u32, Completed)>,
-    /// Finished batches that never come back. They are kept, as a device keeps its memory.
-    hung: Vec<Batch>,
+    /// Finished bundles that never come back. They are kept, as a device keeps its memory.
+    hung: Vec<Bundle>,
 }
 
 impl<E: Engine> Chaos<E> {
@@ -57,18 +57,18 @@ impl<E: Engine> Chaos<E> {
         ((u64::from(self.random.next_u32()) * limit as u64) >> 32) as usize
     }
 
-    fn lie(&mut self, batch: &mut Batch) {
-        for index in 0..batch.jobs().len() {
-            let placed = batch.jobs()[index];
+    fn lie(&mut self, bundle: &mut Bundle) {
+        for index in 0..bundle.jobs().len() {
+            let placed = bundle.jobs()[index];
             for row in 0..placed.job.rows {
                 let column = self.below(placed.job.row_bytes);
                 let at = placed.destinations + row * placed.job.stride() + column;
-                batch.output_mut()[at] ^= 1 + self.below(255) as u8;
+                bundle.output_mut()[at] ^= 1 + self.below(255) as u8;
             }
         }
     }
 
-    /// Decides what becomes of a finished batch; `None` when it does not come back now.
+    /// Decides what becomes of a finished bundle; `None` when it does not come back now.
     fn spoil(&mut self, mut completed: Completed) -> Option<Completed> {
         self.is_lost |= self.happens(self.faults.lose);
         if self.is_lost {
@@ -76,14 +76,14 @@ impl<E: Engine> Chaos<E> {
             return Some(completed);
         }
         if self.happens(self.faults.hang) {
-            self.hung.push(completed.batch);
+            self.hung.push(completed.bundle);
             return None;
         }
         if self.happens(self.faults.fail) {
             completed.result = Err(failed("launch"));
         }
         if completed.result.is_ok() && self.happens(self.faults.lie) {
-            self.lie(&mut completed.batch);
+            self.lie(&mut completed.bundle);
         }
         if self.happens(self.faults.stall) {
             let polls = self.below(self.faults.stall_polls as usize + 1) as u32;
@@ -111,15 +111,15 @@ impl<E: Engine> Engine for Chaos<E> {
         self.inner.keep(segment)
     }
 
-    fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
         self.is_lost |= self.happens(self.faults.lose);
         if self.is_lost {
-            return Err(Refused { error: lost("submit"), batch: Box::new(batch) });
+            return Err(Refused { error: lost("submit"), bundle: Box::new(bundle) });
         }
         if self.happens(self.faults.refuse) {
-            return Err(Refused { error: failed("submit"), batch: Box::new(batch) });
+            return Err(Refused { error: failed("submit"), bundle: Box::new(bundle) });
         }
-        self.inner.submit(batch)
+        self.inner.submit(bundle)
     }
 
     fn poll(&mut self) -> Option<Completed> {

@@ -4,12 +4,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::{FieldOrder, Kernel};
 
-use super::batch::coefficients;
-use super::{Batch, Cpu, Job, Operation, Partition, draw};
+use super::bundle::coefficients;
+use super::{Bundle, Cpu, Job, Operation, Partition, draw};
 
-/// A batch with one job of each kind, for trying an engine. Takes about 100 KiB.
+/// A bundle with one job of each kind, for trying an engine. Takes about 100 KiB.
 #[must_use]
-pub fn sample(seed: u64) -> Batch {
+pub fn sample(seed: u64) -> Bundle {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (word, field) = (random.next_u32(), FieldOrder::Sixteen);
     let jobs = [
@@ -22,54 +22,55 @@ pub fn sample(seed: u64) -> Batch {
     ];
     let bytes = |of: fn(&Job) -> usize| jobs.iter().map(of).sum();
     let (input, output) = (bytes(Job::input_bytes), bytes(Job::output_bytes));
-    let mut batch = Batch::new(input, output, jobs.len());
+    let mut bundle = Bundle::new(input, output, jobs.len());
     for job in jobs {
-        let Ok(number) = batch.push(job, 0) else { continue };
+        let Ok(number) = bundle.push(job, 0) else { continue };
         if job.operation.has_coefficients() {
-            (0..job.rows).for_each(|row| random.fill_bytes(batch.coefficients_mut(number, row)));
+            (0..job.rows).for_each(|row| random.fill_bytes(bundle.coefficients_mut(number, row)));
         }
         if job.operation.has_sources() {
-            (0..job.columns).for_each(|row| random.fill_bytes(batch.source_mut(number, row)));
+            (0..job.columns).for_each(|row| random.fill_bytes(bundle.source_mut(number, row)));
         }
     }
-    batch
+    bundle
 }
 
-/// Whether a batch that came back has what this CPU makes of its inputs, every byte of it.
+/// Whether a bundle that came back has what this CPU makes of its inputs, every byte of it.
 #[must_use]
-pub fn agrees(batch: &Batch) -> bool {
-    let mut again = batch.retain().restore();
+pub fn agrees(bundle: &Bundle) -> bool {
+    let mut again = bundle.retain().restore();
     let Ok(cpu) = Cpu::new(1, Partition::FullBlock) else { return false };
     cpu.run(&mut again);
-    (0..batch.jobs().len()).all(|job| {
-        let rows = 0..batch.jobs()[job].job.rows;
-        let is_same = |row| batch.destination(job, row) == again.destination(job, row);
-        batch.outcome(job) == again.outcome(job)
-            && (batch.outcome(job).is_err() || rows.clone().all(is_same))
+    (0..bundle.jobs().len()).all(|job| {
+        let rows = 0..bundle.jobs()[job].job.rows;
+        let is_same = |row| bundle.destination(job, row) == again.destination(job, row);
+        bundle.outcome(job) == again.outcome(job)
+            && (bundle.outcome(job).is_err() || rows.clone().all(is_same))
     })
 }
 
-/// Whether one job of a batch that came back is right, all of it, but for a chance of one in 256
+/// Whether one job of a bundle that came back is right, all of it, but for a chance of one in 256
 /// (Freivalds 1977): the job that `choice`, which should be random, names is multiplied by a random
 /// vector from the left, results and inputs alike. Takes as long as two of the job's rows. A matrix
 /// that is said to be singular is eliminated again.
 #[must_use]
-pub fn spot_check(batch: &Batch, choice: u64) -> bool {
-    let jobs = batch.jobs().len() as u64;
+pub fn spot_check(bundle: &Bundle, choice: u64) -> bool {
+    let jobs = bundle.jobs().len() as u64;
     if jobs == 0 {
         return true;
     }
     let number = (choice % jobs) as usize;
-    let placed = &batch.jobs()[number];
+    let placed = &bundle.jobs()[number];
     let Job { operation, rows, columns, .. } = placed.job;
-    let factors = matrix(batch, number);
-    if let Err(singular) = batch.outcome(number) {
+    let factors = matrix(bundle, number);
+    if let Err(singular) = bundle.outcome(number) {
         let inverted = Kernel::best().invert(&mut factors.concat(), columns);
         return inverted.is_err_and(|found| found.column == singular.column);
     }
-    let made: Result<Vec<&[u8]>, _> = (0..rows).map(|row| batch.destination(number, row)).collect();
+    let made: Result<Vec<&[u8]>, _> =
+        (0..rows).map(|row| bundle.destination(number, row)).collect();
     let Ok(made) = made else { return false };
-    let sources = || (0..columns).map(|row| batch.source(number, row)).collect::<Vec<_>>();
+    let sources = || (0..columns).map(|row| bundle.source(number, row)).collect::<Vec<_>>();
     let mut left = vec![0; rows];
     ChaCha8Rng::seed_from_u64(choice).fill_bytes(&mut left);
     let factors: Vec<&[u8]> = factors.iter().map(Vec::as_slice).collect();
@@ -85,8 +86,8 @@ pub fn spot_check(batch: &Batch, choice: u64) -> bool {
 }
 
 /// The coefficients of a job, brought or drawn.
-fn matrix(batch: &Batch, number: usize) -> Vec<Vec<u8>> {
-    let placed = &batch.jobs()[number];
+fn matrix(bundle: &Bundle, number: usize) -> Vec<Vec<u8>> {
+    let placed = &bundle.jobs()[number];
     let row = |index| match placed.job.operation {
         Operation::Combine { seed, field } | Operation::Draw { seed, field } => {
             let mut vector = vec![0; placed.job.columns];
@@ -94,7 +95,7 @@ fn matrix(batch: &Batch, number: usize) -> Vec<Vec<u8>> {
             vector
         }
         Operation::Multiply | Operation::Solve | Operation::Invert => {
-            coefficients(batch.input(), placed, index).to_vec()
+            coefficients(bundle.input(), placed, index).to_vec()
         }
     };
     (0..placed.job.rows).map(row).collect()

@@ -1,4 +1,4 @@
-//! Batches on this CPU: what every other engine is compared with and replaced by.
+//! Bundles on this CPU: what every other engine is compared with and replaced by.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::thread;
 use rayon::prelude::*;
 use recoded_gf::Kernel;
 
-use super::batch::{Given, Part, coefficients, source};
+use super::bundle::{Given, Part, coefficients, source};
 use super::draw::draw;
 use super::job::{Operation, Placed};
-use super::{Arena, Batch, Completed, Engine, Error, Refused, Segment};
+use super::{Arena, Bundle, Completed, Engine, Error, Refused, Segment};
 
 /// How a product is divided among threads (Extreme NC §5.3).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -24,7 +24,7 @@ pub enum Partition {
     PartitionedBlock,
 }
 
-/// Does batches with a given number of threads, while the caller waits.
+/// Does bundles with a given number of threads, while the caller waits.
 pub struct Cpu {
     kernel: &'static Kernel,
     /// `None`: on the caller's thread.
@@ -56,11 +56,11 @@ impl Cpu {
         self.threads
     }
 
-    /// Does all jobs of the batch.
-    pub fn run(&self, batch: &mut Batch) {
+    /// Does all jobs of the bundle.
+    pub fn run(&self, bundle: &mut Bundle) {
         match &self.pool {
-            None => self.run_here(batch),
-            Some(pool) => pool.install(|| self.run_on_all(batch)),
+            None => self.run_here(bundle),
+            Some(pool) => pool.install(|| self.run_on_all(bundle)),
         }
     }
 
@@ -80,8 +80,8 @@ impl Cpu {
         });
     }
 
-    fn run_here(&self, batch: &mut Batch) {
-        let (given, parts) = batch.parts();
+    fn run_here(&self, bundle: &mut Bundle) {
+        let (given, parts) = bundle.parts();
         for part in parts {
             if let Some(product) = self.prepare(given, part) {
                 product.run(self.kernel);
@@ -89,8 +89,8 @@ impl Cpu {
         }
     }
 
-    fn run_on_all(&self, batch: &mut Batch) {
-        let (given, parts) = batch.parts();
+    fn run_on_all(&self, bundle: &mut Bundle) {
+        let (given, parts) = bundle.parts();
         let parts: Vec<Part> = parts.collect();
         // Inverses first, one matrix a thread, then payloads in shares of about the same size.
         let products: Vec<Product> =
@@ -222,10 +222,10 @@ fn without_gaps<'a>(factors: Cow<'a, [u8]>, placed: &Placed) -> Cow<'a, [u8]> {
     Cow::Owned(rows.collect::<Vec<_>>().concat())
 }
 
-/// [`Cpu`] as an engine: batches are done behind the caller's back, one after another.
+/// [`Cpu`] as an engine: bundles are done behind the caller's back, one after another.
 pub struct CpuEngine {
-    submitted: SyncSender<Batch>,
-    completed: Receiver<Batch>,
+    submitted: SyncSender<Bundle>,
+    completed: Receiver<Bundle>,
     in_flight: usize,
 }
 
@@ -236,12 +236,12 @@ impl CpuEngine {
     /// [`Error::Threads`] when Linux grants no such threads.
     pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
         let cpu = Cpu::new(threads, partition)?;
-        let (submitted, batches) = mpsc::sync_channel::<Batch>(DEPTH);
+        let (submitted, bundles) = mpsc::sync_channel::<Bundle>(DEPTH);
         let (done, completed) = mpsc::sync_channel(DEPTH);
         let work = move || {
-            for mut batch in batches {
-                cpu.run(&mut batch);
-                if done.send(batch).is_err() {
+            for mut bundle in bundles {
+                cpu.run(&mut bundle);
+                if done.send(bundle).is_err() {
                     return;
                 }
             }
@@ -265,12 +265,12 @@ impl Engine for CpuEngine {
         DEPTH
     }
 
-    fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
         if self.in_flight == DEPTH {
-            return Err(Refused { error: Error::Busy { depth: DEPTH }, batch: Box::new(batch) });
+            return Err(Refused { error: Error::Busy { depth: DEPTH }, bundle: Box::new(bundle) });
         }
-        let refused = |batch| Refused { error: Self::lost(), batch: Box::new(batch) };
-        self.submitted.send(batch).map_err(|unsent| refused(unsent.0))?;
+        let refused = |bundle| Refused { error: Self::lost(), bundle: Box::new(bundle) };
+        self.submitted.send(bundle).map_err(|unsent| refused(unsent.0))?;
         self.in_flight += 1;
         Ok(())
     }
@@ -282,16 +282,16 @@ impl Engine for CpuEngine {
 
     fn poll(&mut self) -> Option<Completed> {
         match self.completed.try_recv() {
-            Ok(batch) => {
+            Ok(bundle) => {
                 self.in_flight -= 1;
-                Some(Completed { batch, result: Ok(()) })
+                Some(Completed { bundle, result: Ok(()) })
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
         }
     }
 }
 
-/// Batches of [`CpuEngine`]: one that is worked on, one that waits, so that it never runs dry.
+/// Bundles of [`CpuEngine`]: one that is worked on, one that waits, so that it never runs dry.
 const DEPTH: usize = 2;
 
 /// A share below this many products costs more to hand to another thread than to do: about 3 us.

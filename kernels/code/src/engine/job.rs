@@ -1,4 +1,4 @@
-//! What can be asked of an engine, and where it lies in a batch.
+//! What can be asked of an engine, and where it lies in a bundle.
 
 use recoded_gf::FieldOrder;
 
@@ -7,7 +7,7 @@ use super::arena::ALIGNMENT;
 /// The most rows and columns of a matrix: the largest generation.
 pub const SIZE_MAX: usize = recoded_gf::SIZE_MAX;
 
-/// Bytes of the rank that each job of a batch has at the start of the output arena.
+/// Bytes of the rank that each job of a bundle has at the start of the output arena.
 pub const RANK_BYTES: usize = 16;
 
 /// What a job computes. Symbols are bytes of GF(256) modulo 0x11D; coefficients are elements of it,
@@ -165,7 +165,7 @@ impl Job {
     }
 }
 
-/// A job and where it lies in the arenas of its batch, in bytes from their starts.
+/// A job and where it lies in the arenas of its bundle, in bytes from their starts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// The job.

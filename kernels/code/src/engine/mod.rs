@@ -1,18 +1,19 @@
-//! Bulk work for whoever does it fastest: one kind of job, batches that own their memory, engines.
+//! Bulk work for whichever engine is fastest: jobs of one kind, bundles of jobs that own their memory,
+//! engines. (A batch is a unit of BATS codes; a bundle is what an engine takes at once.)
 //!
-//! A [`Batch`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
+//! A [`Bundle`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
 //! rows), submitted to an [`Engine`], and comes back with results. It owns its bytes and shares its
 //! sealed inputs with whoever may have to do the work again, so a device that fails, hangs or
 //! vanishes takes nothing with it.
 //!
 //! ```text
-//!   Batch: input arena   [ sources, coefficients | sources, coefficients | ... ]
-//!          output arena  [ rank per job | destinations | destinations | ... ]
+//!   Bundle: input arena   [ sources, coefficients | sources, coefficients | ... ]
+//!           output arena [ rank per job | destinations | destinations | ... ]
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
 //!
-//! Where many batches have the same sources, these can lie in a [`Segment`] instead, which an engine
-//! can keep: [`Batch::over`].
+//! Where many bundles have the same sources, these can lie in a [`Segment`] instead, which an engine
+//! can keep: [`Bundle::over`].
 //!
 //! | engine | job |
 //! |---|---|
@@ -21,17 +22,17 @@
 //! | `recoded-cuda` | a crate of its own, as it is full of `unsafe` |
 //!
 //! ```
-//! use recoded_code::engine::{Batch, Cpu, Job, Operation, Partition};
+//! use recoded_code::engine::{Bundle, Cpu, Job, Operation, Partition};
 //!
 //! // Two coded symbols of three source symbols of five bytes.
-//! let mut batch = Batch::new(4096, 4096, 1);
-//! let job = batch.push(Job::new(Operation::Multiply, 2, 3, 5), 0)?;
-//! batch.set_coefficients(job, &[1, 1, 1, 1, 2, 4]);
+//! let mut bundle = Bundle::new(4096, 4096, 1);
+//! let job = bundle.push(Job::new(Operation::Multiply, 2, 3, 5), 0)?;
+//! bundle.set_coefficients(job, &[1, 1, 1, 1, 2, 4]);
 //! for (row, bytes) in [b"first", b"other", b"third"].into_iter().enumerate() {
-//!     batch.source_mut(job, row).copy_from_slice(bytes);
+//!     bundle.source_mut(job, row).copy_from_slice(bytes);
 //! }
-//! Cpu::new(1, Partition::FullBlock)?.run(&mut batch);
-//! assert_eq!(batch.destination(job, 0)?[0], b'f' ^ b'o' ^ b't');
+//! Cpu::new(1, Partition::FullBlock)?.run(&mut bundle);
+//! assert_eq!(bundle.destination(job, 0)?[0], b'f' ^ b'o' ^ b't');
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -39,7 +40,7 @@ mod arena;
 mod job;
 mod segment;
 
-mod batch;
+mod bundle;
 
 mod cpu;
 mod draw;
@@ -48,7 +49,7 @@ mod chaos;
 pub mod check;
 
 pub use arena::{ALIGNMENT, Arena, Guard};
-pub use batch::{Batch, Rejected, Retained};
+pub use bundle::{Bundle, Rejected, Retained};
 pub use chaos::{Chaos, Faults};
 pub use cpu::{Cpu, CpuEngine, Partition};
 pub use draw::draw;
@@ -57,20 +58,20 @@ pub use segment::Segment;
 
 use std::sync::Arc;
 
-/// Somebody who does batches, at once or later.
+/// Somebody who does bundles, at once or later.
 pub trait Engine: Send {
     /// What it is called: `cpu`, `cuda`, ...
     fn name(&self) -> &str;
 
-    /// Batches that it takes before it has given one back.
+    /// Bundles that it takes before it has given one back.
     fn depth(&self) -> usize;
 
-    /// Takes a batch. Does not wait for the work to be done.
+    /// Takes a bundle. Does not wait for the work to be done.
     ///
     /// # Errors
-    /// With the batch, unchanged: [`Error::Busy`] when it holds [`Engine::depth`] of them, or why
+    /// With the bundle, unchanged: [`Error::Busy`] when it holds [`Engine::depth`] of them, or why
     /// this one or any other cannot be done here.
-    fn submit(&mut self, batch: Batch) -> Result<(), Refused>;
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused>;
 
     /// Learns that many products with this matrix are going to come, row-major with `columns` columns
     /// and no gaps, so that it may prepare for them in its own time. A hint: nothing else changes.
@@ -79,7 +80,7 @@ pub trait Engine: Send {
     }
 
     /// Keeps a copy of `segment` where it computes, as long as anybody else holds the segment: a
-    /// [`Batch::over`] it then brings no sources along. A batch over a segment that is not kept, or no
+    /// [`Bundle::over`] it then brings no sources along. A bundle over a segment that is not kept, or no
     /// longer, as the device was lost, is done all the same. May wait for a copy.
     ///
     /// # Errors
@@ -90,36 +91,36 @@ pub trait Engine: Send {
         Err(Error::Unsupported { operation: "keep", rows, columns })
     }
 
-    /// A batch that is finished, well or not, if there is one. Never waits. Batches may come back
+    /// A bundle that is finished, well or not, if there is one. Never waits. Bundles may come back
     /// in another order than they were submitted in.
     fn poll(&mut self) -> Option<Completed>;
 }
 
-/// A batch that came back.
+/// A bundle that came back.
 #[derive(Debug)]
 pub struct Completed {
-    /// The batch. Its outputs are undefined unless the result is `Ok`.
-    pub batch: Batch,
+    /// The bundle. Its outputs are undefined unless the result is `Ok`.
+    pub bundle: Bundle,
     /// Whether the work is done.
     pub result: Result<(), Error>,
 }
 
-/// A batch that was not taken.
+/// A bundle that was not taken.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
     /// Why.
     #[source]
     pub error: Error,
-    /// The batch, unchanged.
-    pub batch: Box<Batch>,
+    /// The bundle, unchanged.
+    pub bundle: Box<Bundle>,
 }
 
-/// Why an engine did not do a batch.
+/// Why an engine did not do a bundle.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// It holds as many batches as it can.
-    #[error("{depth} batches are in flight already")]
+    /// It holds as many bundles as it can.
+    #[error("{depth} bundles are in flight already")]
     Busy {
         /// [`Engine::depth`].
         depth: usize,
@@ -134,13 +135,13 @@ pub enum Error {
         /// The job's columns.
         columns: usize,
     },
-    /// No memory on the device for this batch.
+    /// No memory on the device for this bundle.
     #[error("no device memory for {bytes} bytes")]
     Memory {
-        /// Bytes of the batch.
+        /// Bytes of the bundle.
         bytes: usize,
     },
-    /// This batch failed; the engine goes on.
+    /// This bundle failed; the engine goes on.
     #[error("{call} failed: {reason} ({code})")]
     Failed {
         /// What was attempted.
@@ -156,7 +157,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// The device is gone; every batch in flight comes back with this, and so does every later one.
+    /// The device is gone; every bundle in flight comes back with this, and so does every later one.
     #[error("device lost: {call} failed: {reason} ({code})")]
     Lost {
         /// What was attempted.

@@ -1,9 +1,9 @@
-//! Source rows that many batches are made from: a segment of a streaming server.
+//! Source rows that many bundles are made from: a segment of a streaming server.
 
 use super::arena::{ALIGNMENT, Arena};
 use super::job::{Job, Operation};
 
-/// Source rows that outlive a batch, so that a device need not be given them with each
+/// Source rows that outlive a bundle, so that a device need not be given them with each
 /// ([`Engine::keep`](super::Engine::keep)): thousands of coded symbols are made of one segment
 /// (Extreme NC §5.1.1). They stay in the host's memory too, so that what a device loses is not lost.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::system::{Outcome, System};
+use super::system::{Insertion, System};
 use super::{
     ADUI_HEADER_BYTES, DECODING_WINDOW_MAX, Parameters, ParametersError, REPAIR_ID_BYTES, RepairId,
     SOURCE_ID_BYTES, Scheme, adui_symbols, coding_coefficients, write_adui_symbol,
@@ -337,9 +337,9 @@ impl Decoder {
         let coefficients = &mut self.coefficients[..usize::from(id.source_symbols)];
         coding_coefficients(self.parameters.scheme, key, id.density, coefficients);
         match self.system.insert_equation(id.first, coefficients, symbol) {
-            Outcome::Innovative => return true,
-            Outcome::Redundant => self.counts.redundant += 1,
-            Outcome::Expired => self.counts.expired += 1,
+            Insertion::Innovative => return true,
+            Insertion::Redundant => self.counts.redundant += 1,
+            Insertion::Expired => self.counts.expired += 1,
         }
         false
     }

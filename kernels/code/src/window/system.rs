@@ -42,7 +42,7 @@ impl State {
 
 /// What an equation brought.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum Insertion {
     /// The rank rose by one.
     Innovative,
     /// It follows from what is known.
@@ -196,13 +196,13 @@ impl System {
 
     /// Takes in an equation: the sum of coefficient times symbol, from `first` on, is `sum`.
     /// All its symbols have been heard of or are older than the window.
-    pub fn insert_equation(&mut self, first: u32, coefficients: &[u8], sum: &[u8]) -> Outcome {
+    pub fn insert_equation(&mut self, first: u32, coefficients: &[u8], sum: &[u8]) -> Insertion {
         let (window, base) = (self.window as u32, self.base());
         self.row.fill(0);
         let mut is_open = false;
         for (esi, &coefficient) in esis(first).zip(coefficients).filter(|term| *term.1 != 0) {
             if esi.wrapping_sub(base) >= window {
-                return Outcome::Expired;
+                return Insertion::Expired;
             }
             let slot = esi as usize & self.mask;
             self.row[slot] = coefficient;
@@ -210,11 +210,11 @@ impl System {
         }
         // Without losses this is all that a repair symbol costs.
         if !is_open {
-            return Outcome::Redundant;
+            return Insertion::Redundant;
         }
         self.symbol.copy_from_slice(sum);
         self.reduce(first, coefficients);
-        if self.admit() { Outcome::Innovative } else { Outcome::Redundant }
+        if self.admit() { Insertion::Innovative } else { Insertion::Redundant }
     }
 
     /// Subtracts from the equation being inserted what is known and the equations of its leaders.

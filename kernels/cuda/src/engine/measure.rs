@@ -1,4 +1,4 @@
-//! How fast a card is: copies, launches, instructions, and each stage of a batch without the copies.
+//! How fast a card is: copies, launches, instructions, and each stage of a bundle without the copies.
 //!
 //! For benchmarks: the caller waits, and the engine must have nothing in flight. Whatever a copy or a
 //! kernel uses belongs to the first lane meanwhile, so that a card that fails or hangs is dealt with as
@@ -6,14 +6,14 @@
 
 use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Arena, Batch, Error, Refused};
+use recoded_code::engine::{Arena, Bundle, Error, Refused};
 
 use super::{CudaEngine, InFlight, Unprepared, failed, is_harmless, lost};
 use crate::driver::{CallError, DeviceMemory, Function, Stream};
 use crate::job::{Geometry, Job, PROBE_OPERATIONS};
-use crate::limits::Rates;
+use crate::limits::IssueRates;
 
-/// Seconds that the parts of a batch take on an idle card.
+/// Seconds that the parts of a bundle take on an idle card.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timings {
     /// Inputs to the card, from pinned memory.
@@ -47,29 +47,33 @@ pub struct LaunchCost {
 }
 
 impl CudaEngine {
-    /// Does a batch with the techniques that it would be done with, part by part. The results come back
+    /// Does a bundle with the techniques that it would be done with, part by part. The results come back
     /// with it.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said. Only where a batch was not
+    /// [`Error::Busy`] when something is in flight, or what the card said. Only where a bundle was not
     /// begun it comes back.
-    pub fn measure(&mut self, batch: Batch, time: Duration) -> Result<(Batch, Timings), Refused> {
-        let refuse = |error, batch| Refused { error, batch: Box::new(batch) };
+    pub fn measure(
+        &mut self,
+        bundle: Bundle,
+        time: Duration,
+    ) -> Result<(Bundle, Timings), Refused> {
+        let refuse = |error, bundle| Refused { error, bundle: Box::new(bundle) };
         if let Err(error) = self.enter_idle() {
-            return Err(refuse(error, batch));
+            return Err(refuse(error, bundle));
         }
-        let functions = match self.prepare(0, &batch) {
+        let functions = match self.prepare(0, &bundle) {
             Ok(functions) => functions,
-            Err(Unprepared::Beyond(error)) => return Err(refuse(error, batch)),
-            Err(Unprepared::Call(error)) => return Err(refuse(self.ended(&error), batch)),
+            Err(Unprepared::Beyond(error)) => return Err(refuse(error, bundle)),
+            Err(Unprepared::Call(error)) => return Err(refuse(self.ended(&error), bundle)),
         };
-        self.lanes[0].in_flight = Some(InFlight { batch, error: None });
+        self.lanes[0].in_flight = Some(InFlight { bundle, error: None });
         let timings = self.measure_parts(&functions, time);
         match (timings, self.lanes.first_mut().and_then(|lane| lane.in_flight.take())) {
-            (Ok(timings), Some(in_flight)) => Ok((in_flight.batch, timings)),
-            (Err(error), Some(in_flight)) => Err(refuse(error, in_flight.batch)),
-            (Err(error), None) => Err(refuse(error, Batch::new(0, 0, 0))),
-            (Ok(_), None) => Err(refuse(Error::Memory { bytes: 0 }, Batch::new(0, 0, 0))),
+            (Ok(timings), Some(in_flight)) => Ok((in_flight.bundle, timings)),
+            (Err(error), Some(in_flight)) => Err(refuse(error, in_flight.bundle)),
+            (Err(error), None) => Err(refuse(error, Bundle::new(0, 0, 0))),
+            (Ok(_), None) => Err(refuse(Error::Memory { bytes: 0 }, Bundle::new(0, 0, 0))),
         }
     }
 
@@ -114,15 +118,15 @@ impl CudaEngine {
         time: Duration,
     ) -> Result<f64, Error> {
         self.enter_idle()?;
-        let mut batch = Batch::new(bytes, bytes, 0);
-        batch.output_mut().fill(1); // pages that exist
+        let mut bundle = Bundle::new(bytes, bytes, 0);
+        bundle.output_mut().fill(1); // pages that exist
         if is_pinned {
-            for arena in [batch.input(), batch.output()] {
+            for arena in [bundle.input(), bundle.output()] {
                 self.context.pin(arena).map_err(|error| self.ended(&error))?;
             }
         }
         let from = self.reserve(2 * bytes as u64)?;
-        self.lanes[0].in_flight = Some(InFlight { batch, error: None });
+        self.lanes[0].in_flight = Some(InFlight { bundle, error: None });
         let places = (from, from + bytes as u64);
         let seconds = self.timed_copies(time, direction, places, Some(bytes));
         self.lanes.iter_mut().for_each(|lane| lane.in_flight = None);
@@ -146,14 +150,14 @@ impl CudaEngine {
     ///
     /// # Errors
     /// [`Error::Busy`] when something is in flight, or what the card said.
-    pub fn issue_rates(&mut self, rounds: u32, time: Duration) -> Result<Rates, Error> {
+    pub fn issue_rates(&mut self, rounds: u32, time: Duration) -> Result<IssueRates, Error> {
         let instructions = self.issue_rate("probe_permute", rounds, time)?;
         let instructions = instructions.min(self.issue_rate("probe_logic", rounds, time)?);
         let accesses = 2.0 * self.issue_rate("probe_shared", rounds, time)?;
         let has_products = BMMA_CAPABILITIES.contains(&self.info.capability);
         let products =
             if has_products { self.issue_rate("probe_bmma", rounds, time)? } else { 0.0 };
-        Ok(Rates { instructions, accesses, products })
+        Ok(IssueRates { instructions, accesses, products })
     }
 }
 
@@ -294,7 +298,7 @@ impl CudaEngine {
         Ok(begun.elapsed().as_secs_f64())
     }
 
-    /// Copies of the batch in flight: to and from `places`, all of it or `bytes` each way.
+    /// Copies of the bundle in flight: to and from `places`, all of it or `bytes` each way.
     fn timed_copies(
         &mut self,
         time: Duration,
@@ -302,14 +306,14 @@ impl CudaEngine {
         (to, from): (u64, u64),
         bytes: Option<usize>,
     ) -> Result<f64, Error> {
-        let Some(InFlight { batch, .. }) = &mut self.lanes[0].in_flight else {
+        let Some(InFlight { bundle, .. }) = &mut self.lanes[0].in_flight else {
             return Err(Error::Memory { bytes: 0 });
         };
-        let in_bytes = bytes.unwrap_or(batch.input_bytes());
-        let out_bytes = bytes.unwrap_or(batch.output_bytes());
-        let input: *const u8 = batch.input()[..in_bytes].as_ptr();
-        let output: *mut u8 = batch.output_mut()[..out_bytes].as_mut_ptr();
-        // SAFETY: the batch stays in the lane, and its arenas where they are, until the streams are
+        let in_bytes = bytes.unwrap_or(bundle.input_bytes());
+        let out_bytes = bytes.unwrap_or(bundle.output_bytes());
+        let input: *const u8 = bundle.input()[..in_bytes].as_ptr();
+        let output: *mut u8 = bundle.output_mut()[..out_bytes].as_mut_ptr();
+        // SAFETY: the bundle stays in the lane, and its arenas where they are, until the streams are
         // idle, and nobody looks at them before; both places are within the lane's memory.
         let copy_in =
             |s: &Stream| unsafe { s.copy_to(to, std::slice::from_raw_parts(input, in_bytes)) };

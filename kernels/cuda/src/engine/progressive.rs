@@ -1,11 +1,11 @@
 //! Decoding row by row, as the papers have it: for comparison with `Operation::Solve`.
 //!
-//! A batch of one job `Solve` says what is received: a coding vector and a payload per row, in the order
+//! A bundle of one job `Solve` says what is received: a coding vector and a payload per row, in the order
 //! of the rows. Its results are left where those of the job would be.
 
 use std::time::Instant;
 
-use recoded_code::engine::{Arena, Batch, Error, Operation, Placed, RANK_BYTES, Refused};
+use recoded_code::engine::{Arena, Bundle, Error, Operation, Placed, RANK_BYTES, Refused};
 use recoded_gf::Field;
 
 use super::{CudaEngine, InFlight};
@@ -24,40 +24,40 @@ pub enum Progressive {
 }
 
 impl CudaEngine {
-    /// Decodes the batch's only job, a `Solve`, and says in how many seconds, without the copies of all
+    /// Decodes the bundle's only job, a `Solve`, and says in how many seconds, without the copies of all
     /// rows to the card and back.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for other batches, or as [`CudaEngine::measure`].
+    /// [`Error::Unsupported`] for other bundles, or as [`CudaEngine::measure`].
     pub fn decode_progressively(
         &mut self,
-        batch: Batch,
+        bundle: Bundle,
         how: Progressive,
-    ) -> Result<(Batch, f64), Refused> {
-        let refuse = |error, batch| Refused { error, batch: Box::new(batch) };
-        let placed = match batch.jobs() {
-            [placed] if placed.job.operation == Operation::Solve && batch.segment().is_none() => {
+    ) -> Result<(Bundle, f64), Refused> {
+        let refuse = |error, bundle| Refused { error, bundle: Box::new(bundle) };
+        let placed = match bundle.jobs() {
+            [placed] if placed.job.operation == Operation::Solve && bundle.segment().is_none() => {
                 *placed
             }
             _ => {
                 let error = Error::Unsupported { operation: "decode", rows: 0, columns: 0 };
-                return Err(refuse(error, batch));
+                return Err(refuse(error, bundle));
             }
         };
         if let Err(error) = self.enter_idle() {
-            return Err(refuse(error, batch));
+            return Err(refuse(error, bundle));
         }
-        self.lanes[0].in_flight = Some(InFlight { batch, error: None });
+        self.lanes[0].in_flight = Some(InFlight { bundle, error: None });
         let seconds = match how {
             Progressive::Card => self.decode_alone(&placed, 1),
             Progressive::Buffered => self.decode_alone(&placed, placed.job.columns),
             Progressive::Assisted => self.decode_assisted(&placed),
         };
         match (seconds, self.lanes.first_mut().and_then(|lane| lane.in_flight.take())) {
-            (Ok(seconds), Some(in_flight)) => Ok((in_flight.batch, seconds)),
-            (Err(error), Some(in_flight)) => Err(refuse(error, in_flight.batch)),
-            (Err(error), None) => Err(refuse(error, Batch::new(0, 0, 0))),
-            (Ok(_), None) => Err(refuse(Error::Memory { bytes: 0 }, Batch::new(0, 0, 0))),
+            (Ok(seconds), Some(in_flight)) => Ok((in_flight.bundle, seconds)),
+            (Err(error), Some(in_flight)) => Err(refuse(error, in_flight.bundle)),
+            (Err(error), None) => Err(refuse(error, Bundle::new(0, 0, 0))),
+            (Ok(_), None) => Err(refuse(Error::Memory { bytes: 0 }, Bundle::new(0, 0, 0))),
         }
     }
 
@@ -200,9 +200,9 @@ impl CudaEngine {
         let (job, mut all) = (placed.job, vec![0; placed.job.columns * row_bytes]);
         let in_flight = self.lanes[0].in_flight.as_ref();
         for (row, bytes) in all.chunks_exact_mut(row_bytes).enumerate() {
-            let Some(InFlight { batch, .. }) = in_flight else { break };
-            bytes[..job.columns].copy_from_slice(batch.coefficients(0, row));
-            bytes[vector_bytes..][..job.row_bytes].copy_from_slice(batch.source(0, row));
+            let Some(InFlight { bundle, .. }) = in_flight else { break };
+            bytes[..job.columns].copy_from_slice(bundle.coefficients(0, row));
+            bytes[vector_bytes..][..job.row_bytes].copy_from_slice(bundle.source(0, row));
         }
         all
     }
@@ -228,14 +228,14 @@ impl CudaEngine {
 
     /// Room for jobs, inputs, outputs and state, with the inputs in place.
     fn places(&mut self, placed: &Placed, state_bytes: u64) -> Result<Places, Error> {
-        let Some(InFlight { batch, .. }) = &self.lanes[0].in_flight else {
+        let Some(InFlight { bundle, .. }) = &self.lanes[0].in_flight else {
             return Err(Error::Memory { bytes: 0 });
         };
         let aligned = |bytes: usize| bytes.next_multiple_of(256) as u64;
         let input = aligned(placed.job.columns * size_of::<Job>());
-        let output = input + aligned(batch.input_bytes());
-        let state = output + aligned(batch.output_bytes());
-        let bytes = batch.input()[..batch.input_bytes()].to_vec();
+        let output = input + aligned(bundle.input_bytes());
+        let state = output + aligned(bundle.output_bytes());
+        let bytes = bundle.input()[..bundle.input_bytes()].to_vec();
         self.plan.output = output;
         let arena = self.reserve(state + state_bytes)?;
         self.write(arena + input, &bytes)?;
@@ -256,14 +256,14 @@ impl CudaEngine {
         Ok(())
     }
 
-    /// Copies the results into the batch, with the rank that was reached.
+    /// Copies the results into the bundle, with the rank that was reached.
     fn finish(&mut self, placed: &Placed, from: u64, rank: u32) -> Result<(), Error> {
         let bytes = placed.destinations + placed.job.output_bytes();
         let mut results = vec![0; bytes];
         self.read(&mut results, from)?;
-        if let Some(InFlight { batch, .. }) = &mut self.lanes[0].in_flight {
-            batch.output_mut()[..bytes].copy_from_slice(&results);
-            batch.output_mut()[..4].copy_from_slice(&rank.to_le_bytes());
+        if let Some(InFlight { bundle, .. }) = &mut self.lanes[0].in_flight {
+            bundle.output_mut()[..bytes].copy_from_slice(&results);
+            bundle.output_mut()[..4].copy_from_slice(&rank.to_le_bytes());
             const { assert!(RANK_BYTES >= 4) };
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Segments that stay on the card, so that batches over them bring no sources along.
+//! Segments that stay on the card, so that bundles over them bring no sources along.
 //!
-//! A batch gets its rows by a copy on the card, which costs two bytes of its memory for each, a
+//! A bundle gets its rows by a copy on the card, which costs two bytes of its memory for each, a
 //! hundredth of what a bus would take, and keeps all of a launch in one arena. What is kept is freed at
-//! the first call after nobody else holds the segment; a card that is lost takes it along, and batches
+//! the first call after nobody else holds the segment; a card that is lost takes it along, and bundles
 //! then bring their rows from the host.
 
 use std::mem;
@@ -33,7 +33,7 @@ impl Segments {
         self.kept.iter().find(same).map(|(_, memory)| memory)
     }
 
-    /// Frees what nobody else holds. Batches in flight hold their segments.
+    /// Frees what nobody else holds. Bundles in flight hold their segments.
     fn drop_unused(&mut self) {
         self.kept.retain(|(segment, _)| segment.strong_count() > 0);
     }
@@ -59,7 +59,7 @@ impl Segments {
         to: u64,
     ) -> Result<(), CallError> {
         let bytes = segment.bytes();
-        // SAFETY: what is kept has as many bytes and stays while the batch holds its segment; the
+        // SAFETY: what is kept has as many bytes and stays while the bundle holds its segment; the
         // rest is by contract.
         unsafe {
             match self.find(segment) {

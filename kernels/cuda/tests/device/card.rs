@@ -1,6 +1,6 @@
 //! A card that is not there: the device code on the CPU, launched as a card is launched.
 
-use recoded_cuda::{Form, Geometry, Job, Outcome, TABLES_BYTES, Technique};
+use recoded_cuda::{Form, Geometry, Job, Returned, TABLES_BYTES, Technique};
 use recoded_cuda_shim::{Fault, Launch, launch};
 use recoded_gf::{Field, Kernel};
 
@@ -101,7 +101,7 @@ impl Card {
     }
 
     pub fn outcome(&mut self, offset: u64) -> u32 {
-        let bytes = self.read(offset, size_of::<Outcome>());
+        let bytes = self.read(offset, size_of::<Returned>());
         u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recoded_code::engine::{
-    Batch, Chaos, Completed, CpuEngine, Engine, Error, Faults, Partition, Refused,
+    Bundle, Chaos, Completed, CpuEngine, Engine, Error, Faults, Partition, Refused,
 };
 use recoded_offload::OpenEngine;
 
@@ -25,10 +25,10 @@ pub fn after_self_test(faults: Faults, seed: u64) -> OpenEngine {
         fn depth(&self) -> usize {
             2
         }
-        fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+        fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
             match &mut self.tested {
-                Some(engine) => engine.submit(batch),
-                None => self.faulty.submit(batch),
+                Some(engine) => engine.submit(bundle),
+                None => self.faulty.submit(bundle),
             }
         }
         fn poll(&mut self) -> Option<Completed> {

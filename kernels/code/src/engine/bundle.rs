@@ -1,4 +1,4 @@
-//! A batch of jobs and the memory of their rows.
+//! A bundle of jobs and the memory of their rows.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::segment::Segment;
 /// Jobs with their coefficients, sources and destinations; see the module's documentation for where
 /// they lie.
 ///
-/// The input arena is shared: whoever handed the batch over can keep it ([`Batch::retain`]) and make
-/// the same batch again should this one never come back. Inputs can be written only while nobody
+/// The input arena is shared: whoever handed the bundle over can keep it ([`Bundle::retain`]) and make
+/// the same bundle again should this one never come back. Inputs can be written only while nobody
 /// else holds them.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Bundle {
     input: Arc<Arena>,
     /// What all jobs have their sources in, instead of the input arena.
     segment: Option<Arc<Segment>>,
@@ -22,11 +22,11 @@ pub struct Batch {
     jobs_max: usize,
     input_used: usize,
     output_used: usize,
-    /// For the owner of the batch; engines leave it alone.
+    /// For the owner of the bundle; engines leave it alone.
     pub tag: u64,
 }
 
-/// Why a batch does not take a job.
+/// Why a bundle does not take a job.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejected {
     /// No room for its bytes, or it would be one job too many.
@@ -37,13 +37,13 @@ pub enum Rejected {
         /// Bytes of output that it takes.
         output: usize,
     },
-    /// No batch takes it: see [`Job::is_valid`].
+    /// No bundle takes it: see [`Job::is_valid`].
     #[error("the numbers of {job:?} contradict each other or are out of range")]
     Invalid {
         /// The job.
         job: Job,
     },
-    /// Its sources are not the rows that the batch is over.
+    /// Its sources are not the rows that the bundle is over.
     #[error("a job of {columns} sources of {row_bytes} bytes over a segment of other rows")]
     Segment {
         /// Sources of the job.
@@ -53,12 +53,12 @@ pub enum Rejected {
     },
 }
 
-impl Batch {
-    /// An empty batch for up to `jobs_max` jobs, with room for `input_bytes` of coefficients and
+impl Bundle {
+    /// An empty bundle for up to `jobs_max` jobs, with room for `input_bytes` of coefficients and
     /// sources and `output_bytes` of destinations. Nothing is allocated later.
     #[must_use]
     pub fn new(input_bytes: usize, output_bytes: usize, jobs_max: usize) -> Self {
-        let mut batch = Self {
+        let mut bundle = Self {
             input: Arc::new(Arena::new(input_bytes)),
             segment: None,
             output: Arena::new(ranks_bytes(jobs_max) + output_bytes),
@@ -68,11 +68,11 @@ impl Batch {
             output_used: 0,
             tag: 0,
         };
-        batch.clear();
-        batch
+        bundle.clear();
+        bundle
     }
 
-    /// A batch with exactly the room that `job` takes, and the job in it.
+    /// A bundle with exactly the room that `job` takes, and the job in it.
     ///
     /// # Errors
     /// The job's numbers contradict each other.
@@ -80,19 +80,19 @@ impl Batch {
         if !job.is_valid() {
             return Err(Rejected::Invalid { job });
         }
-        let mut batch = Self::new(job.input_bytes(), job.output_bytes(), 1);
-        batch.push(job, 0)?;
-        Ok(batch)
+        let mut bundle = Self::new(job.input_bytes(), job.output_bytes(), 1);
+        bundle.push(job, 0)?;
+        Ok(bundle)
     }
 
-    /// An empty batch for up to `jobs_max` jobs whose sources are the rows of `segment`, with room for
+    /// An empty bundle for up to `jobs_max` jobs whose sources are the rows of `segment`, with room for
     /// `rows_max` destinations in all and their coefficients.
     #[must_use]
     pub fn over(segment: Arc<Segment>, rows_max: usize, jobs_max: usize) -> Self {
         let row = Job::new(Operation::Multiply, 1, segment.rows(), segment.row_bytes());
         let input_bytes = rows_max * row.coefficient_stride() + jobs_max * ALIGNMENT;
-        let batch = Self::new(input_bytes, rows_max * row.stride(), jobs_max);
-        Self { segment: Some(segment), ..batch }
+        let bundle = Self::new(input_bytes, rows_max * row.stride(), jobs_max);
+        Self { segment: Some(segment), ..bundle }
     }
 
     /// The rows that the jobs have as their sources, unless each brings its own.
@@ -102,7 +102,7 @@ impl Batch {
     }
 
     /// The same jobs on the same inputs, with outputs of its own: for doing the work once more.
-    /// Where `self` is lost, [`Batch::retain`] beforehand.
+    /// Where `self` is lost, [`Bundle::retain`] beforehand.
     #[must_use]
     pub fn retain(&self) -> Retained {
         Retained {
@@ -117,7 +117,7 @@ impl Batch {
         }
     }
 
-    /// Forgets all jobs. Where others still hold the inputs, they keep them, and this batch gets
+    /// Forgets all jobs. Where others still hold the inputs, they keep them, and this bundle gets
     /// fresh memory.
     pub fn clear(&mut self) {
         if Arc::get_mut(&mut self.input).is_none() {
@@ -128,7 +128,7 @@ impl Batch {
         self.output_used = ranks_bytes(self.jobs_max);
     }
 
-    /// Whether [`Batch::push`] would take the job.
+    /// Whether [`Bundle::push`] would take the job.
     #[must_use]
     pub fn has_room(&self, job: &Job) -> bool {
         self.jobs.len() < self.jobs_max
@@ -142,7 +142,7 @@ impl Batch {
     /// `tag` is what the caller wants to know it by.
     ///
     /// # Errors
-    /// The batch has no room for it; nothing changed.
+    /// The bundle has no room for it; nothing changed.
     pub fn push(&mut self, job: Job, tag: u64) -> Result<usize, Rejected> {
         if !job.is_valid() {
             return Err(Rejected::Invalid { job });
@@ -175,7 +175,7 @@ impl Batch {
     /// another product of the same rows. Coefficients are to be written.
     ///
     /// # Errors
-    /// The batch has no room for it; it is empty then.
+    /// The bundle has no room for it; it is empty then.
     pub fn refit(&mut self, job: Job, tag: u64) -> Result<(), Rejected> {
         self.jobs.clear();
         (self.input_used, self.output_used) = (0, ranks_bytes(self.jobs_max));
@@ -283,16 +283,16 @@ impl Batch {
     /// A source row, to be written.
     ///
     /// # Panics
-    /// When there is no such job or row, somebody else holds the inputs, or the batch is over a
+    /// When there is no such job or row, somebody else holds the inputs, or the bundle is over a
     /// segment.
     pub fn source_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
-        assert!(self.segment.is_none(), "sources of a segment are written before batches over it");
+        assert!(self.segment.is_none(), "sources of a segment are written before bundles over it");
         let Placed { job, sources, .. } = self.jobs[job];
         assert!(job.operation.has_sources() && row < job.columns, "source {row} of {job:?}");
         &mut self.input_mut()[sources + row * job.stride()..][..job.row_bytes]
     }
 
-    /// A destination row of a batch that came back well.
+    /// A destination row of a bundle that came back well.
     ///
     /// # Errors
     /// The job had to invert a matrix that has no inverse.
@@ -306,7 +306,7 @@ impl Batch {
         Ok(&self.output[destinations + row * job.stride()..][..job.row_bytes])
     }
 
-    /// Whether a job of a batch that came back well has an outcome.
+    /// Whether a job of a bundle that came back well has an outcome.
     ///
     /// # Errors
     /// The job had to invert a matrix that has no inverse.
@@ -322,13 +322,13 @@ impl Batch {
         Err(Singular { column: rank, size })
     }
 
-    /// The input arena. A device reads [`Batch::input_bytes`] of it.
+    /// The input arena. A device reads [`Bundle::input_bytes`] of it.
     #[must_use]
     pub fn input(&self) -> &Arena {
         &self.input
     }
 
-    /// The output arena. A device writes [`Batch::output_bytes`] of it, beginning with the rank of
+    /// The output arena. A device writes [`Bundle::output_bytes`] of it, beginning with the rank of
     /// every job that inverts: a little-endian 32-bit number of the columns that have pivots, in
     /// [`RANK_BYTES`] each.
     pub fn output_mut(&mut self) -> &mut Arena {
@@ -357,11 +357,11 @@ impl Batch {
     }
 
     fn input_mut(&mut self) -> &mut Arena {
-        Arc::get_mut(&mut self.input).expect("inputs are written before the batch is handed over")
+        Arc::get_mut(&mut self.input).expect("inputs are written before the bundle is handed over")
     }
 }
 
-/// What is kept of a batch while an engine has it.
+/// What is kept of a bundle while an engine has it.
 #[derive(Clone, Debug)]
 pub struct Retained {
     input: Arc<Arena>,
@@ -375,10 +375,10 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// The batch again, with fresh memory for its outputs, as the lost one's may still be written.
+    /// The bundle again, with fresh memory for its outputs, as the lost one's may still be written.
     #[must_use]
-    pub fn restore(self) -> Batch {
-        Batch {
+    pub fn restore(self) -> Bundle {
+        Bundle {
             input: self.input,
             segment: self.segment,
             output: Arena::new(self.output_bytes),
@@ -391,7 +391,7 @@ impl Retained {
     }
 }
 
-/// What the jobs of a batch read.
+/// What the jobs of a bundle read.
 #[derive(Copy, Clone)]
 pub(super) struct Given<'a> {
     /// Coefficients.

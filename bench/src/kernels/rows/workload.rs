@@ -9,7 +9,7 @@ use crate::kernels::contest::{Contestant, Role};
 use crate::kernels::memory::Layout;
 
 /// A product to make, and what it is.
-pub struct Job {
+pub struct Workload {
     /// Field of coefficients and symbols.
     pub field: Field,
     /// Bytes of a symbol.
@@ -26,7 +26,7 @@ pub struct Job {
     layout: Layout,
 }
 
-impl Job {
+impl Workload {
     /// Draws symbols and coefficients below `order`.
     pub fn draw(
         field: Field,
@@ -34,7 +34,7 @@ impl Job {
         sources: Layout,
         rows: usize,
         random: &mut SmallRng,
-    ) -> Job {
+    ) -> Workload {
         let layout = Layout { count: rows, ..sources };
         let elements = rows * sources.count;
         // Every order divides 2^32, so all coefficients are equally likely.
@@ -42,7 +42,7 @@ impl Job {
         let pool: Vec<u8> = (0..POOL_BYTES.next_multiple_of(elements)).map(draw).collect();
         let symbols = sources.random(random);
         let expected = combine(field, &pool[..elements], &symbols);
-        Job { field, bytes: sources.bytes, rows, sources: symbols, expected, pool, layout }
+        Workload { field, bytes: sources.bytes, rows, sources: symbols, expected, pool, layout }
     }
 
     /// The coefficients that `expected` belongs to, row-major.
@@ -83,7 +83,7 @@ impl Job {
     /// A level of ours that adds the product of one source to one destination.
     ///
     /// # Errors
-    /// Like [`Job::ours`].
+    /// Like [`Workload::ours`].
     pub fn ours_madd(&self, kernel: &'static Kernel) -> Result<Contestant, BenchError> {
         let source = self.sources[0];
         let destination = self.destinations().remove(0);
@@ -123,7 +123,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(job: &Job) -> Pool {
+    fn of(job: &Workload) -> Pool {
         Pool { bytes: job.pool.clone(), elements: job.coefficients().len(), at: 0 }
     }
 
