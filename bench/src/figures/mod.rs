@@ -4,7 +4,7 @@
 //!  one module per figure --Work--> Figure: panels, series, points, references
 //!                                    |-> chart    SVG
 //!                                    |-> output   CSV, JSON with verdicts, index
-//!                                    '-> verdict  what is within tolerance; explain says why not
+//!                                    '-> verdict  what is within its tolerance, and why not (explain)
 //! ```
 
 pub mod figure;

@@ -1,5 +1,5 @@
-//! One job at a time: from which size on is the card faster than how many cores, and does the dispatcher
-//! know?
+//! One job at a time: the size from which the card is faster than a number of cores, measured and as the
+//! dispatcher estimates it.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use super::coding::{CPU, HOST, done_by_cpu};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// Whoever is faster, as `Device` decides.
+/// CPU or card, as `Device` decides.
 pub const DISPATCHER: &str = "dispatcher";
 
 /// What the dispatcher should reach of the better of CPU and card.
@@ -120,7 +120,7 @@ fn latency(
     Ok((bundle, crate::kernels::contest::median(samples)))
 }
 
-/// The same jobs by whoever the dispatcher prefers, on all cores.
+/// The same jobs by CPU or card, as the dispatcher decides, on all cores.
 fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
     let Some(options) = bed.options.clone() else { return Ok(()) };
     bed.card = None;

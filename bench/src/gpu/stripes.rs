@@ -39,7 +39,7 @@ pub fn stripes(bed: &mut Bed) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The card for whoever waits for it, as a user of the library has it.
+/// The card as a user of the library sees it.
 fn device(bed: &Bed) -> Option<Device> {
     let config = Config {
         mode: Mode::Device,
@@ -131,7 +131,7 @@ impl Stripes {
     }
 
     fn generate(&mut self) {
-        // What can fail was tried by `check`.
+        // `check` ran it before and reported errors.
         let _ = self.context.generate_all(&mut self.whole);
     }
 

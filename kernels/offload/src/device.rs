@@ -144,7 +144,7 @@ impl Inner {
         waiting: &mut VecDeque<(usize, Bundle)>,
         done: &mut [Option<(Bundle, By)>],
     ) {
-        // For the CPU, whatever the device does next.
+        // Computed by the CPU, even if the device recovers.
         let mut failed: Vec<(usize, Bundle)> = Vec::new();
         loop {
             while self.lifecycle.device().is_some()
@@ -165,7 +165,7 @@ impl Inner {
             }
         }
         waiting.extend(failed);
-        // Their owners write them again, and the device may be reading them still.
+        // Their owners write to them again while the device may still be reading.
         waiting.iter_mut().for_each(|(_, bundle)| bundle.own_inputs());
     }
 }

@@ -125,7 +125,7 @@ impl Dispatcher {
         debug_assert!(is_delivered, "more slots than the ring has room for");
     }
 
-    /// How long there is nothing to do unless somebody unparks this thread.
+    /// How long this thread may sleep unless it is unparked.
     fn until_next(&self, now: Instant) -> Duration {
         let until = self.lifecycle.due().map(|due| due.saturating_duration_since(now));
         until.unwrap_or(PARK_MAX).min(PARK_MAX)

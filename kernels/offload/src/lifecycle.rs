@@ -8,8 +8,8 @@
 //!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
 //! ```
 //!
-//! Every bundle that [`Lifecycle::send`] was given ends in [`Lifecycle::finished`] exactly once, done or
-//! with the fault because of which the CPU has to do it.
+//! Every bundle given to [`Lifecycle::send`] appears in [`Lifecycle::finished`] exactly once: with results,
+//! or with the fault for which the CPU has to compute it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::model::Class;
 use crate::runner::{Event, Gone, Measured, OpenEngine, Runner};
 use crate::slot::{Shared, bytes};
 
-/// One device; `T` is what its owner knows of a bundle.
+/// One device; `T` is the owner's data for each bundle.
 pub(crate) struct Lifecycle<T> {
     config: Arc<Config>,
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ struct Flight<T> {
 
 /// A bundle that the device no longer has.
 pub(crate) struct Finished<T> {
-    /// What it was sent with.
+    /// The owner's data.
     pub given: T,
     /// With results, or with its inputs only.
     pub bundle: Bundle,
@@ -118,7 +118,7 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// The same for a caller that waits until the device works or does not; whether it is newly open.
+    /// Opens the device when that is due and waits for the result; whether it is newly open.
     pub fn open_now(&mut self) -> bool {
         self.open();
         let was_opening = self.is_opening();
@@ -177,8 +177,8 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Takes what the device's thread has reported, and looks whether the device is late; how many
-    /// reports there were.
+    /// Handles the reports of the device's thread and checks whether the device is late; returns the
+    /// number of reports.
     pub fn poll(&mut self) -> usize {
         let mut events = 0;
         while let Some(event) = self.runner().map(Runner::poll) {
@@ -193,7 +193,7 @@ impl<T> Lifecycle<T> {
         events
     }
 
-    /// Waits for a report, as long as the device may take for it, and takes it.
+    /// Waits for a report until the device is late.
     pub fn wait(&mut self) {
         if let (Some(runner), Some(expires)) = (self.runner(), self.expires()) {
             match runner.wait(expires) {
@@ -204,7 +204,7 @@ impl<T> Lifecycle<T> {
         self.watch(Instant::now());
     }
 
-    /// When something is to be done although nothing was reported.
+    /// When to call [`Self::open`] or [`Self::poll`] next, even without a report.
     pub fn due(&self) -> Option<Instant> {
         match self.state {
             State::Down { retry } => retry,
@@ -259,7 +259,7 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// The device is of no use for now. What it has is the owner's again.
+    /// The device failed. Its bundles return to the owner with `fault`.
     fn fall(&mut self, error: Error, fault: Fault) {
         self.shared.explain(error);
         if self.shared.is_up.swap(false, Ordering::Relaxed) {
@@ -267,21 +267,21 @@ impl<T> Lifecycle<T> {
         }
         self.hangs += u32::from(fault == Fault::Hung);
         self.failures = 0;
-        // Its thread sees that nobody listens, and drops the engine, when it can.
+        // Its thread finds the channel closed and drops the engine, if it returns from the device.
         self.rest(Instant::now());
         self.finished.extend(self.flights.drain(..).map(|Flight { given, retained, .. }| {
             Finished { given, bundle: retained.restore(), result: Err(fault) }
         }));
     }
 
-    /// Leaves the device alone for a while.
+    /// Does not use the device until the pause is over.
     fn rest(&mut self, now: Instant) {
         let retry = (self.hangs < self.config.hangs_max).then(|| now + self.pause);
         self.state = State::Down { retry };
         self.pause = (2 * self.pause).min(self.config.retry_max);
     }
 
-    /// A bundle came back from the device, well or not.
+    /// The device returned a bundle.
     fn take_back(&mut self, bundle: Bundle, result: Result<(), (Error, Fault)>) {
         let found = self.flights.iter().position(|flight| flight.serial == bundle.tag);
         let Some(found) = found else {

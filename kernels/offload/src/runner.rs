@@ -1,5 +1,4 @@
-//! The only thread that calls a device. It may never come back from a call: then the dispatcher
-//! leaves it to itself and goes on without it.
+//! The only thread that calls a device. If a call never returns, the thread is abandoned.
 
 use std::sync::Arc;
 use std::thread::{self, Thread};
@@ -36,8 +35,8 @@ pub(crate) struct Measured {
     pub rates: Option<(f64, [f64; CLASSES])>,
 }
 
-/// The dispatcher's end of a device's thread. Dropping it leaves the thread to itself: it ends when
-/// the device lets it.
+/// The other end of a device's thread. Dropping it closes the channel; the thread ends when its call
+/// into the device returns.
 pub(crate) struct Runner {
     requests: Sender<Request>,
     events: Receiver<Event>,
@@ -121,7 +120,7 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// False when nobody listens any more.
+    /// False when the channel is closed.
     fn report(&self, event: Event) -> bool {
         let is_heard = self.events.send(event).is_ok();
         self.waiter.unpark();

@@ -11,8 +11,8 @@ use crate::config::Mode;
 use crate::metrics::{Close, Counters};
 use crate::model::Model;
 
-/// A bundle on its way. It belongs to whoever holds it: nobody else can touch it, deliver it twice or
-/// lose it.
+/// A bundle between worker and device, owned by the thread that holds it: it cannot be delivered twice
+/// or lost.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub bundle: Bundle,

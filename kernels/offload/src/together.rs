@@ -3,7 +3,7 @@
 //! The bytes of every row are cut into ranges, since a range needs only the same bytes of the sources.
 //! The device takes ranges from the left and the cores from the right until they meet. How large the
 //! ranges are follows from how fast either was so far, so that both finish at the same time; what the
-//! device does not bring, the cores do.
+//! device does not return, the cores compute.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Shares {
     pub device: usize,
     /// The cores.
     pub cores: usize,
-    /// Of the cores' part, what the device had taken before and not brought.
+    /// Of the cores' part, what the device was given first and did not return.
     pub redone: usize,
 }
 
@@ -163,7 +163,7 @@ struct Taken {
     since: Instant,
 }
 
-/// The product, and the bytes of its rows that nobody has taken: `left..right`.
+/// The product, and the bytes of its rows that are not assigned yet: `left..right`.
 struct Work<'a, 'b> {
     coefficients: &'a [u8],
     sources: &'a [&'a [u8]],

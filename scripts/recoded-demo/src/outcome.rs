@@ -79,7 +79,7 @@ pub struct Recoded {
     /// Share of UDP packets that arrived.
     pub delivered: f64,
     /// Mean rank over generation or batch size after each hop, when every node sends exactly one
-    /// packet per symbol; share of packets that arrive, where nobody recodes.
+    /// packet per symbol; share of packets that arrive, where no node recodes.
     pub rank_ratio: Vec<f64>,
     /// The same, computed.
     pub rank_theory: Vec<f64>,

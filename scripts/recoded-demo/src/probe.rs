@@ -1,6 +1,6 @@
 //! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly as
 //! many packets as it has symbols, on average where relays adapt. That is the model of the exact
-//! tables, so the numbers compare directly. Of a window, which nobody recodes, it is the share of
+//! tables, so the numbers compare directly. Of a window, which no node recodes, it is the share of
 //! packets that each hop keeps.
 
 use std::net::SocketAddr;
@@ -124,7 +124,7 @@ pub fn theory(options: &Options) -> Vec<f64> {
 }
 
 /// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last hop. A
-/// window: what a path that nobody recodes on takes for the daemons' `target_loss`. None for generations,
+/// window: what a path without recoding takes for the daemons' `target_loss`. None for generations,
 /// whose number of packets follows from how many of them may stay incomplete.
 pub fn overhead(options: &Options) -> Option<f64> {
     match options.code {

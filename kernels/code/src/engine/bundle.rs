@@ -9,8 +9,8 @@ use super::segment::Segment;
 /// Jobs with their coefficients, sources and destinations; see the module's documentation for where
 /// they lie.
 ///
-/// The input arena is shared: whoever handed the bundle over can keep it ([`Bundle::retain`]) and make
-/// the same bundle again should this one never come back. Inputs can be written only while nobody
+/// The input arena is shared: the caller can keep it ([`Bundle::retain`]) and make the same
+/// bundle again if this one never returns. Inputs can be written only while nobody
 /// else holds them.
 #[derive(Debug)]
 pub struct Bundle {

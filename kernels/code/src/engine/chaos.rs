@@ -1,4 +1,4 @@
-//! An engine that is as bad as a device can be, for tests of whoever uses engines.
+//! An engine with the faults of a device, for tests of code that uses engines.
 
 use std::sync::Arc;
 

@@ -3,8 +3,7 @@
 //!
 //! A [`Bundle`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
 //! rows), submitted to an [`Engine`], and comes back with results. It owns its bytes and shares its
-//! sealed inputs with whoever may have to do the work again, so a device that fails, hangs or
-//! vanishes takes nothing with it.
+//! sealed inputs with the caller, who can compute it again when a device fails, hangs or vanishes.
 //!
 //! ```text
 //!   Bundle: input arena   [ sources, coefficients | sources, coefficients | ... ]
@@ -17,7 +16,7 @@
 //!
 //! | engine | job |
 //! |---|---|
-//! | [`Cpu`], [`CpuEngine`] | the truth: all cores or fewer, both partitionings of Extreme NC §5.3 |
+//! | [`Cpu`], [`CpuEngine`] | the reference: all cores or fewer, both partitionings of Extreme NC §5.3 |
 //! | [`Chaos`] | wraps another engine; refuses, fails, loses, stalls and lies, by probability |
 //! | `recoded-cuda` | a crate of its own, as it is full of `unsafe` |
 //!
@@ -58,7 +57,7 @@ pub use segment::Segment;
 
 use std::sync::Arc;
 
-/// Somebody who does bundles, at once or later.
+/// Computes bundles, at once or later.
 pub trait Engine: Send {
     /// What it is called: `cpu`, `cuda`, ...
     fn name(&self) -> &str;
