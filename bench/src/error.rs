@@ -41,6 +41,10 @@ pub enum BenchError {
         output: String,
     },
 
+    /// A program of the test bed does not run.
+    #[error(transparent)]
+    Bed(recoded_netns::BedError),
+
     /// Linux refused something.
     #[error("{action}: {source}")]
     Os {

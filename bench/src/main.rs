@@ -13,7 +13,11 @@ mod cores;
 
 mod progress;
 
+mod namespace;
+
 mod relay;
+
+mod edge;
 
 mod kernels;
 
@@ -41,6 +45,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Bench {
     Relay(relay::Options),
+    Edge(edge::Options),
     Kernels(kernels::Options),
     Decode(decode::Options),
     Figures(figures::Options),
@@ -51,6 +56,7 @@ enum Bench {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Relay(options) => relay::run(&options),
+        Bench::Edge(options) => edge::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
         Bench::Figures(options) => figures::run(&options),

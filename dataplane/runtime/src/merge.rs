@@ -1,4 +1,4 @@
-//! Merges delivered packets of one burst, so that a tunnel takes them in few writes.
+//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few writes.
 //!
 //! Consecutive packets of one TCP or UDP flow that differ only in what Linux can compute again
 //! (lengths, sequence numbers, checksums) become one large packet behind a virtio header, which
@@ -11,6 +11,9 @@
 //!
 //! - **Order**: a run only grows at its end, and a packet of the same flow that does not fit there
 //!   first sends the run on its way. Packets of one flow leave in the order they came.
+//! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A run
+//!   of several is a flow that sends without pause; it may wait for more, for as long as the caller
+//!   says ([`Merger::settle`]).
 //! - **Checksums**: whoever writes a merged packet vouches for its bytes, since Linux computes their
 //!   checksum anew. Only packets whose checksum holds are merged; Linux sees and drops the others.
 //! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are taken the oldest goes.
@@ -114,6 +117,22 @@ impl Merger {
             self.runs[index].begin(packet, shape);
             self.open.push(index);
         }
+    }
+
+    /// Writes the runs that need not wait: those that nothing can follow, and packets that came
+    /// alone. Whether others are left.
+    #[inline]
+    pub(crate) fn settle(&mut self, out: &mut impl Write) -> bool {
+        let mut place = 0;
+        while let Some(index) = self.open.get(place) {
+            let run = &self.runs[*index];
+            if run.is_closed || run.packets == 1 {
+                self.close(place, out);
+            } else {
+                place += 1;
+            }
+        }
+        !self.open.is_empty()
     }
 
     /// Writes everything that is left, oldest first.
@@ -547,6 +566,28 @@ mod tests {
         let mut pushed = tcp(100, 100);
         pushed.flags = 0x18;
         assert_eq!(counts(&[tcp(0, 100), pushed, tcp(200, 100)]), [2, 1]);
+    }
+
+    #[test]
+    fn settle_leaves_only_what_may_go_on() {
+        let mut merger = Merger::new(true);
+        let mut written = Written::default();
+        let mut pushed = Inner::tcp(2, 100, &[1; 100]);
+        pushed.flags = 0x18;
+        let flows = [
+            Inner::tcp(1, 0, &[1; 100]),
+            Inner::tcp(2, 0, &[1; 100]),
+            pushed,
+            Inner::tcp(3, 0, &[1; 100]),
+            Inner::tcp(3, 100, &[1; 100]),
+        ];
+        flows.iter().for_each(|inner| merger.push(&inner.bytes(), &mut written));
+        assert!(written.0.is_empty());
+        assert!(merger.settle(&mut written), "flow 3 waits");
+        assert_eq!(written.0.iter().map(|(_, packets, _)| *packets).collect::<Vec<_>>(), [1, 2]);
+        merger.push(&Inner::tcp(3, 200, &[1; 50]).bytes(), &mut written);
+        assert!(!merger.settle(&mut written), "a short packet ended it");
+        assert_eq!(written.0.len(), 3);
     }
 
     #[test]

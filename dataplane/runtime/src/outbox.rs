@@ -1,6 +1,6 @@
 //! Where a worker's pipeline puts its results: coded packets wait here until the burst is done and
-//! then get headers and go to their sockets; IP packets are merged while the burst lasts and written
-//! to their tunnel at its end.
+//! then get headers and go to their sockets; IP packets are merged while they follow each other closely
+//! and then written to their tunnel.
 //!
 //! Packets wait because the pipeline holds the frames while it speaks. A waiting packet owns one
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
@@ -29,6 +29,8 @@ pub(crate) struct Outbox {
     mtus: Vec<usize>,
     pacers: Arc<[Pacer]>,
     outlets: Vec<Outlet>,
+    /// While packets are being merged: when they must be written.
+    merging_until: Option<Nanos>,
     /// Headers of the hops, replaced when a neighbour changes.
     pub(crate) next_hops: Arc<NextHops>,
     /// Time of the current burst.
@@ -55,7 +57,7 @@ struct Outgoing {
 struct Outlet {
     tunnel: Arc<Tunnel>,
     queue: usize,
-    /// Packets of the current burst, where Linux takes merged ones.
+    /// Packets that wait, where Linux takes merged ones.
     merger: Option<Merger>,
 }
 
@@ -81,6 +83,7 @@ impl Outbox {
             pacers,
             tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
             outlets: tunnels.iter().map(|tunnel| Outlet::new(tunnel.clone(), worker)).collect(),
+            merging_until: None,
             next_hops,
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
@@ -103,9 +106,27 @@ impl Outbox {
         self.waiting = waiting;
     }
 
-    /// Writes what the tunnels' packets of this burst were merged to.
+    /// At the end of a round: writes what was delivered to the tunnels, but lets flows that send
+    /// without pause be merged for a little longer.
     #[inline]
+    pub(crate) fn settle_tunnels(&mut self) {
+        if self.merging_until.is_some_and(|until| until <= self.now) {
+            return self.flush_tunnels();
+        }
+        let mut is_merging = false;
+        for (outlet, counters) in self.outlets.iter_mut().zip(&mut self.tunnel_counters) {
+            let Outlet { tunnel, queue, merger } = outlet;
+            if let Some(merger) = merger {
+                is_merging |= merger.settle(&mut Writer { tunnel, queue: *queue, counters });
+            }
+        }
+        let until = self.now + MERGE_NANOS;
+        self.merging_until = is_merging.then(|| self.merging_until.unwrap_or(until));
+    }
+
+    /// Writes everything that was delivered to the tunnels.
     pub(crate) fn flush_tunnels(&mut self) {
+        self.merging_until = None;
         for (outlet, counters) in self.outlets.iter_mut().zip(&mut self.tunnel_counters) {
             let Outlet { tunnel, queue, merger } = outlet;
             if let Some(merger) = merger {
@@ -230,6 +251,10 @@ impl Write for Writer<'_> {
     }
 }
 
+/// How long packets of a flow that sends without pause may be merged: 64 KiB at 5 Gbit/s. Longer adds
+/// delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that goes to
+/// sleep writes first.
+const MERGE_NANOS: Nanos = 100_000;
 /// DSCP and ECN bits of what is sent. One value for all until the pipeline says which inner packet a
 /// symbol carries; 0 is best effort, not ECN-capable.
 const TRAFFIC_CLASS: u8 = 0;

@@ -157,7 +157,7 @@ impl Worker {
             self.outbox.flush(&mut self.umem, &mut self.sockets);
             self.state.dirty = true;
         }
-        self.outbox.flush_tunnels();
+        self.outbox.settle_tunnels();
         for socket in &mut self.sockets {
             if socket.pending() > 0 {
                 socket.flush();
@@ -325,12 +325,14 @@ impl Worker {
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
         }
+        // Nothing may wait here while the worker sleeps.
+        self.outbox.flush_tunnels();
+        let timeout = until.saturating_sub(self.clock.now());
         let sources = &self.state.sources;
         let is_open = |tunnel| {
             let reads = |source: &usize| sources[*source].tunnel == tunnel;
             (0..sources.len()).filter(reads).any(|source| self.gate(source, now) == Gate::Open)
         };
-        let timeout = until.saturating_sub(self.clock.now());
         if timeout > 0 {
             sleeper.sleep(timeout, is_open);
         }

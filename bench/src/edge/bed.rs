@@ -1,0 +1,74 @@
+//! Two hosts joined by one cable, in network namespaces of this process.
+//!
+//! ```text
+//!   left  east 10.77.1.1 ---- west 10.77.1.2  right
+//! ```
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::BenchError;
+use crate::namespace::{Namespace, run};
+
+/// Where the traffic goes when there is no tunnel.
+pub const RIGHT: &str = "10.77.1.2";
+
+/// The two hosts, and a folder for files of their programs.
+pub struct Bed {
+    /// Where the traffic comes from.
+    pub left: Namespace,
+    /// Where it goes.
+    pub right: Namespace,
+    folder: PathBuf,
+}
+
+impl Bed {
+    /// Makes namespaces, cable and addresses.
+    ///
+    /// # Errors
+    /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.
+    pub fn build() -> Result<Bed, BenchError> {
+        let folder = std::env::temp_dir().join(format!("bench-edge-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(BenchError::os("making a folder"))?;
+        let bed = Bed { left: Namespace::new()?, right: Namespace::new()?, folder };
+        let (left, right) = (bed.left.pid(), bed.right.pid());
+        run(Command::new("ip").args(
+            format!("link add east netns {left} type veth peer name west netns {right}").split(' '),
+        ))?;
+        for (host, name, address) in [(&bed.left, "east", "10.77.1.1"), (&bed.right, "west", RIGHT)]
+        {
+            // No router solicitations beside what is measured.
+            host.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+            host.ip("link set lo up")?;
+            host.ip(&format!("address add {address}/24 dev {name}"))?;
+            host.ip(&format!("link set {name} mtu 1500 up"))?;
+        }
+        Ok(bed)
+    }
+
+    /// A file of this bed.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A folder for sockets and keys.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // What is left there harms nobody.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A command in a namespace that ends when this process does, however it does.
+pub fn mortal(host: &Namespace, program: impl AsRef<OsStr>) -> Command {
+    let mut command = host.command("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}

@@ -1,0 +1,249 @@
+//! What carries the stream, and how it is set up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use recoded_netns::process::{Background, output, tail};
+use recoded_netns::{CodePlan, LinePlan, binary};
+
+use crate::edge::bed::{self, Bed, mortal};
+use crate::error::BenchError;
+use crate::namespace::{Namespace, run};
+
+/// Somebody who carries TCP from the left host to the right one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contender {
+    /// The cable, with Linux's offloads.
+    Linux,
+    /// The cable, one packet of its MTU at a time.
+    LinuxNoOffload,
+    /// WireGuard in user space.
+    Boringtun,
+    /// recoded with generations.
+    Rlnc,
+    /// recoded with blocks of batches.
+    Bats,
+    /// recoded with a sliding window.
+    Window,
+}
+
+/// A contender that is ready. Ends when dropped.
+pub struct Running {
+    /// Where the stream goes.
+    pub to: &'static str,
+    _processes: Vec<Background>,
+}
+
+impl Contender {
+    /// All, in the order of the table.
+    pub const ALL: [Contender; 6] = [
+        Contender::Linux,
+        Contender::LinuxNoOffload,
+        Contender::Boringtun,
+        Contender::Rlnc,
+        Contender::Bats,
+        Contender::Window,
+    ];
+
+    /// Name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Linux => "Linux, no tunnel",
+            Contender::LinuxNoOffload => "the same, no offloads",
+            Contender::Boringtun => "boringtun",
+            Contender::Rlnc => "recoded, rlnc",
+            Contender::Bats => "recoded, bats",
+            Contender::Window => "recoded, window",
+        }
+    }
+
+    /// Sets it up on a bed. The inner error says why it cannot take part here.
+    ///
+    /// # Errors
+    /// [`BenchError`] when it should work and does not.
+    pub fn start(
+        self,
+        bed: &Bed,
+        boringtun: Option<&Path>,
+    ) -> Result<Result<Running, String>, BenchError> {
+        let cable = Running { to: bed::RIGHT, _processes: Vec::new() };
+        let code = match self {
+            Contender::Linux => return Ok(Ok(cable)),
+            Contender::LinuxNoOffload => {
+                for (host, name) in [(&bed.left, "east"), (&bed.right, "west")] {
+                    let off = ["-K", name, "tso", "off", "gso", "off", "gro", "off"];
+                    run(host.command("ethtool").args(off))?;
+                }
+                return Ok(Ok(cable));
+            }
+            Contender::Boringtun => return start_boringtun(bed, boringtun),
+            Contender::Rlnc => CodePlan::Rlnc,
+            Contender::Bats => {
+                CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
+            }
+            Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
+        };
+        start_recoded(bed, code).map(Ok)
+    }
+}
+
+fn start_recoded(bed: &Bed, code: CodePlan) -> Result<Running, BenchError> {
+    let mut plan = LinePlan::protected(1);
+    for flow in &mut plan.flows {
+        flow.code = code;
+        // The field of a window's random coefficients (RFC 8681) must be the largest.
+        if let CodePlan::Window { .. } = code {
+            flow.field = 256;
+        }
+    }
+    let mut processes = Vec::new();
+    for (index, host) in [&bed.left, &bed.right].into_iter().enumerate() {
+        let (config, log) = (bed.file(&format!("{index}.toml")), bed.file(&format!("{index}.log")));
+        let socket = bed.file(&format!("{index}.sock"));
+        fs::write(&config, plan.config(index, &socket.to_string_lossy()))
+            .map_err(BenchError::os("writing a configuration"))?;
+        let mut command = mortal(host, binary("recoded"));
+        command.arg("--config").arg(&config);
+        processes.push(start(&mut command, &log)?);
+    }
+    let to = "10.99.0.2";
+    wait_until_reached(bed, to)?;
+    Ok(Running { to, _processes: processes })
+}
+
+fn start_boringtun(
+    bed: &Bed,
+    program: Option<&Path>,
+) -> Result<Result<Running, String>, BenchError> {
+    let program = program.map_or_else(default_boringtun, Path::to_owned);
+    let tools = [
+        (&*program, "cargo install boringtun-cli --root target/rivals"),
+        (Path::new("wg"), "apt-get install wireguard-tools"),
+    ];
+    for (tool, cure) in tools {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return Ok(Err(format!("no `{}`: `{cure}`", tool.display())));
+        }
+    }
+    // Their control sockets share one folder, so the names must differ.
+    let pid = std::process::id();
+    let ends = [
+        End::new(bed, &bed.left, format!("wg{pid}l"), "10.77.1.1:51820", "10.98.0.1")?,
+        End::new(bed, &bed.right, format!("wg{pid}r"), "10.77.1.2:51820", "10.98.0.2")?,
+    ];
+    let mut processes = Vec::new();
+    for end in &ends {
+        let mut command = mortal(end.host, &program);
+        command.args(["--foreground", "--disable-drop-privileges", &end.name]);
+        processes.push(start(&mut command, &bed.file(&format!("{}.log", end.name)))?);
+        wait_for("boringtun", || end.host.ip(&format!("link show {}", end.name)).is_ok())?;
+    }
+    ends[0].join(&ends[1])?;
+    ends[1].join(&ends[0])?;
+    let to = "10.98.0.2";
+    wait_until_reached(bed, to)?;
+    Ok(Ok(Running { to, _processes: processes }))
+}
+
+/// One end of a WireGuard tunnel.
+struct End<'a> {
+    host: &'a Namespace,
+    name: String,
+    endpoint: &'static str,
+    address: &'static str,
+    key: PathBuf,
+    public: String,
+}
+
+impl<'a> End<'a> {
+    fn new(
+        bed: &Bed,
+        host: &'a Namespace,
+        name: String,
+        endpoint: &'static str,
+        address: &'static str,
+    ) -> Result<End<'a>, BenchError> {
+        let private = said(Command::new("wg").arg("genkey"))?;
+        let key = bed.file(&format!("{name}.key"));
+        fs::write(&key, private).map_err(BenchError::os("writing a key"))?;
+        let file = fs::File::open(&key).map_err(BenchError::os("reading a key"))?;
+        let public = said(Command::new("wg").arg("pubkey").stdin(Stdio::from(file)))?;
+        Ok(End { host, name, endpoint, address, key, public: public.trim().to_owned() })
+    }
+
+    fn join(&self, other: &End<'_>) -> Result<(), BenchError> {
+        let mut command = self.host.command("wg");
+        command.args(["set", &self.name, "listen-port", "51820", "private-key"]).arg(&self.key);
+        command.args(["peer", &other.public, "endpoint", other.endpoint]);
+        run(command.args(["allowed-ips", "10.98.0.0/24"]))?;
+        self.host.ip(&format!("address add {}/24 dev {}", self.address, self.name))?;
+        // What 1500 leaves behind IPv6, UDP and WireGuard: its usual MTU.
+        self.host.ip(&format!("link set {} mtu 1420 up", self.name))
+    }
+}
+
+/// Where `cargo install --root target/rivals` puts it, seen from this program; or else the shell's.
+fn default_boringtun() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let found = own.ancestors().map(|folder| folder.join("rivals/bin/boringtun-cli"));
+    found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| "boringtun-cli".into())
+}
+
+fn start(command: &mut Command, log: &Path) -> Result<Background, BenchError> {
+    Background::start(command, log).map_err(BenchError::Bed)
+}
+
+/// What a program writes to standard output.
+fn said(command: &mut Command) -> Result<String, BenchError> {
+    let action = format!("running `{}`", command.get_program().to_string_lossy());
+    let output = command.output().map_err(BenchError::os(action))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn wait_until_reached(bed: &Bed, address: &str) -> Result<(), BenchError> {
+    let mut answer = String::new();
+    let reached = || {
+        let ping = output(bed.left.command("ping").args(["-c", "1", "-W", "1", address]));
+        let Ok(ping) = ping else { return false };
+        answer = tail(&format!("{}{}", ping.stderr, ping.stdout));
+        ping.success
+    };
+    wait_for(address, reached).map_err(|_| BenchError::Command {
+        command: format!("ping {address}"),
+        output: format!("{answer}\n{}", logs(bed.folder())),
+    })
+}
+
+/// What programs of the bed have logged.
+fn logs(folder: &Path) -> String {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .map(|path| tail(&fs::read_to_string(path).unwrap_or_default()))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Waits until something holds, for a bounded time.
+///
+/// # Errors
+/// [`BenchError::Command`] when it does not.
+pub fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) -> Result<(), BenchError> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if is_true() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = format!("nothing after {} s", PATIENCE.as_secs());
+    Err(BenchError::Command { command: what.to_owned(), output })
+}
+
+/// Symbols of the window, the default.
+const WINDOW_SYMBOLS: usize = 64;
+/// How long a program may take until it is ready.
+const PATIENCE: Duration = Duration::from_secs(10);
