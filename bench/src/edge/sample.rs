@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use recoded_netns::process::{Background, tail};
 use serde_json::Value;
 
-use crate::cores::{Shares, Ticks};
+use crate::cores::{CoreShares, Ticks};
 use crate::edge::bed::{Bed, mortal};
 use crate::edge::contender::{Running, wait_for};
 use crate::error::BenchError;
@@ -70,7 +70,7 @@ fn read_ticks(cores: &[usize]) -> Result<Vec<Ticks>, BenchError> {
     cores.iter().map(|core| Ticks::read(*core)).collect()
 }
 
-fn since(before: &[Ticks], cores: &[usize]) -> Result<Vec<Shares>, BenchError> {
+fn since(before: &[Ticks], cores: &[usize]) -> Result<Vec<CoreShares>, BenchError> {
     let now = read_ticks(cores)?;
     Ok(now.iter().zip(before).map(|(now, before)| now.since(before)).collect())
 }
