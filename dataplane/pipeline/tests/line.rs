@@ -365,3 +365,43 @@ fn the_source_hears_the_rank_histogram_of_its_sink() {
     assert!(heard > 0 && heard <= sink.rank_histogram.iter().sum::<u64>());
     line.check();
 }
+
+/// IP bytes that a source sends for each byte of IP packets of 188 bytes that come every 4 ms, once it
+/// knows its path.
+fn sparse_overhead(hops: usize, loss: f64) -> f64 {
+    const HEADERS: usize = 20 + 8; // IPv4, UDP
+    let mut line = Line::new(hops, loss, 31, |params| params.symbol_bytes = 1404);
+    let (mut sent, mut count) = (0, 0);
+    for number in 0..3000 {
+        let mut out = line.nodes[0].ingress(&ip_packet(188, number), line.now);
+        line.carry(0, out.clone());
+        for _ in 0..4 {
+            line.now += 1_000_000;
+            let ticked = line.nodes[0].tick(line.now);
+            out.extend(ticked.clone());
+            line.carry(0, ticked);
+            for node in 1..=hops {
+                let ticked = line.nodes[node].tick(line.now);
+                line.carry(node, ticked);
+            }
+        }
+        if number >= 2000 {
+            sent += out.iter().map(|(_, bytes)| bytes.len() + HEADERS).sum::<usize>();
+            count += 1;
+        }
+    }
+    line.pass(500);
+    assert_eq!(line.delivered().len(), 3000);
+    line.check();
+    sent as f64 / f64::from(count * 188)
+}
+
+/// A packet of 188 bytes once took a whole symbol of 1404, several times: 24 times its bytes without
+/// loss, 40 times over two hops of 10 %.
+#[test]
+fn small_packets_stay_small() {
+    let (clean, lossy) = (sparse_overhead(2, 0.0), sparse_overhead(2, 0.1));
+    println!("{clean:.2} times the IP bytes without loss, {lossy:.2} over two hops of 10 %");
+    assert!(clean <= 1.6, "{clean}");
+    assert!(lossy <= 3.0, "{lossy}");
+}

@@ -196,6 +196,9 @@ impl BatsSource {
             block.live = false;
             return;
         }
+        if let [only] = &mut block.symbols[..] {
+            only.len = self.packer.written as u16;
+        }
         self.packer.pad(cx.io.frames, &block.symbols);
         block.params = code_of(params, bats, symbols);
         block.params.batch_size = self.planner.short(params, params.generation_size, symbols);

@@ -21,9 +21,11 @@ pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
 
 /// What a generation that must be repaired is worth in packets: the repair itself, in proportion to its
 /// size, and the round trip by which it delays everything behind it. At four hops of 10 % this leaves
-/// about one generation of 16 in a hundred to repair, and four single packets in a thousand.
+/// about one generation of 16 in a hundred to repair. A generation of one or two symbols delays less
+/// behind it and is worth less: over two hops of 10 %, single packets are sent twice and not three times.
 const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
 const REPAIR_COST_PACKETS: f64 = 48.0;
+const REPAIR_COST_SYMBOLS: f64 = 4.0;
 
 /// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart above.
 const SIZE_STEP: (usize, usize) = (5, 4);
@@ -130,7 +132,8 @@ fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
         let target = basis.target_loss;
         return (theory::plan(size, basis.field, hops, target, most), target);
     }
-    let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS;
+    let share = ((size as f64 + 1.0) / REPAIR_COST_SYMBOLS).min(1.0);
+    let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS * share;
     theory::plan_with_repair(size, basis.field, hops, cost, most)
 }
 

@@ -128,8 +128,11 @@ impl RlncSource {
             return;
         }
         let index = self.open_index();
-        let symbols = &self.generations[index].symbols;
+        let symbols = &mut self.generations[index].symbols;
         let size = symbols.len();
+        if let [only] = &mut symbols[..] {
+            only.len = self.packer.written as u16;
+        }
         self.packer.pad(cx.io.frames, symbols);
         self.open = false;
         if size == 0 {
