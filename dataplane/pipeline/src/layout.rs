@@ -7,6 +7,7 @@ use recoded_wire::header::HEADER_BYTES;
 const SYMBOL_ALIGN_BYTES: usize = 64;
 
 /// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
+/// [`crate::params::FlowParams::frame_bytes_min`] says how far that may reach.
 pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
     (HEADROOM_BYTES + HEADER_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
 }

@@ -5,8 +5,9 @@
 
 #[cfg(feature = "bats")]
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
+use crate::layout::symbol_offset;
 use recoded_gf::FieldOrder;
-use recoded_wire::header::{INDEX_BYTES, WINDOW_BYTES, vector_bytes};
+use recoded_wire::header::{BLOCK_BYTES, INDEX_BYTES, WINDOW_BYTES, vector_bytes};
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
@@ -175,6 +176,21 @@ impl FlowParams {
             repair: true,
             batches: 64,
         }
+    }
+
+    /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest coding
+    /// vector and the symbol. Frames must not be shorter.
+    pub fn frame_bytes_min(&self) -> usize {
+        let coding_bytes = match self.role {
+            Role::Source { .. } => self.code.coding_bytes(self.generation_size, self.field),
+            // Fields and codes are those of packets.
+            Role::Relay { .. } => {
+                let largest = FieldOrder::TwoFiftySix.code();
+                BLOCK_BYTES + vector_bytes(self.generation_size, largest).max(INDEX_BYTES)
+            }
+            Role::Sink { .. } => 0,
+        };
+        symbol_offset(coding_bytes) + self.symbol_bytes
     }
 }
 

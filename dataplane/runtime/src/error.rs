@@ -2,7 +2,7 @@
 
 use crate::topology::TopologyError;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_xsk::XskError;
+use recoded_xsk::{FRAME_BYTES, XskError};
 use std::io;
 
 /// Why the runtime could not be opened or started.
@@ -178,6 +178,23 @@ pub enum SnapshotError {
         needed: usize,
         /// MTU of the interface.
         mtu: usize,
+    },
+
+    /// Packets that a flow forms would not fit a frame.
+    #[error(
+        "flow {flow} may form packets that take {needed} bytes of a frame, and a frame has \
+         {FRAME_BYTES}: lower symbol_bytes ({symbol_bytes}) or the generation size \
+         ({generation_size})"
+    )]
+    FrameTooSmall {
+        /// Id of the flow.
+        flow: u32,
+        /// Bytes of its symbols.
+        symbol_bytes: usize,
+        /// Symbols of its generations.
+        generation_size: usize,
+        /// Bytes needed, from the start of the frame.
+        needed: usize,
     },
 
     /// The XDP program's flow table could not be changed.

@@ -54,7 +54,7 @@ pub use netlink::Interface;
 /// The offload queue, for whoever opens accelerators and sets the mode.
 pub use recoded_offload as offload;
 /// What the control side needs of `xsk`, which it must not depend on.
-pub use recoded_xsk::{FrameGauge, ModePreference, SocketStatistics};
+pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};

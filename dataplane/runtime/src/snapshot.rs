@@ -6,7 +6,7 @@ use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_xsk::RECEIVE_BYTES_MAX;
+use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -44,6 +44,7 @@ pub(crate) fn check(
         for hop in &flow.next_hops {
             check_hop(flow.id, *hop, topology)?;
         }
+        check_frame(flow)?;
         match flow.role {
             Role::Source { tunnel } => {
                 check_tunnel(flow.id, tunnel, topology)?;
@@ -75,6 +76,20 @@ fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), 
         Some(_) => Ok(()),
         None => Err(SnapshotError::Tunnel { flow, tunnel: tunnel.0 }),
     }
+}
+
+/// Of every role: the largest packet that the flow may form lies within a frame.
+fn check_frame(flow: &FlowParams) -> Result<(), SnapshotError> {
+    let needed = flow.frame_bytes_min();
+    if needed > FRAME_BYTES {
+        return Err(SnapshotError::FrameTooSmall {
+            flow: flow.id,
+            symbol_bytes: flow.symbol_bytes,
+            generation_size: flow.generation_size,
+            needed,
+        });
+    }
+    Ok(())
 }
 
 /// Only of sources: a relay's and a sink's sizes are ceilings, and what exceeds a link is counted.
@@ -151,6 +166,21 @@ mod tests {
             symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 8)
         );
         assert_eq!(symbol_bytes_max(56, address, 8), None);
+    }
+
+    #[test]
+    fn check_relay_whose_packets_leave_their_frame_is_refused() {
+        // 128 of headroom, 20 of header and 264 of block word and vector, to a cache line: 448.
+        let relay = |symbol_bytes| FlowParams {
+            role: Role::Relay { upstream: HopId(0) },
+            generation_size: 256,
+            ..source(1, symbol_bytes)
+        };
+        assert_eq!(outcome(vec![relay(1600)]), Ok(()));
+        let error = outcome(vec![relay(1601)]).unwrap_err();
+        assert!(matches!(error, SnapshotError::FrameTooSmall { needed: 2049, .. }), "{error}");
+        let small = FlowParams { generation_size: 64, ..relay(1706) };
+        assert_eq!(outcome(vec![small]), Ok(()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
-use recoded_runtime::symbol_bytes_max;
+use recoded_runtime::{FRAME_BYTES, symbol_bytes_max};
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
@@ -159,7 +159,29 @@ pub fn flow(
         repair,
         batches,
     };
+    refuse_beyond_frame(reader, &params);
     Some(Flow { params, symbol_bytes_given })
+}
+
+/// What a flow may form lies in a frame: headroom, header, coding vector and symbol.
+fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams) {
+    let needed = params.frame_bytes_min();
+    if needed <= FRAME_BYTES {
+        return;
+    }
+    let before = needed - params.symbol_bytes;
+    let size_key = match params.role {
+        Role::Source { .. } => "generation_size",
+        _ => "generation_size_max",
+    };
+    let rule = format!(
+        "a frame has {FRAME_BYTES} bytes, of which headers and coding vectors take up to {before} \
+         with {size_key} {}, which leaves {} for a symbol",
+        params.generation_size,
+        FRAME_BYTES - before,
+    );
+    let bytes = params.symbol_bytes.to_string();
+    reader.refuse_part("symbol_bytes", "symbol_bytes".into(), bytes, "is too large", &rule);
 }
 
 /// Rules over all flows.

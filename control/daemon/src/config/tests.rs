@@ -240,6 +240,23 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     }
 }
 
+/// Such a relay passed the check and panicked when it formed its first packet.
+#[test]
+fn relay_whose_packets_leave_their_frame_is_refused() {
+    let relay = |symbol_bytes, size| {
+        let keys = format!("symbol_bytes = {symbol_bytes}\ngeneration_size_max = {size}\n");
+        parse(&format!("{HEAD}{RELAY}{keys}"))
+    };
+    assert!(relay(1600, 256).is_ok() && relay(1706, 128).is_ok());
+    let said = "relay.toml:17: flow 1: symbol_bytes = 1706 is too large: a frame has 2048 bytes, of \
+                which headers and coding vectors take up to 448 with generation_size_max 256, which \
+                leaves 1600 for a symbol";
+    assert_eq!(relay(1706, 256).expect_err("too large").to_string(), said);
+    // The largest that a key allows are within a frame at the edges.
+    let sink = format!("{HEAD}{SINK}symbol_bytes = 1706\ngeneration_size_max = 256\n");
+    assert!(parse(&sink).is_ok());
+}
+
 #[test]
 fn unknown_keys_are_refused_with_what_was_meant() {
     let sized = format!("{HEAD}{SOURCE}generation_sise = 16\n");

@@ -1,0 +1,79 @@
+//! Packets lie within their frames: the bound that configurations are checked against is the one
+//! that packets reach.
+
+mod common;
+
+use common::{DOWN, FLOW, UP, params};
+use recoded_gf::FieldOrder;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Egress;
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{FlowParams, HopId, Recoding, Role, Snapshot, TunnelId};
+use recoded_wire::frames::{Frames, Span};
+
+/// What a pipeline sent, and the last byte of a frame that it used.
+#[derive(Default)]
+struct Reach {
+    sent: Vec<(HopId, Span)>,
+    end: usize,
+}
+
+impl Egress for Reach {
+    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+        self.end = self.end.max(usize::from(span.offset) + usize::from(span.len));
+        self.sent.push((hop, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    reach: Reach,
+}
+
+impl Host {
+    fn new(params: FlowParams, frame_bytes: usize) -> Host {
+        let snapshot = Snapshot { edition: 1, flows: vec![params] };
+        Host {
+            pipeline: Pipeline::new(&snapshot, 1),
+            frames: HeapFrames::new(2048, frame_bytes),
+            reach: Reach::default(),
+        }
+    }
+}
+
+/// The regression: a relay of generations of 256 formed packets whose symbols left their frame.
+#[test]
+fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
+    for generation_size in [16, 64, 128, 256] {
+        let role = Role::Relay { upstream: UP };
+        let mut relay = FlowParams { generation_size, ..params(role) };
+        relay.recoding = Recoding::Random;
+        // As large as a frame of 2048 bytes allows.
+        relay.symbol_bytes += 2048 - relay.frame_bytes_min();
+        let source = FlowParams {
+            role: Role::Source { tunnel: TunnelId(0) },
+            field: FieldOrder::TwoFiftySix,
+            ..relay.clone()
+        };
+
+        // Larger frames, so that one that is left is measured and not met.
+        let mut from = Host::new(source, 4096);
+        let mut to = Host::new(relay, 4096);
+        let packet = common::ip_packet(1400, 7);
+        for round in 0..2 * generation_size as u64 {
+            let (frames, reach) = (&mut from.frames, &mut from.reach);
+            from.pipeline.ingress(frames, reach, FLOW, &packet, round * 1000);
+        }
+        for (hop, span) in std::mem::take(&mut from.reach.sent) {
+            assert_eq!(hop, DOWN);
+            let payload = to.frames.receive(from.frames.bytes(span)).expect("a frame");
+            to.pipeline.receive(&mut to.frames, &mut to.reach, payload, 1_000_000);
+            from.frames.release(span.frame);
+        }
+        assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
+        assert_eq!(to.reach.end, 2048, "with generations of {generation_size}");
+    }
+}
