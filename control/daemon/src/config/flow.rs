@@ -211,6 +211,32 @@ pub fn check_together(
     }
 }
 
+/// An edge with several workers would lose packets: receive queues share nothing of a flow, so a sink
+/// believes lost what another queue received, and feedback reaches one worker of a source only. Goes
+/// when flows have shards.
+pub fn refuse_edges_of_several_workers(
+    sections: &[Section],
+    flows: &[Flow],
+    workers: usize,
+    errors: &mut Vec<ConfigError>,
+) {
+    let is_edge = |flow: &Flow| !matches!(flow.params.role, Role::Relay { .. });
+    if workers == 1 {
+        return;
+    }
+    for flow in flows.iter().filter(|flow| is_edge(flow)) {
+        let id = Some(i64::from(flow.params.id));
+        let named =
+            |section: &Section| section.get("id").and_then(|id| id.value.as_integer()) == id;
+        let Some(index) = sections.iter().position(named) else { continue };
+        let rule = format!(
+            "the workers of one flow share nothing yet, so a source or sink with workers = {workers} \
+             would lose packets: set workers = 1 in [daemon], or let this host have relays only"
+        );
+        Reader::new(&sections[index], index, errors).refuse("role", "needs one worker", &rule);
+    }
+}
+
 /// A window has one symbol for each packet of its tunnel. `flows` are those of all `sections`.
 pub fn check_windows(
     sections: &[Section],

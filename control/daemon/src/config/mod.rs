@@ -191,6 +191,7 @@ impl Config {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
+        flow::refuse_edges_of_several_workers(&document.flows, &flows, daemon.workers, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }

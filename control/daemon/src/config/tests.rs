@@ -417,6 +417,25 @@ fn bad_structure_is_refused_by_line_key_value_and_rule() {
     }
 }
 
+/// Edges with several workers passed the check and lost packets.
+#[test]
+fn sources_and_sinks_need_one_worker_and_relays_take_any_number() {
+    let of = |workers: usize, role| parse(&format!("[daemon]\nworkers = {workers}\n{HEAD}{role}"));
+    for role in [SOURCE, RELAY, SINK] {
+        assert!(of(1, role).is_ok());
+    }
+    assert!(of(4, RELAY).is_ok());
+    let said = "needs one worker: the workers of one flow share nothing yet, so a source or sink with \
+                workers = 4 would lose packets: set workers = 1 in [daemon], or let this host have \
+                relays only";
+    for (role, name) in [(SOURCE, "source"), (SINK, "sink")] {
+        let errors = of(4, role).expect_err("refused").to_string();
+        assert_eq!(errors, format!("relay.toml:16: flow 1: role = \"{name}\" {said}"));
+    }
+    let mixed = format!("[daemon]\nworkers = 2\n{HEAD}{RELAY}[[flow]]\nid = 2\n{SINK}");
+    assert!(errors(&mixed).starts_with("relay.toml:21: flow 2: role = \"sink\" needs one worker"));
+}
+
 #[test]
 fn two_flows_cannot_share_an_id_or_read_one_tunnel() {
     let second = SOURCE.replace("10.0.2.2", "10.0.2.3");
