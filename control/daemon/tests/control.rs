@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use recoded::config::Config;
-use recoded::control::bounded::{CONNECTIONS_MAX, REQUEST_BYTES_MAX, serve};
+use recoded::control::bounded::{
+    CONNECTIONS_MAX, CONNECTIONS_ROOT, IDLE_TIMEOUT, REQUEST_BYTES_MAX, serve,
+};
 use recoded::control::socket::{SocketError, claim};
 use recoded::dataplane::{Dataplane, Observation, Refused};
 use recoded::live::Live;
@@ -14,14 +16,16 @@ use recoded_pipeline::params::{Redundancy, Snapshot};
 use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const FILE: &str = include_str!("../recoded.toml");
 
@@ -508,7 +512,8 @@ fn one_hundred_connections_are_bounded_and_room_returns() {
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()
     });
-    assert_eq!(answered.count(), CONNECTIONS_MAX);
+    let for_root = if is_root() { CONNECTIONS_ROOT } else { 0 };
+    assert_eq!(answered.count(), CONNECTIONS_MAX + for_root);
     let refused = Client::connect(&served.path).and_then(|mut client| client.version());
     let refused = refused.expect_err("no room");
     assert_eq!((refused.kind(), refused.exit_code()), ("closed", 1), "{refused}");
@@ -520,6 +525,92 @@ fn one_hundred_connections_are_bounded_and_room_returns() {
         client.version().is_ok().then_some(client)
     });
     client.as_mut().expect("room returns").state().expect("and serves");
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Sixteen silent clients locked everybody out for half a minute.
+#[test]
+fn silent_clients_lock_nobody_out_for_long() {
+    let served = Served::start();
+    let silent: Vec<UnixStream> =
+        (0..CONNECTIONS_MAX + CONNECTIONS_ROOT).map(|_| served.raw()).collect();
+    let begin = Instant::now();
+    let mut answers = std::iter::repeat_with(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        Client::connect(&served.path).and_then(|mut client| client.version()).is_ok()
+    });
+    assert!(answers.any(|answered| answered), "endless");
+    assert!(begin.elapsed() < IDLE_TIMEOUT / 6, "after {:?}", begin.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn silence_is_borne_while_there_is_room() {
+    let served = Served::start();
+    let mut quiet = served.client();
+    quiet.version().expect("an answer");
+    std::thread::sleep(Duration::from_millis(2_500));
+    quiet.version().expect("nobody else needed the slot");
+}
+
+/// Not a test by itself: the clients of another user for the next one.
+#[test]
+fn other_user_holds_every_slot_it_gets() {
+    let Some(path) = std::env::var_os("RECODED_TEST_SOCKET") else { return };
+    let streams: Vec<UnixStream> =
+        (0..100).map(|_| UnixStream::connect(&path).expect("connect")).collect();
+    // Answers prove that the connections were accepted.
+    let request = b"{\"method\":\"org.recoded.Control1.GetVersion\"}\0";
+    let answered = streams.iter().filter(|stream| {
+        let mut stream: &UnixStream = stream;
+        stream.write_all(request).is_ok() && stream.read_exact(&mut [0]).is_ok()
+    });
+    println!("answered {}", answered.count());
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end && PathBuf::from(&path).exists() {
+        // Not silent, so that only the kept slot is left.
+        for mut stream in &streams {
+            let _ = stream.write_all(request);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn root_has_a_slot_that_no_other_user_gets() {
+    if !is_root() {
+        let reason = "acting as two users needs root";
+        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
+        println!("skipped: {reason}");
+        return;
+    }
+    let served = Served::start();
+    let folder = served.path.parent().and_then(std::path::Path::parent).expect("of the test");
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    // The socket's group may connect. A copy, since the other user may not be let into our folders.
+    let program = folder.join("other");
+    std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("room");
+    let mut other = Command::new(&program)
+        .args(["--exact", "other_user_holds_every_slot_it_gets", "--nocapture"])
+        .env("RECODED_TEST_SOCKET", &served.path)
+        .uid(65_534)
+        .gid(0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let said = BufReader::new(other.stdout.take().expect("piped")).lines();
+    let said = said.map_while(Result::ok).find(|line| line.contains("answered"));
+    let taken = said.expect("it says how many answered");
+    assert!(taken.ends_with(&format!("answered {CONNECTIONS_MAX}")), "{taken}");
+    for _ in 0..10 {
+        served.client().version().expect("root is answered at once");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    other.kill().expect("it runs");
+    other.wait().expect("it ends");
 }
 
 #[test]

@@ -4,14 +4,19 @@
 //! 100 MB, so one client could starve or swell the daemon. Here a connection too many is closed at
 //! once, a request too large or too slow ends its connection, and so does a client that does not
 //! read its replies. Nothing that a client sends can do more than lose that client.
+//!
+//! Nor can clients that say nothing keep others out: one slot is kept for root, and while every other
+//! slot is taken, silence ends a connection after [`IDLE_TIMEOUT_FULL`].
 
 use recoded_api::service::Service;
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
 use zlink::Connection;
 use zlink::connection::PassedCredentials;
 use zlink::connection::socket::{ReadHalf, ReadResult, Socket, WriteHalf};
@@ -20,11 +25,18 @@ use zlink::tokio::unix::Stream;
 /// Connections served at once. Operators and scripts need one each, for milliseconds.
 pub const CONNECTIONS_MAX: usize = 16;
 
+/// Connections beyond those that only root gets, so that no other user can lock an operator out.
+pub const CONNECTIONS_ROOT: usize = 1;
+
 /// Longest request. The longest sensible one, a `SetFlow` with every key, is under 1 KiB.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest silence between requests, and longest time for one to arrive.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest silence while [`CONNECTIONS_MAX`] connections are open: longer than a client needs between
+/// two requests of one task, shorter than an operator waits.
+pub const IDLE_TIMEOUT_FULL: Duration = Duration::from_secs(1);
 
 /// Longest time for a reply to be taken. All connections wait meanwhile.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,15 +54,38 @@ pub async fn serve(
     service: Service,
 ) -> Result<(), zlink::Error> {
     let listener = UnixListener::from_std(listener)?;
-    zlink::Server::new(Listener { listener, slots: Rc::new(()) }, service).run().await
+    zlink::Server::new(Listener { listener, slots: Rc::default() }, service).run().await
 }
 
-/// Accepts up to [`CONNECTIONS_MAX`] connections at a time.
+/// Accepts up to [`CONNECTIONS_MAX`] connections at a time, and [`CONNECTIONS_ROOT`] more from root.
 #[derive(Debug)]
 struct Listener {
     listener: UnixListener,
-    /// One more reference than there are connections.
-    slots: Rc<()>,
+    slots: Rc<Slots>,
+}
+
+/// How many connections are open. Each holds one reference, the listener another.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Tells connections that silence is now shorter.
+    filled: Notify,
+}
+
+impl Slots {
+    fn open(self: &Rc<Slots>) -> usize {
+        Rc::strong_count(self) - 1
+    }
+
+    /// How long a connection may be silent.
+    fn patience(self: &Rc<Slots>) -> Duration {
+        if self.open() >= CONNECTIONS_MAX { IDLE_TIMEOUT_FULL } else { IDLE_TIMEOUT }
+    }
+}
+
+/// Connections that the user at the other end may be one of.
+fn connections_max(stream: &UnixStream) -> usize {
+    let is_root = stream.peer_cred().is_ok_and(|peer| peer.uid() == 0);
+    if is_root { CONNECTIONS_MAX + CONNECTIONS_ROOT } else { CONNECTIONS_MAX }
 }
 
 impl zlink::Listener for Listener {
@@ -66,19 +101,25 @@ impl zlink::Listener for Listener {
                     continue;
                 }
             };
-            if Rc::strong_count(&self.slots) > CONNECTIONS_MAX {
-                tracing::warn!("refused a control connection: {CONNECTIONS_MAX} are open");
+            let open = self.slots.open();
+            if open >= connections_max(&stream) {
+                tracing::warn!("refused a control connection: {open} are open");
                 continue;
             }
             match bounded(stream, self.slots.clone()) {
-                Ok(socket) => return Ok(Some(Connection::new(socket))),
+                Ok(socket) => {
+                    if self.slots.open() >= CONNECTIONS_MAX {
+                        self.slots.filled.notify_waiters();
+                    }
+                    return Ok(Some(Connection::new(socket)));
+                }
                 Err(error) => tracing::warn!(%error, "cannot set up a control connection"),
             }
         }
     }
 }
 
-fn bounded(stream: UnixStream, slot: Rc<()>) -> Result<Bounded, zlink::Error> {
+fn bounded(stream: UnixStream, slot: Rc<Slots>) -> Result<Bounded, zlink::Error> {
     Ok(Bounded { stream: Stream::try_from(stream)?, slot })
 }
 
@@ -86,7 +127,7 @@ fn bounded(stream: UnixStream, slot: Rc<()>) -> Result<Bounded, zlink::Error> {
 #[derive(Debug)]
 struct Bounded {
     stream: Stream,
-    slot: Rc<()>,
+    slot: Rc<Slots>,
 }
 
 impl Socket for Bounded {
@@ -95,24 +136,44 @@ impl Socket for Bounded {
 
     fn split(self) -> (BoundedRead, BoundedWrite) {
         let (read, write) = self.stream.split();
-        let deadline = Instant::now() + IDLE_TIMEOUT;
-        (BoundedRead { read, _slot: self.slot, unfinished: 0, deadline }, BoundedWrite { write })
+        let since = Instant::now();
+        (BoundedRead { read, slot: self.slot, unfinished: 0, since }, BoundedWrite { write })
     }
 }
 
 #[derive(Debug)]
 struct BoundedRead {
     read: <Stream as Socket>::ReadHalf,
-    _slot: Rc<()>,
+    slot: Rc<Slots>,
     /// Bytes of a request whose end has not arrived.
     unfinished: usize,
-    deadline: Instant,
+    /// When the last request ended.
+    since: Instant,
+}
+
+impl BoundedRead {
+    /// Reads what comes before the client has been silent for too long.
+    async fn read_in_time(&mut self, buffer: &mut [u8]) -> zlink::Result<ReadResult> {
+        let mut reading = pin!(self.read.read(buffer));
+        loop {
+            tokio::select! {
+                biased;
+                read = &mut reading => return read,
+                () = self.slot.filled.notified() => {}
+                () = sleep_until(self.since + self.slot.patience()) => {
+                    // Room may have come back meanwhile.
+                    if self.since + self.slot.patience() <= Instant::now() {
+                        return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl ReadHalf for BoundedRead {
     async fn read(&mut self, buffer: &mut [u8]) -> zlink::Result<ReadResult> {
-        let read = timeout_at(self.deadline, self.read.read(buffer)).await;
-        let read = read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let read = self.read_in_time(buffer).await?;
         // No request carries descriptors. Holding them would let a client use up ours.
         if !read.fds().is_empty() {
             return Err(zlink::Error::SocketRead);
@@ -121,7 +182,7 @@ impl ReadHalf for BoundedRead {
         match bytes.iter().rposition(|byte| *byte == 0) {
             Some(end) => {
                 self.unfinished = bytes.len() - end - 1;
-                self.deadline = Instant::now() + IDLE_TIMEOUT;
+                self.since = Instant::now();
             }
             None => self.unfinished += bytes.len(),
         }
