@@ -160,6 +160,7 @@ fn link(report: &LinkReport) -> Link {
             ("tx_full", counters.tx_full),
             ("tx_no_neighbour", counters.tx_no_neighbour),
             ("tx_oversize", counters.tx_oversize),
+            ("tx_over_rate", counters.tx_over_rate),
             ("tx_invalid_descriptors", statistics.tx_invalid_descriptors),
         ]
         .map(|(name, count)| (name.to_owned(), count)),

@@ -178,6 +178,18 @@ impl FlowParams {
         }
     }
 
+    /// Packets that a source may plan for one generation or block, and then send at once. Zero for other
+    /// roles.
+    pub fn unit_packets_max(&self) -> usize {
+        let symbols = match (&self.role, self.code) {
+            (Role::Source { .. }, FlowCode::Rlnc) => self.generation_size,
+            #[cfg(feature = "bats")]
+            (Role::Source { .. }, FlowCode::Bats(bats)) => bats.source_symbols,
+            _ => 0,
+        };
+        (symbols as f64 * self.redundancy_max).ceil() as usize
+    }
+
     /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest coding
     /// vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {

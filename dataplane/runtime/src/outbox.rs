@@ -39,6 +39,8 @@ struct Outgoing {
     hop: HopId,
     span: Span,
     source_port: u16,
+    /// Whether its link has budget for it.
+    is_paid: bool,
 }
 
 struct Hop {
@@ -85,7 +87,7 @@ impl Outbox {
     }
 
     fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
-        let Outgoing { hop, span, source_port } = packet;
+        let Outgoing { hop, span, source_port, is_paid } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
@@ -94,6 +96,11 @@ impl Outbox {
             umem.release(span.frame);
             return;
         };
+        if !is_paid {
+            counters.tx_over_rate += 1;
+            umem.release(span.frame);
+            return;
+        }
         let header = encap.header_bytes();
         let bytes = header + usize::from(span.len);
         if bytes > ETHERNET_BYTES + self.mtus[link] {
@@ -119,11 +126,10 @@ impl Egress for Outbox {
     #[inline]
     fn transmit(&mut self, hop: HopId, span: Span, source_port: u16) {
         let index = usize::from(hop.0);
-        if self.next_hops[index].is_some() {
-            let Hop { link, header_bytes } = self.hops[index];
-            self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
-        }
-        self.waiting.push(Outgoing { hop, span, source_port });
+        let Hop { link, header_bytes } = self.hops[index];
+        let is_paid = self.next_hops[index].is_none()
+            || self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
+        self.waiting.push(Outgoing { hop, span, source_port, is_paid });
     }
 
     #[inline]

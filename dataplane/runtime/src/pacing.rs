@@ -8,6 +8,10 @@
 //! Nobody is blocked here: relays only spend, since to hold back a coded packet costs a frame and
 //! helps nobody; whoever reads from a tunnel asks first and waits until [`Pacer::opens_at`].
 //!
+//! Nor may debt grow without bound, or requests for repair keep the tunnel shut for as long as they like:
+//! a packet that would leave the link in debt for more than [`DEBT_NANOS`], or what one unit of a source
+//! takes if that is longer, is refused, and whoever asked drops it.
+//!
 //! # Memory ordering
 //! Relaxed throughout: the number guards no other memory.
 //!
@@ -23,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Pacer {
     nanos_per_byte: f64,
     burst_nanos: Nanos,
+    debt_nanos: AtomicU64,
     paid_until: AtomicU64,
 }
 
@@ -34,21 +39,31 @@ impl Pacer {
         Pacer {
             nanos_per_byte,
             burst_nanos: packets_nanos.max(BURST_NANOS),
+            debt_nanos: AtomicU64::new(packets_nanos.max(DEBT_NANOS)),
             paid_until: AtomicU64::new(0),
         }
     }
 
-    /// Accounts `wire_bytes` sent at `now`, Ethernet header included.
+    /// Lets debt grow to what a source needs that sends `unit_bytes` at once.
+    pub fn allow_unit(&self, unit_bytes: usize) {
+        let unit_nanos = (unit_bytes as f64 * self.nanos_per_byte) as Nanos;
+        self.debt_nanos.store(unit_nanos.max(self.burst_nanos).max(DEBT_NANOS), Relaxed);
+    }
+
+    /// Accounts `wire_bytes` to be sent at `now`, Ethernet header included. False, and nothing is
+    /// accounted, when the link owes too much already: the packet is to be dropped.
     #[inline]
-    pub fn spend(&self, wire_bytes: usize, now: Nanos) {
+    #[must_use]
+    pub fn spend(&self, wire_bytes: usize, now: Nanos) -> bool {
         if self.nanos_per_byte == 0.0 {
-            return;
+            return true;
         }
         let cost = (wire_bytes as f64 * self.nanos_per_byte).round() as Nanos;
-        // The closure always returns a value, so this cannot fail.
-        let _ = self
-            .paid_until
-            .fetch_update(Relaxed, Relaxed, |paid| Some(paid.max(now).saturating_add(cost)));
+        let limit = now.saturating_add(self.debt_nanos.load(Relaxed));
+        let spent = self.paid_until.fetch_update(Relaxed, Relaxed, |paid| {
+            (paid <= limit).then(|| paid.max(now).saturating_add(cost))
+        });
+        spent.is_ok()
     }
 
     /// Whether the budget is positive at `now`.
@@ -67,6 +82,9 @@ impl Pacer {
 /// A tunnel is read in bursts and the worker may sleep this long between them without losing rate.
 /// More would fill the queues of the link behind us, less would not survive a timer's slack.
 const BURST_NANOS: Nanos = 2_000_000;
+/// Relays send as packets come, in bursts of a few milliseconds, and links have queues of some tens:
+/// less would drop what the link still takes, more would keep a tunnel shut that long.
+const DEBT_NANOS: Nanos = 50_000_000;
 /// On slow links 2 ms is less than a generation; a generation leaves in one piece.
 const BURST_PACKETS_MIN: f64 = 32.0;
 /// What a packet of a usual link takes, header included.
@@ -86,7 +104,7 @@ mod tests {
         let end = now + seconds * SECOND;
         while now < end {
             while pacer.is_open(now) {
-                pacer.spend(packet, now);
+                assert!(pacer.spend(packet, now), "whoever asks first is never refused");
                 sent += packet as u64;
             }
             now += step;
@@ -110,27 +128,56 @@ mod tests {
     #[test]
     fn no_rate_is_always_open() {
         let pacer = Pacer::new(None);
-        pacer.spend(1 << 30, 7);
+        assert!(pacer.spend(1 << 30, 7));
         assert!(pacer.is_open(0));
     }
 
+    /// Packets of `bytes` that are accepted at once, one after the other.
+    fn accepted(pacer: &Pacer, bytes: usize, now: Nanos) -> usize {
+        (0..1_000_000).take_while(|_| pacer.spend(bytes, now)).count()
+    }
+
     #[test]
-    fn relay_overdraft_is_paid_back_before_the_link_opens() {
+    fn overdraft_is_paid_back_before_the_link_opens() {
         let pacer = Pacer::new(Some(8.0)); // one byte per microsecond
         let now = 10 * SECOND;
-        pacer.spend(1_000_000, now);
+        assert!(pacer.spend(60_000, now));
         assert!(!pacer.is_open(now));
-        let wait = pacer.opens_at() - now;
-        assert!(wait <= SECOND && wait > SECOND - 100_000_000, "{wait}");
+        assert_eq!(pacer.opens_at() - now, 60_000_000 - 32 * 1_514_000);
+    }
+
+    /// Forty requests for repair, each of 256 packets, shut a tunnel for ten seconds.
+    #[test]
+    fn debt_is_bounded_whatever_is_asked_for() {
+        for (rate_mbit, longest) in [(8.0, 52_000_000), (1000.0, 51_000_000), (1.0, 400_000_000)] {
+            let pacer = Pacer::new(Some(rate_mbit));
+            let now = 10 * SECOND;
+            assert!(accepted(&pacer, 1500, now) < 40 * 256);
+            assert!(pacer.opens_at() < now + longest, "{} at {rate_mbit}", pacer.opens_at() - now);
+            assert!(!pacer.spend(1500, now), "nothing accumulates");
+            assert!(pacer.spend(1500, pacer.opens_at()), "and the link goes on");
+        }
+    }
+
+    /// A block of 256 symbols leaves at once; its source must not refuse itself.
+    #[test]
+    fn debt_covers_the_unit_of_a_source() {
+        let (pacer, now) = (Pacer::new(Some(8.0)), SECOND);
+        let usual = accepted(&pacer, 1500, now);
+        assert!((33..50).contains(&usual), "{usual}");
+        pacer.allow_unit(512 * 1500);
+        assert!(accepted(&pacer, 1500, now) + usual >= 512);
+        pacer.allow_unit(0);
+        assert!(!pacer.spend(1500, now), "a flow that is gone leaves no allowance");
     }
 
     #[test]
     fn idle_time_is_not_saved_beyond_the_burst() {
         let pacer = Pacer::new(Some(1000.0));
-        pacer.spend(1, SECOND);
+        assert!(pacer.spend(1, SECOND));
         let mut sent = 0;
         while pacer.is_open(100 * SECOND) {
-            pacer.spend(1500, 100 * SECOND);
+            assert!(pacer.spend(1500, 100 * SECOND));
             sent += 1500;
         }
         // 2 ms at 1 Gbit/s are 250 kB.

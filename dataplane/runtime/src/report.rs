@@ -27,6 +27,9 @@ pub struct LinkCounters {
     pub tx_no_neighbour: u64,
     /// Packets dropped because they exceed the interface's MTU.
     pub tx_oversize: u64,
+    /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what a
+    /// relay was to send faster than that.
+    pub tx_over_rate: u64,
 }
 
 /// Names of the reasons in [`LinkCounters::rx_unparsed`]. The XDP program lets none of these
@@ -69,6 +72,7 @@ impl AddAssign for LinkCounters {
         self.tx_full += other.tx_full;
         self.tx_no_neighbour += other.tx_no_neighbour;
         self.tx_oversize += other.tx_oversize;
+        self.tx_over_rate += other.tx_over_rate;
     }
 }
 

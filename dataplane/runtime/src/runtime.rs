@@ -21,7 +21,7 @@ use core_affinity::CoreId;
 use crossbeam::channel::{Sender, bounded};
 use recoded_offload::{Offload, OpenEngine, Port};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::params::{FlowParams, Snapshot};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::SocketStatistics;
 use rustix::thread::set_current_timer_slack;
@@ -43,6 +43,7 @@ pub struct Runtime {
     links: Vec<LinkState>,
     mtus: Vec<usize>,
     topology: Topology,
+    pacers: Arc<[Pacer]>,
     offload: Option<Offload>,
 }
 
@@ -82,6 +83,9 @@ impl Runtime {
         let next_hops =
             Arc::new(Slot::new(known.unwrap_or_else(|_| vec![None; topology.hops.len()])));
         let shared = Arc::new(Shared::new(snapshot.clone(), next_hops.clone(), wakers));
+        let pacers: Arc<[Pacer]> =
+            topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
+        allow_units(&pacers, &topology, &snapshot);
         let mut runtime = Runtime {
             shared: shared.clone(),
             workers: Vec::with_capacity(workers.len()),
@@ -91,6 +95,7 @@ impl Runtime {
             links,
             mtus,
             topology,
+            pacers,
             offload: None,
         };
         let (offload, mut ports) = start_offload(acceleration, workers.len())?;
@@ -98,11 +103,9 @@ impl Runtime {
         let task = NeighbourTask { netlink, hops: routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let clock = Clock::start();
-        let pacers: Arc<[Pacer]> =
-            runtime.topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
         for (index, resources) in workers.into_iter().enumerate() {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
-            let thread = runtime.start_worker(index, resources, &snapshot, clock, &pacers, port)?;
+            let thread = runtime.start_worker(index, resources, &snapshot, clock, port)?;
             runtime.workers.push(thread);
         }
         // Last: from here on packets come.
@@ -121,6 +124,7 @@ impl Runtime {
         snapshot::check(&snapshot, &self.topology, &self.mtus)?;
         let mut steering = self.steering();
         steering.refuse_others(&snapshot)?;
+        allow_units(&self.pacers, &self.topology, &snapshot);
         self.shared.snapshot.publish(snapshot.clone());
         self.shared.wake_all();
         steering.accept(&snapshot)
@@ -194,7 +198,6 @@ impl Runtime {
         resources: WorkerResources,
         snapshot: &Snapshot,
         clock: Clock,
-        pacers: &Arc<[Pacer]>,
         port: Option<Port>,
     ) -> Result<JoinHandle<()>, StartError> {
         let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
@@ -204,7 +207,7 @@ impl Runtime {
         let outbox = Outbox::new(
             topology,
             self.mtus.clone(),
-            pacers.clone(),
+            self.pacers.clone(),
             self.tunnels.clone(),
             next_hops,
             port.map(Accelerator::new),
@@ -220,7 +223,7 @@ impl Runtime {
             pipeline: Pipeline::new(snapshot, seed()),
             outbox,
             local: topology.links.iter().map(|link| local(link.local)).collect(),
-            pacers: pacers.clone(),
+            pacers: self.pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
             tunnels: self.tunnels.clone(),
             reads_tunnels: index == 0,
@@ -336,6 +339,18 @@ fn hop_routes(topology: &Topology, links: &[LinkState]) -> Vec<HopRoute> {
     topology.hops.iter().map(route).collect()
 }
 
+/// Lets each link go into debt for the largest unit that a source sends over it.
+fn allow_units(pacers: &[Pacer], topology: &Topology, snapshot: &Snapshot) {
+    for (link, pacer) in pacers.iter().enumerate() {
+        let unit = |flow: &FlowParams| {
+            let hops = flow.next_hops.iter().map(|hop| &topology.hops[usize::from(hop.0)]);
+            let copies = hops.filter(|hop| hop.link == link).count();
+            copies * flow.unit_packets_max() * (flow.symbol_bytes + UNIT_HEADER_BYTES)
+        };
+        pacer.allow_unit(snapshot.flows.iter().map(unit).max().unwrap_or(0));
+    }
+}
+
 fn start_offload(
     acceleration: Option<Acceleration>,
     workers: usize,
@@ -374,3 +389,6 @@ fn pin(core: usize) -> bool {
 fn seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
+
+/// Headers of a packet beside its symbol: Ethernet, IPv6, UDP, ours and a vector of usual length.
+const UNIT_HEADER_BYTES: usize = 14 + 40 + 8 + 20 + 32;
