@@ -43,6 +43,12 @@ mod shared;
 
 mod snapshot;
 
+mod steering;
+
+mod node;
+
+mod links;
+
 mod runtime;
 
 pub mod report;

@@ -10,6 +10,7 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
 use crate::report::{LinkCounters, TunnelCounters};
+use crate::shared::LinkNow;
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::Tunnel;
 use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
@@ -22,7 +23,8 @@ use std::sync::Arc;
 pub(crate) struct Outbox {
     waiting: Vec<Outgoing>,
     hops: Vec<Hop>,
-    mtus: Vec<usize>,
+    /// MTUs of the links, and whether they are there; replaced when one changes.
+    pub(crate) links_now: Arc<Vec<LinkNow>>,
     pacers: Arc<[Pacer]>,
     tunnels: Arc<[Tunnel]>,
     /// Headers of the hops, replaced when a neighbour changes.
@@ -51,7 +53,7 @@ struct Hop {
 impl Outbox {
     pub(crate) fn new(
         topology: &Topology,
-        mtus: Vec<usize>,
+        links_now: Arc<Vec<LinkNow>>,
         pacers: Arc<[Pacer]>,
         tunnels: Arc<[Tunnel]>,
         next_hops: Arc<NextHops>,
@@ -61,7 +63,7 @@ impl Outbox {
         Outbox {
             waiting: Vec::with_capacity(topology.frames_per_worker as usize),
             hops: topology.hops.iter().map(hop).collect(),
-            mtus,
+            links_now,
             pacers,
             tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
             tunnels,
@@ -78,7 +80,7 @@ impl Outbox {
     }
 
     /// Writes headers and hands every waiting packet to the socket of its link.
-    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Socket]) {
+    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
         let mut waiting = std::mem::take(&mut self.waiting);
         for packet in waiting.drain(..) {
             self.send(packet, umem, sockets);
@@ -86,11 +88,17 @@ impl Outbox {
         self.waiting = waiting;
     }
 
-    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
+    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
         let Outgoing { hop, span, source_port, is_paid } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
+        let LinkNow { mtu, is_present } = self.links_now[link];
+        let Some(socket) = sockets[link].as_mut().filter(|_| is_present) else {
+            counters.tx_link_gone += 1;
+            umem.release(span.frame);
+            return;
+        };
         let Some(encap) = &self.next_hops[index] else {
             counters.tx_no_neighbour += 1;
             umem.release(span.frame);
@@ -103,7 +111,7 @@ impl Outbox {
         }
         let header = encap.header_bytes();
         let bytes = header + usize::from(span.len);
-        if bytes > ETHERNET_BYTES + self.mtus[link] {
+        if bytes > ETHERNET_BYTES + mtu {
             counters.tx_oversize += 1;
             umem.release(span.frame);
             return;
@@ -113,7 +121,7 @@ impl Outbox {
         let offset = span.offset - header as u16;
         let len = bytes as u16;
         encap.write(umem.bytes_mut(Span { frame: span.frame, offset, len }), source_port);
-        if sockets[link].transmit(umem, span.frame, offset, len) {
+        if socket.transmit(umem, span.frame, offset, len) {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes as u64;
         } else {
