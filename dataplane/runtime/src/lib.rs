@@ -64,5 +64,5 @@ pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics}
 pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
-pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
+pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max, worker_memory_bytes};
 pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};
