@@ -58,9 +58,7 @@ pub(crate) fn run(
                 current.as_ref().clone()
             }
         };
-        // A hop whose interface is gone comes back with it, and then the routes change.
-        let is_complete =
-            next.iter().zip(routes.iter()).all(|(next, route)| next.is_some() || route.is_none());
+        let is_complete = next.iter().all(Option::is_some);
         if next != *current {
             slot.publish(next);
             on_change();

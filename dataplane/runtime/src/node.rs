@@ -26,7 +26,7 @@ use crate::slot::Slot;
 use crate::steering::Steering;
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::Tunnel;
-use crate::worker::{State, Worker};
+use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
 use recoded_offload::Port;
 use recoded_pipeline::Pipeline;
@@ -36,7 +36,6 @@ use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -82,49 +81,56 @@ impl Node {
         snapshot: &Snapshot,
         port: Option<Port>,
     ) -> Result<(), StartError> {
-        let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
-        let topology = &self.topology;
-        let local = |address| SocketAddr::new(address, topology.port);
         let outbox = Outbox::new(
-            topology,
+            &self.topology,
             self.shared.links.get(),
             self.pacers.clone(),
             self.tunnels.clone(),
             self.shared.next_hops.get(),
             port.map(Accelerator::new),
         );
-        let worker = Worker {
-            index,
-            core: None,
-            idle: topology.idle,
-            clock: self.clock,
-            shared: self.shared.clone(),
-            closed_statistics: vec![SocketStatistics::default(); sockets.len()],
-            sockets,
-            umem,
+        let parked = Parked {
+            closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
             pipeline: Pipeline::new(snapshot, seed()),
             outbox,
-            local: topology.links.iter().map(|link| local(link.local)).collect(),
-            pacers: self.pacers.clone(),
-            hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
-            tunnels: self.tunnels.clone(),
-            reads_tunnels: index == 0,
             state: State::default(),
         };
-        let thread = self.spawn(worker, socket_fds, tunnel_fds)?;
+        let thread = self.spawn(index, parked, resources)?;
         self.workers().push(thread);
         Ok(())
     }
 
     fn spawn(
         &self,
-        mut worker: Worker,
-        socket_fds: Vec<Option<OwnedFd>>,
-        tunnel_fds: Vec<OwnedFd>,
+        index: usize,
+        parked: Parked,
+        resources: WorkerResources,
     ) -> Result<JoinHandle<Worker>, StartError> {
-        let core = self.topology.cores.as_ref().map(|cores| cores[worker.index]);
+        let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
+        let Parked { closed_statistics, pipeline, outbox, state } = parked;
+        let topology = &self.topology;
+        let local = |address| SocketAddr::new(address, topology.port);
+        let mut worker = Worker {
+            index,
+            core: None,
+            idle: topology.idle,
+            clock: self.clock,
+            shared: self.shared.clone(),
+            sockets,
+            closed_statistics,
+            umem,
+            pipeline,
+            outbox,
+            local: topology.links.iter().map(|link| local(link.local)).collect(),
+            pacers: self.pacers.clone(),
+            hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
+            tunnels: self.tunnels.clone(),
+            reads_tunnels: index == 0,
+            state,
+        };
+        let core = topology.cores.as_ref().map(|cores| cores[index]);
         std::thread::Builder::new()
-            .name(format!("recoded-w{}", worker.index))
+            .name(format!("recoded-w{index}"))
             .spawn(move || {
                 worker.core = core.filter(|core| pin(*core));
                 // Linux otherwise lets timers slip by 50 us, which pacing and flushing would feel.
@@ -172,8 +178,8 @@ impl Node {
         steering.replace(link, Attachment::open(name, port, xdp_mode, netlink)?);
         let mut workers = self.workers();
         steering.release_sockets(self.topology.workers);
-        let mut ended = self.end(&mut workers);
-        ended.iter_mut().for_each(Worker::close_sockets);
+        // Before anything is opened: Linux takes a queue for busy as long as its UMEM is there.
+        let parked: Vec<Parked> = self.end(&mut workers).into_iter().map(Worker::park).collect();
         self.shared.resume();
 
         let mut present: Vec<bool> =
@@ -195,11 +201,8 @@ impl Node {
         };
         enter_sockets(&mut steering.attachments, &opened.0)?;
         self.note_opened(&present, opened.1, present[link].then_some((link, interface)));
-        for (mut worker, resources) in ended.into_iter().zip(opened.0) {
-            let WorkerResources { sockets, umem, socket_fds, tunnel_fds } = resources;
-            worker.sockets = sockets;
-            worker.umem = umem;
-            workers.push(self.spawn(worker, socket_fds, tunnel_fds)?);
+        for (index, (parked, resources)) in parked.into_iter().zip(opened.0).enumerate() {
+            workers.push(self.spawn(index, parked, resources)?);
         }
         steering.accept_again()?;
         why.map_or(Ok(()), Err)

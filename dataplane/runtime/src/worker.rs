@@ -52,6 +52,14 @@ pub(crate) struct Worker {
     pub(crate) state: State,
 }
 
+/// What of a worker outlives its sockets.
+pub(crate) struct Parked {
+    pub(crate) closed_statistics: Vec<SocketStatistics>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) outbox: Outbox,
+    pub(crate) state: State,
+}
+
 /// What changes from round to round.
 #[derive(Default)]
 pub(crate) struct State {
@@ -87,7 +95,7 @@ enum Gate {
 
 impl Worker {
     /// Runs until told to stop; then empties the rings and publishes a last report. What it returns may
-    /// run again, with other sockets.
+    /// be parked.
     pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>], tunnel_fds: &[OwnedFd]) -> Worker {
         let shared = self.shared.clone();
         let mut sleeper = Sleeper::new(shared.waker(self.index), socket_fds, tunnel_fds);
@@ -117,14 +125,16 @@ impl Worker {
         self
     }
 
-    /// Lets every frame go and closes the sockets: what was open is lost, counters and flows stay.
-    pub(crate) fn close_sockets(&mut self) {
+    /// Lets every frame go and closes sockets and UMEM: what was open is lost, counters and flows stay.
+    pub(crate) fn park(mut self) -> Parked {
         self.pipeline.release(&mut self.umem);
-        for (sum, socket) in self.closed_statistics.iter_mut().zip(&mut self.sockets) {
-            if let Some(socket) = socket.take() {
+        for (sum, socket) in self.closed_statistics.iter_mut().zip(&self.sockets) {
+            if let Some(socket) = socket {
                 add_statistics(sum, socket.statistics());
             }
         }
+        let Worker { closed_statistics, pipeline, outbox, state, .. } = self;
+        Parked { closed_statistics, pipeline, outbox, state }
     }
 
     /// Receives, reads, lets timers act, sends. False when there was nothing to do.

@@ -411,6 +411,103 @@ fn interface_that_is_made_again_is_used_again_and_nobody_spins_meanwhile() {
     }
 }
 
+/// One interface of several is away for longer than another: those that are there work.
+#[test]
+fn links_whose_interfaces_are_there_work_while_another_is_gone() {
+    let Some(bed) = Bed::new() else { return };
+    let spare = |verb: &str| ip(&format!("-n {} link {verb} eth1", bed.left));
+    let add = "add eth1 type veth peer name eth2";
+    let make = || ip(&format!("-n {} link {add}", bed.left));
+    make();
+    let mut left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    // First, since it is the one that registers the frames.
+    left.links.insert(
+        0,
+        LinkConfig {
+            name: "spare".into(),
+            interface: "eth1".into(),
+            local: "10.8.0.1".parse().unwrap(),
+            rate_mbit: None,
+        },
+    );
+    left.hops[0].link = 1;
+    let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+    let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
+    let receiver = inside(&bed.right, || start(&right, vec![sink(7)]).unwrap());
+    let is = |link: usize, status: LinkStatus| sender.report().links[link].status == status;
+    let works = |when: &str| {
+        let hop = |node: &Runtime, link: usize| {
+            let link = node.report().links[link].clone();
+            link.status != LinkStatus::Gone && link.hops[0].is_resolved
+        };
+        // What is under way while sockets are opened anew is lost, so twice in a row.
+        let all = || exchange(&bed, "10.99.0.1", "10.99.0.2", 10) == 10;
+        wait_until(when, || hop(&sender, 1) && hop(&receiver, 0) && all() && all());
+    };
+    works("all are there");
+    spare("delete");
+    wait_until("it is gone", || is(0, LinkStatus::Gone));
+    works("the spare is gone");
+
+    ip(&format!("-n {} link delete eth0", bed.left));
+    wait_until("both are gone", || is(1, LinkStatus::Gone));
+    bed.connect();
+    works("the spare is gone for longer");
+    make();
+    wait_until("the spare is back", || is(0, LinkStatus::Down));
+    works("the spare is back");
+
+    // Both at once, in either order.
+    for spare_first in [true, false] {
+        spare("delete");
+        ip(&format!("-n {} link delete eth0", bed.left));
+        if spare_first {
+            make();
+            bed.connect();
+        } else {
+            bed.connect();
+            make();
+        }
+        wait_until("the spare is back", || is(0, LinkStatus::Down));
+        works("both are back");
+    }
+    assert!(sender.is_healthy() && receiver.is_healthy());
+}
+
+/// What a relay was to send faster than its pace went into debt without end.
+#[test]
+fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
+    let Some(bed) = Bed::new() else { return };
+    let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    let mut right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
+    right.links[0].rate_mbit = Some(4.0);
+    right.tunnels.clear();
+    // It sends back where packets come from: enough to see what it sends.
+    let relay = FlowParams::new(7, Role::Relay { upstream: HopId(0) }, vec![HopId(0)]);
+    let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
+    let relay = inside(&bed.right, || start(&right, vec![relay]).unwrap());
+    for node in [&sender, &relay] {
+        wait_until("the hop is resolved", || node.report().links[0].hops[0].is_resolved);
+    }
+    let socket = inside(&bed.left, || UdpSocket::bind("10.99.0.1:0").unwrap());
+    let begin = Instant::now();
+    // Ten times the pace, for a second.
+    while begin.elapsed() < Duration::from_secs(1) {
+        for _ in 0..4 {
+            let _ = socket.send_to(&[0; 1300], "10.99.0.2:5000");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let counters = relay.report().links[0].counters;
+    let seconds = begin.elapsed().as_secs_f64();
+    // Debt at the end may be one allowance of 32 packets, which at this pace are more than 50 ms.
+    let most = (4e6 / 8.0 * seconds) + 40.0 * 1514.0;
+    assert!(counters.tx_over_rate > 500, "{counters:?}");
+    assert!((counters.tx_bytes as f64) < most, "{counters:?} in {seconds} s");
+    assert!(counters.tx_bytes > 400_000, "the pace is used: {counters:?}");
+}
+
 /// MTUs were read once: packets above a lowered one vanished without a count.
 #[test]
 fn mtu_that_changes_is_followed_and_what_exceeds_it_is_counted() {
