@@ -196,7 +196,7 @@ fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
     let snapshot = node.shared.snapshot.get();
     let consequence = match snapshot::check(&snapshot, &node.topology, &mtus) {
         Ok(()) => String::new(),
-        Err(error) => format!("; {error}: until then they are dropped and counted as tx_oversize"),
+        Err(error) => format!("; {error}; packets above it are dropped (tx_oversize)"),
     };
     let text = format!(
         "link {}: the MTU of {} is now {}, it was {before}{consequence}",

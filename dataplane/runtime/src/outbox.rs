@@ -16,6 +16,7 @@ use crate::tunnel::Tunnel;
 use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
 use recoded_pipeline::params::{HopId, Nanos, TunnelId};
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, PacketType};
 use recoded_xsk::{Socket, Umem};
 use std::sync::Arc;
 
@@ -104,7 +105,8 @@ impl Outbox {
             umem.release(span.frame);
             return;
         };
-        if !is_paid {
+        // Reports and requests are few, and without them what is lost stays lost.
+        if !is_paid && !is_feedback(umem.bytes(span)) {
             counters.tx_over_rate += 1;
             umem.release(span.frame);
             return;
@@ -128,6 +130,10 @@ impl Outbox {
             counters.tx_full += 1;
         }
     }
+}
+
+fn is_feedback(payload: &[u8]) -> bool {
+    Header::parse(payload).is_ok_and(|header| header.packet_type == PacketType::Feedback)
 }
 
 impl Egress for Outbox {

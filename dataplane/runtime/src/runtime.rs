@@ -172,7 +172,7 @@ impl Drop for Runtime {
     }
 }
 
-/// Lets each link go into debt for the largest unit that a source sends over it.
+/// Lets each link go into debt for one unit of every source that sends over it.
 fn allow_units(pacers: &[Pacer], topology: &Topology, snapshot: &Snapshot) {
     for (link, pacer) in pacers.iter().enumerate() {
         let unit = |flow: &FlowParams| {
@@ -180,7 +180,7 @@ fn allow_units(pacers: &[Pacer], topology: &Topology, snapshot: &Snapshot) {
             let copies = hops.filter(|hop| hop.link == link).count();
             copies * flow.unit_packets_max() * (flow.symbol_bytes + UNIT_HEADER_BYTES)
         };
-        pacer.allow_unit(snapshot.flows.iter().map(unit).max().unwrap_or(0));
+        pacer.allow_unit(snapshot.flows.iter().map(unit).sum());
     }
 }
 
