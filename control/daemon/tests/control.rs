@@ -164,6 +164,19 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
 }
 
 #[test]
+fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
+    let text = FILE.replace("\nbatches = 256", "\nbatches = 4096");
+    let served = Served::with(&text.replace("\nmemory = \"512 MiB\"", "\nmemory = \"200 MiB\""));
+    let mut client = served.client();
+    let error = client.set(2, &changes(&[("generation_size_max", "256")])).expect_err("too much");
+    let error = error.to_string();
+    assert!(error.contains("daemon: memory = \"200 MiB\" is too little"), "{error}");
+    assert!(error.contains("flow 2 (relay) 53"), "{error}");
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+    client.set(2, &changes(&[("generation_size_max", "32")])).expect("less is no matter");
+}
+
+#[test]
 fn explicit_symbol_bytes_that_no_longer_fit_refuse_the_change() {
     let served = Served::with(&FILE.replace("#symbol_bytes = 1428", "symbol_bytes = 1428"));
     let error = served.client().set(1, &changes(&[("generation_size", "256"), ("field", "256")]));

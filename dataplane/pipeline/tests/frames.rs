@@ -84,9 +84,12 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
 #[test]
 fn flows_go_on_after_their_frames_were_taken_away() {
     let window = WindowParams { window_symbols: 32, density: 15 };
-    let mut codes = vec![FlowCode::Rlnc, FlowCode::Window(window)];
-    #[cfg(feature = "bats")]
-    codes.push(common::bats(48));
+    let codes = [
+        FlowCode::Rlnc,
+        FlowCode::Window(window),
+        #[cfg(feature = "bats")]
+        common::bats(48),
+    ];
     for code in codes {
         let tunnel = TunnelId(0);
         let roles = [
@@ -132,7 +135,7 @@ fn step(nodes: &mut [Node; 3], number: u32) {
     while let Some((from, hop, bytes)) = waiting.pop() {
         carried += 1;
         let to = if hop == DOWN { from + 1 } else { from.wrapping_sub(1) };
-        if (number + carried) % 41 == 0 {
+        if (number + carried).is_multiple_of(41) {
             continue;
         }
         if let Some(node) = nodes.get_mut(to) {
