@@ -82,7 +82,10 @@ pub struct Link {
     pub interface: String,
     /// Our address on it.
     pub local: String,
-    /// MTU of the interface.
+    /// up, down, or gone when no interface has that name; then packets for it are dropped.
+    #[serde(default)]
+    pub state: String,
+    /// MTU of the interface, followed when it changes.
     pub mtu: u64,
     /// How the XDP program is attached: native or generic.
     pub xdp_mode: String,

@@ -113,7 +113,7 @@ fn link_table(links: &[Link]) -> String {
 fn link_reasons(links: &[Link]) -> String {
     let mut text = String::new();
     for link in links {
-        let mut notes = Vec::new();
+        let mut notes = link_troubles(link);
         if !link.reason.is_empty() {
             notes.push(link.reason.clone());
         }
@@ -126,11 +126,44 @@ fn link_reasons(links: &[Link]) -> String {
     text
 }
 
+/// What is wrong with the interface, and what packets that were dropped for it need.
+fn link_troubles(link: &Link) -> Vec<String> {
+    let mut troubles = Vec::new();
+    let faults = |name| link.faults.get(name).copied().unwrap_or(0);
+    let Link { interface, mtu, .. } = link;
+    match link.state.as_str() {
+        "gone" => troubles.push(format!(
+            "no interface {interface}: packets for it are dropped until there is one again"
+        )),
+        "down" => troubles.push(format!("{interface} is down: `ip link set {interface} up`")),
+        _ => {}
+    }
+    let (oversize, over_rate) = (faults("tx_oversize"), faults("tx_over_rate"));
+    if oversize > 0 {
+        troubles.push(format!(
+            "{} packets larger than the MTU were dropped, which is now {mtu}: raise it, or lower \
+             symbol_bytes at the source of the flow",
+            count(oversize)
+        ));
+    }
+    if over_rate > 0 {
+        troubles.push(format!(
+            "{} packets beyond the pace of the link were dropped: lower the rate of what comes in, \
+             or raise rate_mbit",
+            count(over_rate)
+        ));
+    }
+    troubles
+}
+
 fn link_details(links: &[Link]) -> String {
     let mut text = String::new();
     for link in links {
         let name = format!("{} on {}", link.name, link.interface);
         let mut facts = vec![format!("MTU {}", link.mtu), format!("queues {}", link.queues)];
+        if !link.state.is_empty() {
+            facts.insert(0, link.state.clone());
+        }
         facts.push(match link.rate_mbit {
             Some(rate) => format!("paced to {rate} Mbit/s"),
             None => "not paced".to_owned(),
@@ -143,6 +176,9 @@ fn link_details(links: &[Link]) -> String {
         text.push_str(&wrapped("link", &facts));
         let reason = if link.reason.is_empty() { "the best mode there is" } else { &link.reason };
         text.push_str(&sentence("mode", reason));
+        for trouble in link_troubles(link) {
+            text.push_str(&sentence("trouble", &trouble));
+        }
         text.push_str(&wrapped("neighbours", &or_none(neighbours.collect())));
         let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
         text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));

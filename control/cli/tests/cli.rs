@@ -245,11 +245,12 @@ fn window_sink() -> Flow {
     }
 }
 
-fn state() -> State {
-    let link = |name: &str, interface: &str, local: &str| Link {
+fn link(name: &str, interface: &str, local: &str) -> Link {
+    Link {
         name: name.into(),
         interface: interface.into(),
         local: local.into(),
+        state: "up".into(),
         mtu: 1500,
         xdp_mode: "native".into(),
         socket_mode: "copy".into(),
@@ -262,7 +263,10 @@ fn state() -> State {
         sent_packets: 12,
         sent_bytes: 1_200,
         faults: counted([("rx_ring_full", 0), ("tx_no_neighbour", 0)]),
-    };
+    }
+}
+
+fn state() -> State {
     let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
     State {
         version: "0.1.0".into(),
@@ -277,7 +281,14 @@ fn state() -> State {
                 reason: String::new(),
                 rate_mbit: Some(300.0),
                 neighbours: vec![silent],
-                faults: counted([("rx_ring_full", 3), ("tx_no_neighbour", 17)]),
+                state: "gone".into(),
+                mtu: 1300,
+                faults: counted([
+                    ("rx_ring_full", 3),
+                    ("tx_no_neighbour", 17),
+                    ("tx_over_rate", 40),
+                    ("tx_oversize", 1200),
+                ]),
                 ..link("east", "enp129s0f1np1", "fd00:1234:5678:9abc::1")
             },
         ],

@@ -81,7 +81,11 @@ impl<D: Dataplane> Live<D> {
         if changes.contains_key("code") {
             forget_other_codes(&mut document.flows[index], |key| changes.contains_key(key));
         }
-        let config = Config::from_document(&document, &self.mtus, Some(&self.config.tunnels));
+        let mut mtus = self.mtus.clone();
+        for link in self.dataplane.observe().links {
+            mtus.follow(&link.interface, usize::try_from(link.mtu).unwrap_or(0));
+        }
+        let config = Config::from_document(&document, &mtus, Some(&self.config.tunnels));
         let config =
             config.map_err(|errors| ControlError::Refused { reason: errors.to_string() })?;
         Ok((document, config))

@@ -161,6 +161,7 @@ fn link(report: &LinkReport) -> Link {
             ("tx_no_neighbour", counters.tx_no_neighbour),
             ("tx_oversize", counters.tx_oversize),
             ("tx_over_rate", counters.tx_over_rate),
+            ("tx_link_gone", counters.tx_link_gone),
             ("tx_invalid_descriptors", statistics.tx_invalid_descriptors),
         ]
         .map(|(name, count)| (name.to_owned(), count)),
@@ -172,6 +173,7 @@ fn link(report: &LinkReport) -> Link {
         name: report.name.clone(),
         interface: report.interface.clone(),
         local: String::new(),
+        state: report.status.name().into(),
         mtu: count(report.mtu),
         xdp_mode: report.xdp_mode.clone(),
         socket_mode: report.socket_mode.clone(),

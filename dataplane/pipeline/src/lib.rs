@@ -19,6 +19,8 @@
 
 pub mod params;
 
+mod budget;
+
 mod flow;
 
 mod role;

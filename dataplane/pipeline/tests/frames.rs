@@ -3,12 +3,14 @@
 
 mod common;
 
-use common::{DOWN, FLOW, UP, params};
+use common::{DOWN, FLOW, Node, UP, params};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HopId, Recoding, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, HopId, Recoding, Role, Snapshot, TunnelId, WindowParams,
+};
 use recoded_wire::frames::{Frames, Span};
 
 /// What a pipeline sent, and the last byte of a frame that it used.
@@ -75,5 +77,70 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
         }
         assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
         assert_eq!(to.reach.end, 2048, "with generations of {generation_size}");
+    }
+}
+
+/// A worker whose sockets are opened anew gets new frames, and its flows go on without the old ones.
+#[test]
+fn flows_go_on_after_their_frames_were_taken_away() {
+    let window = WindowParams { window_symbols: 32, density: 15 };
+    let codes = [
+        FlowCode::Rlnc,
+        FlowCode::Window(window),
+        #[cfg(feature = "bats")]
+        common::bats(48),
+    ];
+    for code in codes {
+        let tunnel = TunnelId(0);
+        let roles = [
+            Role::Source { tunnel },
+            Role::Relay { upstream: UP },
+            Role::Sink { tunnel, upstream: UP },
+        ];
+        for victim in 0..roles.len() {
+            let node = |role| Node::new(FlowParams { code, ..params(role) }, 1);
+            let mut nodes = roles.clone().map(node);
+            let mut delivered = [0; 2];
+            for number in 0..4_000 {
+                if number == 2_003 {
+                    let Node { pipeline, frames, .. } = &mut nodes[victim];
+                    pipeline.release(frames);
+                    assert_eq!(nodes[victim].leaked(), 0);
+                    nodes[victim].set_frames(4096);
+                    delivered[0] = nodes[2].delivered.len();
+                }
+                step(&mut nodes, number);
+            }
+            delivered[1] = nodes[2].delivered.len();
+            let what = format!("{} with node {victim}", code.name());
+            assert!(delivered[0] > 1_900, "{what}: {delivered:?}");
+            assert!(delivered[1] - delivered[0] > 1_700, "{what}: {delivered:?}");
+            for mut node in nodes {
+                assert_eq!(node.leaked(), 0, "{what}");
+            }
+        }
+    }
+}
+
+/// One packet enters, and what leaves each node reaches its neighbours but for a loss now and then.
+fn step(nodes: &mut [Node; 3], number: u32) {
+    let now = u64::from(number) * 100_000;
+    let mut waiting: Vec<(usize, HopId, Vec<u8>)> = Vec::new();
+    let sent = nodes[0].ingress(&common::ip_packet(150, number), now);
+    waiting.extend(sent.into_iter().map(|(hop, bytes)| (0, hop, bytes)));
+    for (index, node) in nodes.iter_mut().enumerate() {
+        waiting.extend(node.tick(now).into_iter().map(|(hop, bytes)| (index, hop, bytes)));
+    }
+    let mut carried = 0;
+    while let Some((from, hop, bytes)) = waiting.pop() {
+        carried += 1;
+        let to = if hop == DOWN { from + 1 } else { from.wrapping_sub(1) };
+        if (number + carried).is_multiple_of(41) {
+            continue;
+        }
+        if let Some(node) = nodes.get_mut(to) {
+            let sent = node.receive(&bytes, now);
+            waiting.extend(sent.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+        }
     }
 }

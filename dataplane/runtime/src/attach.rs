@@ -86,6 +86,14 @@ impl Attachment {
         }
     }
 
+    /// Takes the program off the interface; the maps stay.
+    pub(crate) fn detach(&mut self) {
+        let detached = program(&mut self.ebpf).and_then(|program| program.unload());
+        if let Err(error) = detached {
+            tracing::debug!(%error, interface = self.interface, "it had no program any more");
+        }
+    }
+
     pub(crate) fn interface(&self) -> &str {
         &self.interface
     }

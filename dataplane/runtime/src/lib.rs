@@ -59,6 +59,12 @@ mod shared;
 
 mod snapshot;
 
+mod steering;
+
+mod node;
+
+mod links;
+
 mod runtime;
 
 pub mod report;
@@ -74,5 +80,5 @@ pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics}
 pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
-pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
+pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max, worker_memory_bytes};
 pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};

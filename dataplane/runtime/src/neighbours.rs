@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) type NextHops = Vec<Option<Encap>>;
 
 /// A hop as the neighbour thread needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct HopRoute {
     pub(crate) interface: u32,
     pub(crate) source_mac: Mac,
@@ -40,7 +40,7 @@ struct Lookup {
 /// Keeps `slot` up to date until `stop` hangs up.
 pub(crate) fn run(
     netlink: &Netlink,
-    hops: &[HopRoute],
+    routes: &Slot<Vec<Option<HopRoute>>>,
     slot: &Slot<NextHops>,
     on_change: impl Fn(),
     stop: &Receiver<()>,
@@ -48,7 +48,8 @@ pub(crate) fn run(
     let mut warned = false;
     loop {
         let current = slot.get();
-        let next = match refresh(netlink, hops) {
+        let routes = routes.get();
+        let next = match refresh(netlink, &routes) {
             Ok(next) => next,
             Err(error) => {
                 if !std::mem::replace(&mut warned, true) {
@@ -71,12 +72,16 @@ pub(crate) fn run(
 
 /// One look at the neighbour table. Also called before the workers start, so that hops which Linux
 /// knows already work from the first packet on.
-pub(crate) fn refresh(netlink: &Netlink, hops: &[HopRoute]) -> Result<NextHops, rtnetlink::Error> {
+pub(crate) fn refresh(
+    netlink: &Netlink,
+    hops: &[Option<HopRoute>],
+) -> Result<NextHops, rtnetlink::Error> {
     let table = netlink.neighbours()?;
     let mut asked = Ok(());
     let next = hops
         .iter()
         .map(|hop| {
+            let hop = hop.as_ref()?;
             let neighbour =
                 netlink.gateway(hop.interface, hop.destination).unwrap_or(hop.destination);
             let lookup = look_up(&table, hop.interface, neighbour);
@@ -119,7 +124,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// What the thread needs; bundled, since everything in it is opened before the thread exists.
 pub(crate) struct NeighbourTask {
     pub(crate) netlink: Netlink,
-    pub(crate) hops: Vec<HopRoute>,
+    /// By `HopId`; `None` while the interface is gone.
+    pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
     pub(crate) slot: Arc<Slot<NextHops>>,
 }
 

@@ -6,15 +6,20 @@
 
 use crate::encap::Mac;
 use crate::error::StartError;
+use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp};
+use rtnetlink::packet_route::link::{
+    LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp,
+};
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteVia};
-use rtnetlink::{Error, Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{Error, Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// What we need to know of an interface.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,6 +32,8 @@ pub struct Interface {
     pub mtu: usize,
     /// Id of the XDP program attached to it, if any.
     pub program: Option<u32>,
+    /// Whether it is set up (`ip link set ... up`).
+    pub is_up: bool,
 }
 
 impl Interface {
@@ -149,9 +156,57 @@ impl Netlink {
     }
 }
 
+/// Hears when interfaces come, go or change. It only says that something did: whoever waits asks what.
+pub(crate) struct LinkEvents {
+    executor: tokio::runtime::Runtime,
+    messages: Pin<Box<dyn Stream<Item = ()> + Send>>,
+}
+
+impl LinkEvents {
+    pub(crate) fn open() -> Result<LinkEvents, StartError> {
+        let refused = |error: std::io::Error| StartError::Netlink { reason: error.to_string() };
+        let executor = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(refused)?;
+        let (connection, _, messages) = {
+            let _inside = executor.enter();
+            rtnetlink::new_multicast_connection(&[MulticastGroup::Link]).map_err(refused)?
+        };
+        executor.spawn(connection);
+        Ok(LinkEvents { executor, messages: Box::pin(messages.map(|_| ())) })
+    }
+
+    /// Waits for the next event, at most for `patience`. False when `stop` came first.
+    pub(crate) fn wait(&mut self, patience: Duration, stop: &mut oneshot::Receiver<()>) -> bool {
+        let LinkEvents { executor, messages } = self;
+        executor.block_on(async {
+            tokio::select! {
+                biased;
+                _ = stop => return false,
+                // Without messages there is the time: a socket that overflowed says nothing more.
+                Some(_) = messages.next() => {}
+                () = tokio::time::sleep(patience) => {}
+            }
+            while let Some(Some(_)) = messages.next().now_or_never() {}
+            true
+        })
+    }
+}
+
+impl LinkEvents {
+    /// Waits for `pause`, whatever happens. False when `stop` came first.
+    pub(crate) fn wait_quietly(&self, pause: Duration, stop: &mut oneshot::Receiver<()>) -> bool {
+        let waited = async { tokio::time::timeout(pause, stop).await };
+        self.executor.block_on(waited).is_err()
+    }
+}
+
 fn read_interface(message: &LinkMessage) -> Option<Interface> {
-    let mut interface =
-        Interface { index: message.header.index, mac: [0; 6], mtu: 0, program: None };
+    let is_up = message.header.flags.contains(LinkFlags::Up);
+    let index = message.header.index;
+    let mut interface = Interface { index, mac: [0; 6], mtu: 0, program: None, is_up };
     // The loopback interface frames as Ethernet does, with addresses of zeros.
     if !matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback) {
         return None;

@@ -13,12 +13,14 @@ use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
 use crate::planning::Desk;
 use crate::report::{LinkCounters, TunnelCounters};
+use crate::shared::LinkNow;
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{Egress, Planning, Product, ProductInputs, Ticket};
 use recoded_pipeline::params::{HopId, Nanos, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, PacketType};
 use recoded_xsk::{Socket, Umem};
 use std::sync::Arc;
 
@@ -26,7 +28,8 @@ use std::sync::Arc;
 pub(crate) struct Outbox {
     waiting: Vec<Outgoing>,
     hops: Vec<Hop>,
-    mtus: Vec<usize>,
+    /// MTUs of the links, and whether they are there; replaced when one changes.
+    pub(crate) links_now: Arc<Vec<LinkNow>>,
     pacers: Arc<[Pacer]>,
     outlets: Vec<Outlet>,
     /// While packets are being merged: when they must be written.
@@ -69,7 +72,7 @@ struct Hop {
 impl Outbox {
     pub(crate) fn new(
         topology: &Topology,
-        mtus: Vec<usize>,
+        links_now: Arc<Vec<LinkNow>>,
         pacers: Arc<[Pacer]>,
         (tunnels, worker): (&Tunnels, usize),
         next_hops: Arc<NextHops>,
@@ -79,7 +82,7 @@ impl Outbox {
         Outbox {
             waiting: Vec::with_capacity(topology.frames_per_worker as usize),
             hops: topology.hops.iter().map(hop).collect(),
-            mtus,
+            links_now,
             pacers,
             tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
             outlets: tunnels.iter().map(|tunnel| Outlet::new(tunnel.clone(), worker)).collect(),
@@ -98,7 +101,7 @@ impl Outbox {
     }
 
     /// Writes headers and hands every waiting packet to the socket of its link.
-    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Socket]) {
+    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
         let mut waiting = std::mem::take(&mut self.waiting);
         for packet in waiting.drain(..) {
             self.send(packet, umem, sockets);
@@ -145,24 +148,31 @@ impl Outbox {
         }
     }
 
-    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Socket]) {
+    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
         let Outgoing { hop, span, source_port, is_paid, traffic_class } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
+        let LinkNow { mtu, is_present } = self.links_now[link];
+        let Some(socket) = sockets[link].as_mut().filter(|_| is_present) else {
+            counters.tx_link_gone += 1;
+            umem.release(span.frame);
+            return;
+        };
         let Some(encap) = &self.next_hops[index] else {
             counters.tx_no_neighbour += 1;
             umem.release(span.frame);
             return;
         };
-        if !is_paid {
+        // Reports and requests are few, and without them what is lost stays lost.
+        if !is_paid && !is_feedback(umem.bytes(span)) {
             counters.tx_over_rate += 1;
             umem.release(span.frame);
             return;
         }
         let header = encap.header_bytes();
         let bytes = header + usize::from(span.len);
-        if bytes > ETHERNET_BYTES + self.mtus[link] {
+        if bytes > ETHERNET_BYTES + mtu {
             counters.tx_oversize += 1;
             umem.release(span.frame);
             return;
@@ -173,13 +183,17 @@ impl Outbox {
         let len = bytes as u16;
         let packet = umem.bytes_mut(Span { frame: span.frame, offset, len });
         encap.write(packet, source_port, traffic_class);
-        if sockets[link].transmit(umem, span.frame, offset, len) {
+        if socket.transmit(umem, span.frame, offset, len) {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes as u64;
         } else {
             counters.tx_full += 1;
         }
     }
+}
+
+fn is_feedback(payload: &[u8]) -> bool {
+    Header::parse(payload).is_ok_and(|header| header.packet_type == PacketType::Feedback)
 }
 
 impl Egress for Outbox {

@@ -9,7 +9,7 @@
 //! helps nobody; whoever reads from a tunnel asks first and waits until [`Pacer::opens_at`].
 //!
 //! Nor may debt grow without bound, or requests for repair keep the tunnel shut for as long as they like:
-//! a packet that would leave the link in debt for more than [`DEBT_NANOS`], or what one unit of a source
+//! a packet that would leave the link in debt for more than [`DEBT_NANOS`], or what one unit of every source
 //! takes if that is longer, is refused, and whoever asked drops it.
 //!
 //! # Memory ordering

@@ -27,6 +27,8 @@ pub struct LinkCounters {
     pub tx_no_neighbour: u64,
     /// Packets dropped because they exceed the interface's MTU.
     pub tx_oversize: u64,
+    /// Packets dropped because the interface was gone.
+    pub tx_link_gone: u64,
     /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what a
     /// relay was to send faster than that.
     pub tx_over_rate: u64,
@@ -72,6 +74,7 @@ impl AddAssign for LinkCounters {
         self.tx_full += other.tx_full;
         self.tx_no_neighbour += other.tx_no_neighbour;
         self.tx_oversize += other.tx_oversize;
+        self.tx_link_gone += other.tx_link_gone;
         self.tx_over_rate += other.tx_over_rate;
     }
 }
@@ -117,6 +120,28 @@ pub struct HopReport {
     pub is_resolved: bool,
 }
 
+/// What became of a link's interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LinkStatus {
+    /// It is there and set up.
+    Up,
+    /// It is there and set down.
+    Down,
+    /// No interface has its name, or our sockets are not on the one that has.
+    Gone,
+}
+
+impl LinkStatus {
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkStatus::Up => "up",
+            LinkStatus::Down => "down",
+            LinkStatus::Gone => "gone",
+        }
+    }
+}
+
 /// One link, summed over the workers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkReport {
@@ -124,6 +149,8 @@ pub struct LinkReport {
     pub name: String,
     /// Linux's name.
     pub interface: String,
+    /// What became of its interface.
+    pub status: LinkStatus,
     /// MTU of the interface, in bytes.
     pub mtu: usize,
     /// Pace, if configured.

@@ -5,7 +5,9 @@
 
 use crate::attach::Attachment;
 use crate::error::StartError;
-use crate::netlink::{Interface, Netlink};
+use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::report::LinkStatus;
+use crate::shared::LinkNow;
 use crate::slot::Slot;
 use crate::topology::{LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, Tunnels};
@@ -29,23 +31,35 @@ pub struct Resources {
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) netlink: Netlink,
+    /// For the thread that watches the links.
+    pub(crate) link_netlink: Netlink,
+    pub(crate) link_events: LinkEvents,
     pub(crate) topology: Topology,
 }
 
 /// What one worker will own.
 pub(crate) struct WorkerResources {
-    /// By link.
-    pub(crate) sockets: Vec<Socket>,
+    /// By link; `None` where there is no interface.
+    pub(crate) sockets: Vec<Option<Socket>>,
     pub(crate) umem: Umem,
     /// Further descriptors of the sockets, to wait on.
-    pub(crate) socket_fds: Vec<OwnedFd>,
+    pub(crate) socket_fds: Vec<Option<OwnedFd>>,
 }
 
 /// What is known of a link once it is open.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkState {
+    /// As last seen.
     pub(crate) interface: Interface,
     pub(crate) mode: ActiveMode,
+    pub(crate) status: LinkStatus,
+}
+
+impl LinkState {
+    /// What workers must know of it.
+    pub(crate) fn now(&self) -> LinkNow {
+        LinkNow { mtu: self.interface.mtu, is_present: self.status != LinkStatus::Gone }
+    }
 }
 
 impl Resources {
@@ -58,6 +72,8 @@ impl Resources {
         check_capabilities()?;
         raise_memlock();
         let netlink = Netlink::open()?;
+        // Before anybody looks: what changes from here on is heard.
+        let (link_netlink, link_events) = (Netlink::open()?, LinkEvents::open()?);
         let interfaces = open_interfaces(topology, &netlink)?;
         let mut attachments = topology
             .links
@@ -68,8 +84,10 @@ impl Resources {
             .collect::<Result<Vec<_>, _>>()?;
         let mut workers = Vec::with_capacity(topology.workers);
         let mut modes = Vec::new();
+        let all = vec![true; topology.links.len()];
         for queue in 0..topology.workers {
-            let (worker, worker_modes) = open_worker(topology, &attachments, queue as u32)?;
+            let (worker, worker_modes) = open_worker(topology, &attachments, &all, queue as u32)
+                .map_err(|refused| refused.error)?;
             workers.push(worker);
             merge_modes(&mut modes, worker_modes);
         }
@@ -88,10 +106,23 @@ impl Resources {
         let links = interfaces
             .into_iter()
             .zip(modes)
-            .map(|(interface, mode)| LinkState { interface, mode })
+            .filter_map(|(interface, mode)| {
+                let status = status(&interface);
+                Some(LinkState { interface, mode: mode?, status })
+            })
             .collect();
-        let topology = topology.clone();
-        Ok(Resources { workers, wakers, attachments, watch, tunnels, links, netlink, topology })
+        Ok(Resources {
+            workers,
+            wakers,
+            attachments,
+            watch,
+            tunnels,
+            links,
+            netlink,
+            link_netlink,
+            link_events,
+            topology: topology.clone(),
+        })
     }
 }
 
@@ -173,39 +204,64 @@ fn receive_queues(name: &str, interface: &Interface) -> Option<usize> {
     )
 }
 
-/// One worker's frames, and a socket on queue `queue` of every link.
-fn open_worker(
+/// Of an interface that is there.
+pub(crate) fn status(interface: &Interface) -> LinkStatus {
+    if interface.is_up { LinkStatus::Up } else { LinkStatus::Down }
+}
+
+/// Why the sockets of a worker cannot be had.
+pub(crate) struct Refused {
+    pub(crate) error: StartError,
+    /// The link whose socket it was, if it was one.
+    pub(crate) link: Option<usize>,
+}
+
+impl<E: Into<StartError>> From<E> for Refused {
+    fn from(error: E) -> Refused {
+        Refused { error: error.into(), link: None }
+    }
+}
+
+/// One worker's frames, and a socket on queue `queue` of every link that is there.
+pub(crate) fn open_worker(
     topology: &Topology,
     attachments: &[Attachment],
+    present: &[bool],
     queue: u32,
-) -> Result<(WorkerResources, Vec<ActiveMode>), StartError> {
+) -> Result<(WorkerResources, Vec<Option<ActiveMode>>), Refused> {
     let mut umem = Umem::new(topology.frames_per_worker)?;
     let mut worker_sockets = Vec::with_capacity(attachments.len());
     let mut modes = Vec::with_capacity(attachments.len());
-    for attachment in attachments {
+    for (link, (attachment, is_present)) in attachments.iter().zip(present).enumerate() {
+        if !is_present {
+            worker_sockets.push(None);
+            modes.push(None);
+            continue;
+        }
         let (xdp, xdp_reason) = attachment.mode();
         let (socket, mode, socket_reason) =
-            Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)?;
+            Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)
+                .map_err(|error| Refused { error: error.into(), link: Some(link) })?;
         let reasons = [xdp_reason, &socket_reason];
         let reason = reasons.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>();
-        modes.push(ActiveMode { xdp, socket: mode, reason: reason.join("; ") });
-        worker_sockets.push(socket);
+        modes.push(Some(ActiveMode { xdp, socket: mode, reason: reason.join("; ") }));
+        worker_sockets.push(Some(socket));
     }
     let socket_fds = worker_sockets
         .iter()
-        .map(|socket| socket.fd().try_clone_to_owned())
+        .map(|socket| socket.as_ref().map(|socket| socket.fd().try_clone_to_owned()).transpose())
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
     Ok((WorkerResources { sockets: worker_sockets, umem, socket_fds }, modes))
 }
 
 /// A link reports the worst mode of its queues.
-fn merge_modes(modes: &mut Vec<ActiveMode>, of_worker: Vec<ActiveMode>) {
+pub(crate) fn merge_modes(modes: &mut Vec<Option<ActiveMode>>, of_worker: Vec<Option<ActiveMode>>) {
     if modes.is_empty() {
         *modes = of_worker;
         return;
     }
-    for (mode, other) in modes.iter_mut().zip(of_worker) {
+    for (mode, other) in modes.iter_mut().flatten().zip(of_worker.into_iter().flatten()) {
         if other.socket == SocketMode::Copy && mode.socket == SocketMode::ZeroCopy {
             *mode = other;
         }
@@ -214,12 +270,13 @@ fn merge_modes(modes: &mut Vec<ActiveMode>, of_worker: Vec<ActiveMode>) {
 
 /// Publishes the sockets, whose fill rings are primed. No packet comes yet: the flow tables are
 /// empty.
-fn enter_sockets(
+pub(crate) fn enter_sockets(
     attachments: &mut [Attachment],
     workers: &[WorkerResources],
 ) -> Result<(), StartError> {
     for (queue, worker) in (0..).zip(workers) {
         for (attachment, socket) in attachments.iter_mut().zip(&worker.sockets) {
+            let Some(socket) = socket else { continue };
             attachment.set_socket(queue, socket.fd()).map_err(|error| StartError::Program {
                 interface: attachment.interface().to_owned(),
                 reason: error.to_string(),

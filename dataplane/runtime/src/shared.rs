@@ -11,11 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+/// What workers must know of a link, which may change while they run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkNow {
+    /// Largest IP packet, in bytes.
+    pub(crate) mtu: usize,
+    /// Whether there is an interface and our sockets are on it.
+    pub(crate) is_present: bool,
+}
+
 /// Shared by the control side and all workers.
 pub(crate) struct Shared {
     pub(crate) snapshot: Slot<Snapshot>,
     pub(crate) next_hops: Arc<Slot<NextHops>>,
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
+    /// By link.
+    pub(crate) links: Slot<Vec<LinkNow>>,
     /// Stored with Release by the control side after the sockets left their maps, loaded with
     /// Acquire by workers: what they then receive is the last.
     pub(crate) stop: AtomicBool,
@@ -31,12 +42,14 @@ impl Shared {
         snapshot: Snapshot,
         next_hops: Arc<Slot<NextHops>>,
         tunnels: Arc<Slot<Tunnels>>,
+        links: Vec<LinkNow>,
         wakers: Arc<[Waker]>,
     ) -> Shared {
         Shared {
             snapshot: Slot::new(snapshot),
             next_hops,
             tunnels,
+            links: Slot::new(links),
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
@@ -55,6 +68,11 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake_all();
+    }
+
+    /// Lets workers run again that were stopped.
+    pub(crate) fn resume(&self) {
+        self.stop.store(false, Ordering::Release);
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {

@@ -6,12 +6,20 @@ use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX};
+use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// Largest IP packet that the sockets at both ends of a link take, whatever its MTU.
 pub const IP_PACKET_BYTES_MAX: usize = RECEIVE_BYTES_MAX - ETHERNET_BYTES;
+
+/// Bytes that one worker allocates for packets: frames, and rings of `links` sockets.
+pub fn worker_memory_bytes(frames: u32, links: usize) -> usize {
+    Umem::memory_bytes(frames) + links * SOCKET_BYTES
+}
+
+/// Rings of a socket in both places, and room for bursts.
+const SOCKET_BYTES: usize = 256 << 10;
 
 /// Largest symbol that fits a link of `mtu` bytes towards `address` behind `coding_bytes`, which are
 /// [`recoded_pipeline::params::FlowCode::coding_bytes`]. `None` when not even one byte fits.

@@ -30,7 +30,8 @@ impl Waker {
 /// The descriptors one worker waits on.
 pub(crate) struct Sleeper<'a> {
     waker: &'a Waker,
-    sockets: &'a [OwnedFd],
+    /// By link; `None` where there is none.
+    sockets: &'a [Option<OwnedFd>],
     /// Queues of tunnels, each with the index of its tunnel.
     queues: Vec<(usize, BorrowedFd<'a>)>,
     polls: Vec<PollFd<'a>>,
@@ -39,7 +40,7 @@ pub(crate) struct Sleeper<'a> {
 impl<'a> Sleeper<'a> {
     pub(crate) fn new(
         waker: &'a Waker,
-        sockets: &'a [OwnedFd],
+        sockets: &'a [Option<OwnedFd>],
         queues: Vec<(usize, BorrowedFd<'a>)>,
     ) -> Sleeper<'a> {
         let polls = Vec::with_capacity(1 + sockets.len() + queues.len());
@@ -47,14 +48,22 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, somebody wakes
-    /// us, or `timeout` has passed. Returns early on a signal.
-    pub(crate) fn sleep(&mut self, timeout: Nanos, mut wants: impl FnMut(usize) -> bool) {
+    /// us, or `timeout` has passed. Returns early on a signal. A socket that `hears` does not name is
+    /// not waited for: one whose interface is gone is always ready with an error.
+    pub(crate) fn sleep(
+        &mut self,
+        timeout: Nanos,
+        mut wants: impl FnMut(usize) -> bool,
+        mut hears: impl FnMut(usize) -> bool,
+    ) {
+        let sockets = self.sockets.iter().enumerate();
+        let heard = sockets.filter(|(index, _)| hears(*index)).filter_map(|(_, fd)| fd.as_ref());
+        let heard = heard.map(AsFd::as_fd);
         let wanted = self.queues.iter().filter(|(tunnel, _)| wants(*tunnel)).map(|(_, fd)| *fd);
-        let sockets = self.sockets.iter().map(AsFd::as_fd);
         self.polls.clear();
         self.polls.push(PollFd::new(&self.waker.fd, PollFlags::IN));
         self.polls
-            .extend(sockets.chain(wanted).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            .extend(heard.chain(wanted).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = Timespec {
             tv_sec: (timeout / 1_000_000_000) as i64,
             tv_nsec: (timeout % 1_000_000_000) as i64,
@@ -76,7 +85,7 @@ mod tests {
     fn sleep_ends_after_the_timeout() {
         let waker = Waker::open().unwrap();
         let start = Instant::now();
-        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true, |_| true);
         assert!(start.elapsed() >= Duration::from_millis(3));
     }
 
@@ -86,10 +95,10 @@ mod tests {
         waker.wake();
         waker.wake();
         let start = Instant::now();
-        Sleeper::new(&waker, &[], Vec::new()).sleep(10_000_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(10_000_000_000, |_| true, |_| true);
         assert!(start.elapsed() < Duration::from_secs(5));
         let start = Instant::now();
-        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true);
+        Sleeper::new(&waker, &[], Vec::new()).sleep(3_000_000, |_| true, |_| true);
         assert!(start.elapsed() >= Duration::from_millis(3));
     }
 }

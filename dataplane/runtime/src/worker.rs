@@ -14,7 +14,7 @@ use crate::accelerator::Accelerator;
 use crate::intake::{Intake, Taken};
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
-use crate::report::{WorkerPart, WorkerReport, unparsed_index};
+use crate::report::{WorkerPart, WorkerReport, add_statistics, unparsed_index};
 use crate::shared::{Clock, Shared};
 use crate::topology::Idle;
 use crate::tunnel::{Tunnel, Tunnels};
@@ -23,7 +23,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Nanos, Role, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::packet::locate;
-use recoded_xsk::{Received, Socket, Umem};
+use recoded_xsk::{Received, Socket, SocketStatistics, Umem};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -36,7 +36,10 @@ pub(crate) struct Worker {
     pub(crate) idle: Idle,
     pub(crate) clock: Clock,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) sockets: Vec<Socket>,
+    /// By link; `None` where there was no interface when they were opened.
+    pub(crate) sockets: Vec<Option<Socket>>,
+    /// What sockets counted that are closed.
+    pub(crate) closed_statistics: Vec<SocketStatistics>,
     pub(crate) umem: Umem,
     pub(crate) pipeline: Pipeline,
     pub(crate) outbox: Outbox,
@@ -52,6 +55,14 @@ pub(crate) struct Worker {
     pub(crate) state: State,
 }
 
+/// What of a worker outlives its sockets.
+pub(crate) struct Parked {
+    pub(crate) closed_statistics: Vec<SocketStatistics>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) outbox: Outbox,
+    pub(crate) state: State,
+}
+
 /// What changes from round to round.
 #[derive(Default)]
 pub(crate) struct State {
@@ -63,6 +74,7 @@ pub(crate) struct State {
     snapshot_seen: u64,
     tunnels_seen: u64,
     next_hops_seen: u64,
+    links_seen: u64,
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
@@ -89,8 +101,9 @@ enum Gate {
 }
 
 impl Worker {
-    /// Runs until told to stop; then empties the rings and publishes a last report.
-    pub(crate) fn run(mut self, socket_fds: &[OwnedFd]) {
+    /// Runs until told to stop; then empties the rings and publishes a last report. What it returns may
+    /// be parked.
+    pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>]) -> Worker {
         let shared = self.shared.clone();
         self.state.received.reserve_exact(BURST_PACKETS);
         if self.reads_tunnels {
@@ -110,6 +123,19 @@ impl Worker {
         }
         self.drain();
         self.publish();
+        self
+    }
+
+    /// Lets every frame go and closes sockets and UMEM: what was open is lost, counters and flows stay.
+    pub(crate) fn park(mut self) -> Parked {
+        self.pipeline.release(&mut self.umem);
+        for (sum, socket) in self.closed_statistics.iter_mut().zip(&self.sockets) {
+            if let Some(socket) = socket {
+                add_statistics(sum, socket.statistics());
+            }
+        }
+        let Worker { closed_statistics, pipeline, outbox, state, .. } = self;
+        Parked { closed_statistics, pipeline, outbox, state }
     }
 
     /// Queues to wait on, each with the index of its tunnel.
@@ -158,7 +184,7 @@ impl Worker {
             self.state.dirty = true;
         }
         self.outbox.settle_tunnels();
-        for socket in &mut self.sockets {
+        for socket in self.sockets.iter_mut().flatten() {
             if socket.pending() > 0 {
                 socket.flush();
             }
@@ -170,7 +196,7 @@ impl Worker {
     }
 
     fn receive(&mut self, link: usize, now: Nanos) -> bool {
-        let socket = &mut self.sockets[link];
+        let Some(socket) = &mut self.sockets[link] else { return false };
         socket.complete(&mut self.umem);
         if socket.receive(&mut self.umem, &mut self.state.received) == 0 {
             return false;
@@ -259,7 +285,10 @@ impl Worker {
             if opens_at > now {
                 return Gate::Until(opens_at);
             }
-            if self.sockets[*link].pending() + self.outbox.len() > TX_BACKLOG_PACKETS {
+            // What waits on an interface that is gone will never leave.
+            let socket = self.sockets[*link].as_ref();
+            let pending = socket.filter(|_| self.is_present(*link)).map_or(0, Socket::pending);
+            if pending + self.outbox.len() > TX_BACKLOG_PACKETS {
                 return Gate::Until(now + RETRY_NANOS);
             }
         }
@@ -270,8 +299,16 @@ impl Worker {
         Gate::Open
     }
 
-    /// Takes over a new snapshot and new neighbours, if there are any.
+    /// Whether the interface of a link is there.
+    fn is_present(&self, link: usize) -> bool {
+        self.outbox.links_now[link].is_present
+    }
+
+    /// Takes over a new snapshot, new neighbours and links that changed, if there are any.
     fn adopt(&mut self) {
+        if let Some(links) = self.shared.links.newer(&mut self.state.links_seen) {
+            self.outbox.links_now = links;
+        }
         if let Some(next_hops) = self.shared.next_hops.newer(&mut self.state.next_hops_seen) {
             self.outbox.next_hops = next_hops;
         }
@@ -315,7 +352,9 @@ impl Worker {
                 Gate::Open => {}
             }
         }
-        for socket in &mut self.sockets {
+        let links = self.outbox.links_now.iter();
+        let present = self.sockets.iter_mut().zip(links).filter(|(_, link)| link.is_present);
+        for socket in present.filter_map(|(socket, _)| socket.as_mut()) {
             if socket.unsent() > 0 {
                 until = until.min(now + RETRY_NANOS);
             } else if socket.pending() > 0 {
@@ -334,7 +373,7 @@ impl Worker {
             (0..sources.len()).filter(reads).any(|source| self.gate(source, now) == Gate::Open)
         };
         if timeout > 0 {
-            sleeper.sleep(timeout, is_open);
+            sleeper.sleep(timeout, is_open, |link| self.is_present(link));
         }
     }
 
@@ -347,11 +386,14 @@ impl Worker {
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         self.outbox.flush_tunnels();
         while self.clock.now() < now + DRAIN_NANOS {
-            for socket in &mut self.sockets {
+            let mut pending = 0;
+            for (socket, link) in self.sockets.iter_mut().zip(self.outbox.links_now.iter()) {
+                let Some(socket) = socket.as_mut().filter(|_| link.is_present) else { continue };
                 socket.flush();
                 socket.complete(&mut self.umem);
+                pending += socket.pending();
             }
-            if self.sockets.iter().all(|socket| socket.pending() == 0) {
+            if pending == 0 {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_nanos(RETRY_NANOS));
@@ -371,8 +413,14 @@ impl Worker {
                 .outbox
                 .links
                 .iter()
-                .zip(&self.sockets)
-                .map(|(counters, socket)| (*counters, socket.statistics()))
+                .zip(self.closed_statistics.iter().zip(&self.sockets))
+                .map(|(counters, (closed, socket))| {
+                    let mut statistics = *closed;
+                    if let Some(socket) = socket {
+                        add_statistics(&mut statistics, socket.statistics());
+                    }
+                    (*counters, statistics)
+                })
                 .collect(),
             tunnels: self.outbox.tunnel_counters.clone(),
         };

@@ -48,6 +48,10 @@ pub const RECEIVE_BYTES_MAX: usize = FRAME_BYTES - 256;
 /// finds 2000 waiting; twice as many would leave too few of the default 8192 frames for batches.
 pub(crate) const RING_ENTRIES: u32 = 2048;
 
+/// What is kept of a frame beside it: its references, a place in the list of free ones, a mark, and a
+/// place in the queue of whoever sends it; and its descriptor while the UMEM is made.
+const BOOKKEEPING_BYTES: usize = 64;
+
 /// Fewest frames: a fill ring of eight for each of two sockets, as many for batches, and the rest.
 const FRAMES_MIN: u32 = 64;
 
@@ -96,6 +100,11 @@ impl Umem {
             marks: vec![0; frames as usize],
             epoch: 0,
         })
+    }
+
+    /// Bytes that a UMEM of so many frames takes, what is kept of each frame included.
+    pub fn memory_bytes(frames: u32) -> usize {
+        frames as usize * (FRAME_BYTES + BOOKKEEPING_BYTES)
     }
 
     /// Frames in each place; they sum to the total.

@@ -1,5 +1,6 @@
 //! `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed from start to stop.
 
+use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
@@ -38,8 +39,10 @@ const CORES_MAX: usize = 8192;
 const TUNNEL_MTU_MAX: u64 = 9000;
 
 /// Keys of the section.
-pub const DAEMON_KEYS: [&str; 9] =
-    ["socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches", "engine"];
+pub const DAEMON_KEYS: [&str; 10] = [
+    "socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches", "memory",
+    "engine",
+];
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
@@ -78,6 +81,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
             .integer("batches", 2..=4096, "a flow holds 2 to 4096 generations")
             .and_then(|batches| usize::try_from(batches).ok())
             .unwrap_or(256),
+        memory: budget::read(&mut reader),
         engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
     }
 }

@@ -17,6 +17,8 @@ mod reader;
 
 pub mod daemon;
 
+pub mod budget;
+
 pub mod flow;
 
 pub mod code;
@@ -78,6 +80,8 @@ pub struct Daemon {
     pub xdp_mode: XdpMode,
     /// Generations a flow holds at once.
     pub batches: usize,
+    /// What may be allocated for packets and flows, in bytes.
+    pub memory: u64,
     /// Who does bulk work.
     pub engine: Mode,
 }
@@ -191,6 +195,7 @@ impl Config {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
+        budget::refuse_beyond(&document.daemon, &daemon, links.len(), &flows, &mut errors);
         flow::refuse_edges_of_several_workers(&document.flows, &flows, daemon.workers, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));

@@ -62,6 +62,7 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     let mode = XDP_MODES.iter().find(|(_, mode)| *mode == daemon.xdp_mode);
     key(text, "xdp_mode", mode.map_or("", |(name, _)| name));
     key(text, "batches", whole(daemon.batches));
+    key(text, "memory", super::budget::written(daemon.memory));
     key(text, "engine", daemon.engine.name());
 }
 

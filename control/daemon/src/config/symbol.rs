@@ -19,7 +19,7 @@ pub const SYMBOL_BYTES_MIN: usize = 16;
 /// Largest symbol that any frame holds: over IPv6 and UDP, with the shortest vector.
 pub const SYMBOL_BYTES_MAX: usize = IP_PACKET_BYTES_MAX - 40 - 8 - HEADER_BYTES - INDEX_BYTES;
 
-/// The MTUs of the configured interfaces, read once at the start.
+/// The MTUs of the configured interfaces, as last seen.
 #[derive(Clone, Default, Debug)]
 pub struct Mtus(BTreeMap<String, usize>);
 
@@ -30,6 +30,13 @@ impl Mtus {
         let known =
             named.filter_map(|name| Some((name.to_owned(), usize::try_from(mtu_of(name)?).ok()?)));
         Mtus(known.collect())
+    }
+
+    /// Takes over what a link's interface has now.
+    pub fn follow(&mut self, interface: &str, mtu: usize) {
+        if let Some(known) = self.0.get_mut(interface).filter(|_| mtu > 0) {
+            *known = mtu;
+        }
     }
 
     /// MTU of `interface`, or the default.

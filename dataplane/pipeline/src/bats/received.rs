@@ -236,7 +236,7 @@ impl Unit for ReceivedBlock {
 }
 
 /// Room for as many batches as the source may send.
-fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
+pub(crate) fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
     let least = Limits::of(code.source_symbols, params.generation_size);
     let sent = params.redundancy_max * code.source_symbols as f64 / params.generation_size as f64;
     let batches_max = least.batches_max.max(sent.ceil() as usize + BATCHES_SPARE);

@@ -1,0 +1,193 @@
+//! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps to it.
+//!
+//! Everything is allocated when workers start or a flow is created, so the sum is known beforehand: each
+//! worker has its frames and tables of every flow.
+
+use super::document::Section;
+use super::error::ConfigError;
+use super::reader::Reader;
+use super::{Daemon, Flow};
+use recoded_pipeline::params::Role;
+use recoded_runtime::worker_memory_bytes;
+
+/// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
+pub const MEMORY_DEFAULT: u64 = 512 << 20;
+
+/// Least budget: the fewest frames, and a flow.
+const MEMORY_MIN: u64 = 4 << 20;
+
+/// Largest budget: above it a typing error is likelier than a machine.
+const MEMORY_MAX: u64 = 1 << 40;
+
+/// Consumers that a refusal names.
+const NAMED_MAX: usize = 3;
+
+/// Units, the largest last.
+const UNITS: [(&str, u64); 2] = [("MiB", 1 << 20), ("GiB", 1 << 30)];
+
+/// Reads `memory`.
+pub fn read(reader: &mut Reader<'_>) -> u64 {
+    let rule = "it is a size of 4 MiB to 1024 GiB, such as \"512 MiB\" or \"2 GiB\"";
+    reader.text("memory", rule, parse).unwrap_or(MEMORY_DEFAULT)
+}
+
+/// `512 MiB`, and `512M` as systemd writes it.
+fn parse(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim_start();
+    let named = |(name, _): &&(&str, u64)| unit == *name || unit == &name[..1];
+    let (_, factor) = UNITS.iter().find(named)?;
+    let bytes = number.parse::<u64>().ok()?.checked_mul(*factor)?;
+    (MEMORY_MIN..=MEMORY_MAX).contains(&bytes).then_some(bytes)
+}
+
+/// How `memory` is written.
+pub fn written(bytes: u64) -> String {
+    let whole = |(_, factor): &&(&str, u64)| bytes.is_multiple_of(*factor);
+    let (name, factor) = UNITS.iter().rev().find(whole).unwrap_or(&UNITS[0]);
+    format!("{} {name}", bytes / factor)
+}
+
+/// A size as a sentence has it.
+fn shown(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / (1 << 20) as f64;
+    if mebibytes >= 1024.0 {
+        format!("{:.1} GiB", mebibytes / 1024.0)
+    } else {
+        format!("{:.0} MiB", mebibytes.ceil())
+    }
+}
+
+/// Everything that is allocated, by what it is for.
+fn consumers(daemon: &Daemon, links: usize, flows: &[Flow]) -> Vec<(String, u64)> {
+    let on_all = |bytes: usize| (bytes as u64).saturating_mul(daemon.workers as u64);
+    let flow = |Flow { params, .. }: &Flow| {
+        let role = match params.role {
+            Role::Source { .. } => "source",
+            Role::Relay { .. } => "relay",
+            Role::Sink { .. } => "sink",
+        };
+        (format!("flow {} ({role})", params.id), on_all(params.memory_bytes()))
+    };
+    let frames = on_all(worker_memory_bytes(daemon.frames, links));
+    let mut consumers: Vec<_> = flows.iter().map(flow).collect();
+    consumers.push(("frames".to_owned(), frames));
+    consumers
+}
+
+/// Bytes that workers allocate for packets and flows, at most.
+pub fn needed(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
+    consumers(daemon, links, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
+/// Refuses a configuration that needs more than it may have.
+pub fn refuse_beyond(
+    section: &Section,
+    daemon: &Daemon,
+    links: usize,
+    flows: &[Flow],
+    errors: &mut Vec<ConfigError>,
+) {
+    let needed = needed(daemon, links, flows);
+    if needed <= daemon.memory {
+        return;
+    }
+    let mut consumers = consumers(daemon, links, flows);
+    consumers.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let named = consumers.iter().take(NAMED_MAX);
+    let mut largest: Vec<String> =
+        named.map(|(name, bytes)| format!("{name} {}", shown(*bytes))).collect();
+    if let Some(others) = consumers.len().checked_sub(NAMED_MAX).filter(|others| *others > 0) {
+        largest.push(format!("{others} more"));
+    }
+    let rule = format!(
+        "this configuration takes {}: {}: lower batches, frames or the sizes of the largest, or raise \
+         memory",
+        shown(needed),
+        largest.join(", ")
+    );
+    let value = format!("\"{}\"", written(daemon.memory));
+    Reader::new(section, 0, errors).refuse_part(
+        "memory",
+        "memory".into(),
+        value,
+        "is too little",
+        &rule,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{HEAD, RELAY, SINK, errors, parse};
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written() {
+        let sizes = [
+            ("512 MiB", 512 << 20, "512 MiB"),
+            ("512M", 512 << 20, "512 MiB"),
+            ("2GiB", 2 << 30, "2 GiB"),
+            ("1024 MiB", 1 << 30, "1 GiB"),
+            ("1536 MiB", 3 << 29, "1536 MiB"),
+        ];
+        for (text, bytes, again) in sizes {
+            assert_eq!(super::parse(text), Some(bytes), "{text}");
+            assert_eq!(written(bytes), again);
+            assert_eq!(super::parse(again), Some(bytes));
+        }
+        let bad =
+            ["", "512", "MiB", "-1 MiB", "1.5 GiB", "512 MB", "3 MiB", "99999999999999999999 M"];
+        for text in bad.into_iter().chain(["20000000 GiB", "512 MiB x", "1025 GiB"]) {
+            assert_eq!(super::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_that_is_no_size_is_refused() {
+        for value in ["512", "\"lots\"", "\"1 MiB\""] {
+            let said = errors(&format!("[daemon]\nmemory = {value}\n{HEAD}{RELAY}"));
+            assert!(said.starts_with("relay.toml:2: daemon: memory = "), "{said}");
+            assert!(said.ends_with("such as \"512 MiB\" or \"2 GiB\""), "{said}");
+        }
+    }
+
+    /// Two flows of the largest tables were valid and took more than a gigabyte.
+    #[test]
+    fn configuration_above_its_memory_is_refused_and_the_largest_consumers_named() {
+        let text = |memory: &str| {
+            let relay = format!("{RELAY}generation_size_max = 256\n");
+            format!(
+                "[daemon]\nbatches = 4096\nframes = 1024\n{memory}{HEAD}{relay}[[flow]]\nid = 2\n{relay}\
+                 [[flow]]\nid = 3\n{SINK}generation_size_max = 1\n"
+            )
+        };
+        let said = errors(&text(""));
+        let expected = "relay.toml:1: daemon: memory = \"512 MiB\" is too little: this configuration takes \
+                        1.0 GiB: flow 1 (relay) 53";
+        assert!(said.starts_with(expected), "{said}");
+        assert!(
+            said.contains("MiB, flow 2 (relay) 53") && said.contains(", 1 more: lower"),
+            "{said}"
+        );
+        assert!(
+            errors(&text("memory = \"600 MiB\"\n")).starts_with("relay.toml:4: daemon: memory")
+        );
+        let config = parse(&text("memory = \"2 GiB\"\n")).expect("enough");
+        assert_eq!(config.daemon.memory, 2 << 30);
+        assert!(config.to_toml().contains("memory = \"2 GiB\"\n"));
+        let needed = needed(&config.daemon, config.links.len(), &config.flows);
+        assert!((1 << 30..=2 << 30).contains(&needed), "{needed}");
+    }
+
+    #[test]
+    fn every_worker_counts() {
+        let text = |workers: usize| format!("[daemon]\nworkers = {workers}\n{HEAD}{RELAY}");
+        let of = |workers| {
+            let config = parse(&text(workers)).expect("valid");
+            needed(&config.daemon, config.links.len(), &config.flows)
+        };
+        assert_eq!(of(8), 8 * of(1));
+        assert!(errors(&text(64)).contains("frames 2.1 GiB"), "{}", errors(&text(64)));
+    }
+}

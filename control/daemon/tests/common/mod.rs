@@ -1,0 +1,179 @@
+//! A control socket over a fake dataplane.
+#![allow(dead_code)] // each test binary uses its own part
+
+use recoded::config::Config;
+use recoded::control::bounded::serve;
+use recoded::control::socket::claim;
+use recoded::dataplane::{Dataplane, Observation, Refused};
+use recoded::live::Live;
+use recoded_api::client::Client;
+use recoded_api::service::Service;
+use recoded_api::v1::Link;
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss};
+use recoded_runtime::offload::Mode;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub const FILE: &str = include_str!("../../recoded.toml");
+
+/// Two workers that adopt what they are given, unless told not to.
+#[derive(Default)]
+pub struct Fake {
+    pub published: Vec<Snapshot>,
+    pub refuses: bool,
+    pub stuck: bool,
+    pub engine: Option<Mode>,
+    /// MTU of eth1 as seen now.
+    pub mtu: Option<u64>,
+}
+
+#[derive(Clone, Default)]
+pub struct Handle(Arc<Mutex<Fake>>);
+
+impl Handle {
+    pub fn with<T>(&self, work: impl FnOnce(&mut Fake) -> T) -> T {
+        work(&mut self.0.lock().expect("no test panics while holding it"))
+    }
+
+    pub fn editions(&self) -> Vec<u64> {
+        self.with(|fake| fake.published.iter().map(|snapshot| snapshot.edition).collect())
+    }
+}
+
+impl Dataplane for Handle {
+    fn publish(&self, snapshot: Snapshot) -> Result<(), Refused> {
+        self.with(|fake| {
+            if fake.refuses {
+                return Err(Refused("the fake refuses".into()));
+            }
+            fake.published.push(snapshot);
+            Ok(())
+        })
+    }
+
+    fn editions(&self) -> Vec<u64> {
+        self.with(|fake| {
+            let newest = fake.published.last().map_or(1, |snapshot| snapshot.edition);
+            if fake.stuck { vec![newest, 1] } else { vec![newest, newest] }
+        })
+    }
+
+    fn set_engine(&self, mode: Mode) {
+        self.with(|fake| fake.engine = Some(mode));
+    }
+
+    fn observe(&self) -> Observation {
+        let report = |received, loss| FlowReport {
+            id: 1,
+            role: recoded_pipeline::params::Role::Source {
+                tunnel: recoded_pipeline::params::TunnelId(0),
+            },
+            code: recoded_pipeline::params::FlowCode::Rlnc,
+            epoch: 3,
+            field: FieldOrder::Sixteen,
+            generation_size: 16,
+            symbol_bytes: 1428,
+            planned: 20,
+            hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
+            remote: None,
+            held: 2,
+            counters: FlowCounters {
+                received,
+                sent_systematic: 4 * received,
+                sent_coded: received,
+                source_symbols: 4 * received,
+                generations_complete: 2,
+                decode_delay_nanos: 1_000 * received,
+                decode_delay_nanos_max: 100_000 * received,
+                rank_histogram: vec![0, 0, received],
+                ..FlowCounters::default()
+            },
+        };
+        let drops = BTreeMap::from([("late".to_owned(), 0)]);
+        let link = |mtu| Link { interface: "eth1".into(), mtu, ..Link::default() };
+        Observation {
+            links: self.with(|fake| fake.mtu).into_iter().map(link).collect(),
+            flows: vec![vec![report(3, 0.25)], vec![report(5, 0.5)]],
+            drops,
+            ..Observation::default()
+        }
+    }
+}
+
+/// A control socket in a folder of its own, served from a thread until dropped.
+pub struct Served {
+    _folder: tempfile::TempDir,
+    pub path: PathBuf,
+    pub dataplane: Handle,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    pub fn start() -> Served {
+        Served::with(FILE)
+    }
+
+    pub fn with(text: &str) -> Served {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("run/control.sock");
+        let dataplane = Handle::default();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (behind, bound, text) = (dataplane.clone(), path.clone(), text.to_owned());
+        let thread = std::thread::spawn(move || {
+            let (document, mtus, config) =
+                Config::parse("test.toml", &text, &|_| Some(1500)).expect("valid");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt");
+            let (listener, _claim) = claim(&bound).expect("the path is free");
+            let live = Live::new(document, mtus, config, Rc::new(behind));
+            ready.send(()).expect("the test waits");
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    served = serve(listener, Service::new(Box::new(live))) => {
+                        panic!("the server ended by itself: {served:?}");
+                    }
+                }
+            });
+        });
+        is_ready.recv().expect("the server starts");
+        Served { _folder: folder, path, dataplane, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.path).expect("the daemon answers")
+    }
+
+    pub fn raw(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.path).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        stream
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.expect("joined once").expect("the server must not panic");
+            assert!(!self.path.exists(), "the socket is removed at the end");
+        }
+    }
+}
+
+/// Keys and values.
+pub type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+pub fn changes(pairs: Pairs<'_>) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}

@@ -1,0 +1,113 @@
+//! How much memory a flow takes: an estimate from its parameters alone, so that a configuration can be
+//! refused before anything of it is allocated.
+//!
+//! Tables are allocated when a flow is created, for the largest generations, blocks or windows that it
+//! accepts, and never grow; so the estimate is the sum of their sizes, never below what is allocated and
+//! at most half as much again. Frames are not in it: they belong to a worker, whatever its flows hold.
+
+use crate::batch::Batch;
+#[cfg(feature = "bats")]
+use crate::bats::{params::BatsParams, received};
+use crate::params::{FlowCode, FlowParams, Role, WindowParams};
+#[cfg(feature = "bats")]
+use crate::sink::unit::Progress;
+#[cfg(feature = "bats")]
+use recoded_code::bats::Decoder;
+use recoded_wire::entropy::BUCKETS;
+use recoded_wire::frames::Span;
+use recoded_wire::header::SIZE_MAX;
+
+impl FlowParams {
+    /// Bytes that one worker allocates for this flow, at most.
+    pub fn memory_bytes(&self) -> usize {
+        let tables = match (&self.role, &self.code) {
+            (Role::Relay { .. }, _) => relay(self),
+            (Role::Source { .. }, FlowCode::Rlnc) => source(self),
+            (Role::Sink { .. }, FlowCode::Rlnc) => sink(self),
+            #[cfg(feature = "bats")]
+            (Role::Source { .. }, FlowCode::Bats(bats)) => bats_source(self, bats),
+            #[cfg(feature = "bats")]
+            (Role::Sink { .. }, FlowCode::Bats(bats)) => bats_sink(self, bats),
+            (Role::Source { .. }, FlowCode::Window(code)) => window_source(self, code),
+            (Role::Sink { .. }, FlowCode::Window(code)) => window_sink(self, code),
+        };
+        FIXED_BYTES + self.next_hops.len() * BUCKETS * 8 + tables
+    }
+}
+
+fn source(params: &FlowParams) -> usize {
+    params.batches.max(2) * (ENTRY_BYTES + SIZE_MAX * size_of::<Span>())
+}
+
+fn relay(params: &FlowParams) -> usize {
+    let size = params.generation_size;
+    let batch = batch(size) + size * size;
+    params.batches.max(1) * (batch + size_of::<usize>()) + ADAPTIVE_BYTES
+}
+
+fn sink(params: &FlowParams) -> usize {
+    let size = params.generation_size;
+    let generation = batch(size) + ENTRY_BYTES + size * size_of::<Option<Span>>();
+    params.batches.max(2) * generation + DELIVERY_BYTES
+}
+
+/// A [`Batch`] without vectors: spans, and the elimination.
+fn batch(size: usize) -> usize {
+    size_of::<Batch>() + size * size_of::<Span>() + elimination(size)
+}
+
+/// Rows of a whole number of registers, one spare, and some bytes per row.
+fn elimination(size: usize) -> usize {
+    let stride =
+        if size <= 128 { size.next_power_of_two().max(16) } else { size.next_multiple_of(32) };
+    (size + 1) * stride + 8 * size + 3 * ALIGN_BYTES
+}
+
+#[cfg(feature = "bats")]
+fn bats_source(params: &FlowParams, bats: &BatsParams) -> usize {
+    // A precode adds a fifth at most, and some.
+    let symbols = bats.source_symbols + bats.source_symbols / 4 + 256;
+    let former = FORMER_BYTES + params.generation_size * FORMER_COLUMN_BYTES;
+    params.blocks(bats) * (ENTRY_BYTES + symbols * size_of::<Span>()) + former
+}
+
+#[cfg(feature = "bats")]
+fn bats_sink(params: &FlowParams, bats: &BatsParams) -> usize {
+    let limits = received::limits(params, bats);
+    let spans = limits.batches_max * limits.batch_size_max * size_of::<Span>()
+        + (limits.intermediate_symbols_max() + limits.inactive_max) * size_of::<Option<Span>>();
+    // It leaves out tables that grow with the block: measured, a twentieth at most.
+    let decoder = Decoder::memory_bytes(limits) / 8 * 9;
+    let block = size_of::<Progress>() + decoder + spans + DECODER_BYTES;
+    params.blocks(bats) * block + DELIVERY_BYTES
+}
+
+fn window_source(params: &FlowParams, code: &WindowParams) -> usize {
+    let slots = code.window_symbols.next_power_of_two();
+    slots * params.symbol_bytes + code.window_symbols
+}
+
+fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
+    // It decodes twice the window. A slot has a symbol, a row of coefficients and a few words.
+    let slots = (2 * code.window_symbols).next_power_of_two();
+    slots * (params.symbol_bytes + slots + 32) + DELIVERY_BYTES
+}
+
+/// Any flow: counters, histograms, plans, reports. Measured: 10 to 20 KiB.
+const FIXED_BYTES: usize = 24 << 10;
+/// An entry of a table beside its lists.
+const ENTRY_BYTES: usize = 96;
+/// What alignment may add to an allocation.
+const ALIGN_BYTES: usize = 64;
+/// A sink collects packets of up to 64 KiB that span symbols.
+const DELIVERY_BYTES: usize = 64 << 10;
+/// A recoding table of batches of 128, made when hops report.
+const ADAPTIVE_BYTES: usize = 128 << 10;
+/// What forms batches: a generator, coefficients of a product, and plans; and for each packet of a batch.
+#[cfg(feature = "bats")]
+const FORMER_BYTES: usize = 320 << 10;
+#[cfg(feature = "bats")]
+const FORMER_COLUMN_BYTES: usize = 4096;
+/// Scratch of a decoder that [`Decoder::memory_bytes`] leaves out.
+#[cfg(feature = "bats")]
+const DECODER_BYTES: usize = 256 << 10;

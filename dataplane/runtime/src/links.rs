@@ -1,0 +1,216 @@
+//! Watches the interfaces of the links: says in words when one goes, comes back, is set down or gets
+//! another MTU, and has the sockets opened again when one is back.
+//!
+//! A thread of its own. Linux tells it that something changed; what, it asks itself. It also asks once
+//! a second, since events can be lost.
+
+use crate::error::StartError;
+use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::node::Node;
+use crate::report::LinkStatus;
+use crate::resources::{LinkState, status};
+use crate::snapshot;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Watches until `stop` hangs up.
+pub(crate) fn run(
+    node: &Node,
+    netlink: &Netlink,
+    events: &mut LinkEvents,
+    stop: &mut oneshot::Receiver<()>,
+) {
+    let mut watches: Vec<Watch> = node.topology.links.iter().map(|_| Watch::default()).collect();
+    loop {
+        for (link, watch) in watches.iter_mut().enumerate() {
+            match find(netlink, &node.topology.links[link].interface) {
+                Ok(found) => {
+                    watch.look(node, netlink, link, found);
+                    watch.count_oversize(node, link);
+                }
+                Err(error) => tracing::debug!(%error, "an interface cannot be looked at"),
+            }
+        }
+        // Whatever else a burst of events was about is seen by the next look.
+        if !events.wait(LOOK_INTERVAL, stop) || !events.wait_quietly(LOOK_PAUSE, stop) {
+            return;
+        }
+    }
+}
+
+/// The interface of that name, if there is one that carries Ethernet frames.
+fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> {
+    match netlink.interface(name) {
+        Ok(interface) => Ok(Some(interface)),
+        Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the thread remembers of a link.
+#[derive(Default)]
+struct Watch {
+    /// When to try again to open sockets, and how long to wait after that.
+    retry: Option<(Instant, Duration)>,
+    /// Packets too large that were counted, and when that was last said.
+    oversize: u64,
+    said: Option<Instant>,
+}
+
+/// What happened to an interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Change {
+    Gone,
+    Back,
+    Up,
+    Down,
+    Mtu(usize),
+}
+
+/// What is different from what was last seen.
+fn changes(state: &LinkState, found: Option<&Interface>) -> Vec<Change> {
+    let is_gone = state.status == LinkStatus::Gone;
+    let Some(found) = found else {
+        return if is_gone { Vec::new() } else { vec![Change::Gone] };
+    };
+    let is_other = found.index != state.interface.index;
+    let mut changes = Vec::new();
+    if is_other && !is_gone {
+        changes.push(Change::Gone);
+    }
+    if is_other || is_gone {
+        changes.push(Change::Back);
+        return changes;
+    }
+    match (state.status, status(found)) {
+        (LinkStatus::Up, LinkStatus::Down) => changes.push(Change::Down),
+        (LinkStatus::Down, LinkStatus::Up) => changes.push(Change::Up),
+        _ => {}
+    }
+    if found.mtu != state.interface.mtu {
+        changes.push(Change::Mtu(state.interface.mtu));
+    }
+    changes
+}
+
+impl Watch {
+    /// Compares what was found with what is known, says what is different and acts on it.
+    fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Option<Interface>) {
+        let state = node.links()[link].clone();
+        let (name, interface) =
+            (&node.topology.links[link].name, &node.topology.links[link].interface);
+        for change in changes(&state, found.as_ref()) {
+            match change {
+                Change::Gone => {
+                    self.retry = None;
+                    tracing::warn!(
+                        "link {name}: interface {interface} is gone: packets for it are dropped \
+                         until one of that name is back"
+                    );
+                }
+                Change::Back => self.reopen(node, netlink, link, found.as_ref()),
+                Change::Down => tracing::warn!(
+                    "link {name}: interface {interface} is down: `ip link set {interface} up`"
+                ),
+                Change::Up => tracing::info!("link {name}: interface {interface} is up again"),
+                Change::Mtu(before) => say_mtu(node, link, before, found.as_ref()),
+            }
+        }
+        note(node, link, found);
+    }
+
+    /// Opens the sockets of an interface that is back, now or, if that has just failed, later.
+    fn reopen(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Option<&Interface>) {
+        let Some(found) = found else { return };
+        let now = Instant::now();
+        if self.retry.is_some_and(|(at, _)| now < at) {
+            return;
+        }
+        // Until its sockets are open nobody may send on it.
+        note(node, link, None);
+        let name = &node.topology.links[link].name;
+        match node.reopen(link, found.clone(), netlink) {
+            Ok(()) => {
+                self.retry = None;
+                let mode = node.links()[link].mode.clone();
+                tracing::info!(
+                    "link {name}: interface {} is back: XDP {}, sockets {}",
+                    node.topology.links[link].interface,
+                    mode.xdp,
+                    mode.socket
+                );
+            }
+            Err(error) => {
+                let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (2 * pause).min(RETRY_MAX));
+                self.retry = Some((now + pause, pause));
+                tracing::warn!(
+                    "link {name}: it is back, but cannot be used: {error}; the next try is in {} s",
+                    pause.as_secs()
+                );
+            }
+        }
+    }
+
+    /// Says when packets are dropped because they exceed the MTU.
+    fn count_oversize(&mut self, node: &Node, link: usize) {
+        let parts = node.shared.parts();
+        let count: u64 = parts.iter().map(|part| part.links[link].0.tx_oversize).sum();
+        let dropped = count.saturating_sub(self.oversize);
+        if dropped == 0 || self.said.is_some_and(|said| said.elapsed() < SAY_INTERVAL) {
+            return;
+        }
+        (self.oversize, self.said) = (count, Some(Instant::now()));
+        let config = &node.topology.links[link];
+        tracing::warn!(
+            "link {}: {dropped} packets larger than the MTU of {}, {}, were dropped: raise it, or \
+             lower symbol_bytes at the source of the flow",
+            config.name,
+            config.interface,
+            node.links()[link].interface.mtu
+        );
+    }
+}
+
+/// Notes what was found, and tells the workers. An interface that is another one than our sockets are on
+/// counts as gone: only [`Node::reopen`] changes that.
+fn note(node: &Node, link: usize, found: Option<Interface>) {
+    let mut links = node.links();
+    let state = &mut links[link];
+    let is_ours = state.status != LinkStatus::Gone;
+    match found.filter(|found| is_ours && found.index == state.interface.index) {
+        Some(found) => {
+            state.status = status(&found);
+            state.interface = found;
+        }
+        None => state.status = LinkStatus::Gone,
+    }
+    node.publish_links(&links);
+}
+
+/// Says what another MTU means for the flows.
+fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
+    let Some(found) = found else { return };
+    let config = &node.topology.links[link];
+    let mut mtus = crate::node::mtus(&node.links());
+    mtus[link] = found.mtu;
+    let snapshot = node.shared.snapshot.get();
+    let consequence = match snapshot::check(&snapshot, &node.topology, &mtus) {
+        Ok(()) => String::new(),
+        Err(error) => format!("; {error}; packets above it are dropped (tx_oversize)"),
+    };
+    let text = format!(
+        "link {}: the MTU of {} is now {}, it was {before}{consequence}",
+        config.name, config.interface, found.mtu
+    );
+    if consequence.is_empty() { tracing::info!("{text}") } else { tracing::warn!("{text}") }
+}
+
+/// Interfaces are looked at this often without an event.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks: a host that makes and removes interfaces by the hundred costs little more.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// Sockets that cannot be opened stop all workers for a moment at every try.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(64);
+/// Drops that go on are said this often.
+const SAY_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,0 +1,359 @@
+//! A node while it runs: workers, programs and sockets, and how they are made anew when an interface is.
+//!
+//! Sockets of one worker share its UMEM, and a UMEM goes with its first socket (`dataplane/xsk`). So when
+//! an interface comes back all sockets of all workers are opened again: workers stop, let their frames go,
+//! get new ones and go on. Flows, counters and tunnels stay; what was open at that moment is lost.
+//!
+//! Locks, in this order: `steering`, `workers`, `links`. Whoever opens sockets holds the first two.
+
+use crate::accelerator::Accelerator;
+use crate::attach::Attachment;
+use crate::error::StartError;
+use crate::neighbours::{HopRoute, NextHops};
+use crate::netlink::{Interface, Netlink};
+use crate::outbox::Outbox;
+use crate::pacing::Pacer;
+use crate::planning::Desk;
+use crate::report::{
+    HopReport, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters, TunnelReport,
+    WorkerPart, add_statistics,
+};
+use crate::resources::{
+    LinkState, Refused, WorkerResources, enter_sockets, merge_modes, open_worker, status,
+};
+use crate::shared::{Clock, Shared};
+use crate::slot::Slot;
+use crate::steering::Steering;
+use crate::topology::{HopConfig, Topology};
+use crate::worker::{Parked, State, Worker};
+use core_affinity::CoreId;
+use recoded_offload::Port;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::params::Snapshot;
+use recoded_xsk::SocketStatistics;
+use rustix::thread::set_current_timer_slack;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// What the threads of a node and those who ask it share.
+pub(crate) struct Node {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) topology: Topology,
+    pub(crate) pacers: Arc<[Pacer]>,
+    pub(crate) clock: Clock,
+    pub(crate) links: Mutex<Vec<LinkState>>,
+    pub(crate) steering: Mutex<Steering>,
+    /// Locked while workers are stopped and started again.
+    pub(crate) workers: Mutex<Vec<JoinHandle<Worker>>>,
+    /// For the neighbour thread.
+    pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
+}
+
+impl Node {
+    pub(crate) fn steering(&self) -> MutexGuard<'_, Steering> {
+        self.steering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn links(&self) -> MutexGuard<'_, Vec<LinkState>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn workers(&self) -> MutexGuard<'_, Vec<JoinHandle<Worker>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether every worker runs, or is about to.
+    pub(crate) fn is_healthy(&self) -> bool {
+        let Ok(workers) = self.workers.try_lock() else { return true };
+        workers.len() == self.topology.workers && !workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Starts a worker for the first time.
+    pub(crate) fn start_worker(
+        &self,
+        index: usize,
+        resources: WorkerResources,
+        snapshot: &Snapshot,
+        (port, desk): (Option<Port>, Desk),
+    ) -> Result<(), StartError> {
+        let outbox = Outbox::new(
+            &self.topology,
+            self.shared.links.get(),
+            self.pacers.clone(),
+            (&self.shared.tunnels.get(), index),
+            self.shared.next_hops.get(),
+            (port.map(Accelerator::new), desk),
+        );
+        let parked = Parked {
+            closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
+            pipeline: Pipeline::new(snapshot, seed()),
+            outbox,
+            state: State::default(),
+        };
+        let thread = self.spawn(index, parked, resources)?;
+        self.workers().push(thread);
+        Ok(())
+    }
+
+    fn spawn(
+        &self,
+        index: usize,
+        parked: Parked,
+        resources: WorkerResources,
+    ) -> Result<JoinHandle<Worker>, StartError> {
+        let WorkerResources { sockets, umem, socket_fds } = resources;
+        let Parked { closed_statistics, pipeline, outbox, state } = parked;
+        let topology = &self.topology;
+        let local = |address| SocketAddr::new(address, topology.port);
+        let mut worker = Worker {
+            index,
+            core: None,
+            idle: topology.idle,
+            clock: self.clock,
+            shared: self.shared.clone(),
+            sockets,
+            closed_statistics,
+            umem,
+            pipeline,
+            outbox,
+            local: topology.links.iter().map(|link| local(link.local)).collect(),
+            pacers: self.pacers.clone(),
+            hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
+            tunnels: self.shared.tunnels.get(),
+            reads_tunnels: index == 0,
+            state,
+        };
+        let core = topology.cores.as_ref().map(|cores| cores[index]);
+        std::thread::Builder::new()
+            .name(format!("recoded-w{index}"))
+            .spawn(move || {
+                worker.core = core.filter(|core| pin(*core));
+                // Linux otherwise lets timers slip by 50 us, which pacing and flushing would feel.
+                let _ = set_current_timer_slack(NonZeroU64::new(1));
+                worker.run(&socket_fds)
+            })
+            .map_err(|source| StartError::Limit { what: "a worker thread", source })
+    }
+
+    /// Ends all workers; those that had not failed are returned.
+    pub(crate) fn stop_workers(&self) -> Vec<Worker> {
+        let mut workers = self.workers();
+        self.end(&mut workers)
+    }
+
+    fn end(&self, workers: &mut Vec<JoinHandle<Worker>>) -> Vec<Worker> {
+        self.shared.stop();
+        let ended = workers.drain(..).filter_map(|worker| {
+            worker
+                .join()
+                .map_err(|_| {
+                    tracing::error!("a worker had failed; its report is the last it published");
+                })
+                .ok()
+        });
+        ended.collect()
+    }
+
+    /// Attaches to `interface`, which is that of `link` again, and opens all sockets anew.
+    ///
+    /// # Errors
+    /// Why the link stays without sockets. The others have theirs, unless not even a thread or memory
+    /// can be had: then workers are missing, and the node is not healthy.
+    pub(crate) fn reopen(
+        &self,
+        link: usize,
+        interface: Interface,
+        netlink: &Netlink,
+    ) -> Result<(), StartError> {
+        let Topology { port, xdp_mode, .. } = self.topology;
+        let name = &self.topology.links[link].interface;
+        let mut steering = self.steering();
+        // The interface may be the same one under its old name again.
+        steering.attachments[link].detach();
+        steering.replace(link, Attachment::open(name, port, xdp_mode, netlink)?);
+        let mut workers = self.workers();
+        steering.release_sockets(self.topology.workers);
+        // Before anything is opened: Linux takes a queue for busy as long as its UMEM is there.
+        let parked: Vec<Parked> = self.end(&mut workers).into_iter().map(Worker::park).collect();
+        self.shared.resume();
+
+        let mut present: Vec<bool> =
+            self.links().iter().map(|link| link.now().is_present).collect();
+        present[link] = true;
+        let mut why = None;
+        let opened = loop {
+            match self.open_all(&steering.attachments, &present) {
+                Ok(opened) => break opened,
+                // Another one may have gone meanwhile: all that are there get theirs.
+                Err(Refused { error, link: Some(other) }) if present[other] => {
+                    present[other] = false;
+                    if other == link {
+                        why = Some(error);
+                    }
+                }
+                Err(refused) => return Err(refused.error),
+            }
+        };
+        enter_sockets(&mut steering.attachments, &opened.0)?;
+        self.note_opened(&present, opened.1, present[link].then_some((link, interface)));
+        for (index, (parked, resources)) in parked.into_iter().zip(opened.0).enumerate() {
+            workers.push(self.spawn(index, parked, resources)?);
+        }
+        steering.accept_again()?;
+        why.map_or(Ok(()), Err)
+    }
+
+    /// The sockets of every worker on the links that are there.
+    fn open_all(
+        &self,
+        attachments: &[Attachment],
+        present: &[bool],
+    ) -> Result<(Vec<WorkerResources>, Vec<LinkMode>), Refused> {
+        let (mut opened, mut modes) = (Vec::new(), Vec::new());
+        for queue in 0..self.topology.workers {
+            let (worker, of_worker) =
+                open_worker(&self.topology, attachments, present, queue as u32)?;
+            opened.push(worker);
+            merge_modes(&mut modes, of_worker);
+        }
+        Ok((opened, modes))
+    }
+
+    /// Notes which links have sockets, and what the interface is like that came back.
+    fn note_opened(
+        &self,
+        present: &[bool],
+        modes: Vec<LinkMode>,
+        back: Option<(usize, Interface)>,
+    ) {
+        let mut links = self.links();
+        for ((link, mode), is_present) in links.iter_mut().zip(modes).zip(present) {
+            link.mode = mode.unwrap_or_else(|| link.mode.clone());
+            if !is_present {
+                link.status = LinkStatus::Gone;
+            }
+        }
+        if let Some((link, interface)) = back {
+            links[link].status = status(&interface);
+            links[link].interface = interface;
+        }
+        self.publish_links(&links);
+    }
+
+    /// Tells the threads what links are like.
+    pub(crate) fn publish_links(&self, links: &[LinkState]) {
+        let now = links.iter().map(LinkState::now).collect::<Vec<_>>();
+        if *self.shared.links.get() != now {
+            self.shared.links.publish(now);
+            self.shared.wake_all();
+        }
+        let routes = routes(&self.topology, links);
+        if *self.routes.get() != routes {
+            self.routes.publish(routes);
+        }
+    }
+
+    /// What the node says about itself, at most 50 ms old.
+    pub(crate) fn report(&self) -> RuntimeReport {
+        let verdicts = self.steering().verdicts();
+        let parts = self.shared.parts();
+        let next_hops = self.shared.next_hops.get();
+        let states = self.links();
+        let links = states.iter().enumerate();
+        let links = links.map(|(link, state)| self.report_link(link, state, &parts, &next_hops));
+        let tunnels = self.shared.tunnels.get();
+        let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
+            let mut counters = TunnelCounters::default();
+            parts.iter().for_each(|part| counters += part.tunnels[index]);
+            TunnelReport {
+                name: tunnel.name().to_owned(),
+                offload: tunnel.offload().name(),
+                reason: tunnel.reason().to_owned(),
+                is_present: !tunnel.is_gone(),
+                recreated: 0, // known to who watches them, see Runtime::report
+                counters,
+            }
+        });
+        RuntimeReport {
+            links: links.collect(),
+            verdicts,
+            tunnels: tunnels.collect(),
+            workers: parts.iter().map(|part| part.worker.clone()).collect(),
+        }
+    }
+
+    fn report_link(
+        &self,
+        link: usize,
+        LinkState { interface, mode, status }: &LinkState,
+        parts: &[WorkerPart],
+        next_hops: &NextHops,
+    ) -> LinkReport {
+        let config = &self.topology.links[link];
+        let mut counters = LinkCounters::default();
+        let mut statistics = SocketStatistics::default();
+        for part in parts {
+            let (of_worker, of_socket) = part.links[link];
+            counters += of_worker;
+            add_statistics(&mut statistics, of_socket);
+        }
+        let hops = self.topology.hops.iter().zip(next_hops).filter(|(hop, _)| hop.link == link);
+        LinkReport {
+            name: config.name.clone(),
+            interface: config.interface.clone(),
+            status: *status,
+            mtu: interface.mtu,
+            rate_mbit: config.rate_mbit,
+            xdp_mode: mode.xdp.to_string(),
+            socket_mode: mode.socket.to_string(),
+            reason: mode.reason.clone(),
+            queues: self.topology.workers,
+            hops: hops
+                .map(|(hop, next)| HopReport { address: hop.address, is_resolved: next.is_some() })
+                .collect(),
+            counters,
+            statistics,
+        }
+    }
+}
+
+/// How a link's sockets run; `None` for one that has none.
+type LinkMode = Option<recoded_xsk::ActiveMode>;
+
+/// MTUs of the links.
+pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {
+    links.iter().map(|link| link.interface.mtu).collect()
+}
+
+/// Where each hop is; `None` while its interface is gone.
+pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<HopRoute>> {
+    let route = |hop: &HopConfig| {
+        let LinkState { interface, status, .. } = &links[hop.link];
+        (*status != LinkStatus::Gone).then(|| HopRoute {
+            interface: interface.index,
+            source_mac: interface.mac,
+            source: topology.links[hop.link].local,
+            destination: hop.address,
+            port: topology.port,
+        })
+    };
+    topology.hops.iter().map(route).collect()
+}
+
+/// Pins the current thread; a machine without that core still works, only slower.
+fn pin(core: usize) -> bool {
+    let pinned = core_affinity::set_for_current(CoreId { id: core });
+    if !pinned {
+        tracing::warn!(core, "the worker is not pinned: no such core, or not ours to use");
+    }
+    pinned
+}
+
+/// A different start of the coefficient generator for every worker of every run. It need not be
+/// secret: a relay that can be predicted recodes as well as one that cannot.
+fn seed() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}

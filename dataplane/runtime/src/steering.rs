@@ -1,0 +1,86 @@
+//! The XDP side of the flows: which program of which interface accepts which flow.
+
+use crate::attach::{Attachment, Verdicts};
+use crate::error::SnapshotError;
+use recoded_pipeline::params::Snapshot;
+use recoded_wire::steer::Verdict;
+use std::collections::BTreeSet;
+
+/// The programs, by link, and the flows that they accept.
+pub(crate) struct Steering {
+    pub(crate) attachments: Vec<Attachment>,
+    flows: BTreeSet<u32>,
+    /// What programs counted whose interfaces are gone.
+    ended: Verdicts,
+}
+
+impl Steering {
+    pub(crate) fn new(attachments: Vec<Attachment>) -> Steering {
+        Steering { attachments, flows: BTreeSet::new(), ended: Verdicts::default() }
+    }
+
+    /// Refuses flows that are not in `snapshot`.
+    pub(crate) fn refuse_others(&mut self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+        let wanted: BTreeSet<u32> = snapshot.flows.iter().map(|flow| flow.id).collect();
+        let gone: Vec<u32> = self.flows.difference(&wanted).copied().collect();
+        gone.into_iter().try_for_each(|flow| self.set_flow(flow, false))
+    }
+
+    /// Accepts the flows of `snapshot`.
+    pub(crate) fn accept(&mut self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+        let ids = snapshot.flows.iter().map(|flow| flow.id);
+        let new: Vec<u32> = ids.filter(|id| !self.flows.contains(id)).collect();
+        new.into_iter().try_for_each(|flow| self.set_flow(flow, true))
+    }
+
+    fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), SnapshotError> {
+        for attachment in &mut self.attachments {
+            attachment.set_flow(flow, accept).map_err(|error| SnapshotError::FlowTable {
+                interface: attachment.interface().to_owned(),
+                reason: error.to_string(),
+            })?;
+        }
+        if accept {
+            self.flows.insert(flow);
+        } else {
+            self.flows.remove(&flow);
+        }
+        Ok(())
+    }
+
+    /// Puts the program of an interface that is back in the place of the one that went with it, and
+    /// counts on from there.
+    pub(crate) fn replace(&mut self, link: usize, attachment: Attachment) {
+        let old = std::mem::replace(&mut self.attachments[link], attachment);
+        if let Err(error) = old.add_verdicts(&mut self.ended) {
+            tracing::warn!(%error, interface = old.interface(), "its verdicts are lost");
+        }
+    }
+
+    /// Accepts on every interface what is accepted.
+    pub(crate) fn accept_again(&mut self) -> Result<(), SnapshotError> {
+        let flows: Vec<u32> = self.flows.iter().copied().collect();
+        flows.into_iter().try_for_each(|flow| self.set_flow(flow, true))
+    }
+
+    /// Takes the sockets out of the maps, so that nothing more arrives at them.
+    pub(crate) fn release_sockets(&mut self, queues: usize) {
+        for attachment in &mut self.attachments {
+            for queue in 0..queues as u32 {
+                if let Err(error) = attachment.unset_socket(queue) {
+                    tracing::debug!(%error, queue, "the socket was not in the map");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn verdicts(&self) -> Vec<(&'static str, u64)> {
+        let mut sum = self.ended;
+        for attachment in &self.attachments {
+            if let Err(error) = attachment.add_verdicts(&mut sum) {
+                tracing::warn!(%error, interface = attachment.interface(), "no verdicts");
+            }
+        }
+        Verdict::ALL.into_iter().map(Verdict::name).zip(sum).collect()
+    }
+}
