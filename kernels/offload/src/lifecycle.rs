@@ -201,7 +201,8 @@ impl<T> Lifecycle<T> {
                 Err(Gone) => self.fall(unwell("wait", "its thread has ended"), Fault::Lost),
             }
         }
-        self.watch(Instant::now());
+        // What is reported already is not late.
+        self.poll();
     }
 
     /// When to call [`Self::open`] or [`Self::poll`] next, even without a report.

@@ -17,7 +17,7 @@ fn together(faults: Faults, seed: u64) -> Together {
     let config = Config {
         measure: false,
         spot_check: SpotCheck::All,
-        watchdog_min: Duration::from_millis(200),
+        watchdog_min: Duration::from_secs(1),
         // A device that was given up stays away for the rest of a test.
         retry_min: Duration::from_secs(3600),
         ..Config::default()
