@@ -48,7 +48,7 @@ fn relay(params: &FlowParams) -> usize {
 fn sink(params: &FlowParams) -> usize {
     let size = params.generation_size;
     let generation = batch(size) + ENTRY_BYTES + size * size_of::<Option<Span>>();
-    params.batches.max(2) * generation + DELIVERY_BYTES
+    (params.batches.max(2) + TRIAL) * generation + DELIVERY_BYTES
 }
 
 /// A [`Batch`] without vectors: spans, and the elimination.
@@ -79,7 +79,7 @@ fn bats_sink(params: &FlowParams, bats: &BatsParams) -> usize {
     // It leaves out tables that grow with the block: measured, a twentieth at most.
     let decoder = Decoder::memory_bytes(limits) / 8 * 9;
     let block = size_of::<Progress>() + decoder + spans + DECODER_BYTES;
-    params.blocks(bats) * block + DELIVERY_BYTES
+    (params.blocks(bats) + TRIAL) * block + DELIVERY_BYTES
 }
 
 fn window_source(params: &FlowParams, code: &WindowParams) -> usize {
@@ -95,6 +95,8 @@ fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
 
 /// Any flow: counters, histograms, plans, reports. Measured: 10 to 20 KiB.
 const FIXED_BYTES: usize = 24 << 10;
+/// A sink tries a unit beside those of its table.
+const TRIAL: usize = 1;
 /// An entry of a table beside its lists.
 const ENTRY_BYTES: usize = 96;
 /// What alignment may add to an allocation.
