@@ -74,12 +74,13 @@ impl Relay {
         self.adaptive.hear(cx.io, link, &batches);
     }
 
-    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
-    /// BATS flow are for blocks, which no relay holds.
+    /// Whether all of a generation is here, and repairs are within their budget, so that the source need
+    /// not be asked for it. Requests of a BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, request: RepairRequest) -> bool {
         let batch = &self.batches[request.generation as usize % self.batches.len()];
         let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
-        is_generation && batch.live && batch.generation == request.generation && batch.is_complete()
+        let is_held = is_generation && batch.live && batch.generation == request.generation;
+        is_held && batch.is_complete() && !self.repair_budget.is_spent()
     }
 
     /// Answers a repair request from `hops` links further down, once per round. What is missing there
