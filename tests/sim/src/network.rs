@@ -361,7 +361,7 @@ impl<'a> Network<'a> {
                     self.oracle.sink_forgot();
                 }
                 if *node == 0 {
-                    self.oracle.source_forgot(self.now + scenario.settle_nanos());
+                    self.oracle.source_forgot(scenario.settled_at(self.now));
                 }
                 self.nodes[*node].restart(scenario.frames, scenario.seed)
             }

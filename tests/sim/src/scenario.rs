@@ -231,6 +231,18 @@ impl Scenario {
             + 2 * hold
     }
 
+    /// When a disturbance at `at` is no longer felt: nodes that stop meanwhile keep what they hold.
+    #[must_use]
+    pub fn settled_at(&self, at: Nanos) -> Nanos {
+        let settle = self.settle_nanos();
+        self.changes.iter().fold(at + settle, |settled, (begins, change)| match change {
+            Change::Stop { nanos, .. } if *begins < settled && begins + nanos > at => {
+                settled.max(begins + nanos + settle)
+            }
+            _ => settled,
+        })
+    }
+
     /// Promises that everything is delivered.
     #[must_use]
     pub fn deliver_all(mut self) -> Scenario {
