@@ -1,0 +1,271 @@
+//! Packets that no node sent.
+
+use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
+use recoded_wire::header::{
+    Block, Flags, HEADER_BYTES, Header, PacketType, parse_coded, vector_bytes, write_index,
+};
+use recoded_wire::window::parse_window;
+
+use super::FLOW;
+use crate::Input;
+
+/// Most items of one hop report: as many fill a packet.
+const HOPS_MAX: usize = 119;
+
+/// Distances at which tables, windows and serial numbers end, and their neighbours.
+const DISTANCES: [u32; 20] = [
+    0,
+    1,
+    2,
+    4,
+    5,
+    6,
+    7,
+    12,
+    16,
+    33,
+    64,
+    65,
+    255,
+    256,
+    4096,
+    65_535,
+    65_536,
+    65_537,
+    1 << 20,
+    1 << 31,
+];
+
+fn feedback_header(input: &mut Input<'_>) -> Header {
+    Header {
+        packet_type: PacketType::Feedback,
+        flags: Flags::default().with(Flags::END, input.byte() & 1 != 0),
+        epoch: input.byte(),
+        size: 1,
+        flow: FLOW,
+        generation: u32::from(input.byte()),
+        hop_index: input.byte(),
+        key_id: 0,
+        planned: 0,
+        link_sequence: u32::from(input.byte()),
+    }
+}
+
+/// A feedback packet that `fill` fills.
+fn report(header: &Header, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut packet = vec![0; 1200];
+    header.write(&mut packet);
+    let mut writer = Writer::new(&mut packet);
+    fill(&mut writer);
+    let length = writer.finish();
+    packet.truncate(length);
+    packet
+}
+
+/// A feedback packet with a few items of any kind.
+pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
+    let header = feedback_header(input);
+    report(&header, |writer| {
+        for _ in 0..input.below(6) {
+            let item = match input.below(5) {
+                0 => Item::Hop(HopReport {
+                    hop: input.byte(),
+                    loss: f32::from_bits(input.u32()),
+                    burst_mean: f32::from_bits(input.u32()),
+                }),
+                1 => Item::Repair(RepairRequest {
+                    generation: u32::from(input.u16()),
+                    missing: input.u16(),
+                    round: input.byte() % 6,
+                }),
+                2 => Item::Flow(FlowReport {
+                    newest: input.u32(),
+                    complete: input.u32(),
+                    failed: input.u32(),
+                }),
+                3 => Item::Enough(input.u16()),
+                _ => {
+                    let ranks = 1 + input.below(17);
+                    let counts: Vec<u32> = (0..ranks).map(|_| input.u32()).collect();
+                    writer.push_ranks(input.byte(), counts.into_iter());
+                    continue;
+                }
+            };
+            writer.push(item);
+        }
+    })
+}
+
+/// Reports of up to 119 hops in a row: all in one packet, or one by one from where each could come from.
+pub(super) fn hops(input: &mut Input<'_>) -> Vec<Vec<u8>> {
+    let header = feedback_header(input);
+    let (shape, first, count) = (input.byte(), input.byte(), 1 + input.below(HOPS_MAX));
+    let (loss, burst_mean) = (f32::from(input.byte()) / 255.0, 1.0 + f32::from(input.byte()));
+    let hops = (0..count).map(|place| first.wrapping_add(place as u8));
+    let item = |hop| Item::Hop(HopReport { hop, loss, burst_mean });
+    if shape & 1 == 0 {
+        return vec![report(&header, |writer| hops.for_each(|hop| _ = writer.push(item(hop))))];
+    }
+    let names = u32::from(first) << 8;
+    hops.map(|hop| {
+        let header = Header { hop_index: hop, generation: names + u32::from(hop), ..header };
+        report(&header, |writer| _ = writer.push(item(hop)))
+    })
+    .collect()
+}
+
+/// Requests for up to 64 units in a row, near the unit of `template`.
+pub(super) fn requests(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+    let header = feedback_header(input);
+    let (newest, count) = (unit(template).unwrap_or(0), 1 + u32::from(input.byte() % 64));
+    let (missing, round) = (input.u16(), input.byte() % 6);
+    report(&header, |writer| {
+        for generation in (0..count).map(|back| newest.wrapping_sub(back)) {
+            writer.push(Item::Repair(RepairRequest { generation, missing, round }));
+        }
+    })
+}
+
+/// The generation, block or newest symbol that a data packet tells of.
+pub(super) fn unit(packet: &[u8]) -> Option<u32> {
+    match Header::parse(packet).ok()?.packet_type {
+        PacketType::Window => parse_window(packet).ok().map(|packet| packet.last()),
+        _ => {
+            let coded = parse_coded(packet).ok()?;
+            let block = coded.block.map(|block| u32::from(block.number));
+            Some(block.unwrap_or(coded.header.generation))
+        }
+    }
+}
+
+/// Data packets in a row that look like one that a node sent, but of other units.
+pub(super) struct Strike {
+    count: usize,
+    distance: u32,
+    stride: u32,
+    /// What is otherwise than in the packet that was seen.
+    wrong: u8,
+    amount: u8,
+    noise: u32,
+}
+
+impl Strike {
+    pub(super) fn read(input: &mut Input<'_>) -> Self {
+        let (count, place) = (1 + input.below(64), input.byte());
+        let distance = DISTANCES[usize::from(place % 128) % DISTANCES.len()];
+        Self {
+            count,
+            distance: if place < 128 { distance } else { distance.wrapping_neg() },
+            stride: [0, 0, 1, 1, 3, 33, 250, 0x9E37_79B1][input.below(8)],
+            wrong: input.byte(),
+            amount: input.byte(),
+            noise: 1,
+        }
+    }
+
+    /// Distances of its packets from the unit seen.
+    pub(super) fn distances(&self) -> impl Iterator<Item = u32> + use<> {
+        let (distance, stride) = (self.distance, self.stride);
+        (0..self.count as u32).map(move |place| distance.wrapping_add(place.wrapping_mul(stride)))
+    }
+
+    /// Whether its packets have link sequence numbers that nobody's next packets have.
+    pub(super) fn is_unstamped(&self) -> bool {
+        self.wrong & 0x80 != 0
+    }
+
+    /// The packet at `distance`, its symbol zeros or noise; `None` where `template` is no data packet.
+    pub(super) fn forge(
+        &mut self,
+        template: &[u8],
+        distance: u32,
+        is_noisy: bool,
+    ) -> Option<Vec<u8>> {
+        let header = Header::parse(template).ok()?;
+        let mut packet = match header.packet_type {
+            PacketType::Window => self.window(template, distance)?,
+            _ => self.coded(template, distance)?,
+        };
+        if is_noisy {
+            let end = packet.len() - if header.packet_type == PacketType::Window { 4 } else { 0 };
+            let from = end.saturating_sub(4).max(HEADER_BYTES);
+            packet[from..end].fill(self.random() as u8);
+        }
+        if self.is_unstamped() {
+            // Lower with each packet: no two look like a neighbour that restarted.
+            let header = Header::parse(&packet).ok()?;
+            let far = header.link_sequence ^ 1 << 31;
+            let link_sequence = far.wrapping_sub(self.noise.wrapping_mul(1 << 16));
+            Header { link_sequence, ..header }.write(&mut packet);
+        }
+        Some(packet)
+    }
+
+    fn random(&mut self) -> u32 {
+        self.noise = self.noise.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F);
+        self.noise >> 8
+    }
+
+    fn coded(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
+        let seen = parse_coded(template).ok()?;
+        let wrong = self.wrong;
+        let is = |bit: u8| wrong & bit != 0;
+        // Blocks take their batches with them.
+        let batches = if seen.block.is_some() { distance << 16 } else { distance };
+        let header = Header {
+            size: if is(1) { 1 + u16::from(self.amount) } else { seen.header.size },
+            epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
+            generation: seen.header.generation.wrapping_add(batches),
+            planned: if is(4) { u16::from(self.amount) << 8 } else { seen.header.planned },
+            flags: Flags(seen.header.flags.field_code())
+                .with(Flags::SYSTEMATIC, is(8))
+                .with(Flags::END, is(16)),
+            hop_index: if is(32) { self.amount } else { seen.header.hop_index },
+            ..seen.header
+        };
+        let offset = header.packet_type.coding_offset();
+        let size = usize::from(header.size);
+        let vector = if is(8) { 4 } else { vector_bytes(size, header.flags.field_code()) };
+        let symbol_bytes =
+            if is(64) { 1 + usize::from(self.amount) / 8 } else { seen.symbol_bytes };
+        let mut packet = vec![0; offset + vector + symbol_bytes];
+        header.write(&mut packet);
+        if let Some(block) = seen.block {
+            let number = block.number.wrapping_add(distance as u16);
+            let batch = block.batch.wrapping_add(self.random() as u16 % 4);
+            Block { number, batch, ..block }.write(&mut packet);
+        }
+        if is(8) {
+            let index = self.random() as usize % size;
+            write_index(&mut packet, header.packet_type, index as u8);
+        } else {
+            packet[offset..offset + vector].fill_with(|| self.random() as u8);
+        }
+        Some(packet)
+    }
+
+    /// A source or repair packet of RFC 8681, as `template` is one.
+    fn window(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
+        let seen = parse_window(template).ok()?;
+        let wrong = self.wrong;
+        let is = |bit: u8| wrong & bit != 0;
+        let first = seen.first.wrapping_add(distance);
+        let header = Header {
+            epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
+            generation: seen.header.generation.wrapping_add(distance),
+            hop_index: if is(32) { self.amount } else { seen.header.hop_index },
+            ..seen.header
+        };
+        let mut packet = template.to_vec();
+        header.write(&mut packet);
+        let end = packet.len();
+        if seen.is_source() {
+            packet[HEADER_BYTES..end - 4].fill(0);
+            packet[end - 4..].copy_from_slice(&first.to_be_bytes());
+        } else {
+            packet[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&first.to_be_bytes());
+            packet[HEADER_BYTES + 8..].fill(0);
+        }
+        Some(packet)
+    }
+}

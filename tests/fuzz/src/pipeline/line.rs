@@ -1,0 +1,328 @@
+//! A source and a sink, perhaps a relay between, links that lose nothing, and an attacker beside them who
+//! forges units that the sink does not hold. What enters must come out, whatever the attacker sends.
+
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, Nanos, Recoding, Redundancy, Role, TunnelId, WindowParams,
+};
+use recoded_wire::header::Header;
+
+use super::node::{Node, Stamps};
+use super::{DOWN, FLOW, UP, code, forge};
+use crate::Input;
+
+const MILLI: Nanos = 1_000_000;
+
+/// Enough for whatever the tables hold: here nothing must be lost for want of one.
+const FRAMES: usize = 1024;
+
+/// IPv4 header and the number of the packet.
+const PACKET_BYTES_MIN: usize = 24;
+
+/// Moments at which a timer may be due before time jumps, which keeps long scripts short.
+const WAKES_MAX: usize = 1000;
+
+/// Times that packets may go to and fro at one moment.
+const TURNS_MAX: usize = 3000;
+
+/// A sink takes in packets of units up to so far ahead: they are forged farther away.
+const AHEAD_MAX: i32 = 4;
+
+/// A window that is idle follows symbols ahead of it up to this distance, and a relay generations, without
+/// proof: what comes there later is taken for a copy, or contradicts what was forged.
+const UNPROVEN_AHEAD: i32 = 1 << 16;
+
+/// After this time without packets no unit is open.
+const QUIET: Nanos = 400 * MILLI;
+
+/// A sink that has heard nothing in range for so long follows a window elsewhere.
+const IDLE: Nanos = 20 * MILLI;
+
+/// Packets after an attack, and how many of them at least come out wherever it led the flow.
+const LAST_PACKETS: u32 = 24;
+const LAST_DELIVERED: u32 = 12;
+
+struct Line {
+    nodes: Vec<Node>,
+    code: FlowCode,
+    /// Longest IP packet that one symbol holds.
+    packet_bytes_max: usize,
+    links: Vec<Stamps>,
+    now: Nanos,
+    /// Lengths of what entered, by number.
+    entered: Vec<usize>,
+    entered_at: Nanos,
+    delivered: Vec<u32>,
+    /// The newest data packet that each link carried.
+    newest: Vec<Vec<u8>>,
+    /// Data packets that the links have carried, of which some come again.
+    stale: Vec<Vec<u8>>,
+    /// Whether the attacker may have led a window elsewhere, for a while.
+    is_unsure: bool,
+}
+
+/// Parameters, then what happens, then packets that must arrive.
+pub(super) fn run(first: u8, input: &mut Input<'_>) {
+    let mut line = Line::new(first, input);
+    line.enter(0);
+    line.pass(MILLI);
+    while !input.is_empty() {
+        line.step(input);
+    }
+    line.pass(3000 * MILLI);
+    for _ in 0..LAST_PACKETS {
+        line.enter(8);
+        line.pass(3 * MILLI);
+    }
+    line.pass(1000 * MILLI);
+    line.check();
+    for node in &mut line.nodes {
+        node.finish(line.now);
+    }
+}
+
+fn params(input: &mut Input<'_>) -> FlowParams {
+    let code = match code(input) {
+        FlowCode::Window(window) => {
+            FlowCode::Window(WindowParams { window_symbols: 8 + window.window_symbols, ..window })
+        }
+        code => code,
+    };
+    let switches = input.byte();
+    let role = Role::Source { tunnel: TunnelId(0) };
+    let start = FlowParams::new(FLOW, role, vec![DOWN]);
+    FlowParams {
+        code,
+        field: recoded_gf::FieldOrder::ALL[input.below(4)],
+        generation_size: [1, 3, 4, 16][usize::from(switches >> 4 & 3)],
+        symbol_bytes: PACKET_BYTES_MIN + 3 + input.below(40),
+        redundancy: if switches & 1 == 0 { Redundancy::Auto } else { Redundancy::Fixed(1.5) },
+        redundancy_max: 2.0 + f64::from(switches >> 6),
+        recoding: Recoding::Systematic,
+        adaptive: switches & 4 != 0,
+        batches: 2 + input.below(6),
+        ..start
+    }
+}
+
+impl Line {
+    fn new(first: u8, input: &mut Input<'_>) -> Self {
+        let source = params(input);
+        let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+        let mut roles = vec![source.role.clone(), sink];
+        if first & 2 != 0 {
+            roles.insert(1, Role::Relay { upstream: UP });
+        }
+        let node = |role| {
+            let params = FlowParams { role, ..source.clone() };
+            Node::new(&params, FRAMES, first & 1 != 0)
+        };
+        let nodes: Vec<Node> = roles.into_iter().map(node).collect();
+        Self {
+            code: source.code,
+            packet_bytes_max: source.symbol_bytes - 3,
+            links: nodes.iter().skip(1).map(|_| Stamps::default()).collect(),
+            newest: vec![Vec::new(); nodes.len() - 1],
+            nodes,
+            now: 0,
+            entered: Vec::new(),
+            entered_at: 0,
+            delivered: Vec::new(),
+            stale: Vec::new(),
+            is_unsure: false,
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(8) {
+            0 | 1 => {
+                let (count, bytes, pause) = (1 + input.below(16), input.byte(), input.byte());
+                for _ in 0..count {
+                    self.enter(bytes);
+                    self.pass(u64::from(pause) * 50_000);
+                }
+            }
+            2 | 3 => self.strike(input),
+            4 => self.feedback(input),
+            5 => self.repeat(input),
+            6 => self.pass(u64::from(input.u16()) * 10_000),
+            _ => {
+                let (idle, stopped) = (input.byte(), input.byte());
+                self.pass(u64::from(idle) * 100 * MILLI);
+                // As if every node had stood still.
+                self.now += u64::from(stopped % 64) * 100 * MILLI;
+                self.settle();
+            }
+        }
+        self.nodes.iter_mut().for_each(Node::answer);
+    }
+
+    /// An IP packet enters, of a length that fits one symbol.
+    fn enter(&mut self, bytes: u8) {
+        let span = self.packet_bytes_max - PACKET_BYTES_MIN + 1;
+        let number = self.entered.len() as u32;
+        self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
+        self.entered_at = self.now;
+        let packet = self.packet(number);
+        self.nodes[0].ingress(&packet, self.now);
+        self.settle();
+    }
+
+    fn packet(&self, number: u32) -> Vec<u8> {
+        let length = self.entered[number as usize];
+        let mut packet = vec![number as u8; length];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        packet[20..24].copy_from_slice(&number.to_be_bytes());
+        packet
+    }
+
+    /// Data packets from nowhere, at the node behind one of the links.
+    fn strike(&mut self, input: &mut Input<'_>) {
+        let link = input.below(self.links.len());
+        let pause = u64::from(input.byte() % 8) * MILLI;
+        let mut strike = forge::Strike::read(input);
+        for distance in strike.distances() {
+            if !self.is_harmless(distance) {
+                continue;
+            }
+            let template = self.newest[link].clone();
+            let Some(mut packet) = strike.forge(&template, distance, false) else { return };
+            if !strike.is_unstamped() {
+                self.links[link].stamp(&mut packet);
+            }
+            let is_idle = self.now >= self.entered_at + IDLE;
+            self.is_unsure |= is_idle && matches!(self.code, FlowCode::Window(_));
+            self.nodes[link + 1].receive(&packet, self.now);
+            self.pass(pause);
+        }
+    }
+
+    /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is not
+    /// held, nor among the next ones.
+    fn is_harmless(&self, distance: u32) -> bool {
+        let is_quiet = self.now >= self.entered_at + QUIET;
+        let has_relay = self.links.len() > 1;
+        let (distance, ahead) = match self.code {
+            FlowCode::Rlnc if !has_relay => (distance.cast_signed(), AHEAD_MAX),
+            FlowCode::Bats(_) => (i32::from((distance as u16).cast_signed()), AHEAD_MAX),
+            FlowCode::Rlnc | FlowCode::Window(_) => (distance.cast_signed(), UNPROVEN_AHEAD),
+        };
+        distance < 0 || distance > ahead || distance == 0 && is_quiet
+    }
+
+    /// Reports and requests from nowhere, at the source or the relay.
+    fn feedback(&mut self, input: &mut Input<'_>) {
+        let to = input.below(self.nodes.len() - 1);
+        let packets = match input.below(3) {
+            0 => vec![forge::feedback(input)],
+            1 => forge::hops(input),
+            _ => vec![forge::requests(&self.newest[to], input)],
+        };
+        for packet in packets {
+            self.nodes[to].receive(&packet, self.now);
+            self.settle();
+        }
+    }
+
+    /// A packet that a link has carried comes again, or bytes that are none.
+    fn repeat(&mut self, input: &mut Input<'_>) {
+        let (to, which, copies) =
+            (1 + input.below(self.links.len()), input.byte(), 1 + input.below(16));
+        let packet = match usize::from(which) {
+            which @ 0..128 => match self.stale.get(which) {
+                Some(packet) => packet.clone(),
+                None => return,
+            },
+            length => input.filled(length),
+        };
+        // What the bytes of the script say of this flow may be anything.
+        if usize::from(which) >= 128
+            && Header::parse(&packet).is_ok_and(|header| header.flow == FLOW)
+        {
+            return;
+        }
+        for _ in 0..copies {
+            self.nodes[to].receive(&packet, self.now);
+            self.settle();
+        }
+    }
+
+    /// Lets time pass, stopping wherever a timer is due.
+    fn pass(&mut self, nanos: Nanos) {
+        let until = self.now + nanos;
+        for _ in 0..WAKES_MAX {
+            match self.settle() {
+                Some(due) if due < until => self.now = due,
+                _ => break,
+            }
+        }
+        self.now = until;
+        self.settle();
+    }
+
+    /// Carries packets and lets timers act until nothing is left to do now; when the next timer is due.
+    fn settle(&mut self) -> Option<Nanos> {
+        for _ in 0..TURNS_MAX {
+            let carried = self.carry();
+            let dues: Vec<Option<Nanos>> =
+                self.nodes.iter_mut().map(|node| node.tick(self.now)).collect();
+            let next = dues.into_iter().flatten().min();
+            if !carried && next.is_none_or(|due| due > self.now) {
+                self.carry();
+                return next;
+            }
+        }
+        panic!("the nodes find no rest");
+    }
+
+    /// Carries what nodes have sent one hop. Whether there was any.
+    fn carry(&mut self) -> bool {
+        let mut carried = false;
+        for from in 0..self.nodes.len() {
+            for (hop, mut packet) in self.nodes[from].take_sent() {
+                carried = true;
+                if hop == UP {
+                    self.nodes[from - 1].receive(&packet, self.now);
+                    continue;
+                }
+                self.links[from].stamp(&mut packet);
+                self.nodes[from + 1].receive(&packet, self.now);
+                if self.stale.len() < 128 {
+                    self.stale.push(packet.clone());
+                }
+                if !self.is_older(from, &packet) {
+                    self.newest[from] = packet;
+                }
+            }
+        }
+        for packet in self.nodes.last_mut().map(Node::take_delivered).unwrap_or_default() {
+            let number = packet.get(20..24).map_or(u32::MAX, |bytes| {
+                u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+            });
+            assert!((number as usize) < self.entered.len(), "never entered: {packet:?}");
+            assert_eq!(packet, self.packet(number), "packet {number} was altered");
+            let is_next = self.delivered.last().is_none_or(|last| *last < number);
+            assert!(is_next, "packet {number} after {:?}", self.delivered.last());
+            self.delivered.push(number);
+        }
+        carried
+    }
+
+    /// Whether a data packet belongs to a unit before the newest of a link, as repairs do.
+    fn is_older(&self, link: usize, packet: &[u8]) -> bool {
+        let units = forge::unit(packet).zip(forge::unit(&self.newest[link]));
+        units.is_some_and(|(unit, newest)| match self.code {
+            FlowCode::Bats(_) => (unit as u16).wrapping_sub(newest as u16).cast_signed() < 0,
+            _ => unit.wrapping_sub(newest).cast_signed() < 0,
+        })
+    }
+
+    /// What must have come out by now.
+    fn check(&self) {
+        let count = self.entered.len() as u32;
+        let from = if self.is_unsure { count - LAST_DELIVERED } else { 0 };
+        let missing: Vec<u32> =
+            (from..count).filter(|number| self.delivered.binary_search(number).is_err()).collect();
+        assert!(missing.is_empty(), "of {count} packets these are missing: {missing:?}");
+    }
+}

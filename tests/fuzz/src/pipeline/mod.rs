@@ -1,0 +1,85 @@
+//! Nodes and what may come to them. A script drives one node of any role and code ([`single`]), or a line
+//! from a source to a sink with an attacker beside it ([`line`]).
+
+mod single;
+
+mod line;
+
+mod node;
+
+mod forge;
+
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{
+    BatsParams, FlowCode, FlowParams, HopId, Interleave, Profile, Recoding, Redundancy, Role,
+    TunnelId, WindowParams,
+};
+
+use crate::Input;
+
+const FLOW: u32 = 7;
+const DOWN: HopId = HopId(0);
+const UP: HopId = HopId(1);
+const SYMBOL_BYTES: usize = 40;
+
+/// Scripts that begin with this byte or a larger one drive a line, the others one node.
+const LINES_FROM: u8 = 0xC0;
+
+/// Parameters, then what happens.
+pub fn target(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    match input.byte() {
+        first @ LINES_FROM.. => line::run(first, &mut input),
+        first => single::run(first, &mut input),
+    }
+}
+
+/// The roles of a node, by its first byte.
+fn role(byte: u8) -> Role {
+    match byte % 3 {
+        0 => Role::Source { tunnel: TunnelId(0) },
+        1 => Role::Relay { upstream: UP },
+        _ => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+    }
+}
+
+fn code(input: &mut Input<'_>) -> FlowCode {
+    match input.below(3) {
+        0 => FlowCode::Rlnc,
+        1 => FlowCode::Bats(BatsParams {
+            source_symbols: match 1 + input.below(48) {
+                48 => 200, // more than the largest batch
+                symbols => symbols,
+            },
+            profile: Profile::ALL[input.below(Profile::ALL.len())],
+            generator_bits: [1, 2, 3, 4, 8][input.below(5)],
+            interleave: match input.below(8) {
+                0 => Interleave::Auto,
+                depth => Interleave::Fixed(depth as u8),
+            },
+        }),
+        _ => FlowCode::Window(WindowParams {
+            window_symbols: 1 + input.below(20),
+            density: input.byte() % 16,
+        }),
+    }
+}
+
+fn params(role: Role, input: &mut Input<'_>) -> FlowParams {
+    let code = code(input);
+    let sizes = if matches!(code, FlowCode::Bats(_)) { [1, 4, 16, 128] } else { [1, 3, 20, 256] };
+    let switches = input.byte();
+    FlowParams {
+        code,
+        field: FieldOrder::ALL[input.below(FieldOrder::ALL.len())],
+        generation_size: sizes[input.below(4)],
+        symbol_bytes: 4 + input.below(SYMBOL_BYTES),
+        redundancy: if switches & 1 == 0 { Redundancy::Auto } else { Redundancy::Fixed(1.5) },
+        redundancy_max: 1.0 + f64::from(switches >> 6),
+        recoding: if switches & 2 == 0 { Recoding::Systematic } else { Recoding::Random },
+        adaptive: switches & 4 != 0,
+        repair: switches & 8 != 0,
+        batches: 1 + input.below(6),
+        ..FlowParams::new(FLOW, role, vec![DOWN])
+    }
+}
