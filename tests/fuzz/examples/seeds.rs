@@ -1,5 +1,6 @@
-//! Writes the inputs of the corpus that are made by hand: packets as they occur, for the target
-//! `header`, which no fuzzer would guess. `cargo run -p recoded-fuzz --example seeds`.
+//! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as they
+//! occur, for the target `header`, and attacks on lines, for the target `pipeline`.
+//! `cargo run -p recoded-fuzz --example seeds`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -8,7 +9,13 @@ use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer}
 use recoded_wire::header::{Block, Flags, HEADER_BYTES, Header, PacketType, write_index};
 
 fn main() -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/header");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    headers(&corpus.join("header"))?;
+    lines(&corpus.join("pipeline"))
+}
+
+/// Packets, also as frames of two link layers.
+fn headers(folder: &Path) -> io::Result<()> {
     let payloads = [
         ("systematic", systematic()),
         ("coded-gf2", coded(0)),
@@ -22,6 +29,60 @@ fn main() -> io::Result<()> {
         fs::write(folder.join(format!("{name}-ipv6-vlan")), ipv6(&payload))?;
     }
     Ok(())
+}
+
+/// Every attack on lines of every code, with and without a relay. For the bytes of a script see
+/// `src/pipeline/line.rs`.
+fn lines(folder: &Path) -> io::Result<()> {
+    // Code, switches with the size of generations, field, symbol bytes, tables.
+    let codes: [(&str, &[u8]); 3] = [
+        ("rlnc", &[0, 0x30, 2, 30, 5]),
+        ("bats", &[1, 31, 2, 4, 0, 0x34, 2, 30, 5]),
+        ("window", &[2, 10, 15, 0, 3, 30, 5]),
+    ];
+    for (code, params) in codes {
+        // A relay between, and its link.
+        for (shape, first, link) in [("pair", 0xC0, 0), ("relay", 0xC2, 1), ("plans", 0xC1, 0)] {
+            for (attack, script) in attacks(link) {
+                let bytes = [&[first], params, &script].concat();
+                fs::write(folder.join(format!("{shape}-{code}-{attack}")), bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sixteen packets, two milliseconds apart.
+const GOOD: [u8; 4] = [0, 15, 9, 40];
+
+/// What hop reports say in a script: which hops, that 60 % is lost, and how often the report is sent.
+fn hops(number: u8, shape: u8, first: u8, count: u8) -> Vec<u8> {
+    vec![4, 0, 1, 0, 0, number, 0, 0, shape, first, count - 1, 153, 0]
+}
+
+/// Forged packets: how many, at which of the distances, in which strides, and what is wrong with them.
+fn strike(link: u8, (count, place, stride): (u8, u8, u8), wrong: u8) -> Vec<u8> {
+    vec![2, link, 1, count - 1, place, stride, wrong, 0]
+}
+
+fn attacks(link: u8) -> [(&'static str, Vec<u8>); 8] {
+    let between = |attack: &[u8]| [&GOOD, attack, &GOOD, attack, &GOOD, &GOOD].concat();
+    let every_hop = [hops(1, 0, 0, 90), hops(2, 0, 90, 90), hops(3, 0, 180, 76)].concat();
+    let idle = [7, 25, 0];
+    let finished = [&idle, &strike(link, (6, 0, 0), 8)[..]].concat();
+    let crowd = [strike(link, (64, 18, 7), 8), GOOD.to_vec(), strike(link, (64, 18, 2), 0x10)];
+    let requests = [4, 0, 2, 0, 0, 9, 0, 0, 63, 0xFF, 0xFF, 0];
+    let restart = [&idle, &strike(link, (3, 18, 2), 8)[..], &strike(link, (3, 18, 2), 0x88)[..]];
+    [
+        ("every-hop", between(&every_hop)),
+        ("hop-by-hop", between(&hops(1, 1, 0, 119))),
+        ("finished-unit", between(&finished)),
+        ("far-ahead", between(&strike(link, (1, 13, 0), 8))),
+        ("crowd", between(&crowd.concat())),
+        ("walk", between(&strike(link, (33, 18, 5), 8))),
+        ("requests", between(&requests.repeat(4))),
+        ("restart", between(&[&restart.concat()[..], &[5, link, 3, 15]].concat())),
+    ]
 }
 
 fn header(packet_type: PacketType, flags: u8) -> Header {
