@@ -52,8 +52,8 @@ struct Line {
     entered: Vec<usize>,
     entered_at: Nanos,
     delivered: Vec<u32>,
-    /// The newest data packet that each link carried.
-    newest: Vec<Vec<u8>>,
+    /// The data packet of the newest unit that left the source.
+    newest: Vec<u8>,
     /// Data packets that the links have carried, of which some come again.
     stale: Vec<Vec<u8>>,
     /// Whether the attacker may have led a window elsewhere, for a while.
@@ -121,7 +121,7 @@ impl Line {
             code: source.code,
             packet_bytes_max: source.symbol_bytes - 3,
             links: nodes.iter().skip(1).map(|_| Stamps::default()).collect(),
-            newest: vec![Vec::new(); nodes.len() - 1],
+            newest: Vec::new(),
             nodes,
             now: 0,
             entered: Vec::new(),
@@ -185,8 +185,7 @@ impl Line {
             if !self.is_harmless(distance) {
                 continue;
             }
-            let template = self.newest[link].clone();
-            let Some(mut packet) = strike.forge(&template, distance, false) else { return };
+            let Some(mut packet) = strike.forge(&self.newest, distance, false) else { return };
             if !strike.is_unstamped() {
                 self.links[link].stamp(&mut packet);
             }
@@ -216,7 +215,7 @@ impl Line {
         let packets = match input.below(3) {
             0 => vec![forge::feedback(input)],
             1 => forge::hops(input),
-            _ => vec![forge::requests(&self.newest[to], input)],
+            _ => vec![forge::requests(&self.newest, input)],
         };
         for packet in packets {
             self.nodes[to].receive(&packet, self.now);
@@ -290,8 +289,9 @@ impl Line {
                 if self.stale.len() < 128 {
                     self.stale.push(packet.clone());
                 }
-                if !self.is_older(from, &packet) {
-                    self.newest[from] = packet;
+                // What a relay sends may be forged.
+                if from == 0 && !self.is_older(&packet) {
+                    self.newest = packet;
                 }
             }
         }
@@ -308,9 +308,9 @@ impl Line {
         carried
     }
 
-    /// Whether a data packet belongs to a unit before the newest of a link, as repairs do.
-    fn is_older(&self, link: usize, packet: &[u8]) -> bool {
-        let units = forge::unit(packet).zip(forge::unit(&self.newest[link]));
+    /// Whether a data packet belongs to a unit before the newest one, as repairs do.
+    fn is_older(&self, packet: &[u8]) -> bool {
+        let units = forge::unit(packet).zip(forge::unit(&self.newest));
         units.is_some_and(|(unit, newest)| match self.code {
             FlowCode::Bats(_) => (unit as u16).wrapping_sub(newest as u16).cast_signed() < 0,
             _ => unit.wrapping_sub(newest).cast_signed() < 0,
