@@ -1,11 +1,12 @@
 //! What carries the stream, and how it is set up.
 
 use std::fs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use recoded_netns::process::{Background, output, tail};
+use recoded_netns::process::{Background, tail};
 use recoded_netns::{CodePlan, LinePlan, binary};
 
 use crate::edge::bed::{self, Bed, mortal};
@@ -203,17 +204,22 @@ fn said(command: &mut Command) -> Result<String, BenchError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Waits until the right host answers through the tunnel: it refuses a connection to a port that
+/// nobody listens on.
 fn wait_until_reached(bed: &Bed, address: &str) -> Result<(), BenchError> {
-    let mut answer = String::new();
+    let target: SocketAddr = format!("{address}:9").parse().map_err(|error| {
+        BenchError::os(format!("reading the address {address}"))(std::io::Error::other(error))
+    })?;
     let reached = || {
-        let ping = output(bed.left.command("ping").args(["-c", "1", "-W", "1", address]));
-        let Ok(ping) = ping else { return false };
-        answer = tail(&format!("{}{}", ping.stderr, ping.stdout));
-        ping.success
+        let connect = || Ok(TcpStream::connect_timeout(&target, Duration::from_secs(1)));
+        matches!(
+            bed.left.inside(connect),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused
+        )
     };
     wait_for(address, reached).map_err(|_| BenchError::Command {
-        command: format!("ping {address}"),
-        output: format!("{answer}\n{}", logs(bed.folder())),
+        command: format!("connecting to {address}"),
+        output: logs(bed.folder()),
     })
 }
 

@@ -38,6 +38,8 @@ mod outbox;
 
 mod merge;
 
+mod shape;
+
 pub mod encap;
 
 mod checksum;

@@ -24,6 +24,10 @@
 
 use crate::checksum::{fold, sum};
 use crate::segments::VIRTIO_NET_HDR_F_NEEDS_CSUM;
+use crate::shape::{
+    IPV4_DONT_FRAGMENT, PACKET_BYTES_MAX, PROTOCOL_TCP, PROTOCOL_UDP, Protocol, Shape,
+    TCP_CHECKSUM, TCP_FLAGS, UDP_CHECKSUM, pseudo_sum, word,
+};
 use tun_rs::{
     VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6, VIRTIO_NET_HDR_GSO_UDP_L4,
     VIRTIO_NET_HDR_LEN, VirtioNetHdr,
@@ -59,23 +63,6 @@ struct Run {
     next_sequence: u32,
     /// Nothing can follow: a short packet or one with PSH has ended it.
     is_closed: bool,
-}
-
-/// What the headers of a packet say about merging it.
-#[derive(Copy, Clone, Debug)]
-struct Shape {
-    /// First bytes of the headers: where the transport header begins, and the payload.
-    transport: usize,
-    payload: usize,
-    protocol: Protocol,
-    /// Whether the packet may begin a run or continue one.
-    is_mergeable: bool,
-}
-
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Protocol {
-    Tcp,
-    Udp,
 }
 
 impl Merger {
@@ -295,115 +282,15 @@ impl Run {
     }
 }
 
-impl Shape {
-    /// `None` for what is neither TCP nor UDP, or not laid out in the one way that is merged.
-    #[inline]
-    fn of(packet: &[u8], merges_udp: bool) -> Option<Shape> {
-        let (transport, number) = match packet.first()? >> 4 {
-            4 => v4(packet)?,
-            6 => v6(packet)?,
-            _ => return None,
-        };
-        let segment = &packet[transport..];
-        let (protocol, header_bytes, may_merge) = match number {
-            PROTOCOL_TCP if segment.len() >= TCP_BYTES_MIN => {
-                let flags = segment[TCP_FLAGS];
-                let is_plain = flags & !TCP_PSH == TCP_ACK;
-                (Protocol::Tcp, usize::from(segment[TCP_OFFSET] >> 4) * 4, is_plain)
-            }
-            PROTOCOL_UDP if segment.len() >= UDP_BYTES => {
-                let has_checksum = segment[UDP_CHECKSUM..UDP_BYTES] != [0, 0];
-                let is_whole = usize::from(word(segment, 4)) == segment.len();
-                (Protocol::Udp, UDP_BYTES, merges_udp && has_checksum && is_whole)
-            }
-            _ => return None,
-        };
-        if protocol == Protocol::Tcp && header_bytes < TCP_BYTES_MIN {
-            return None;
-        }
-        let payload = transport + header_bytes;
-        let mut shape = Shape { transport, payload, protocol, is_mergeable: false };
-        shape.is_mergeable = may_merge
-            && payload < packet.len()
-            && fold(pseudo_sum(packet, &shape, number) + sum(segment)) == 0xffff;
-        Some(shape)
-    }
-
-    fn is_v4(&self) -> bool {
-        self.transport == IPV4_BYTES
-    }
-
-    /// Where source and destination address lie.
-    fn addresses(&self) -> std::ops::Range<usize> {
-        if self.is_v4() { 12..20 } else { 8..40 }
-    }
-
-    fn sequence(&self, packet: &[u8]) -> u32 {
-        let at = self.transport + 4;
-        u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
-    }
-
-    fn has_psh(&self, packet: &[u8]) -> bool {
-        self.protocol == Protocol::Tcp && packet[self.transport + TCP_FLAGS] & TCP_PSH != 0
-    }
-}
-
-/// An IPv4 packet without options that is no fragment: where its payload begins, and its protocol.
-fn v4(packet: &[u8]) -> Option<(usize, u8)> {
-    let is_plain = packet.len() >= IPV4_BYTES
-        && packet[0] == 0x45
-        && usize::from(word(packet, 2)) == packet.len()
-        && word(packet, 6) & IPV4_FRAGMENT == 0
-        // A wrong sum would be made right by merging.
-        && fold(sum(&packet[..IPV4_BYTES])) == 0xffff;
-    is_plain.then(|| (IPV4_BYTES, packet[9]))
-}
-
-/// An IPv6 packet without extension headers.
-fn v6(packet: &[u8]) -> Option<(usize, u8)> {
-    let is_plain = packet.len() >= IPV6_BYTES
-        && usize::from(word(packet, 4)) + IPV6_BYTES == packet.len()
-        && packet.len() <= PACKET_BYTES_MAX;
-    is_plain.then(|| (IPV6_BYTES, packet[6]))
-}
-
-/// Sum of the pseudo-header (RFC 9293, 3.1, and RFC 8200, 8.1).
-fn pseudo_sum(packet: &[u8], shape: &Shape, number: u8) -> u64 {
-    let length = packet.len() - shape.transport;
-    sum(&packet[shape.addresses()]) + length as u64 + u64::from(number)
-}
-
 fn write_single(packet: &[u8], out: &mut impl Write) {
     out.write(&[0; VIRTIO_NET_HDR_LEN], packet, 1, packet.len() as u64);
-}
-
-fn word(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// Flows that are merged side by side. More cost memory (64 KiB each, per tunnel and worker) and a
 /// longer search per packet; with fewer, flows that take turns break each other's runs.
 const RUNS: usize = 16;
-/// The longest packet that IP can say.
-const PACKET_BYTES_MAX: usize = 65_535;
 /// Linux's own bound for UDP (`UDP_GRO_CNT_MAX`).
 const UDP_PACKETS_MAX: u64 = 64;
-const IPV4_BYTES: usize = 20;
-const IPV6_BYTES: usize = 40;
-/// "More fragments" and the offset.
-const IPV4_FRAGMENT: u16 = 0x3fff;
-const IPV4_DONT_FRAGMENT: u8 = 0x40;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-const UDP_BYTES: usize = 8;
-const UDP_CHECKSUM: usize = 6;
-const TCP_BYTES_MIN: usize = 20;
-const TCP_OFFSET: usize = 12;
-const TCP_FLAGS: usize = 13;
-const TCP_CHECKSUM: usize = 16;
-const TCP_ACK: u8 = 0x10;
-const TCP_PSH: u8 = 0x08;
-
 #[cfg(test)]
 mod tests {
     use super::*;
