@@ -83,19 +83,23 @@ impl Tunnel {
     /// Creates the interface, gives it its address and MTU and brings it up.
     pub(crate) fn open(plan: &TunnelPlan, netlink: &Netlink) -> Result<Tunnel, StartError> {
         wait_until_free(&plan.config.name, netlink)?;
-        match Tunnel::create(plan, true, String::new(), netlink) {
+        let tunnel = match Tunnel::create(plan, true, String::new(), netlink) {
             Err(StartError::Tunnel { action: CREATE, source, .. })
                 if source.raw_os_error() == Some(EINVAL) =>
             {
-                let reason = format!("Linux refused offloads ({source})");
-                tracing::warn!(
-                    tunnel = plan.config.name,
-                    "{reason}: each packet is read and written singly, which costs processor time"
-                );
-                Tunnel::create(plan, false, reason, netlink)
+                Tunnel::create(plan, false, format!("Linux refused offloads ({source})"), netlink)?
             }
-            outcome => outcome,
+            outcome => outcome?,
+        };
+        if tunnel.offload != Offload::TcpAndUdp {
+            tracing::warn!(
+                tunnel = tunnel.name,
+                offload = tunnel.offload.name(),
+                "{}: other packets are read and written singly, which costs processor time",
+                tunnel.reason
+            );
         }
+        Ok(tunnel)
     }
 
     fn create(
