@@ -33,8 +33,6 @@ pub(crate) struct Shape {
 pub(crate) struct Batch {
     /// Generation number.
     pub generation: u32,
-    /// Whether this table entry is in use.
-    pub live: bool,
     /// No further packets are planned: END, full rank, a newer generation or a timeout.
     pub closed: bool,
     /// When the last packet arrived, or the entry was opened.
@@ -67,7 +65,6 @@ impl Batch {
     pub(crate) fn new(size_max: usize, sink: bool) -> Batch {
         Batch {
             generation: 0,
-            live: false,
             closed: false,
             touched: 0,
             planned: 0,
@@ -87,10 +84,9 @@ impl Batch {
     /// Begins a generation in this entry, which must be unused. One that had to leave before its time
     /// and comes back has sent a part of its plan, or all of it: that remains.
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
-        debug_assert!(!self.live && self.symbols.is_empty());
+        debug_assert!(self.symbols.is_empty());
         let sent = if self.generation == generation { self.sent } else { 0 };
         self.generation = generation;
-        self.live = true;
         self.closed = false;
         self.touched = now;
         (self.planned, self.sent, self.owed, self.repaired) = (0, sent, 0, 0);
@@ -103,7 +99,6 @@ impl Batch {
         for symbol in self.symbols.drain(..) {
             frames.release(symbol.frame);
         }
-        self.live = false;
     }
 
     /// Takes a packet in. `payload` is its span, whose reference stays with the caller.

@@ -48,6 +48,8 @@ mod batch;
 
 mod combine;
 
+mod table;
+
 mod layout;
 
 mod rank;
@@ -276,7 +278,7 @@ fn reason(error: HeaderError) -> DropReason {
     }
 }
 
-/// Frees frames under pressure: one generation of the flow that holds most goes, per packet.
+/// Frees frames under pressure: one unit of the flow that holds most goes, per packet.
 fn relieve<F: Frames, E: Egress>(flows: &mut [Flow], io: &mut Io<'_, F, E>) {
     if let Some(flow) = flows.iter_mut().max_by_key(|flow| flow.held()) {
         flow.evict_oldest(io);

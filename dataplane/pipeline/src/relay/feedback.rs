@@ -77,9 +77,11 @@ impl Relay {
     /// Whether all of a generation is here, and repairs are within their budget, so that the source need
     /// not be asked for it. Requests of a BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, request: RepairRequest) -> bool {
-        let batch = &self.batches[request.generation as usize % self.batches.len()];
+        let index = self.batches.index(request.generation);
+        let batch = &self.batches[index];
         let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
-        let is_held = is_generation && batch.live && batch.generation == request.generation;
+        let is_held =
+            is_generation && self.batches.is_held(index) && batch.generation == request.generation;
         is_held && batch.is_complete() && !self.repair_budget.is_spent()
     }
 
@@ -92,7 +94,7 @@ impl Relay {
         hops: u8,
     ) {
         let params = cx.params;
-        let index = request.generation as usize % self.batches.len();
+        let index = self.batches.index(request.generation);
         let batch = &mut self.batches[index];
         let Some(Shape { field, .. }) = batch.shape() else { return };
         if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {

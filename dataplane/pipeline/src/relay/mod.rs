@@ -28,13 +28,14 @@ use crate::plan::Plan;
 use crate::relay::adaptive::AdaptivePlan;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
+use crate::table::Table;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Block, Flags, Header, serial_before};
 use recoded_wire::window::WindowPacket;
 
 /// Relay state of one flow. Batches are found by generation number modulo their count.
 pub(crate) struct Relay {
-    batches: Vec<Batch>,
+    batches: Table<Batch>,
     newest: Option<u32>,
     /// Block of the newest batch.
     newest_block: Option<u16>,
@@ -66,9 +67,9 @@ enum Place {
 impl Relay {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Relay {
         Relay {
-            batches: (0..params.batches.max(1))
-                .map(|_| Batch::new(params.generation_size, false))
-                .collect(),
+            batches: Table::new(
+                (0..params.batches.max(1)).map(|_| Batch::new(params.generation_size, false)),
+            ),
             newest: None,
             newest_block: None,
             incoming: Incoming::default(),
@@ -165,9 +166,8 @@ impl Relay {
     ) -> Place {
         let params = cx.params;
         let count = self.batches.len() as u32;
-        let index = (generation % count) as usize;
-        let held = &self.batches[index];
-        if held.live && held.generation == generation {
+        let index = self.batches.index(generation);
+        if self.batches.is_held(index) && self.batches[index].generation == generation {
             self.incoming.familiar(cx.io.now);
             return Place::Held(index);
         }
@@ -224,9 +224,10 @@ impl Relay {
         } else if self.depth(block) > 1 {
             self.incoming.ranks.retract_absent(cx.counters);
         }
-        if self.batches[index].live {
+        if self.batches.is_held(index) {
             self.evict(index, cx);
         }
+        self.batches.hold(index);
         self.batches[index].open(generation, cx.io.now);
         index
     }
@@ -234,10 +235,12 @@ impl Relay {
     /// Closes all up to generation `last`, and sends what they are owed: packets of newer ones must
     /// not overtake it, or the next node closes them short.
     fn close_older(&mut self, last: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        for index in 0..self.batches.len() {
+        let mut from = 0;
+        while let Some(index) = self.batches.next_held(from) {
+            from = index + 1;
             let batch = &self.batches[index];
             let is_older = !serial_before(last, batch.generation);
-            if batch.live && !batch.closed && is_older {
+            if !batch.closed && is_older {
                 self.close(index, cx);
             }
         }
@@ -422,6 +425,7 @@ impl Relay {
             self.pay_debts(cx);
         }
         self.batches[index].clear(cx.io.frames);
+        self.batches.free(index);
     }
 
     /// Takes over a plan that was asked for.
@@ -434,9 +438,11 @@ impl Lifecycle for Relay {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
         let mut deadline = None;
-        for index in 0..self.batches.len() {
+        let mut from = 0;
+        while let Some(index) = self.batches.next_held(from) {
+            from = index + 1;
             let batch = &self.batches[index];
-            if !batch.live || batch.closed {
+            if batch.closed {
                 continue;
             }
             let end = batch.touched + params.batch_timeout_nanos;
@@ -461,7 +467,7 @@ impl Lifecycle for Relay {
     }
 
     fn held(&self) -> usize {
-        self.batches.iter().filter(|batch| batch.live).count()
+        self.batches.held()
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -471,17 +477,17 @@ impl Lifecycle for Relay {
     }
 
     fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
-        let held = self.batches.iter().enumerate().filter(|(_, batch)| batch.live);
-        let Some((index, _)) = held.min_by_key(|(_, batch)| batch.touched) else {
-            return false;
-        };
-        self.evict(index, cx);
-        true
+        let oldest = self.newest.and_then(|newest| self.batches.oldest(newest));
+        if let Some(index) = oldest {
+            self.evict(index, cx);
+        }
+        oldest.is_some()
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
-        for batch in &mut self.batches {
-            batch.clear(frames);
+        while let Some(index) = self.batches.next_held(0) {
+            self.batches[index].clear(frames);
+            self.batches.free(index);
         }
         self.debts.clear();
         self.pay = None;

@@ -19,6 +19,7 @@ use crate::rlnc::redundancy::Planner;
 use crate::role::Lifecycle;
 use crate::source::SourceCode;
 use crate::source::remote::Remote;
+use crate::table::Table;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
@@ -35,7 +36,6 @@ const TAIL_PROBES: u8 = 5;
 #[derive(Debug)]
 struct Generation {
     number: u32,
-    live: bool,
     /// Repair rounds answered.
     repaired: u8,
     epoch: u8,
@@ -47,7 +47,7 @@ struct Generation {
 #[derive(Debug)]
 pub(crate) struct RlncSource {
     flow: u32,
-    generations: Vec<Generation>,
+    generations: Table<Generation>,
     /// Number of the open generation, or of the next one.
     number: u32,
     open: bool,
@@ -69,7 +69,6 @@ impl RlncSource {
     pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> RlncSource {
         let generation = |_| Generation {
             number: 0,
-            live: false,
             repaired: 0,
             epoch: 0,
             field: params.field,
@@ -77,7 +76,7 @@ impl RlncSource {
         };
         RlncSource {
             flow: params.id,
-            generations: (0..params.batches.max(2)).map(generation).collect(),
+            generations: Table::new((0..params.batches.max(2)).map(generation)),
             // A random start tells a restarted source from stragglers of its former life.
             number: combiner.next_u32(),
             open: false,
@@ -94,25 +93,19 @@ impl RlncSource {
     }
 
     fn open_index(&self) -> usize {
-        self.number as usize % self.generations.len()
-    }
-
-    fn open_generation(&mut self) -> &mut Generation {
-        let index = self.open_index();
-        &mut self.generations[index]
+        self.generations.index(self.number)
     }
 
     fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         let (number, epoch) = (self.number, self.epoch);
-        let generation = self.open_generation();
-        if generation.live {
-            generation.clear(cx.io.frames);
-        }
+        let index = self.open_index();
+        self.generations.hold(index);
+        let generation = &mut self.generations[index];
+        generation.clear(cx.io.frames);
         generation.number = number;
         generation.epoch = epoch;
         generation.field = params.field;
-        generation.live = true;
         generation.repaired = 0;
         self.open = true;
         self.opened = cx.io.now;
@@ -137,7 +130,7 @@ impl RlncSource {
         self.open = false;
         if size == 0 {
             // Only a packet that found no frame began it.
-            self.generations[index].live = false;
+            self.generations.free(index);
             self.number = self.number.wrapping_add(1);
             return;
         }
@@ -211,11 +204,12 @@ impl RlncSource {
         request: RepairRequest,
     ) {
         let params = cx.params;
-        let index = request.generation as usize % self.generations.len();
+        let index = self.generations.index(request.generation);
         let is_open = self.open && request.generation == self.number;
+        let is_held = self.generations.is_held(index);
         let generation = &mut self.generations[index];
         if is_open
-            || !generation.live
+            || !is_held
             || !(generation.repaired..ROUNDS).contains(&request.round)
             || generation.number != request.generation
             || request.missing == 0
@@ -328,8 +322,8 @@ impl Lifecycle for RlncSource {
             self.close(cx);
         }
         if let Some((probes, _)) = self.tail.filter(|(_, due)| *due <= cx.io.now) {
-            let newest = self.number.wrapping_sub(1) as usize % self.generations.len();
-            if self.generations[newest].live {
+            let newest = self.generations.index(self.number.wrapping_sub(1));
+            if self.generations.is_held(newest) {
                 cx.counters.sent_repair += self.send_coded(newest, cx, 1, 0);
             }
             let pause = TAIL_PROBE_NANOS << (probes + 1);
@@ -345,27 +339,26 @@ impl Lifecycle for RlncSource {
     }
 
     fn held(&self) -> usize {
-        self.generations.iter().filter(|generation| generation.live).count()
+        self.generations.held()
     }
 
     fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
-        let count = self.generations.len() as u32;
-        for age in (1..count).rev() {
-            let index = self.number.wrapping_sub(age) as usize % self.generations.len();
-            let generation = &mut self.generations[index];
-            if generation.live && !(self.open && generation.number == self.number) {
-                generation.clear(cx.io.frames);
-                cx.counters.generations_evicted += 1;
-                return true;
-            }
+        let newest = self.number.wrapping_sub(u32::from(!self.open));
+        let is_open = |index: &usize| self.open && *index == self.open_index();
+        let oldest = self.generations.oldest(newest).filter(|index| !is_open(index));
+        if let Some(index) = oldest {
+            self.generations[index].clear(cx.io.frames);
+            self.generations.free(index);
+            cx.counters.generations_evicted += 1;
         }
-        false
+        oldest.is_some()
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
         self.open = false;
-        for generation in &mut self.generations {
-            generation.clear(frames);
+        while let Some(index) = self.generations.next_held(0) {
+            self.generations[index].clear(frames);
+            self.generations.free(index);
         }
     }
 
@@ -382,7 +375,6 @@ impl Generation {
         for symbol in self.symbols.drain(..) {
             frames.release(symbol.frame);
         }
-        self.live = false;
     }
 
     fn header(&self, flow: u32, size: usize, planned: u16) -> Header {

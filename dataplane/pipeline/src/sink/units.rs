@@ -521,7 +521,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
     }
 
     fn held(&self) -> usize {
-        self.units.iter().filter(|unit| unit.progress().live).count()
+        (self.held_span() / U::STEP) as usize
     }
 
     fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
