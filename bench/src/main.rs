@@ -23,6 +23,8 @@ mod kernels;
 
 mod decode;
 
+mod worst;
+
 mod figures;
 
 mod bats;
@@ -48,6 +50,7 @@ enum Bench {
     Edge(edge::Options),
     Kernels(kernels::Options),
     Decode(decode::Options),
+    Worst(worst::Options),
     Figures(figures::Options),
     Bats(bats::Options),
     Gpu(gpu::Options),
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Bench::Edge(options) => edge::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
+        Bench::Worst(options) => worst::run(&options),
         Bench::Figures(options) => figures::run(&options),
         Bench::Bats(options) => bats::run(&options),
         Bench::Gpu(options) => gpu::run(&options),

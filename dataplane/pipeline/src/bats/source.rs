@@ -340,7 +340,6 @@ impl BatsSource {
         {
             return;
         }
-        block.repaired = request.round.saturating_add(1);
         let Params { source_symbols, batch_size, .. } = block.params;
         let missing = usize::from(request.missing).min(source_symbols);
         let so_far = (usize::from(block.batches), source_symbols - missing);
@@ -349,6 +348,11 @@ impl BatsSource {
         let wanted = wanted.min(usize::from(u16::MAX - block.batches));
         let batches = self.repair_budget.spend(wanted * batch_size) / batch_size;
         counters.repairs_refused += ((wanted - batches) * batch_size) as u64;
+        if batches == 0 {
+            // A copy of the request may find some budget again.
+            return;
+        }
+        block.repaired = request.round.saturating_add(1);
         block.due = batches as u16;
         counters.repairs += 1;
         counters.sent_repair += (batches * batch_size) as u64;

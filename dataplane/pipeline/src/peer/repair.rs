@@ -45,11 +45,6 @@ impl RepairBudget {
         self.packets = (self.packets + SHARE * packets as f64).min(RESERVE_PACKETS);
     }
 
-    /// Whether nothing is left.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.packets < 1.0
-    }
-
     /// Takes up to `wanted` packets from the budget. Returns how many it grants.
     pub(crate) fn spend(&mut self, wanted: usize) -> usize {
         let granted = wanted.min(self.packets as usize);

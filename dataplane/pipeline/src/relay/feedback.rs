@@ -74,15 +74,15 @@ impl Relay {
         self.adaptive.hear(cx.io, link, &batches);
     }
 
-    /// Whether all of a generation is here, and repairs are within their budget, so that the source need
-    /// not be asked for it. Requests of a BATS flow are for blocks, which no relay holds.
+    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
+    /// BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, request: RepairRequest) -> bool {
         let index = self.batches.index(request.generation);
         let batch = &self.batches[index];
         let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
         let is_held =
             is_generation && self.batches.is_held(index) && batch.generation == request.generation;
-        is_held && batch.is_complete() && !self.repair_budget.is_spent()
+        is_held && batch.is_complete()
     }
 
     /// Answers a repair request from `hops` links further down, once per round. What is missing there
@@ -95,18 +95,22 @@ impl Relay {
     ) {
         let params = cx.params;
         let index = self.batches.index(request.generation);
-        let batch = &mut self.batches[index];
+        let batch = &self.batches[index];
         let Some(Shape { field, .. }) = batch.shape() else { return };
         if !(batch.repaired..ROUNDS).contains(&request.round) || request.missing == 0 {
             return;
         }
-        batch.repaired = request.round.saturating_add(1);
         let missing = usize::from(request.missing).min(batch.size());
         let most = usize::from(plan_within(params, batch.size(), u16::MAX));
         let through = (1.0 - self.incoming.peer.loss.loss()).powi(i32::from(hops));
         let wanted = repair_packets(through, field, missing, most.max(missing));
         let count = self.repair_budget.spend(wanted);
         cx.counters.repairs_refused += (wanted - count) as u64;
+        if count == 0 {
+            // A copy of the request may find some budget again.
+            return;
+        }
+        self.batches[index].repaired = request.round.saturating_add(1);
         let count = count as u16;
         cx.counters.repairs += 1;
         cx.counters.sent_repair += self.send_recoded(index, cx, count, 0);

@@ -207,7 +207,7 @@ impl RlncSource {
         let index = self.generations.index(request.generation);
         let is_open = self.open && request.generation == self.number;
         let is_held = self.generations.is_held(index);
-        let generation = &mut self.generations[index];
+        let generation = &self.generations[index];
         if is_open
             || !is_held
             || !(generation.repaired..ROUNDS).contains(&request.round)
@@ -216,7 +216,6 @@ impl RlncSource {
         {
             return;
         }
-        generation.repaired = request.round.saturating_add(1);
         let size = generation.symbols.len();
         let missing = usize::from(request.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
@@ -224,6 +223,11 @@ impl RlncSource {
         let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));
         let packets = self.repair_budget.spend(wanted);
         cx.counters.repairs_refused += (wanted - packets) as u64;
+        if packets == 0 {
+            // A copy of the request may find some budget again.
+            return;
+        }
+        self.generations[index].repaired = request.round.saturating_add(1);
         cx.counters.repairs += 1;
         cx.counters.sent_repair += self.send_coded(index, cx, packets, 0);
     }

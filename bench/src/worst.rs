@@ -1,0 +1,376 @@
+//! `bench worst`: the longest time that one packet keeps a worker, by role and code.
+//!
+//! ```text
+//!  source ── its packets, some lost ──► relay ── its packets, some lost ──► sink     recorded once
+//!  each node alone: the same packets again and again; of each packet the shortest time is kept
+//! ```
+//!
+//! Everything is seeded, so packet n does the same work in every round. What else runs on the machine
+//! lengthens some of its times and not all, so the shortest is the packet's own.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use recoded_gf::FieldOrder;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Planning};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    BatsParams, FlowCode, FlowParams, HopId, Interleave, Nanos, Profile, Role, Snapshot, TunnelId,
+    WindowParams,
+};
+use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
+use recoded_wire::feedback::{HopReport, Item, Writer};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, Header, PacketType};
+use serde::Serialize;
+
+use crate::cores;
+use crate::error::BenchError;
+use crate::kernels::{choose_core, write, writing};
+use crate::machine::Machine;
+
+/// Measure the longest time that one packet keeps a worker
+///
+/// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that is
+/// sent reports with as many items as fit. A packet that completes no unit (generation, block, symbol
+/// of a window) should take less than 50 microseconds; one that does takes what its multiplications
+/// take. Plans are made elsewhere, as in a daemon.
+#[derive(clap::Args)]
+#[command(after_long_help = "Examples:
+  cargo run --release -p bench -- worst --quick
+  cargo run --release -p bench -- worst --json bench/results/worst.json")]
+pub struct Options {
+    /// Also write everything to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Few packets and rounds: enough to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// Core to run on [default: the last that may be used]
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+}
+
+/// A node under one kind of packets, in microseconds.
+#[derive(Serialize)]
+struct Row {
+    code: String,
+    node: &'static str,
+    packets: usize,
+    median: f64,
+    /// Of packets that complete no unit.
+    worst: f64,
+    /// Of packets that complete one; nothing where none does.
+    worst_completing: Option<f64>,
+    /// Whether `worst` is within the aim.
+    met: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: Machine,
+    aim_micros: f64,
+    rounds: usize,
+    rows: Vec<Row>,
+}
+
+/// What a call gets: an IP packet for a source, or a UDP payload; and when.
+enum Input {
+    Ip(Vec<u8>, Nanos),
+    Payload(Vec<u8>, Nanos),
+}
+
+/// What a node emits; questions for plans are kept until somebody answers.
+#[derive(Default)]
+struct Outputs {
+    sent: Vec<Span>,
+    asked: Option<PlanRequest>,
+}
+
+impl Egress for Outputs {
+    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+        self.sent.push(span);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
+
+    fn plan(&mut self, request: &PlanRequest) -> Planning {
+        self.asked = Some(request.clone());
+        Planning::Elsewhere
+    }
+}
+
+/// A node, fresh for every round.
+struct Node {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    outputs: Outputs,
+}
+
+impl Node {
+    fn new(params: &FlowParams) -> Node {
+        let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
+        let outputs = Outputs { sent: Vec::with_capacity(FRAMES), asked: None };
+        let frames = HeapFrames::new(FRAMES, FRAME_BYTES);
+        Node { pipeline: Pipeline::new(&snapshot, SEED), frames, outputs }
+    }
+
+    /// Takes one input in. Nanoseconds that the pipeline took for it, timers included.
+    fn take(&mut self, input: &Input) -> u64 {
+        let Node { pipeline, frames, outputs } = self;
+        let span = match input {
+            Input::Payload(bytes, _) => frames.receive(bytes),
+            Input::Ip(..) => None,
+        };
+        let started = Instant::now();
+        let now = match input {
+            Input::Ip(packet, now) => {
+                pipeline.ingress(frames, outputs, FLOW, packet, *now);
+                *now
+            }
+            Input::Payload(_, now) => {
+                if let Some(span) = span {
+                    pipeline.receive(frames, outputs, span, *now);
+                }
+                *now
+            }
+        };
+        pipeline.tick(frames, outputs, now);
+        u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The packets sent, as bytes; their frames are free again.
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let Node { frames, outputs, .. } = self;
+        let mut packets = Vec::with_capacity(outputs.sent.len());
+        for span in outputs.sent.drain(..) {
+            packets.push(frames.bytes(span).to_vec());
+            frames.release(span.frame);
+        }
+        packets
+    }
+
+    /// Units completed so far.
+    fn completed(&self) -> u64 {
+        let report = self.pipeline.report();
+        report.flows.iter().map(|flow| flow.counters.generations).sum()
+    }
+}
+
+/// Runs a node over its inputs once and records: what it sent, which inputs completed a unit, and the
+/// plans it was given, by input.
+struct Recording {
+    sent: Vec<(Vec<u8>, Nanos)>,
+    completing: Vec<bool>,
+    replies: Vec<Option<PlanReply>>,
+}
+
+fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recording {
+    let mut node = Node::new(params);
+    let mut recording = Recording { sent: Vec::new(), completing: Vec::new(), replies: Vec::new() };
+    for input in inputs {
+        let before = node.completed();
+        node.take(input);
+        recording.completing.push(node.completed() > before);
+        let (Input::Ip(_, now) | Input::Payload(_, now)) = input;
+        recording.sent.extend(node.drain().into_iter().map(|bytes| (bytes, *now)));
+        let reply = node.outputs.asked.take().map(|request| maker.make(&request));
+        if let Some(reply) = &reply {
+            node.pipeline.planned(reply.clone());
+        }
+        recording.replies.push(reply);
+    }
+    recording
+}
+
+/// Nanoseconds of every input: the shortest of all rounds.
+fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: usize) -> Vec<u64> {
+    let mut shortest = vec![u64::MAX; inputs.len()];
+    for _ in 0..rounds {
+        let mut node = Node::new(params);
+        for (index, input) in inputs.iter().enumerate() {
+            shortest[index] = shortest[index].min(node.take(input));
+            let Node { frames, outputs, pipeline } = &mut node;
+            outputs.sent.drain(..).for_each(|span| frames.release(span.frame));
+            outputs.asked = None;
+            if let Some(reply) = &recording.replies[index] {
+                pipeline.planned(reply.clone());
+            }
+        }
+    }
+    shortest
+}
+
+fn row(
+    (code, node): (&str, &'static str),
+    (params, inputs): (&FlowParams, &[Input]),
+    maker: &mut PlanMaker,
+    rounds: usize,
+) -> (Row, Recording) {
+    let recording = record(params, inputs, maker);
+    let nanos = time(params, inputs, &recording, rounds);
+    let longest = |completing: bool| {
+        let of = nanos.iter().zip(&recording.completing).filter(|(_, is)| **is == completing);
+        of.map(|(nanos, _)| *nanos as f64 / 1e3).reduce(f64::max)
+    };
+    let (worst, worst_completing) = (longest(false).unwrap_or(0.0), longest(true));
+    let mut sorted = nanos.clone();
+    sorted.sort_unstable();
+    let median = sorted.get(sorted.len() / 2).map_or(0.0, |nanos| *nanos as f64 / 1e3);
+    let met = worst <= AIM_MICROS;
+    let packets = inputs.len();
+    let code = code.to_owned();
+    (Row { code, node, packets, median, worst, worst_completing, met }, recording)
+}
+
+/// Source, relay and sink of one code, and a source under feedback.
+fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<Row> {
+    let mut maker = PlanMaker::new();
+    let role = |role| FlowParams { role, ..params.clone() };
+    let up = HopId(1);
+    let source = role(Role::Source { tunnel: TunnelId(0) });
+    let packets: Vec<Input> =
+        (0..count).map(|n| Input::Ip(ip_packet(n), Nanos::from(n) * PACKET_NANOS)).collect();
+    let (of_source, sent) = row((name, "source"), (&source, &packets), &mut maker, rounds);
+    let relay = role(Role::Relay { upstream: up });
+    let arriving = lossy(sent.sent, 0);
+    let (of_relay, sent) = row((name, "relay"), (&relay, &arriving), &mut maker, rounds);
+    let sink = role(Role::Sink { tunnel: TunnelId(0), upstream: up });
+    let arriving = lossy(sent.sent, 1);
+    let (of_sink, _) = row((name, "sink"), (&sink, &arriving), &mut maker, rounds);
+    let reports: Vec<Input> =
+        (0..count).map(|n| Input::Payload(feedback(n), Nanos::from(n) * PACKET_NANOS)).collect();
+    let what = (name, "source, reports of 117 hops");
+    let (of_reports, _) = row(what, (&source, &reports), &mut maker, rounds);
+    vec![of_source, of_relay, of_sink, of_reports]
+}
+
+/// Data packets that arrive: one in ten is lost.
+fn lossy(sent: Vec<(Vec<u8>, Nanos)>, turn: u64) -> Vec<Input> {
+    let is_data = |bytes: &[u8]| {
+        Header::parse(bytes).is_ok_and(|header| header.packet_type != PacketType::Feedback)
+    };
+    let mut state = 0x9E37_79B9_7F4A_7C15 ^ turn;
+    let mut arrives = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        !state.is_multiple_of(10)
+    };
+    let data = sent.into_iter().filter(|(bytes, _)| is_data(bytes) && arrives());
+    data.map(|(bytes, now)| Input::Payload(bytes, now)).collect()
+}
+
+/// A report that names as many hops as a packet holds.
+fn feedback(number: u32) -> Vec<u8> {
+    let header = Header {
+        packet_type: PacketType::Feedback,
+        flags: Flags(0),
+        epoch: 0,
+        size: 1,
+        flow: FLOW,
+        generation: number,
+        hop_index: 0,
+        key_id: 0,
+        planned: 0,
+        link_sequence: 9,
+    };
+    let mut bytes = vec![0; 1432];
+    header.write(&mut bytes);
+    let mut writer = Writer::new(&mut bytes);
+    for item in 0..117 {
+        let loss = ((number + item) % 60) as f32 / 100.0;
+        writer.push(Item::Hop(HopReport { hop: 0, loss, burst_mean: 1.0 }));
+    }
+    let length = writer.finish();
+    bytes.truncate(length);
+    bytes
+}
+
+fn ip_packet(number: u32) -> Vec<u8> {
+    let mut packet = vec![number as u8; IP_BYTES];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(IP_BYTES as u16).to_be_bytes());
+    packet
+}
+
+/// Codes and sizes measured.
+fn cases() -> Vec<(String, FlowParams)> {
+    let base = FlowParams::new(FLOW, Role::Source { tunnel: TunnelId(0) }, vec![HopId(0)]);
+    let generations = |size: usize, field| {
+        let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
+        (name, FlowParams { generation_size: size, field, batches: 64, ..base.clone() })
+    };
+    let blocks = |symbols: usize, profile| {
+        let code = FlowCode::Bats(BatsParams {
+            source_symbols: symbols,
+            profile,
+            generator_bits: 8,
+            interleave: Interleave::Auto,
+        });
+        let name = format!("bats {symbols}, {profile:?}");
+        (name, FlowParams { code, batches: 4 * symbols / 16, ..base.clone() })
+    };
+    let windows = |symbols: usize| {
+        let code = FlowCode::Window(WindowParams { window_symbols: symbols, density: 15 });
+        let field = FieldOrder::TwoFiftySix;
+        (format!("window {symbols}"), FlowParams { code, field, ..base.clone() })
+    };
+    vec![
+        generations(16, FieldOrder::Sixteen),
+        generations(64, FieldOrder::TwoFiftySix),
+        generations(256, FieldOrder::TwoFiftySix),
+        blocks(256, Profile::CyclicShift),
+        blocks(1024, Profile::CyclicShift),
+        blocks(1024, Profile::Precoded),
+        windows(64),
+        windows(1024),
+    ]
+}
+
+/// Runs the benchmark, prints the table and writes the JSON.
+///
+/// # Errors
+/// [`BenchError`]: one sentence, and the cure where there is one.
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    let core = choose_core(options.core)?;
+    cores::pin(core)?;
+    let machine = Machine::describe();
+    let (count, rounds) = if options.quick { (600, 2) } else { (4000, 9) };
+    println!(
+        "| code | node | packets | median us | worst us, no unit completed | worst us, a unit completed |"
+    );
+    println!("|---|---|---:|---:|---:|---:|");
+    let mut all = Vec::new();
+    for (name, params) in cases() {
+        for row in rows(&name, &params, count, rounds) {
+            let Row { code, node, packets, median, worst, worst_completing, .. } = &row;
+            let completing = worst_completing.map_or("-".into(), |micros| format!("{micros:.1}"));
+            println!("| {code} | {node} | {packets} | {median:.2} | {worst:.1} | {completing} |");
+            all.push(row);
+        }
+    }
+    let missed = all.iter().filter(|row| !row.met).count();
+    println!(
+        "\nat most {AIM_MICROS} us where no unit is completed: missed in {missed} of {} rows",
+        all.len()
+    );
+    if let Some(path) = &options.json {
+        let report = Report { machine, aim_micros: AIM_MICROS, rounds, rows: all };
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|source| BenchError::os(writing(path))(std::io::Error::other(source)))?;
+        write(path, &text)?;
+    }
+    Ok(())
+}
+
+/// What a packet that completes no unit should take at most.
+const AIM_MICROS: f64 = 50.0;
+const FLOW: u32 = 7;
+const SEED: u64 = 0x5eed;
+const FRAMES: usize = 32_768;
+const FRAME_BYTES: usize = 2048;
+const IP_BYTES: usize = 1300;
+/// Between two packets: 300 Mbit/s.
+const PACKET_NANOS: Nanos = 40_000;
