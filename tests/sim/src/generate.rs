@@ -130,6 +130,7 @@ impl Draft {
         trouble.pause(&mut scenario.traffic);
         self.changes(&mut scenario);
         trouble.attack(&mut scenario, self.kind, self.is_bounded());
+        trouble.stop(&mut scenario);
         scenario
     }
 

@@ -1,4 +1,5 @@
-//! What a seed adds to the network that the generator drew: flows that go idle, forged packets. Drawn from a stream of its own, so that networks without trouble stay what they are.
+//! What a seed adds to the network that the generator drew: flows that go idle, nodes that stop, forged
+//! packets. Drawn from a stream of its own, so that networks without trouble stay what they are.
 
 use recoded_pipeline::params::Nanos;
 use recoded_wire::header::PacketType;
@@ -6,7 +7,7 @@ use recoded_wire::header::PacketType;
 use crate::attack::{Attack, Forgery, Knowledge};
 use crate::code::Code;
 use crate::random::{Random, Stream};
-use crate::scenario::{Pauses, Scenario, Traffic};
+use crate::scenario::{Change, Pauses, Scenario, Traffic};
 
 /// Of what a link carries, so much is forged where delivery is promised: nothing authenticates packets,
 /// and whoever forges more can do harm.
@@ -34,6 +35,23 @@ impl Trouble {
             every_bursts: bursts.div_ceil(self.0.among(2..=4) as u32),
             nanos: self.0.among(500 * MILLI..=6000 * MILLI),
         });
+    }
+
+    /// Stops a node for a while. What is promised enters when everything has settled again.
+    pub(crate) fn stop(&mut self, scenario: &mut Scenario) {
+        if !self.0.chance(0.15) {
+            return;
+        }
+        let node = self.0.size(0..=scenario.hops.len());
+        let at = self.0.among(0..=scenario.traffic.end() / 2);
+        let nanos = self.0.among(10 * MILLI..=4000 * MILLI);
+        scenario.changes.push((at, Change::Stop { node, nanos }));
+        scenario.changes.sort_by_key(|(at, _)| *at);
+        let settled = scenario.settle_nanos().max(2 * scenario.traffic.interval_nanos);
+        if let Some(promised) = &mut scenario.promise.delivered {
+            promised.start = promised.start.max(at + nanos + settled);
+            promised.end = promised.end.max(promised.start);
+        }
     }
 
     /// Forges packets: blindly and few where delivery is promised.
