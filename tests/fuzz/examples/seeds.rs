@@ -34,16 +34,17 @@ fn headers(folder: &Path) -> io::Result<()> {
 /// Every attack on lines of every code, with and without a relay. For the bytes of a script see
 /// `src/pipeline/line.rs`.
 fn lines(folder: &Path) -> io::Result<()> {
-    // Code, switches with the size of generations, field, symbol bytes, tables.
-    let codes: [(&str, &[u8]); 3] = [
-        ("rlnc", &[0, 0x30, 2, 30, 5]),
-        ("bats", &[1, 31, 2, 4, 0, 0x34, 2, 30, 5]),
-        ("window", &[2, 10, 15, 0, 3, 30, 5]),
+    // Code, switches with the size of generations, field, symbol bytes, tables; then the distance of a unit
+    // ahead, 7 in tables of 7 and 14 units, and 255 in a window of 18 symbols.
+    let codes: [(&str, &[u8], u8); 3] = [
+        ("rlnc", &[0, 0x30, 2, 30, 5], 6),
+        ("bats", &[1, 7, 2, 4, 0, 0x34, 2, 30, 5], 6),
+        ("window", &[2, 10, 15, 0, 3, 30, 5], 13),
     ];
-    for (code, params) in codes {
+    for (code, params, ahead) in codes {
         // A relay between, and its link.
         for (shape, first, link) in [("pair", 0xC0, 0), ("relay", 0xC2, 1), ("plans", 0xC1, 0)] {
-            for (attack, script) in attacks(link) {
+            for (attack, script) in attacks(link, ahead) {
                 let bytes = [&[first], params, &script].concat();
                 fs::write(folder.join(format!("{shape}-{code}-{attack}")), bytes)?;
             }
@@ -62,14 +63,16 @@ fn hops(number: u8, shape: u8, first: u8, count: u8) -> Vec<u8> {
 
 /// Forged packets: how many, at which of the distances, in which strides, and what is wrong with them.
 fn strike(link: u8, (count, place, stride): (u8, u8, u8), wrong: u8) -> Vec<u8> {
-    vec![2, link, 1, count - 1, place, stride, wrong, 0]
+    vec![2, link, 1, count - 1, place, stride, wrong, 15]
 }
 
-fn attacks(link: u8) -> [(&'static str, Vec<u8>); 8] {
+fn attacks(link: u8, ahead: u8) -> [(&'static str, Vec<u8>); 9] {
     let between = |attack: &[u8]| [&GOOD, attack, &GOOD, attack, &GOOD, &GOOD].concat();
     let every_hop = [hops(1, 0, 0, 90), hops(2, 0, 90, 90), hops(3, 0, 180, 76)].concat();
     let idle = [7, 25, 0];
-    let finished = [&idle, &strike(link, (6, 0, 0), 8)[..]].concat();
+    let finished = [&idle, &strike(link, (6, 0, 0), 9)[..]].concat();
+    let stranger = strike(link, (3, 18, 0), 9);
+    let given_up = [&idle[..], &stranger, &idle, &stranger].concat();
     let crowd = [strike(link, (64, 18, 7), 8), GOOD.to_vec(), strike(link, (64, 18, 2), 0x10)];
     let requests = [4, 0, 2, 0, 0, 9, 0, 0, 63, 0xFF, 0xFF, 0];
     let restart = [&idle, &strike(link, (3, 18, 2), 8)[..], &strike(link, (3, 18, 2), 0x88)[..]];
@@ -77,7 +80,8 @@ fn attacks(link: u8) -> [(&'static str, Vec<u8>); 8] {
         ("every-hop", between(&every_hop)),
         ("hop-by-hop", between(&hops(1, 1, 0, 119))),
         ("finished-unit", between(&finished)),
-        ("far-ahead", between(&strike(link, (1, 13, 0), 8))),
+        ("given-up-unit", between(&given_up)),
+        ("ahead", between(&strike(link, (1, ahead, 0), 8))),
         ("crowd", between(&crowd.concat())),
         ("walk", between(&strike(link, (33, 18, 5), 8))),
         ("requests", between(&requests.repeat(4))),

@@ -4,7 +4,7 @@ use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer}
 use recoded_wire::header::{
     Block, Flags, HEADER_BYTES, Header, PacketType, parse_coded, vector_bytes, write_index,
 };
-use recoded_wire::window::parse_window;
+use recoded_wire::window::{ADU_HEADER_BYTES, parse_window};
 
 use super::FLOW;
 use crate::Input;
@@ -244,27 +244,30 @@ impl Strike {
         Some(packet)
     }
 
-    /// A source or repair packet of RFC 8681, as `template` is one.
+    /// A source or repair packet of RFC 8681.
     fn window(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
         let seen = parse_window(template).ok()?;
         let wrong = self.wrong;
         let is = |bit: u8| wrong & bit != 0;
-        let first = seen.first.wrapping_add(distance);
+        let esi = seen.last().wrapping_add(distance);
         let header = Header {
+            flags: Flags(seen.header.flags.field_code()).with(Flags::SYSTEMATIC, is(8)),
             epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
-            generation: seen.header.generation.wrapping_add(distance),
+            generation: esi,
             hop_index: if is(32) { self.amount } else { seen.header.hop_index },
             ..seen.header
         };
-        let mut packet = template.to_vec();
+        let mut packet = vec![0; HEADER_BYTES];
         header.write(&mut packet);
-        let end = packet.len();
-        if seen.is_source() {
-            packet[HEADER_BYTES..end - 4].fill(0);
-            packet[end - 4..].copy_from_slice(&first.to_be_bytes());
+        let symbol_bytes = usize::from(seen.symbol_bytes);
+        if is(8) {
+            packet.extend(vec![0; symbol_bytes - ADU_HEADER_BYTES]);
+            packet.extend(esi.to_be_bytes());
         } else {
-            packet[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&first.to_be_bytes());
-            packet[HEADER_BYTES + 8..].fill(0);
+            let key = (self.random() as u16).to_be_bytes();
+            packet.extend([key[0], key[1], 0xF0, 1 + self.amount % 16]);
+            packet.extend(esi.to_be_bytes());
+            packet.extend(vec![0; symbol_bytes]);
         }
         Some(packet)
     }

@@ -1,6 +1,8 @@
 //! A source and a sink, perhaps a relay between, links that lose nothing, and an attacker beside them who
 //! forges units that the sink does not hold. What enters must come out, whatever the attacker sends.
 
+use std::ops::Range;
+
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, Recoding, Redundancy, Role, TunnelId, WindowParams,
 };
@@ -27,9 +29,12 @@ const TURNS_MAX: usize = 3000;
 /// A sink takes in packets of units up to so far ahead: they are forged farther away.
 const AHEAD_MAX: i32 = 4;
 
-/// A window that is idle follows symbols ahead of it up to this distance, and a relay generations, without
-/// proof: what comes there later is taken for a copy, or contradicts what was forged.
-const UNPROVEN_AHEAD: i32 = 1 << 16;
+/// An idle window follows symbols ahead of it without proof, and so does a relay with generations: what
+/// comes there later is taken for a copy, or contradicts what was forged. No script gets farther.
+const UNPROVEN_AHEAD: i32 = 1 << 18;
+
+/// Distances that a window does not follow while packets come, far enough from those above.
+const BUSY_AHEAD: Range<i32> = 64..1 << 17;
 
 /// After this time without packets no unit is open.
 const QUIET: Nanos = 400 * MILLI;
@@ -40,6 +45,9 @@ const IDLE: Nanos = 20 * MILLI;
 /// Packets after an attack, and how many of them at least come out wherever it led the flow.
 const LAST_PACKETS: u32 = 24;
 const LAST_DELIVERED: u32 = 12;
+
+/// Packets of a link that can come again.
+const STALE: usize = 128;
 
 struct Line {
     nodes: Vec<Node>,
@@ -54,8 +62,8 @@ struct Line {
     delivered: Vec<u32>,
     /// The data packet of the newest unit that left the source.
     newest: Vec<u8>,
-    /// Data packets that the links have carried, of which some come again.
-    stale: Vec<Vec<u8>>,
+    /// Data packets that a link has carried, by link: some come again.
+    stale: Vec<Vec<Vec<u8>>>,
     /// Whether the attacker may have led a window elsewhere, for a while.
     is_unsure: bool,
 }
@@ -122,12 +130,12 @@ impl Line {
             packet_bytes_max: source.symbol_bytes - 3,
             links: nodes.iter().skip(1).map(|_| Stamps::default()).collect(),
             newest: Vec::new(),
+            stale: vec![Vec::new(); nodes.len() - 1],
             nodes,
             now: 0,
             entered: Vec::new(),
             entered_at: 0,
             delivered: Vec::new(),
-            stale: Vec::new(),
             is_unsure: false,
         }
     }
@@ -199,14 +207,18 @@ impl Line {
     /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is not
     /// held, nor among the next ones.
     fn is_harmless(&self, distance: u32) -> bool {
-        let is_quiet = self.now >= self.entered_at + QUIET;
+        let silence = self.now - self.entered_at;
         let has_relay = self.links.len() > 1;
         let (distance, ahead) = match self.code {
             FlowCode::Rlnc if !has_relay => (distance.cast_signed(), AHEAD_MAX),
             FlowCode::Bats(_) => (i32::from((distance as u16).cast_signed()), AHEAD_MAX),
             FlowCode::Rlnc | FlowCode::Window(_) => (distance.cast_signed(), UNPROVEN_AHEAD),
         };
-        distance < 0 || distance > ahead || distance == 0 && is_quiet
+        let is_busy_window = matches!(self.code, FlowCode::Window(_)) && silence < IDLE;
+        distance < 0
+            || distance > ahead
+            || distance == 0 && silence >= QUIET
+            || is_busy_window && BUSY_AHEAD.contains(&distance)
     }
 
     /// Reports and requests from nowhere, at the source or the relay.
@@ -228,14 +240,14 @@ impl Line {
         let (to, which, copies) =
             (1 + input.below(self.links.len()), input.byte(), 1 + input.below(16));
         let packet = match usize::from(which) {
-            which @ 0..128 => match self.stale.get(which) {
+            which @ 0..STALE => match self.stale[to - 1].get(which) {
                 Some(packet) => packet.clone(),
                 None => return,
             },
             length => input.filled(length),
         };
         // What the bytes of the script say of this flow may be anything.
-        if usize::from(which) >= 128
+        if usize::from(which) >= STALE
             && Header::parse(&packet).is_ok_and(|header| header.flow == FLOW)
         {
             return;
@@ -286,8 +298,8 @@ impl Line {
                 }
                 self.links[from].stamp(&mut packet);
                 self.nodes[from + 1].receive(&packet, self.now);
-                if self.stale.len() < 128 {
-                    self.stale.push(packet.clone());
+                if self.stale[from].len() < STALE {
+                    self.stale[from].push(packet.clone());
                 }
                 // What a relay sends may be forged.
                 if from == 0 && !self.is_older(&packet) {
@@ -301,8 +313,8 @@ impl Line {
             });
             assert!((number as usize) < self.entered.len(), "never entered: {packet:?}");
             assert_eq!(packet, self.packet(number), "packet {number} was altered");
-            let is_next = self.delivered.last().is_none_or(|last| *last < number);
-            assert!(is_next, "packet {number} after {:?}", self.delivered.last());
+            let last = self.delivered.last();
+            assert!(self.is_unsure || last < Some(&number), "packet {number} after {last:?}");
             self.delivered.push(number);
         }
         carried
@@ -319,10 +331,12 @@ impl Line {
 
     /// What must have come out by now.
     fn check(&self) {
+        let mut delivered = self.delivered.clone();
+        delivered.sort_unstable();
         let count = self.entered.len() as u32;
         let from = if self.is_unsure { count - LAST_DELIVERED } else { 0 };
         let missing: Vec<u32> =
-            (from..count).filter(|number| self.delivered.binary_search(number).is_err()).collect();
+            (from..count).filter(|number| delivered.binary_search(number).is_err()).collect();
         assert!(missing.is_empty(), "of {count} packets these are missing: {missing:?}");
     }
 }
