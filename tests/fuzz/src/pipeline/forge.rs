@@ -249,7 +249,9 @@ impl Strike {
         let seen = parse_window(template).ok()?;
         let wrong = self.wrong;
         let is = |bit: u8| wrong & bit != 0;
-        let esi = seen.last().wrapping_add(distance);
+        // The newest symbol that it tells of lies at `distance`.
+        let older = if is(8) { 0 } else { self.amount % 16 };
+        let esi = seen.last().wrapping_add(distance).wrapping_sub(u32::from(older));
         let header = Header {
             flags: Flags(seen.header.flags.field_code()).with(Flags::SYSTEMATIC, is(8)),
             epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
@@ -265,7 +267,7 @@ impl Strike {
             packet.extend(esi.to_be_bytes());
         } else {
             let key = (self.random() as u16).to_be_bytes();
-            packet.extend([key[0], key[1], 0xF0, 1 + self.amount % 16]);
+            packet.extend([key[0], key[1], 0xF0, 1 + older]);
             packet.extend(esi.to_be_bytes());
             packet.extend(vec![0; symbol_bytes]);
         }
