@@ -71,8 +71,8 @@ fn attacks(link: u8, ahead: u8) -> [(&'static str, Vec<u8>); 9] {
     let every_hop = [hops(1, 0, 0, 90), hops(2, 0, 90, 90), hops(3, 0, 180, 76)].concat();
     let idle = [7, 25, 0];
     let finished = [&idle, &strike(link, (6, 0, 0), 9)[..]].concat();
-    let stranger = strike(link, (3, 18, 0), 9);
-    let given_up = [&idle[..], &stranger, &idle, &stranger].concat();
+    let stranger = |count| strike(link, (count, 18, 0), 9);
+    let given_up = [&idle[..], &stranger(3), &idle, &stranger(5)].concat();
     let crowd = [strike(link, (64, 18, 7), 8), GOOD.to_vec(), strike(link, (64, 18, 2), 0x10)];
     let requests = [4, 0, 2, 0, 0, 9, 0, 0, 63, 0xFF, 0xFF, 0];
     let restart = [&idle, &strike(link, (3, 18, 2), 8)[..], &strike(link, (3, 18, 2), 0x88)[..]];
@@ -81,7 +81,7 @@ fn attacks(link: u8, ahead: u8) -> [(&'static str, Vec<u8>); 9] {
         ("hop-by-hop", between(&hops(1, 1, 0, 119))),
         ("finished-unit", between(&finished)),
         ("given-up-unit", between(&given_up)),
-        ("ahead", between(&strike(link, (1, ahead, 0), 8))),
+        ("ahead", between(&strike(link, (3, ahead, 2), 8))),
         ("crowd", between(&crowd.concat())),
         ("walk", between(&strike(link, (33, 18, 5), 8))),
         ("requests", between(&requests.repeat(4))),

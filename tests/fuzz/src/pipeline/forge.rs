@@ -159,7 +159,7 @@ impl Strike {
             stride: [0, 0, 1, 1, 3, 33, 250, 0x9E37_79B1][input.below(8)],
             wrong: input.byte(),
             amount: input.byte(),
-            noise: 1,
+            noise: count as u32,
         }
     }
 
