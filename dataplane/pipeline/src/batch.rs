@@ -46,7 +46,7 @@ pub(crate) struct Batch {
     /// Packets this hop has sent.
     pub sent: u16,
     /// Packets still to be sent of a batch that has closed.
-    pub owed: u16,
+    pub pending: u16,
     /// When the first packet arrived.
     pub first: Nanos,
     /// Repair rounds this hop has answered.
@@ -73,7 +73,7 @@ impl Batch {
             planned: 0,
             is_planned: false,
             sent: 0,
-            owed: 0,
+            pending: 0,
             first: 0,
             repaired: 0,
             shape: None,
@@ -93,7 +93,7 @@ impl Batch {
         self.live = true;
         self.closed = false;
         self.touched = now;
-        (self.planned, self.sent, self.owed, self.repaired) = (0, sent, 0, 0);
+        (self.planned, self.sent, self.pending, self.repaired) = (0, sent, 0, 0);
         self.is_planned = false;
         self.shape = None;
     }

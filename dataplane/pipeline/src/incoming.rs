@@ -12,17 +12,17 @@ use recoded_wire::window::WindowPacket;
 
 /// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler of
 /// a source that restarted since, or forged.
-const STRANGERS: u8 = 3;
+const OUT_OF_RANGE_PACKETS: u8 = 3;
 
 /// The receiving side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     pub peer: Peer,
     pub ranks: RankHistogram,
-    /// The earliest generation of the out-of-range packets seen in a row, and how many they are.
-    strangers: Option<(u32, u8)>,
-    /// When a packet in range came last.
-    familiar_at: Nanos,
+    /// The earliest generation of the consecutive out-of-range packets, and their number.
+    out_of_range: Option<(u32, u8)>,
+    /// When the last packet in range arrived.
+    in_range_at: Nanos,
     newest: Option<(FieldOrder, Header, u16)>,
     /// Block word of the newest packet, if it belongs to a batch.
     block: Option<Block>,
@@ -51,28 +51,29 @@ impl Incoming {
     }
 
     /// Notes a packet in range: of a generation that is held, or could be.
-    pub(crate) fn familiar(&mut self, now: Nanos) {
-        self.strangers = None;
-        self.familiar_at = now;
+    pub(crate) fn note_in_range(&mut self, now: Nanos) {
+        self.out_of_range = None;
+        self.in_range_at = now;
     }
 
     /// Notes a packet out of range; those less than `distance` apart belong together. When enough of
     /// them came in a row, and nothing in range for as long as `silence`, the source restarted or much
     /// of what it sent was lost: returns the earliest of these generations.
-    pub(crate) fn stranger(
+    pub(crate) fn note_out_of_range(
         &mut self,
         generation: u32,
         distance: u32,
         (now, silence): (Nanos, Nanos),
     ) -> Option<u32> {
-        let (first, seen) = match self.strangers {
+        let (first, seen) = match self.out_of_range {
             Some((first, seen)) if generation.wrapping_sub(first) < distance => (first, seen),
             Some((first, seen)) if first.wrapping_sub(generation) < distance => (generation, seen),
             _ => (generation, 0),
         };
         let seen = seen.saturating_add(1);
-        let follows = seen >= STRANGERS && now >= self.familiar_at.saturating_add(silence);
-        self.strangers = (!follows).then_some((first, seen));
+        let follows =
+            seen >= OUT_OF_RANGE_PACKETS && now >= self.in_range_at.saturating_add(silence);
+        self.out_of_range = (!follows).then_some((first, seen));
         follows.then_some(first)
     }
 

@@ -51,9 +51,9 @@ struct Bucket {
 pub(crate) struct Sequences {
     buckets: [Option<Bucket>; BUCKETS],
     /// The newest number out of range, and its bucket.
-    stranger: Option<(usize, u32)>,
-    /// When a number in range came last.
-    familiar_at: Nanos,
+    out_of_range: Option<(usize, u32)>,
+    /// When the last number in range arrived.
+    in_range_at: Nanos,
 }
 
 impl Sequences {
@@ -63,12 +63,12 @@ impl Sequences {
             // Senders start all buckets at the same number, and fill them in turns.
             let mut known = self.buckets.iter().flatten().peekable();
             if known.peek().is_some() && !known.any(|other| other.is_near(number)) {
-                return self.out_of_range(bucket, number, now);
+                return self.note_out_of_range(bucket, number, now);
             }
         }
         let Some(known) = &mut self.buckets[bucket] else {
             self.buckets[bucket] = Some(Bucket::starting(number));
-            self.familiar_at = now;
+            self.in_range_at = now;
             return Arrived::First;
         };
         let ahead = number.wrapping_sub(known.newest);
@@ -79,26 +79,26 @@ impl Sequences {
             known.advance(number);
             Arrived::Newer { lost: ahead - 1 }
         } else {
-            return self.out_of_range(bucket, number, now);
+            return self.note_out_of_range(bucket, number, now);
         };
-        self.familiar_at = now;
-        self.stranger = None;
+        self.in_range_at = now;
+        self.out_of_range = None;
         arrived
     }
 
-    fn out_of_range(&mut self, bucket: usize, number: u32, now: Nanos) -> Arrived {
-        let before = self.stranger.replace((bucket, number));
+    fn note_out_of_range(&mut self, bucket: usize, number: u32, now: Nanos) -> Arrived {
+        let before = self.out_of_range.replace((bucket, number));
         let follows = before.is_some_and(|(known, before)| {
             known == bucket && (1..WINDOW).contains(&number.wrapping_sub(before))
         });
-        if !follows || now < self.familiar_at.saturating_add(SILENCE_NANOS) {
+        if !follows || now < self.in_range_at.saturating_add(SILENCE_NANOS) {
             return Arrived::Replayed;
         }
         // All buckets start anew with the neighbour.
         self.buckets = Default::default();
         self.buckets[bucket] = Some(Bucket::starting(number));
-        self.stranger = None;
-        self.familiar_at = now;
+        self.out_of_range = None;
+        self.in_range_at = now;
         Arrived::First
     }
 }

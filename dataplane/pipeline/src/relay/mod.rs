@@ -7,10 +7,11 @@
 //!
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 //!
-//! To a relay a batch of a BATS flow is a generation, but for two things. How many packets it is worth
-//! follows its rank (see `adaptive`) and no plan of the source's. And batches may take turns: so many
-//! are open at once as their block word says, one closes when another so much newer begins, and what
-//! closing batches are owed leaves in turns too, since a burst would take all packets of one.
+//! A relay handles a batch of a BATS flow as a generation, with two differences. The number of
+//! packets sent for it follows its rank (see `adaptive`), not the plan of the source. And batches may
+//! be interleaved: the block word says how many are open at once, and a batch closes when one that
+//! much newer begins. Pending packets of closed batches are sent in turns, one per batch, because a
+//! burst of losses would otherwise hit packets of one batch only.
 
 pub(crate) mod adaptive;
 
@@ -42,24 +43,24 @@ pub(crate) struct Relay {
     reporter: Reporter,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
-    /// Closed batches that are owed packets, by place in the table, and when they are paid.
-    debts: Vec<usize>,
-    pay: Option<Nanos>,
+    /// Closed batches with pending packets, by place in the table, and when they are flushed.
+    deferred: Vec<usize>,
+    flush_at: Option<Nanos>,
 }
 
 /// A packet may be this many generations ahead of the newest one; beyond, others must confirm it. Bursts
 /// that swallow more whole generations are rare, and cost two packets that are passed on as they came.
 pub(crate) const AHEAD_MAX: u32 = 4;
 
-/// How long a batch that ended may wait for those it took turns with. Their ends are a packet apart,
-/// so this is ample from 50 Mbit/s up, and little beside what interleaving itself costs.
-const PAY_DELAY_NANOS: Nanos = 500_000;
+/// How long a closed batch waits for those it is interleaved with. Their ends are one packet apart,
+/// so this is enough from 50 Mbit/s up, and small beside the delay of interleaving itself.
+const FLUSH_DELAY_NANOS: Nanos = 500_000;
 
 /// Where a generation belongs in the table.
 enum Place {
     Held(usize),
     New(usize),
-    /// Older than all that is held, or far away: the first of another life of the source, or a stray.
+    /// Older than all that is held, or out of range: the source restarted, or the packet is a stray.
     Elsewhere,
 }
 
@@ -75,8 +76,8 @@ impl Relay {
             reporter: Reporter::new(combiner),
             adaptive: AdaptivePlan::new(params.id),
             repair_budget: RepairBudget::new(),
-            debts: Vec::with_capacity(params.batches.max(1)),
-            pay: None,
+            deferred: Vec::with_capacity(params.batches.max(1)),
+            flush_at: None,
         }
     }
 
@@ -168,13 +169,13 @@ impl Relay {
         let index = (generation % count) as usize;
         let held = &self.batches[index];
         if held.live && held.generation == generation {
-            self.incoming.familiar(cx.io.now);
+            self.incoming.note_in_range(cx.io.now);
             return Place::Held(index);
         }
         let Some(newest) = self.newest else { return Place::New(index) };
         let (ahead, behind) = (generation.wrapping_sub(newest), newest.wrapping_sub(generation));
         if behind < count || ahead <= AHEAD_MAX {
-            self.incoming.familiar(cx.io.now);
+            self.incoming.note_in_range(cx.io.now);
             return Place::New(index);
         }
         if behind < RESTART_DISTANCE {
@@ -183,7 +184,7 @@ impl Relay {
         // A jump within the table ends nothing that it holds; a longer one must find it idle.
         let silence = if ahead <= count { 0 } else { params.batch_timeout_nanos };
         let timing = (cx.io.now, silence);
-        if self.incoming.stranger(generation, RESTART_DISTANCE, timing).is_none() {
+        if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, timing).is_none() {
             return Place::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
@@ -199,8 +200,8 @@ impl Relay {
         wanted.clamp(1, self.batches.len() as u32)
     }
 
-    /// Begins a generation: whoever held its entry leaves early, and older ones close: all of them, or
-    /// those that it does not take turns with. Batches of different blocks do not.
+    /// Begins a generation. The generation that held its table entry is evicted. Older ones close: all
+    /// of them, or those it is not interleaved with. Batches of different blocks are not interleaved.
     fn open(
         &mut self,
         index: usize,
@@ -231,8 +232,8 @@ impl Relay {
         index
     }
 
-    /// Closes all up to generation `last`, and sends what they are owed: packets of newer ones must
-    /// not overtake it, or the next node closes them short.
+    /// Closes all up to generation `last`, and sends their pending packets: if packets of newer
+    /// generations overtook them, the next node would close the older ones short.
     fn close_older(&mut self, last: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         for index in 0..self.batches.len() {
             let batch = &self.batches[index];
@@ -241,9 +242,9 @@ impl Relay {
                 self.close(index, cx);
             }
         }
-        let owes = |index: &usize| !serial_before(last, self.batches[*index].generation);
-        if self.debts.iter().any(owes) {
-            self.pay_debts(cx);
+        let is_older = |index: &usize| !serial_before(last, self.batches[*index].generation);
+        if self.deferred.iter().any(is_older) {
+            self.flush_deferred(cx);
         }
     }
 
@@ -277,10 +278,10 @@ impl Relay {
         self.repair_budget.earn(u64::from(batch.planned));
         let shortfall = batch.planned.saturating_sub(batch.sent);
         if depth > 1 {
-            batch.owed = shortfall;
+            batch.pending = shortfall;
             if shortfall > 0 {
-                self.debts.push(index);
-                self.pay.get_or_insert(cx.io.now + PAY_DELAY_NANOS);
+                self.deferred.push(index);
+                self.flush_at.get_or_insert(cx.io.now + FLUSH_DELAY_NANOS);
             }
             return;
         }
@@ -289,25 +290,25 @@ impl Relay {
         cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, planned);
     }
 
-    /// Sends what closed batches are owed, in turns.
-    fn pay_debts(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        self.pay = None;
-        while !self.debts.is_empty() {
-            for place in 0..self.debts.len() {
-                let index = self.debts[place];
+    /// Sends the pending packets of closed batches, in turns.
+    fn flush_deferred(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.flush_at = None;
+        while !self.deferred.is_empty() {
+            for place in 0..self.deferred.len() {
+                let index = self.deferred[place];
                 let batch = &mut self.batches[index];
-                batch.owed -= 1;
+                batch.pending -= 1;
                 batch.sent += 1;
                 let planned = batch.planned;
                 cx.counters.sent_recoded += self.send_recoded(index, cx, 1, planned);
             }
             let batches = &self.batches;
-            self.debts.retain(|index| batches[*index].owed > 0);
+            self.deferred.retain(|index| batches[*index].pending > 0);
         }
     }
 
     /// Sends `count` fresh combinations of a generation; the last one ends it on this hop unless
-    /// more are owed or they are repairs (`planned` 0). Returns how many were sent.
+    /// more are pending or they are repairs (`planned` 0). Returns how many were sent.
     fn send_recoded(
         &mut self,
         index: usize,
@@ -320,7 +321,7 @@ impl Relay {
         let (Some(sources), Some(shape)) = (batch.sources(), batch.shape()) else {
             return 0;
         };
-        let ends = planned > 0 && batch.owed == 0;
+        let ends = planned > 0 && batch.pending == 0;
         let header = Header {
             packet_type: sources.packet_type(),
             flags: Flags(Flags::RECODED).with(Flags::END, ends),
@@ -372,9 +373,9 @@ impl Relay {
         Fate::Forwarded
     }
 
-    /// What is new of a generation that closed without it, because packets overtook each other or the
-    /// source paused, must not end here: one in, one out, and as it came, since that is surely new to the
-    /// next node. It pays a debt where there is one, but the last, which ends the generation.
+    /// Forwards an innovative packet of a generation that has closed, because packets were reordered or
+    /// the source paused. It leaves as it came, since it is certainly innovative at the next node. It
+    /// replaces a pending packet, but not the last one, which ends the generation.
     fn straggle(
         &mut self,
         index: usize,
@@ -383,12 +384,12 @@ impl Relay {
         header: Header,
     ) -> Fate {
         let batch = &mut self.batches[index];
-        if batch.owed > 1 {
-            batch.owed -= 1;
+        if batch.pending > 1 {
+            batch.pending -= 1;
             batch.sent += 1;
         }
         // One that ended with a silence still has its end to come.
-        let last = header.flags.has(Flags::END) && batch.owed == 0;
+        let last = header.flags.has(Flags::END) && batch.pending == 0;
         let header = Header { planned: batch.planned, ..header };
         self.forward(cx, payload, header, last);
         Fate::Forwarded
@@ -418,8 +419,8 @@ impl Relay {
             cx.counters.generations_evicted += 1;
             self.close(index, cx);
         }
-        if self.debts.contains(&index) {
-            self.pay_debts(cx);
+        if self.deferred.contains(&index) {
+            self.flush_deferred(cx);
         }
         self.batches[index].clear(cx.io.frames);
     }
@@ -446,17 +447,17 @@ impl Lifecycle for Relay {
                 deadline = earlier(deadline, Some(end));
             }
         }
-        if self.pay.is_some_and(|due| due <= cx.io.now) {
-            self.pay_debts(cx);
+        if self.flush_at.is_some_and(|due| due <= cx.io.now) {
+            self.flush_deferred(cx);
         }
         if self.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report_loss(cx);
         }
-        earlier(earlier(deadline, self.pay), self.reporter.due())
+        earlier(earlier(deadline, self.flush_at), self.reporter.due())
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        let timers = earlier(self.pay, self.reporter.due());
+        let timers = earlier(self.flush_at, self.reporter.due());
         earlier(Some(now + params.batch_timeout_nanos), timers)
     }
 
@@ -483,8 +484,8 @@ impl Lifecycle for Relay {
         for batch in &mut self.batches {
             batch.clear(frames);
         }
-        self.debts.clear();
-        self.pay = None;
+        self.deferred.clear();
+        self.flush_at = None;
     }
 
     fn fill(&self, report: &mut FlowReport) {

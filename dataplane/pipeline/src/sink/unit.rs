@@ -11,8 +11,9 @@ use recoded_wire::feedback::Item;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
 
-/// A request is said this often per round, since the way back is lossy too; the source answers once.
-pub(crate) const SAYINGS: u8 = 3;
+/// Each request is sent three times per round, since the reverse path is lossy too. The source
+/// answers once.
+pub(crate) const REQUEST_COPIES: u8 = 3;
 
 /// A generation or a block at a sink: its decoder, and the frames of its symbols.
 pub(crate) trait Unit {
@@ -143,14 +144,14 @@ impl Progress {
         now.saturating_sub(self.first_asked_at)
     }
 
-    fn has_words(&self) -> bool {
-        self.asks < SAYINGS * ROUNDS
+    fn has_requests(&self) -> bool {
+        self.asks < REQUEST_COPIES * ROUNDS
     }
 
-    /// Whether a request may be said now.
+    /// Whether a request may be sent now.
     pub(crate) fn may_ask(&self, now: Nanos, interval: Nanos) -> bool {
         self.closed.is_some()
-            && self.has_words()
+            && self.has_requests()
             && (self.asks == 0 || now >= self.asked_at + interval)
     }
 
@@ -159,7 +160,7 @@ impl Progress {
         if self.asks == 0 {
             self.first_asked_at = now;
         }
-        let round = (self.asks / SAYINGS, self.asks.is_multiple_of(SAYINGS));
+        let round = (self.asks / REQUEST_COPIES, self.asks.is_multiple_of(REQUEST_COPIES));
         self.asks += 1;
         self.asked_at = now;
         round
@@ -170,7 +171,7 @@ impl Progress {
         if self.decoded {
             return None;
         }
-        let ask = asks.filter(|_| self.has_words()).map(|interval| self.asked_at + interval);
+        let ask = asks.filter(|_| self.has_requests()).map(|interval| self.asked_at + interval);
         earlier(self.closed.map(|at| at + hold), ask)
     }
 }

@@ -26,15 +26,15 @@ use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::sink::trial::Trial;
-use crate::sink::unit::{Progress, SAYINGS, Unit};
+use crate::sink::unit::{Progress, REQUEST_COPIES, Unit};
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
 use recoded_wire::frames::{Frames, Span};
 
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
 
-/// Shortest time between two sayings, and the first guess at it.
-const SAYING_INTERVAL_NANOS: Nanos = 4_000_000;
+/// Shortest time between two copies of a request, and its initial value.
+const REQUEST_INTERVAL_NANOS: Nanos = 4_000_000;
 
 /// Parameters of a source change seldom: what comes late is less than so many epochs away. A source that
 /// restarts draws another, so that it is followed also where it numbers a little behind its former life,
@@ -67,13 +67,13 @@ pub(crate) struct UnitSink<U> {
     cursor: usize,
     /// A unit closed short: the next tick must see it.
     urgent: bool,
-    /// Time between two sayings: a third of a round trip to the source, so that a round ends when its
-    /// answer should be here.
-    saying_interval: Nanos,
+    /// Time between two copies of a request: a third of a round trip to the source, so that a round
+    /// ends when its answer is due.
+    request_interval: Nanos,
     /// A unit out of range.
     trial: Trial<U>,
-    /// When a packet in range came last.
-    familiar_at: Nanos,
+    /// When the last packet in range arrived.
+    in_range_at: Nanos,
     unpacker: Unpacker,
     incoming: Incoming,
     reporter: Reporter,
@@ -85,13 +85,13 @@ impl<U: Unit> UnitSink<U> {
         Self {
             units,
             trial: Trial::new(trial),
-            familiar_at: 0,
+            in_range_at: 0,
             range: None,
             epoch: 0,
             admitted_at: 0,
             cursor: 0,
             urgent: false,
-            saying_interval: SAYING_INTERVAL_NANOS,
+            request_interval: REQUEST_INTERVAL_NANOS,
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
             reporter: Reporter::new(combiner),
@@ -111,11 +111,11 @@ impl<U: Unit> UnitSink<U> {
     ) -> Place {
         let Some((next, newest)) = self.range else {
             self.restart(cx, number);
-            self.familiar_at = cx.io.now;
+            self.in_range_at = cx.io.now;
             return Place::Held;
         };
         if number.wrapping_sub(next) < self.held_span() {
-            self.familiar_at = cx.io.now;
+            self.in_range_at = cx.io.now;
             return Place::Held;
         }
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
@@ -129,7 +129,7 @@ impl<U: Unit> UnitSink<U> {
             return Place::Finished;
         }
         if (1..=AHEAD_MAX * U::STEP).contains(&ahead) {
-            self.familiar_at = cx.io.now;
+            self.in_range_at = cx.io.now;
             self.advance(cx, number);
             return Place::Held;
         }
@@ -168,12 +168,12 @@ impl<U: Unit> UnitSink<U> {
 
     /// Whether nothing in range has come for a while.
     fn is_idle(&self, params: &FlowParams, now: Nanos) -> bool {
-        now >= self.familiar_at.saturating_add(params.batch_timeout_nanos)
+        now >= self.in_range_at.saturating_add(params.batch_timeout_nanos)
     }
 
     /// When a trial that has succeeded may take over, if it waits for that.
     fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
-        let at = self.familiar_at.saturating_add(params.batch_timeout_nanos);
+        let at = self.in_range_at.saturating_add(params.batch_timeout_nanos);
         self.trial.is_proven(frames).then_some(at)
     }
 
@@ -186,7 +186,7 @@ impl<U: Unit> UnitSink<U> {
         } else {
             self.restart(cx, number);
         }
-        (self.familiar_at, self.admitted_at) = (cx.io.now, cx.io.now);
+        (self.in_range_at, self.admitted_at) = (cx.io.now, cx.io.now);
         let index = self.index(number);
         std::mem::swap(&mut self.units[index], &mut self.trial.unit);
         self.trial.clear(cx.io.frames);
@@ -427,9 +427,9 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         let unit = &mut self.units[index];
         if unit.is_answer(header, view) {
             let trip = unit.progress().asked_for(cx.io.now);
-            let smoothed = (7 * self.saying_interval + trip / u64::from(SAYINGS)) / 8;
-            let most = params.hold_timeout_nanos / u64::from(SAYINGS * ROUNDS);
-            self.saying_interval = smoothed.min(most).max(SAYING_INTERVAL_NANOS);
+            let smoothed = (7 * self.request_interval + trip / u64::from(REQUEST_COPIES)) / 8;
+            let most = params.hold_timeout_nanos / u64::from(REQUEST_COPIES * ROUNDS);
+            self.request_interval = smoothed.min(most).max(REQUEST_INTERVAL_NANOS);
         }
         unit.progress_mut().touched = cx.io.now;
         match unit.accept(cx.io, told, payload, view) {
@@ -493,7 +493,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.decode(index, params.id, cx);
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete();
-            let interval = self.saying_interval;
+            let interval = self.request_interval;
             if may_ask && count < asks.len() && unit.progress().may_ask(cx.io.now, interval) {
                 asks[count] = ask(unit, number, cx.io.now);
                 count += 1;

@@ -128,12 +128,12 @@ impl WindowSink {
         let news = ahead(packet.last());
         let ahead_max = (self.window_symbols / AHEAD_PART).max(AHEAD_MIN) as i32;
         if news > -(RESTART_DISTANCE as i32) && news < ahead_max {
-            self.incoming.familiar(now);
+            self.incoming.note_in_range(now);
         } else {
             // What a source sent before its repair packets, they do not say.
             let timing = (now, params.batch_timeout_nanos);
-            let follow =
-                first_source.and_then(|esi| self.incoming.stranger(esi, RESTART_DISTANCE, timing));
+            let follow = first_source
+                .and_then(|esi| self.incoming.note_out_of_range(esi, RESTART_DISTANCE, timing));
             let Some(next) = follow else { return Admission::Useless };
             if news.unsigned_abs() >= RESTART_DISTANCE {
                 return Admission::Begins { next };
