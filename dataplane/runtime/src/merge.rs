@@ -1,4 +1,5 @@
-//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few writes.
+//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few
+//! writes.
 //!
 //! Consecutive packets of one TCP or UDP flow that differ only in what Linux can compute again
 //! (lengths, sequence numbers, checksums) become one large packet behind a virtio header, which
@@ -10,17 +11,19 @@
 //! ```
 //!
 //! - **Order**: a run only grows at its end, and a packet of the same flow that does not fit there
-//!   first sends the run on its way. Packets of one flow leave in the order they came.
-//! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A run
-//!   of several is a flow that sends without pause; it may wait for more, for as long as the caller
-//!   says ([`Merger::settle`]).
-//! - **Checksums**: whoever writes a merged packet vouches for its bytes, since Linux computes their
-//!   checksum anew. Only packets whose checksum holds are merged; Linux sees and drops the others.
-//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are taken the oldest goes.
+//!   first flushes the run. Packets of one flow leave in the order they came.
+//! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A
+//!   run of several is a flow that sends without pause; it may wait for more, up to the limit that
+//!   the caller sets ([`Merger::settle`]).
+//! - **Checksums**: the writer of a merged packet vouches for its bytes, since Linux computes
+//!   their checksum again. Only packets whose checksum holds are merged; Linux sees and drops the
+//!   others.
+//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are in use, the
+//!   oldest is flushed.
 //!
-//! Pure. The crate `tun-rs` merges, too; it allocates for each packet, wants a buffer of 64 KiB for
-//! each, and writes a packet that ends a run (FIN, a duplicate acknowledgement) in front of data that
-//! came before it.
+//! Pure. The crate `tun-rs` merges, too; it allocates for each packet, needs a buffer of 64 KiB for
+//! each, and writes a packet that ends a run (FIN, a duplicate acknowledgement) in front of data
+//! that came before it.
 
 use crate::checksum::{fold, sum};
 use crate::segments::VIRTIO_NET_HDR_F_NEEDS_CSUM;
@@ -76,11 +79,12 @@ impl Merger {
         }
     }
 
-    /// Takes a packet; writes what it does not keep, and whatever must go first.
+    /// Takes a packet; writes it if it is not kept, after the packets that must precede it.
     #[inline]
     pub(crate) fn push(&mut self, packet: &[u8], out: &mut impl Write) {
         let Some(shape) = Shape::of(packet, self.merges_udp) else {
-            // Not known which flow it belongs to (fragments, tunnels in tunnels): nothing overtakes.
+            // Not known which flow it belongs to (fragments, tunnels in tunnels): nothing
+            // overtakes.
             self.flush(out);
             write_single(packet, out);
             return;
@@ -225,7 +229,8 @@ impl Run {
             equal(0..4) && equal(6..8)
         };
         let transport = match shape.protocol {
-            // Acknowledgement, length; flags are ACK and perhaps PSH; window; urgent pointer, options.
+            // Acknowledgement, length; flags are ACK and perhaps PSH; window; urgent pointer,
+            // options.
             Protocol::Tcp => {
                 equal(at + 8..at + TCP_FLAGS)
                     && equal(at + 14..at + 16)
@@ -263,7 +268,7 @@ impl Run {
         if protocol == Protocol::Udp {
             packet[transport + 4..transport + 6].copy_from_slice(&segment_len.to_be_bytes());
         }
-        // Linux wants the sum of the pseudo-header here, and adds the rest when it must.
+        // Linux expects the sum of the pseudo-header here, and adds the rest when needed.
         let pseudo = pseudo_sum(packet, &self.shape, number);
         let at = transport + offset;
         packet[at..at + 2].copy_from_slice(&fold(pseudo).to_be_bytes());
@@ -287,7 +292,7 @@ fn write_single(packet: &[u8], out: &mut impl Write) {
 }
 
 /// Flows that are merged side by side. More cost memory (64 KiB each, per tunnel and worker) and a
-/// longer search per packet; with fewer, flows that take turns break each other's runs.
+/// longer search per packet; with fewer, alternating flows end each other's runs.
 const RUNS: usize = 16;
 /// Linux's own bound for UDP (`UDP_GRO_CNT_MAX`).
 const UDP_PACKETS_MAX: u64 = 64;
@@ -347,7 +352,7 @@ mod tests {
         written.0.iter().map(|(_, packets, _)| *packets).collect()
     }
 
-    /// Addresses and ports, and the packet without what splitting may set anew: the identification
+    /// Addresses and ports, and the packet without what splitting may set again: the identification
     /// of a packet that may not be fragmented, which means nothing (RFC 6864), and the checksum of
     /// the header that it is part of.
     fn by_flow(packets: &[Vec<u8>]) -> HashMap<Vec<u8>, Vec<Vec<u8>>> {

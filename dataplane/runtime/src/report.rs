@@ -1,4 +1,4 @@
-//! What a running node says about itself. Plain values; workers publish their part in housekeeping.
+//! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
@@ -29,8 +29,8 @@ pub struct LinkCounters {
     pub tx_oversize: u64,
     /// Packets dropped because the interface was gone.
     pub tx_link_gone: u64,
-    /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what a
-    /// relay was to send faster than that.
+    /// Packets dropped because the link's backlog was longer than its pace allows: repairs, or
+    /// packets of a relay that arrived faster than the link's rate.
     pub tx_over_rate: u64,
 }
 
@@ -195,7 +195,7 @@ pub struct TunnelReport {
     pub offload: &'static str,
     /// Why that is not better; empty if it is the best.
     pub reason: String,
-    /// Whether the interface exists. It is made again when somebody deletes it.
+    /// Whether the interface exists. It is created again when deleted.
     pub is_present: bool,
     /// How often it was made again.
     pub recreated: u64,

@@ -1,9 +1,9 @@
-//! FEEDBACK bodies: what sinks and relays tell the source of a flow.
+//! FEEDBACK bodies: reports, NACKs and block acknowledgements from sinks and relays to the source.
 //!
-//! A feedback packet is a fixed header of type FEEDBACK followed by items, each
-//! `kind (8) | reserved (8) | value bytes (16) | value`. Relays hand feedback upstream unchanged, so
-//! one packet may cross several lossy links: every item is a statement of present state that stays
-//! true when it is repeated or lost.
+//! A feedback packet is a fixed header of type FEEDBACK followed by items, each `kind (8) |
+//! reserved (8) | value bytes (16) | value`. Relays pass feedback upstream unchanged, so one packet
+//! may cross several lossy links: every item is a statement of present state that stays true when
+//! it is repeated or lost.
 
 use crate::header::{HEADER_BYTES, SIZE_MAX};
 
@@ -94,7 +94,8 @@ pub enum Item<'a> {
     Repair(RepairRequest),
     /// Kind 4. Written by [`Writer::push_ranks`].
     Ranks(RankReport<'a>),
-    /// Kind 5: nothing more is wanted of this block of a BATS flow, nor of any before it.
+    /// Kind 5, block acknowledgement: this block of a BATS flow and all before it need no more
+    /// batches.
     Enough(u16),
 }
 
@@ -153,8 +154,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Appends a rank histogram, `counts` by rank from 0 to the size. Returns false, writing nothing,
-    /// when it does not fit.
+    /// Appends a rank histogram, `counts` by rank from 0 to the size. Returns false, writing
+    /// nothing, when it does not fit.
     pub fn push_ranks(&mut self, epoch: u8, counts: impl ExactSizeIterator<Item = u32>) -> bool {
         let Some(out) = self.item(4, RANKS_HEADER_BYTES + 4 * counts.len()) else { return false };
         out[..RANKS_HEADER_BYTES].copy_from_slice(&[epoch, 0, 0, 0]);
@@ -197,7 +198,7 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     })
 }
 
-/// Withdraws the repair requests for which `answered` says yes: nodes further up will not see them.
+/// Withdraws the NACKs for which `answered` returns true: nodes further upstream do not see them.
 pub fn withdraw_repairs(payload: &mut [u8], mut answered: impl FnMut(RepairRequest) -> bool) {
     let mut rest = payload.get_mut(HEADER_BYTES..).unwrap_or(&mut []);
     while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {

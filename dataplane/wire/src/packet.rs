@@ -17,7 +17,7 @@
 //! be absent or partial here, and the coded header is checked by the pipeline.
 //!
 //! What this does not do: reassemble fragments, follow IPv6 extension headers, look into tunnels.
-//! Such packets are Linux's business ([`NotUdp`] says which case it was).
+//! Linux handles such packets ([`NotUdp`] names the case).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -64,7 +64,7 @@ pub enum NotUdp {
     TooManyTags,
     /// IP, but another protocol: TCP, ICMP, ICMPv6 with neighbour discovery, and others.
     OtherProtocol,
-    /// IPv6 with an extension header in front of whatever it carries.
+    /// IPv6 with an extension header in front of its payload.
     ExtensionHeader,
     /// A fragment, the first one included.
     Fragment,
@@ -122,11 +122,11 @@ pub struct UdpLocation {
 }
 
 impl UdpHeader {
-    /// Offset and length of the payload, in bytes, or `None` when a length field lies: shorter than
-    /// the UDP header, longer than the IP packet, or the IP packet longer than the frame.
+    /// Offset and length of the payload, in bytes, or `None` when a length field is wrong: shorter
+    /// than the UDP header, longer than the IP packet, or the IP packet longer than the frame.
     ///
     /// Apart from [`find_udp`], so that the XDP program can look at the port first: a bad length on
-    /// a port that is not ours is Linux's business.
+    /// a port that is not ours is handled by Linux.
     #[inline(always)]
     pub fn payload<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<(usize, usize)> {
         let udp_bytes = usize::from(self.udp_bytes);
@@ -196,7 +196,7 @@ fn find_udp_v4<P: PacketBytes + ?Sized>(packet: &P, ip: usize) -> Result<UdpHead
     }
     let total_bytes = usize::from(read_u16(packet, ip + 2)?);
     // "More fragments" or a non-zero offset (RFC 791, 3.1). The first fragment is left to Linux
-    // too: half a coded packet helps nobody, and coded packets are never sent fragmented.
+    // too: half a coded packet is useless, and coded packets are never sent fragmented.
     if read_u16(packet, ip + 6)? & 0x3fff != 0 {
         return Err(NotUdp::Fragment);
     }
@@ -314,7 +314,7 @@ mod tests {
     const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     const FRAME_BYTES_MAX: usize = 256;
 
-    /// A frame built from pieces on the stack: this crate has no allocator.
+    /// A frame built from parts on the stack: this crate has no allocator.
     struct Frame {
         bytes: [u8; FRAME_BYTES_MAX],
         len: usize,
@@ -327,9 +327,9 @@ mod tests {
             frame
         }
 
-        fn push(&mut self, piece: &[u8]) -> &mut Self {
-            self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);
-            self.len += piece.len();
+        fn push(&mut self, part: &[u8]) -> &mut Self {
+            self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+            self.len += part.len();
             self
         }
 

@@ -5,7 +5,8 @@
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, WINDOW_BYTES};
 
-/// Bytes of the Explicit Source FEC Payload ID at the end of a source packet (RFC 8681 section 4.1.2).
+/// Bytes of the Explicit Source FEC Payload ID at the end of a source packet (RFC 8681 section
+/// 4.1.2).
 pub const SOURCE_ID_BYTES: usize = 4;
 
 /// Bytes of a symbol before its ADU: flow ID and length (RFC 8681 section 3.2).
@@ -34,13 +35,13 @@ impl WindowPacket {
         self.header.flags.has(Flags::SYSTEMATIC)
     }
 
-    /// The newest ESI that it tells of.
+    /// The newest ESI that it covers.
     pub fn last(&self) -> u32 {
         self.first.wrapping_add(u32::from(self.symbols) - 1)
     }
 }
 
-/// Takes a packet of a window flow apart.
+/// Parses a packet of a window flow.
 ///
 /// # Errors
 /// [`HeaderError`] when it is of another type; when bytes are missing; or when header and payload

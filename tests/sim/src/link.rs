@@ -9,14 +9,15 @@ use recoded_wire::header::Header;
 use crate::delay::Delays;
 use crate::random::{Random, Stream};
 
-/// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its bytes.
+/// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its
+/// bytes.
 const OVERHEAD_BYTES: u64 = 66;
 
 /// How one direction of a link treats packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Link {
-    /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory` computes
-    /// with.
+    /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory`
+    /// computes with.
     pub loss: Hop,
     /// Time that every packet takes.
     pub delay_nanos: Nanos,
@@ -69,7 +70,7 @@ impl Link {
 /// What one direction of a link did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounters {
-    /// Packets handed to it, and their bytes.
+    /// Packets sent to it, and their bytes.
     pub offered: u64,
     /// Bytes of their payloads.
     pub offered_bytes: u64,
@@ -103,7 +104,7 @@ pub(crate) struct Channel {
     /// When each waiting packet will have left.
     waiting: VecDeque<Nanos>,
     newest_arrival: Nanos,
-    /// The newest data packet that it carried, where somebody listens.
+    /// The newest data packet that it carried, if an attacker listens.
     seen: Option<Vec<u8>>,
 }
 
@@ -120,12 +121,12 @@ impl Channel {
         }
     }
 
-    /// From now on the newest data packet is kept, for whoever listens.
+    /// From now on the newest data packet is kept, for an attacker.
     pub(crate) fn listen(&mut self) {
         self.seen.get_or_insert_default();
     }
 
-    /// The newest data packet, if somebody listens and there was one.
+    /// The newest data packet, if an attacker listens and there was one.
     pub(crate) fn seen(&self) -> Option<&[u8]> {
         self.seen.as_deref().filter(|packet| !packet.is_empty())
     }

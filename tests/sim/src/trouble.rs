@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::random::{Random, Stream};
 use crate::scenario::{Change, Pauses, Scenario, Traffic};
 
-/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates packets,
-/// and whoever forges more can do harm.
+/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates
+/// packets, and an attacker who forges more can do harm.
 const SHARE_PROMISED: f64 = 0.01;
 
 /// Fewer packets than this are no attack.
