@@ -5,8 +5,8 @@
 //!  each node alone: the same packets again and again; of each packet the shortest time is kept
 //! ```
 //!
-//! Everything is seeded, so packet n does the same work in every round. What else runs on the machine
-//! lengthens some of its times and not all, so the shortest is the packet's own.
+//! Everything is seeded, so packet n does the same work in every round. What else runs on the
+//! machine lengthens some of its times and not all, so the shortest is the packet's own.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,10 +32,10 @@ use crate::machine::Machine;
 
 /// Measure the longest time that one packet keeps a worker
 ///
-/// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that is
-/// sent reports with as many items as fit. A packet that completes no unit (generation, block, symbol
-/// of a window) should take less than 50 microseconds; one that does takes what its multiplications
-/// take. Plans are made elsewhere, as in a daemon.
+/// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that
+/// is sent reports with as many items as fit. A packet that completes no unit (generation, block,
+/// symbol of a window) should take less than 50 microseconds; one that does takes what its
+/// multiplications take. Plans are made elsewhere, as in a daemon.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- worst --quick
@@ -158,8 +158,8 @@ impl Node {
     }
 }
 
-/// Runs a node over its inputs once and records: what it sent, which inputs completed a unit, and the
-/// plans it was given, by input.
+/// What one run of a node over its inputs showed: what it sent, which inputs completed a unit, and
+/// the plans it was given, by input.
 struct Recording {
     sent: Vec<(Vec<u8>, Nanos)>,
     completing: Vec<bool>,

@@ -1,5 +1,6 @@
-//! What a seed adds to the network that the generator drew: flows that go idle, nodes that stop, forged
-//! packets. Drawn from a stream of its own, so that networks without trouble stay what they are.
+//! What a seed adds to the network that the generator drew: flows that go idle, nodes that stop,
+//! forged packets. Drawn from a stream of its own, so that networks without trouble stay what they
+//! are.
 
 use recoded_pipeline::params::Nanos;
 use recoded_wire::header::PacketType;
