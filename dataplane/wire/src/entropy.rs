@@ -18,9 +18,9 @@ pub fn bucket(generation: u32) -> usize {
     generation as usize % BUCKETS
 }
 
-/// Bucket of a coded packet: that of its generation, or, for a batch, that of its block, whose batches
-/// must meet at the sink. A window flow is one stream that one decoder follows: it has one bucket, which
-/// keeps its order and lets bursts of losses be seen as such.
+/// Bucket of a coded packet: that of its generation, or, for a batch, that of its block, whose
+/// batches must meet at the sink. A window flow is one stream that one decoder follows: it has one
+/// bucket, which keeps its order and lets bursts of losses be seen as such.
 pub fn bucket_of(header: &Header, block: Option<&Block>) -> usize {
     if header.packet_type == PacketType::Window {
         return 0;

@@ -1,9 +1,9 @@
 //! FEEDBACK bodies: what sinks and relays tell the source of a flow.
 //!
-//! A feedback packet is a fixed header of type FEEDBACK followed by items, each
-//! `kind (8) | reserved (8) | value bytes (16) | value`. Relays hand feedback upstream unchanged, so
-//! one packet may cross several lossy links: every item is a statement of present state that stays
-//! true when it is repeated or lost.
+//! A feedback packet is a fixed header of type FEEDBACK followed by items, each `kind (8) |
+//! reserved (8) | value bytes (16) | value`. Relays hand feedback upstream unchanged, so one packet
+//! may cross several lossy links: every item is a statement of present state that stays true when
+//! it is repeated or lost.
 
 use crate::header::{HEADER_BYTES, SIZE_MAX};
 
@@ -153,8 +153,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Appends a rank histogram, `counts` by rank from 0 to the size. Returns false, writing nothing,
-    /// when it does not fit.
+    /// Appends a rank histogram, `counts` by rank from 0 to the size. Returns false, writing
+    /// nothing, when it does not fit.
     pub fn push_ranks(&mut self, epoch: u8, counts: impl ExactSizeIterator<Item = u32>) -> bool {
         let Some(out) = self.item(4, RANKS_HEADER_BYTES + 4 * counts.len()) else { return false };
         out[..RANKS_HEADER_BYTES].copy_from_slice(&[epoch, 0, 0, 0]);

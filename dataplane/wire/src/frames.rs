@@ -1,8 +1,8 @@
 //! Frames: the memory contract between the rings and the pipeline.
 //!
 //! A frame is one slot of a worker's UMEM. It is reference counted, because one received frame may
-//! at the same time wait in a transmit ring (forwarded as it came) and lie in the batch table (to be
-//! combined later). Whoever holds a reference may read; only a holder of a frame that is in no
+//! at the same time wait in a transmit ring (forwarded as it came) and lie in the batch table (to
+//! be combined later). A holder of a reference may read; only a holder of a frame that is in no
 //! transmit ring may write. Memory only: nothing here sends or receives.
 
 /// Bytes that are free in front of every UDP payload the pipeline sees or emits.
@@ -50,7 +50,7 @@ pub trait Frames {
     /// A free frame carrying one reference, or `None` when all are in use.
     fn take(&mut self) -> Option<FrameId>;
 
-    /// Whether free frames run low, so that whoever holds many should let some go. A store that is
+    /// Whether free frames run low, so that holders of many should release some. A store that is
     /// never short may leave this as it is.
     fn scarce(&self) -> bool {
         false
@@ -65,7 +65,8 @@ pub trait Frames {
     /// The bytes of `span`.
     ///
     /// # Panics
-    /// When the span leaves the frame: a broken invariant, since spans are made from checked lengths.
+    /// When the span leaves the frame: a broken invariant, since spans are made from checked
+    /// lengths.
     fn bytes(&self, span: Span) -> &[u8];
 
     /// The bytes of `span`, to be written.

@@ -1,8 +1,8 @@
 //! The 20-byte header of a coded packet, and what follows it.
 //!
-//! Source: the wire format drawn in this folder's `README.md`. The parse checks shape only (version,
-//! type, lengths); whether a flow may use these sizes is the pipeline's decision. Every value comes
-//! from the network: nothing here panics or allocates.
+//! Source: the wire format drawn in this folder's `README.md`. The parse checks shape only
+//! (version, type, lengths); whether a flow may use these sizes is the pipeline's decision. Every
+//! value comes from the network: nothing here panics or allocates.
 
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 20;
@@ -13,8 +13,8 @@ pub const INDEX_BYTES: usize = 4;
 /// Bytes of the block word that a BATS packet carries behind the fixed header.
 pub const BLOCK_BYTES: usize = 8;
 
-/// Bytes that a packet of a window flow carries besides its symbol at most: the Repair FEC Payload ID
-/// of RFC 8681, section 4.1.3.
+/// Bytes that a packet of a window flow carries besides its symbol at most: the Repair FEC Payload
+/// ID of RFC 8681, section 4.1.3.
 pub const WINDOW_BYTES: usize = 8;
 
 /// Wire format version this crate speaks.
@@ -198,8 +198,8 @@ impl Header {
         out[16..20].copy_from_slice(&self.link_sequence.to_be_bytes());
     }
 
-    /// Bytes of coding vector (or symbol index) that follow the fixed header of a generation packet,
-    /// or the block word of a BATS packet.
+    /// Bytes of coding vector (or symbol index) that follow the fixed header of a generation
+    /// packet, or the block word of a BATS packet.
     ///
     /// # Errors
     /// [`HeaderError::Flags`] for flags that version 1 reserves: SEED, TIMESTAMP and TAGGED.
@@ -225,8 +225,8 @@ impl PacketType {
     }
 }
 
-/// The block word: which batch of which block a BATS packet belongs to, and how that block is coded.
-/// Relays copy it as it is.
+/// The block word: which batch of which block a BATS packet belongs to, and how that block is
+/// coded. Relays copy it as it is.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Block {
     /// Block number, a serial number of 16 bits.
@@ -281,7 +281,7 @@ pub fn vector_bytes(size: usize, field_code: u8) -> usize {
     bits.div_ceil(32) * 4
 }
 
-/// A packet of a generation or batch taken apart: header, block word, vector (or index) and symbol.
+/// A parsed packet of a generation or batch: header, block word, vector (or index) and symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Coded<'a> {
     /// The fixed header.
@@ -299,8 +299,8 @@ pub struct Coded<'a> {
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Coding<'a> {
-    /// It is the source symbol of the generation, or the coded symbol of the batch, with this index,
-    /// less than the header's size.
+    /// It is the source symbol of the generation, or the coded symbol of the batch, with this
+    /// index, less than the header's size.
     Systematic(u8),
     /// It is the combination given by this packed coding vector.
     Vector(&'a [u8]),

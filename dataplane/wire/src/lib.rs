@@ -1,11 +1,11 @@
 //! Coded-packet wire format v1: the bytes that hops exchange.
 //!
 //! Place on the path: everywhere. The XDP program walks [`packet`] and looks at the first words of
-//! [`header`]; the pipeline reads and writes [`header`] and [`feedback`]; [`frames`] is the contract
-//! by which bytes travel from `xsk` to `pipeline` and back without being copied.
+//! [`header`]; the pipeline reads and writes [`header`] and [`feedback`]; [`frames`] is the
+//! contract by which bytes travel from `xsk` to `pipeline` and back without being copied.
 //!
-//! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie at
-//! fixed offsets. `README.md` in this folder draws the layout.
+//! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie
+//! at fixed offsets. `README.md` in this folder draws the layout.
 
 #![no_std]
 #![forbid(unsafe_code)]

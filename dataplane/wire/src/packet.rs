@@ -196,7 +196,7 @@ fn find_udp_v4<P: PacketBytes + ?Sized>(packet: &P, ip: usize) -> Result<UdpHead
     }
     let total_bytes = usize::from(read_u16(packet, ip + 2)?);
     // "More fragments" or a non-zero offset (RFC 791, 3.1). The first fragment is left to Linux
-    // too: half a coded packet helps nobody, and coded packets are never sent fragmented.
+    // too: half a coded packet is useless, and coded packets are never sent fragmented.
     if read_u16(packet, ip + 6)? & 0x3fff != 0 {
         return Err(NotUdp::Fragment);
     }
@@ -314,7 +314,7 @@ mod tests {
     const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     const FRAME_BYTES_MAX: usize = 256;
 
-    /// A frame built from pieces on the stack: this crate has no allocator.
+    /// A frame built from parts on the stack: this crate has no allocator.
     struct Frame {
         bytes: [u8; FRAME_BYTES_MAX],
         len: usize,
@@ -327,9 +327,9 @@ mod tests {
             frame
         }
 
-        fn push(&mut self, piece: &[u8]) -> &mut Self {
-            self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);
-            self.len += piece.len();
+        fn push(&mut self, part: &[u8]) -> &mut Self {
+            self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+            self.len += part.len();
             self
         }
 

@@ -5,7 +5,8 @@
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, WINDOW_BYTES};
 
-/// Bytes of the Explicit Source FEC Payload ID at the end of a source packet (RFC 8681 section 4.1.2).
+/// Bytes of the Explicit Source FEC Payload ID at the end of a source packet (RFC 8681 section
+/// 4.1.2).
 pub const SOURCE_ID_BYTES: usize = 4;
 
 /// Bytes of a symbol before its ADU: flow ID and length (RFC 8681 section 3.2).
