@@ -1,4 +1,5 @@
-//! Opening a socket: the ladder of modes, patience with busy queues, and the question which mode it is.
+//! Opening a socket: the ladder of modes, patience with busy queues, and the question which mode it
+//! is.
 //!
 //! The sockets of a UMEM are not independent; [`crate::registry`] says in which ways.
 
@@ -19,7 +20,8 @@ use crate::{
 };
 
 /// How long a queue that is still busy is tried again. Linux tears sockets down asynchronously, so
-/// the queue of a process that just ended stays busy for a moment (tens of milliseconds under load).
+/// the queue of a process that just ended stays busy for a moment (tens of milliseconds under
+/// load).
 const BUSY_RETRY: Duration = Duration::from_millis(500);
 
 /// Pause between two tries.
@@ -158,7 +160,8 @@ fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Qu
 pub(crate) fn active_mode(fd: libc::c_int, interface: &str) -> Result<SocketMode, XskError> {
     let mut options = libc::xdp_options { flags: 0 };
     let mut length = size_of::<libc::xdp_options>() as libc::socklen_t;
-    // SAFETY: `options` and `length` are valid for writing and `length` states the size of `options`.
+    // SAFETY: `options` and `length` are valid for writing and `length` states the size of
+    // `options`.
     let status = unsafe {
         libc::getsockopt(
             fd,
@@ -184,8 +187,8 @@ pub(crate) fn active_mode(fd: libc::c_int, interface: &str) -> Result<SocketMode
 /// Lets Linux send more packets per system call, where it can.
 pub(crate) fn raise_tx_budget(fd: libc::c_int) {
     let budget = TX_BUDGET;
-    // SAFETY: the value is valid for reading and its size is stated. Older versions refuse the option,
-    // which only costs system calls.
+    // SAFETY: the value is valid for reading and its size is stated. Older versions refuse the
+    // option, which only costs system calls.
     unsafe {
         libc::setsockopt(
             fd,

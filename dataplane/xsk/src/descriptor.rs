@@ -3,7 +3,8 @@
 //! xsk-rs makes a `FrameDesc` for the place where a received packet begins (byte 256 of each chunk)
 //! and has no way to move it. We send from wherever the headers happen to begin: they are rewritten
 //! in front of a payload that stays where it was received. So this module finds out, once and by
-//! experiment, in which words of a `FrameDesc` the address and the length live, and writes them there.
+//! experiment, in which words of a `FrameDesc` the address and the length live, and writes them
+//! there.
 //!
 //! Mapping the rings a second time would avoid this, but Linux before 6.4 refuses it on a bound
 //! socket (EBUSY), and those are the kernels of current long-term distributions.
@@ -52,9 +53,10 @@ fn with_words(words: &[(usize, usize)]) -> FrameDesc {
     let mut desc = FrameDesc::default();
     for &(word, value) in words {
         assert!(word < WORDS);
-        // SAFETY: the word lies within `desc` (checked) and is aligned like it. In the pinned version
-        // a `FrameDesc` consists of integers only (`addr: usize`, `options: u32`, two `usize`
-        // lengths), so every bit pattern is a valid value, whichever field or padding it lands in.
+        // SAFETY: the word lies within `desc` (checked) and is aligned like it. In the pinned
+        // version a `FrameDesc` consists of integers only (`addr: usize`, `options: u32`, two
+        // `usize` lengths), so every bit pattern is a valid value, whichever field or padding it
+        // lands in.
         unsafe { (&raw mut desc).cast::<usize>().add(word).write(value) };
     }
     desc

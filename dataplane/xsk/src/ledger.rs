@@ -11,17 +11,17 @@
 //!    +------------> fill ----+
 //! ```
 //!
-//! A frame in a transmit ring counts as `tx` even while others hold references to it, so
-//! `free + fill + held + tx = total` always. Calls that break the protocol (releasing a free frame,
-//! completing one that was never sent) are faults of this crate or its caller, not of any input: they
-//! panic. All operations are O(1); nothing allocates after [`Ledger::new`].
+//! A frame in a transmit ring counts as `tx` even while others hold references to it, so `free +
+//! fill + held + tx = total` always. Calls that break the protocol (releasing a free frame,
+//! completing one that was never sent) are faults of this crate or its caller, not of any input:
+//! they panic. All operations are O(1); nothing allocates after [`Ledger::new`].
 
 /// Frames in each place; the four sum to `total`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameGauge {
     /// All frames of the UMEM.
     pub total: u32,
-    /// In nobody's hands.
+    /// Not referenced, not lent, not transmitting.
     pub free: u32,
     /// Lent to Linux for packets to come (fill ring, driver, or receive ring before it is read).
     pub fill: u32,
@@ -119,7 +119,7 @@ impl Ledger {
     /// Adds a reference.
     ///
     /// # Panics
-    /// When nobody holds the frame, or at 65535 references.
+    /// When the frame has no reference, or at 65535 references.
     pub fn retain(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
         assert!(slot.references > 0, "frame {frame} was retained but is not held");
@@ -177,7 +177,8 @@ impl Ledger {
         self.slots[frame as usize].references > 0
     }
 
-    /// Whether the worker side may write the frame: somebody refers to it and no transmit ring does.
+    /// Whether the worker side may write the frame: somebody refers to it and no transmit ring
+    /// does.
     #[inline]
     pub fn is_writable(&self, frame: u32) -> bool {
         let slot = self.slots[frame as usize];

@@ -1,8 +1,9 @@
 //! AF_XDP: packets between a NIC queue and the worker's frames.
 //!
 //! Place on the path: first and last. The XDP program hands coded packets to a [`Socket`]; the
-//! worker takes them out with [`Socket::receive`], the pipeline reads and combines the frames through
-//! [`recoded_wire::frames::Frames`], which [`Umem`] implements, and [`Socket::transmit`] sends them.
+//! worker takes them out with [`Socket::receive`], the pipeline reads and combines the frames
+//! through [`recoded_wire::frames::Frames`], which [`Umem`] implements, and [`Socket::transmit`]
+//! sends them.
 //!
 //! ```text
 //!             fill ring          rx ring
@@ -13,10 +14,11 @@
 //!    +-------------------------------------------------------+
 //! ```
 //!
-//! Ownership: one worker owns one [`Umem`] and the sockets that share it, one per (interface, queue);
-//! a frame received on one of them may leave through another. [`ledger`] knows at every moment in
-//! which of the four places each frame is; [`FrameGauge`] counts them. Everything is allocated when
-//! it is opened: receiving, transmitting and completing never allocate and never lock.
+//! Ownership: one worker owns one [`Umem`] and the sockets that share it, one per (interface,
+//! queue); a frame received on one of them may leave through another. [`ledger`] knows at every
+//! moment in which of the four places each frame is; [`FrameGauge`] counts them. Everything is
+//! allocated when it is opened: receiving, transmitting and completing never allocate and never
+//! lock.
 //!
 //! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`).
 //! The only crate that uses xsk-rs, and the only one on the path with `unsafe`.

@@ -1,9 +1,10 @@
 //! The mode ladder: zero copy, native copy, generic; from fastest to most widely supported.
 //!
-//! Two things are chosen. How the XDP program runs ([`XdpMode`]) is decided where it is attached, in
-//! the runtime; whether packets are copied between the driver and the UMEM ([`SocketMode`]) is
-//! decided by the socket. Generic XDP always copies. Whichever rung was reached, the reason for every
-//! better one not taken is kept as text, because a silent fallback is the first thing users ask about.
+//! Two things are chosen. How the XDP program runs ([`XdpMode`]) is decided where it is attached,
+//! in the runtime; whether packets are copied between the driver and the UMEM ([`SocketMode`]) is
+//! decided by the socket. Generic XDP always copies. Whichever rung was reached, the reason for
+//! every better one not taken is kept as text, because a silent fallback is the first thing users
+//! ask about.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Which sockets share a UMEM, for the rules that sharing brings.
 //!
 //! libxdp binds a UMEM's first socket with the very descriptor that registered the memory, and the
-//! others as sharers of it. Hence: the first settles the mode of all; its queue stays taken until the
-//! UMEM goes, even if the socket is dropped; and once no socket is left, none can be added.
+//! others as sharers of it. Hence: the first settles the mode of all; its queue stays taken until
+//! the UMEM goes, even if the socket is dropped; and once no socket is left, none can be added.
 
 use std::sync::{Arc, Weak};
 

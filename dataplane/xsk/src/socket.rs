@@ -1,11 +1,12 @@
 //! One AF_XDP socket: receive, transmit, flush, complete.
 //!
-//! A worker's round is `complete`, `receive`, (pipeline), `transmit`..., `flush`. Frames are staged by
-//! `transmit` and reach the ring in `flush`, with one publication and at most a few system calls.
+//! A worker's round is `complete`, `receive`, (pipeline), `transmit`..., `flush`. Frames are staged
+//! by `transmit` and reach the ring in `flush`, with one publication and at most a few system
+//! calls.
 //!
-//! Bounds: rings of 2048 entries; [`BURST_FRAMES_MAX`] packets per `receive`. Everything is allocated
-//! in `open`. A socket sees one UMEM in its life, the one it was opened with; every call takes it
-//! again, since sockets of one worker share it.
+//! Bounds: rings of 2048 entries; [`BURST_FRAMES_MAX`] packets per `receive`. Everything is
+//! allocated in `open`. A socket sees one UMEM in its life, the one it was opened with; every call
+//! takes it again, since sockets of one worker share it.
 //!
 //! Does not: attach XDP, enter the socket into the XSKMAP, resolve neighbours, compute checksums.
 
@@ -28,7 +29,8 @@ use crate::{
 /// Most packets that one [`Socket::receive`] returns.
 ///
 /// Enough to spread the cost of a ring poll over many packets, few enough that the first of a burst
-/// does not wait long for the last and that headers of the whole burst stay in the first-level cache.
+/// does not wait long for the last and that headers of the whole burst stay in the first-level
+/// cache.
 pub const BURST_FRAMES_MAX: usize = 256;
 
 /// The part of all frames that primes a fill ring in `open`. Small, because sockets that are opened
@@ -41,7 +43,7 @@ const KICKS_MAX: u32 = RING_ENTRIES / 32;
 /// Bytes of an Ethernet header, less than which is not a packet.
 const ETHERNET_BYTES: usize = 14;
 
-/// A received packet; whoever takes it holds one reference to its frame.
+/// A received packet; its owner holds one reference to its frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// The frame.
@@ -98,10 +100,11 @@ impl Socket {
     /// Binds a socket to `queue` of `interface` in the best mode that `preference` and the way the
     /// program is attached (`xdp`) allow, and primes its fill ring.
     ///
-    /// Returns the mode that Linux says is active, and why a better one is not (empty if it is best).
-    /// All sockets on one UMEM run in the mode of the first: Linux decides so. A busy queue is tried
-    /// again for half a second. Once a socket was dropped its queue stays taken until the UMEM goes,
-    /// if it was the UMEM's first (libxdp keeps that descriptor to register further sockets).
+    /// Returns the mode that Linux says is active, and why a better one is not (empty if it is
+    /// best). All sockets on one UMEM run in the mode of the first: Linux decides so. A busy queue
+    /// is tried again for half a second. Once a socket was dropped its queue stays taken until the
+    /// UMEM goes, if it was the UMEM's first (libxdp keeps that descriptor to register further
+    /// sockets).
     ///
     /// # Errors
     /// Any [`XskError`] but [`XskError::FrameCount`] and [`XskError::MemoryLimit`].
@@ -142,7 +145,8 @@ impl Socket {
 
     /// The socket's descriptor, for the XSKMAP and for polling. Readable: packets wait.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the queues are, and they live as long as `self`.
+        // SAFETY: the descriptor is open as long as the queues are, and they live as long as
+        // `self`.
         unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
     }
 
@@ -175,14 +179,15 @@ impl Socket {
         count
     }
 
-    /// Takes over one reference to `frame` and queues `len` bytes of it, from `offset`, for sending.
-    /// False when the ring is full: the reference is released and the packet is lost.
+    /// Takes over one reference to `frame` and queues `len` bytes of it, from `offset`, for
+    /// sending. False when the ring is full: the reference is released and the packet is lost.
     ///
     /// Nothing is sent before [`Socket::flush`].
     ///
     /// # Panics
-    /// When the bytes leave the frame or are fewer than an Ethernet header, when the caller holds no
-    /// reference, or when `umem` is not the socket's (this one goes for every call): broken invariants.
+    /// When the bytes leave the frame or are fewer than an Ethernet header, when the caller holds
+    /// no reference, or when `umem` is not the socket's (this one goes for every call): broken
+    /// invariants.
     pub fn transmit(&mut self, umem: &mut Umem, frame: FrameId, offset: u16, len: u16) -> bool {
         self.check_home(umem);
         let (start, bytes) = (usize::from(offset), usize::from(len));
@@ -205,11 +210,12 @@ impl Socket {
     /// Puts staged packets into the ring and tells Linux, if it wants to be told.
     ///
     /// What Linux has no room for at the moment (EAGAIN, EBUSY, ENOBUFS) stays in the ring and is
-    /// tried again by the next call; [`Socket::unsent`] says whether there is a reason to call again.
+    /// tried again by the next call; [`Socket::unsent`] says whether there is a reason to call
+    /// again.
     pub fn flush(&mut self) {
         if !self.staged.is_empty() {
-            // SAFETY: the frames belong to the socket's UMEM; the ledger counts them as transmitting,
-            // so nobody writes to them until they are completed.
+            // SAFETY: the frames belong to the socket's UMEM; the ledger counts them as
+            // transmitting, so they are not written to until they are completed.
             let produced = unsafe { self.tx.produce(&self.staged) };
             debug_assert_eq!(produced, self.staged.len(), "`room` promised these entries");
             self.staged.clear();
@@ -228,8 +234,8 @@ impl Socket {
         }
     }
 
-    /// Packets in the ring that Linux has not taken yet. Not zero after [`Socket::flush`] means: flush
-    /// again soon, do not sleep until the next packet.
+    /// Packets in the ring that Linux has not taken yet. Not zero after [`Socket::flush`] means:
+    /// flush again soon, do not sleep until the next packet.
     pub fn unsent(&mut self) -> usize {
         if self.pending == 0 {
             return 0;
@@ -288,7 +294,7 @@ impl Socket {
                 *place = umem.descriptors.at(Umem::address(FrameId(frame)), 0);
             }
             // SAFETY: the frames belong to the socket's UMEM and the ledger counts them as lent, so
-            // nobody touches them until they are received.
+            // they are not accessed until they are received.
             let produced = unsafe { self.fill.produce(&self.scratch[..burst]) };
             self.lent += produced as u32;
             if produced < burst {

@@ -1,18 +1,18 @@
 //! The UMEM: a worker's frames, memory and accounting together.
 //!
-//! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket that
-//! shares it are gone, in whatever order they are dropped. Frames that Linux holds when a socket is
-//! dropped stay counted where they were, because Linux may still write to them; they come back with
-//! the next UMEM.
+//! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket
+//! that shares it are gone, in whatever order they are dropped. Frames that Linux holds when a
+//! socket is dropped stay counted where they were, because Linux may still write to them; they come
+//! back with the next UMEM.
 //!
-//! Units: [`FrameId`] is the index of a chunk, [`Span::offset`] counts bytes from the chunk's start.
-//! Linux places received packets at byte 256 (the headroom XDP programs may use); a frame from
-//! [`Frames::take`] may be written anywhere.
+//! Units: [`FrameId`] is the index of a chunk, [`Span::offset`] counts bytes from the chunk's
+//! start. Linux places received packets at byte 256 (the headroom XDP programs may use); a frame
+//! from [`Frames::take`] may be written anywhere.
 //!
-//! Safety model: Linux only ever writes to frames that are lent (fill) and only reads frames that are
-//! in a transmit ring. So a frame may be read while the worker refers to it and written while, on top
-//! of that, no transmit ring does. Both are checked on every access against the ledger: one load from
-//! a table that the operation touches anyway.
+//! Safety model: Linux only ever writes to frames that are lent (fill) and only reads frames that
+//! are in a transmit ring. So a frame may be read while the worker refers to it and written while,
+//! on top of that, no transmit ring does. Both are checked on every access against the ledger: one
+//! load from a table that the operation touches anyway.
 
 use std::{
     mem::MaybeUninit,
@@ -40,16 +40,17 @@ use crate::{
 /// page and thereby into the same cache sets, which halves the speed of field arithmetic.
 pub const FRAME_BYTES: usize = 2048;
 
-/// Largest packet, Ethernet header included, that fits a frame behind Linux's 256 bytes of headroom.
-/// Longer ones are dropped by Linux and counted as [`crate::SocketStatistics::rx_dropped`].
+/// Largest packet, Ethernet header included, that fits a frame behind Linux's 256 bytes of
+/// headroom. Longer ones are dropped by Linux and counted as
+/// [`crate::SocketStatistics::rx_dropped`].
 pub const RECEIVE_BYTES_MAX: usize = FRAME_BYTES - 256;
 
 /// Entries of each ring. A worker that is away for a millisecond at two million packets a second
 /// finds 2000 waiting; twice as many would leave too few of the default 8192 frames for batches.
 pub(crate) const RING_ENTRIES: u32 = 2048;
 
-/// What is kept of a frame beside it: its references, a place in the list of free ones, a mark, and a
-/// place in the queue of whoever sends it; and its descriptor while the UMEM is made.
+/// What is kept of a frame beside it: its references, a place in the list of free ones, a mark, and
+/// a place in the queue of its sender; and its descriptor while the UMEM is made.
 const BOOKKEEPING_BYTES: usize = 64;
 
 /// Fewest frames: a fill ring of eight for each of two sockets, as many for batches, and the rest.
@@ -125,14 +126,14 @@ impl Umem {
 
     /// Frames that one socket may have lent to Linux at once.
     ///
-    /// All sockets together get half of the frames, in equal shares: the other half is for batches and
-    /// transmission, which would otherwise starve exactly when traffic is heaviest.
+    /// All sockets together get half of the frames, in equal shares: the other half is for batches
+    /// and transmission, which would otherwise starve exactly when traffic is heaviest.
     pub(crate) fn fill_share(&self) -> u32 {
         (self.ledger.total() / 2 / self.registry.sockets().max(1)).clamp(1, RING_ENTRIES)
     }
 
-    /// Frames that may be lent to Linux at this moment: lending stops when fewer than a quarter of all
-    /// frames are free, so that whoever must make room by sending or decoding can still do so.
+    /// Frames that may be lent to Linux at this moment: lending stops when fewer than a quarter of
+    /// all frames are free, so that sending and decoding, which release frames, still find some.
     pub(crate) fn lendable(&self) -> u32 {
         self.ledger.free().saturating_sub(self.ledger.total() / 4)
     }
@@ -144,8 +145,8 @@ impl Umem {
 
     /// Asks the processor to fetch the headers that begin at `address`.
     ///
-    /// Another core, or the device, has just written them; without this, the first look at each packet
-    /// of a burst waits for its cache line, one after the other.
+    /// Another core, or the device, has just written them; without this, the first look at each
+    /// packet of a burst waits for its cache line, one after the other.
     #[inline]
     pub(crate) fn prefetch(&self, address: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -173,8 +174,8 @@ impl Umem {
         let (offset, len) = (usize::from(span.offset), usize::from(span.len));
         assert!(offset + len <= FRAME_BYTES, "{span:?} leaves its frame");
         assert!(span.frame.0 < self.ledger.total(), "{span:?} is outside the UMEM");
-        // SAFETY: the frame index is below the number of frames and the offset within the frame, both
-        // checked above, so the result stays inside the mapping `base` points to.
+        // SAFETY: the frame index is below the number of frames and the offset within the frame,
+        // both checked above, so the result stays inside the mapping `base` points to.
         unsafe { self.base.as_ptr().add(Self::address(span.frame) + offset) }
     }
 
@@ -207,9 +208,9 @@ impl Frames for Umem {
         self.ledger.take().map(FrameId)
     }
 
-    /// Too few are free for [`Umem::lendable`] to go on lending, although this side holds at least an
-    /// eighth. Frames that wait in a transmit ring do not count: letting others go would not bring
-    /// them back.
+    /// Too few are free for [`Umem::lendable`] to go on lending, although this side holds at least
+    /// an eighth. Frames that wait in a transmit ring do not count: letting others go would not
+    /// bring them back.
     fn scarce(&self) -> bool {
         let FrameGauge { total, free, held, .. } = self.gauge();
         free < total / 4 + total / 16 && held >= total / 8
@@ -236,8 +237,8 @@ impl Frames for Umem {
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         let start = self.pointer(span);
         assert!(self.ledger.is_writable(span.frame.0), "{span:?} is written but not ours alone");
-        // SAFETY: as in `bytes`; moreover the frame is in no transmit ring, so Linux does not read it
-        // either, and `self` is borrowed exclusively.
+        // SAFETY: as in `bytes`; moreover the frame is in no transmit ring, so Linux does not read
+        // it either, and `self` is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) }
     }
 
@@ -259,12 +260,13 @@ impl Frames for Umem {
                 self.ledger.is_writable(span.frame.0),
                 "{span:?} is written but not ours alone"
             );
-            // SAFETY: as in `bytes_mut`. `check_disjoint` made sure that no two of these views and none
-            // of the shared ones lie in one frame, and `self` is borrowed exclusively by our caller.
+            // SAFETY: as in `bytes_mut`. `check_disjoint` made sure that no two of these views and
+            // none of the shared ones lie in one frame, and `self` is borrowed exclusively by our
+            // caller.
             place.write(unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) });
         }
-        // SAFETY: the loops above wrote as many elements as there are spans; `check_disjoint` made sure
-        // that those are at most `GATHER_MAX`.
+        // SAFETY: the loops above wrote as many elements as there are spans; `check_disjoint` made
+        // sure that those are at most `GATHER_MAX`.
         let (shared, exclusive) = unsafe {
             (
                 shared[..sources.len()].assume_init_ref(),

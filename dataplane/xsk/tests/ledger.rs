@@ -33,7 +33,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// References of the worker (`held`) and of transmit rings (`sent`), one entry each, and lent frames.
+/// References of the worker (`held`) and of transmit rings (`sent`), one entry each, and lent
+/// frames.
 #[derive(Default)]
 struct Model {
     held: Vec<u32>,

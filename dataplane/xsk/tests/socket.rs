@@ -1,4 +1,5 @@
-//! Sockets on a veth pair in a namespace of their own: real packets through the committed XDP object.
+//! Sockets on a veth pair in a namespace of their own: real packets through the committed XDP
+//! object.
 
 mod common;
 
@@ -187,7 +188,7 @@ fn transmit_ring_full_refuses_and_releases() {
         let frame = umem.take().expect("a free frame");
         assert!(!a.transmit(&mut umem, frame, 128, 64));
         assert_eq!(umem.gauge(), before);
-        // Nobody listens at the other end; Linux sends and completes them all the same.
+        // No socket listens at the other end; Linux sends and completes them all the same.
         settle(&mut a, &mut umem);
         assert_eq!(umem.gauge().tx, 0);
     });

@@ -1,7 +1,7 @@
 //! What every test that needs privilege asks first.
 
-/// Whether tests that need root can run; prints why not. With `RECODED_REQUIRE_ALL=1` not being able
-/// to is a failure.
+/// Whether tests that need root can run; prints why not. With `RECODED_REQUIRE_ALL=1` not being
+/// able to is a failure.
 pub fn have_root() -> bool {
     // SAFETY: no arguments, cannot fail.
     if unsafe { libc::geteuid() } == 0 {
