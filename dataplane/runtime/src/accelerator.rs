@@ -31,12 +31,13 @@ impl Accelerator {
         offered.is_ok()
     }
 
-    /// Whether results are still to come: nobody wakes a worker for them.
+    /// Whether results are pending: no event wakes a worker for them.
     pub(crate) fn is_waiting(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// Hands over what has waited long enough, and calls `solved` for what came back. Whether anything did.
+    /// Hands over what has waited long enough, and calls `solved` for what came back. Whether
+    /// anything did.
     pub(crate) fn poll(
         &mut self,
         mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),

@@ -1,7 +1,8 @@
-//! The Internet checksum (RFC 1071), for headers that are written here and packets that are split or
-//! merged at a tunnel. Pure.
+//! The Internet checksum (RFC 1071), for headers that are written here and packets that are split
+//! or merged at a tunnel. Pure.
 
-/// One's complement sum of the big-endian 16-bit words of `bytes`, an odd last byte padded with zero.
+/// One's complement sum of the big-endian 16-bit words of `bytes`, an odd last byte padded with
+/// zero.
 #[inline]
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     // The sum does not depend on the byte order it is computed in, except for the order of its own

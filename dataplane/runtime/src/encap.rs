@@ -8,8 +8,8 @@
 //!  IPv6: | Ethernet 14 | IPv6 40 | UDP 8 | payload      hop limit 64, UDP checksum computed
 //! ```
 //!
-//! Pure: no memory of its own beyond the template, no I/O. Never fragments: the caller compares with
-//! the MTU.
+//! Pure: no memory of its own beyond the template, no I/O. Never fragments: the caller compares
+//! with the MTU.
 
 use crate::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -39,7 +39,8 @@ pub fn header_bytes(address: IpAddr) -> usize {
 }
 
 impl Encap {
-    /// Headers from (`source_mac`, `source`) to (`destination_mac`, `destination`), UDP port `port`.
+    /// Headers from (`source_mac`, `source`) to (`destination_mac`, `destination`), UDP port
+    /// `port`.
     ///
     /// `None` when the addresses are not of one IP version.
     pub fn new(

@@ -1,8 +1,8 @@
 //! A worker's reading side of one tunnel: packets one at a time, however many a read returned.
 //!
-//! A worker reads several queues in turns, one read each. Queues of one tunnel carry different flows
-//! (Linux chooses by a hash, and sends answers to the queue that the flow was written to), so the
-//! order within a flow holds.
+//! A worker reads several queues in turns, one read each. Queues of one tunnel carry different
+//! flows (Linux chooses by a hash, and sends answers to the queue that the flow was written to), so
+//! the order within a flow holds.
 
 use crate::segments::{READ_BYTES_MAX, Segments};
 use crate::tunnel::{self, Offload, Tunnel};

@@ -1,9 +1,9 @@
 //! Runs the pipeline over AF_XDP: everything between the network and pure packet processing.
 //!
-//! Place on the path: around `pipeline`. [`Resources::open`] does what needs privilege (XDP programs,
-//! frames, sockets, tunnels); [`Runtime::start`] takes what is open, starts one pinned thread per
-//! receive queue, and hands each packet from `xsk` to `pipeline` and back. The control side publishes
-//! snapshots and reads reports; it is never called from here.
+//! Place on the path: around `pipeline`. [`Resources::open`] does what needs privilege (XDP
+//! programs, frames, sockets, tunnels); [`Runtime::start`] takes what is open, starts one pinned
+//! thread per receive queue, and hands each packet from `xsk` to `pipeline` and back. The control
+//! side publishes snapshots and reads reports; it is never called from here.
 //!
 //! ```text
 //!  topology -> Resources (attach, sockets, tunnels, netlink) -> Runtime
@@ -75,7 +75,7 @@ pub mod error;
 
 pub use error::{SnapshotError, StartError};
 pub use netlink::Interface;
-/// The offload queue, for whoever opens accelerators and sets the mode.
+/// The offload queue, for the code that opens accelerators and sets the mode.
 pub use recoded_offload as offload;
 /// What the control side needs of `xsk`, which it must not depend on.
 pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics};

@@ -1,8 +1,8 @@
-//! Watches the interfaces of the links: says in words when one goes, comes back, is set down or gets
-//! another MTU, and has the sockets opened again when one is back.
+//! Watches the interfaces of the links: says in words when one goes, comes back, is set down or
+//! gets another MTU, and has the sockets opened again when one is back.
 //!
-//! A thread of its own. Linux tells it that something changed; what, it asks itself. It also asks once
-//! a second, since events can be lost.
+//! A thread of its own. Linux tells it that something changed; what, it asks itself. It also asks
+//! once a second, since events can be lost.
 
 use crate::error::StartError;
 use crate::netlink::{Interface, LinkEvents, Netlink};
@@ -126,7 +126,7 @@ impl Watch {
         if self.retry.is_some_and(|(at, _)| now < at) {
             return;
         }
-        // Until its sockets are open nobody may send on it.
+        // Until its sockets are open no worker may send on it.
         note(node, link, None);
         let name = &node.topology.links[link].name;
         match node.reopen(link, found.clone(), netlink) {
@@ -171,8 +171,8 @@ impl Watch {
     }
 }
 
-/// Notes what was found, and tells the workers. An interface that is another one than our sockets are on
-/// counts as gone: only [`Node::reopen`] changes that.
+/// Notes what was found, and tells the workers. An interface that is another one than our sockets
+/// are on counts as gone: only [`Node::reopen`] changes that.
 fn note(node: &Node, link: usize, found: Option<Interface>) {
     let mut links = node.links();
     let state = &mut links[link];

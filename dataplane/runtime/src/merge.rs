@@ -1,4 +1,5 @@
-//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few writes.
+//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few
+//! writes.
 //!
 //! Consecutive packets of one TCP or UDP flow that differ only in what Linux can compute again
 //! (lengths, sequence numbers, checksums) become one large packet behind a virtio header, which
@@ -11,16 +12,18 @@
 //!
 //! - **Order**: a run only grows at its end, and a packet of the same flow that does not fit there
 //!   first sends the run on its way. Packets of one flow leave in the order they came.
-//! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A run
-//!   of several is a flow that sends without pause; it may wait for more, for as long as the caller
-//!   says ([`Merger::settle`]).
-//! - **Checksums**: whoever writes a merged packet vouches for its bytes, since Linux computes their
-//!   checksum anew. Only packets whose checksum holds are merged; Linux sees and drops the others.
-//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are taken the oldest goes.
+//! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A
+//!   run of several is a flow that sends without pause; it may wait for more, for as long as the
+//!   caller says ([`Merger::settle`]).
+//! - **Checksums**: the writer of a merged packet vouches for its bytes, since Linux computes
+//!   their checksum again. Only packets whose checksum holds are merged; Linux sees and drops the
+//!   others.
+//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are taken the oldest
+//!   goes.
 //!
 //! Pure. The crate `tun-rs` merges, too; it allocates for each packet, wants a buffer of 64 KiB for
-//! each, and writes a packet that ends a run (FIN, a duplicate acknowledgement) in front of data that
-//! came before it.
+//! each, and writes a packet that ends a run (FIN, a duplicate acknowledgement) in front of data
+//! that came before it.
 
 use crate::checksum::{fold, sum};
 use crate::segments::VIRTIO_NET_HDR_F_NEEDS_CSUM;
@@ -80,7 +83,8 @@ impl Merger {
     #[inline]
     pub(crate) fn push(&mut self, packet: &[u8], out: &mut impl Write) {
         let Some(shape) = Shape::of(packet, self.merges_udp) else {
-            // Not known which flow it belongs to (fragments, tunnels in tunnels): nothing overtakes.
+            // Not known which flow it belongs to (fragments, tunnels in tunnels): nothing
+            // overtakes.
             self.flush(out);
             write_single(packet, out);
             return;
@@ -225,7 +229,8 @@ impl Run {
             equal(0..4) && equal(6..8)
         };
         let transport = match shape.protocol {
-            // Acknowledgement, length; flags are ACK and perhaps PSH; window; urgent pointer, options.
+            // Acknowledgement, length; flags are ACK and perhaps PSH; window; urgent pointer,
+            // options.
             Protocol::Tcp => {
                 equal(at + 8..at + TCP_FLAGS)
                     && equal(at + 14..at + 16)

@@ -156,7 +156,8 @@ impl Netlink {
     }
 }
 
-/// Hears when interfaces come, go or change. It only says that something did: whoever waits asks what.
+/// Reports that interfaces appeared, disappeared or changed. It does not report which: the caller
+/// queries that.
 pub(crate) struct LinkEvents {
     executor: tokio::runtime::Runtime,
     messages: Pin<Box<dyn Stream<Item = ()> + Send>>,

@@ -1,10 +1,13 @@
-//! A node while it runs: workers, programs and sockets, and how they are made anew when an interface is.
+//! A node while it runs: workers, programs and sockets, and how they are made anew when an
+//! interface is.
 //!
-//! Sockets of one worker share its UMEM, and a UMEM goes with its first socket (`dataplane/xsk`). So when
-//! an interface comes back all sockets of all workers are opened again: workers stop, let their frames go,
-//! get new ones and go on. Flows, counters and tunnels stay; what was open at that moment is lost.
+//! Sockets of one worker share its UMEM, and a UMEM goes with its first socket (`dataplane/xsk`).
+//! So when an interface comes back all sockets of all workers are opened again: workers stop, let
+//! their frames go, get new ones and go on. Flows, counters and tunnels stay; what was open at that
+//! moment is lost.
 //!
-//! Locks, in this order: `steering`, `workers`, `links`. Whoever opens sockets holds the first two.
+//! Locks, in this order: `steering`, `workers`, `links`. A thread that opens sockets holds the
+//! first two.
 
 use crate::accelerator::Accelerator;
 use crate::attach::Attachment;
@@ -160,8 +163,8 @@ impl Node {
     /// Attaches to `interface`, which is that of `link` again, and opens all sockets anew.
     ///
     /// # Errors
-    /// Why the link stays without sockets. The others have theirs, unless not even a thread or memory
-    /// can be had: then workers are missing, and the node is not healthy.
+    /// Why the link stays without sockets. The others have theirs, unless not even a thread or
+    /// memory can be had: then workers are missing, and the node is not healthy.
     pub(crate) fn reopen(
         &self,
         link: usize,

@@ -1,6 +1,6 @@
 //! Where a worker's pipeline puts its results: coded packets wait here until the burst is done and
-//! then get headers and go to their sockets; IP packets are merged while they follow each other closely
-//! and then written to their tunnel.
+//! then get headers and go to their sockets; IP packets are merged while they follow each other
+//! closely and then written to their tunnel.
 //!
 //! Packets wait because the pipeline holds the frames while it speaks. A waiting packet owns one
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
@@ -265,10 +265,10 @@ impl Write for Writer<'_> {
     }
 }
 
-/// How long packets of a flow that sends without pause may be merged: 64 KiB at 5 Gbit/s. Longer adds
-/// delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that goes to
-/// sleep writes first.
+/// How long packets of a flow that sends without pause may be merged: 64 KiB at 5 Gbit/s. Longer
+/// adds delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that
+/// goes to sleep writes first.
 const MERGE_NANOS: Nanos = 100_000;
-/// DSCP and ECN bits of what is sent. One value for all until the pipeline says which inner packet a
-/// symbol carries; 0 is best effort, not ECN-capable.
+/// DSCP and ECN bits of what is sent. One value for all until the pipeline says which inner packet
+/// a symbol carries; 0 is best effort, not ECN-capable.
 const TRAFFIC_CLASS: u8 = 0;

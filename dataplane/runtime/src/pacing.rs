@@ -1,16 +1,16 @@
 //! A link's byte budget: a token bucket shared by all workers that send on the link.
 //!
-//! It is kept as one number, the time until which the link is paid for ("virtual scheduling" of the
+//! The state is one number, the time until which the link is busy ("virtual scheduling" of the
 //! generic cell rate algorithm, ITU-T I.371). Sending moves it forward by the packet's time on the
-//! wire; it never lags more than the burst allowance behind the clock. The budget is positive while
-//! that time has not passed the present.
+//! wire; it never lags more than the burst allowance behind the clock. The backlog is the part of
+//! that time that lies in the future.
 //!
-//! Nobody is blocked here: relays only spend, since to hold back a coded packet costs a frame and
-//! helps nobody; whoever reads from a tunnel asks first and waits until [`Pacer::opens_at`].
+//! No call blocks. Relays only spend, since delaying a coded packet costs a frame and has no use. A
+//! worker that reads from a tunnel first waits until [`Pacer::opens_at`].
 //!
-//! Nor may debt grow without bound, or requests for repair keep the tunnel shut for as long as they like:
-//! a packet that would leave the link in debt for more than [`DEBT_NANOS`], or what one unit of every source
-//! takes if that is longer, is refused, and whoever asked drops it.
+//! The backlog is bounded, since requests for repair could otherwise keep a tunnel shut without
+//! end. The bound is [`BACKLOG_NANOS`], or the time that one unit of every source takes if that is
+//! longer. A packet beyond it is refused, and the caller drops it.
 //!
 //! # Memory ordering
 //! Relaxed throughout: the number guards no other memory.
@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Pacer {
     nanos_per_byte: f64,
     burst_nanos: Nanos,
-    debt_nanos: AtomicU64,
-    paid_until: AtomicU64,
+    backlog_nanos: AtomicU64,
+    busy_until: AtomicU64,
 }
 
 impl Pacer {
@@ -39,19 +39,19 @@ impl Pacer {
         Pacer {
             nanos_per_byte,
             burst_nanos: packets_nanos.max(BURST_NANOS),
-            debt_nanos: AtomicU64::new(packets_nanos.max(DEBT_NANOS)),
-            paid_until: AtomicU64::new(0),
+            backlog_nanos: AtomicU64::new(packets_nanos.max(BACKLOG_NANOS)),
+            busy_until: AtomicU64::new(0),
         }
     }
 
-    /// Lets debt grow to what a source needs that sends `unit_bytes` at once.
+    /// Lets the backlog hold what a source needs that sends `unit_bytes` at once.
     pub fn allow_unit(&self, unit_bytes: usize) {
         let unit_nanos = (unit_bytes as f64 * self.nanos_per_byte) as Nanos;
-        self.debt_nanos.store(unit_nanos.max(self.burst_nanos).max(DEBT_NANOS), Relaxed);
+        self.backlog_nanos.store(unit_nanos.max(self.burst_nanos).max(BACKLOG_NANOS), Relaxed);
     }
 
     /// Accounts `wire_bytes` to be sent at `now`, Ethernet header included. False, and nothing is
-    /// accounted, when the link owes too much already: the packet is to be dropped.
+    /// accounted, when the backlog is at its bound: the caller drops the packet.
     #[inline]
     #[must_use]
     pub fn spend(&self, wire_bytes: usize, now: Nanos) -> bool {
@@ -59,9 +59,9 @@ impl Pacer {
             return true;
         }
         let cost = (wire_bytes as f64 * self.nanos_per_byte).round() as Nanos;
-        let limit = now.saturating_add(self.debt_nanos.load(Relaxed));
-        let spent = self.paid_until.fetch_update(Relaxed, Relaxed, |paid| {
-            (paid <= limit).then(|| paid.max(now).saturating_add(cost))
+        let limit = now.saturating_add(self.backlog_nanos.load(Relaxed));
+        let spent = self.busy_until.fetch_update(Relaxed, Relaxed, |busy| {
+            (busy <= limit).then(|| busy.max(now).saturating_add(cost))
         });
         spent.is_ok()
     }
@@ -75,17 +75,17 @@ impl Pacer {
     /// When the budget becomes positive (again).
     #[inline]
     pub fn opens_at(&self) -> Nanos {
-        self.paid_until.load(Relaxed).saturating_sub(self.burst_nanos)
+        self.busy_until.load(Relaxed).saturating_sub(self.burst_nanos)
     }
 }
 
 /// A tunnel is read in bursts and the worker may sleep this long between them without losing rate.
 /// More would fill the queues of the link behind us, less would not survive a timer's slack.
 const BURST_NANOS: Nanos = 2_000_000;
-/// Relays send as packets come, in bursts of a few milliseconds, and links have queues of some tens:
-/// less would drop what the link still takes, more would keep a tunnel shut that long.
-const DEBT_NANOS: Nanos = 50_000_000;
-/// On slow links 2 ms is less than a generation; a generation leaves in one piece.
+/// Relays send as packets come, in bursts of a few milliseconds, and links have queues of some
+/// tens: less would drop what the link still takes, more would keep a tunnel shut that long.
+const BACKLOG_NANOS: Nanos = 50_000_000;
+/// On slow links 2 ms is less than a generation; a generation leaves as a whole.
 const BURST_PACKETS_MIN: f64 = 32.0;
 /// What a packet of a usual link takes, header included.
 const PACKET_BYTES: f64 = 1514.0;
@@ -97,14 +97,14 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// Bytes a greedy sender gets through in `seconds` with packets of `packet` bytes, polling every
-    /// `step` nanoseconds.
+    /// Bytes a greedy sender gets through in `seconds` with packets of `packet` bytes, polling
+    /// every `step` nanoseconds.
     fn greedy(pacer: &Pacer, packet: usize, step: Nanos, seconds: u64) -> u64 {
         let (mut sent, mut now) = (0, 5 * SECOND);
         let end = now + seconds * SECOND;
         while now < end {
             while pacer.is_open(now) {
-                assert!(pacer.spend(packet, now), "whoever asks first is never refused");
+                assert!(pacer.spend(packet, now), "a sender that asks first is never refused");
                 sent += packet as u64;
             }
             now += step;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn overdraft_is_paid_back_before_the_link_opens() {
+    fn backlog_drains_before_the_link_opens() {
         let pacer = Pacer::new(Some(8.0)); // one byte per microsecond
         let now = 10 * SECOND;
         assert!(pacer.spend(60_000, now));
@@ -148,7 +148,7 @@ mod tests {
 
     /// Forty requests for repair, each of 256 packets, shut a tunnel for ten seconds.
     #[test]
-    fn debt_is_bounded_whatever_is_asked_for() {
+    fn backlog_is_bounded_for_any_request() {
         for (rate_mbit, longest) in [(8.0, 52_000_000), (1000.0, 51_000_000), (1.0, 400_000_000)] {
             let pacer = Pacer::new(Some(rate_mbit));
             let now = 10 * SECOND;
@@ -161,7 +161,7 @@ mod tests {
 
     /// A block of 256 symbols leaves at once; its source must not refuse itself.
     #[test]
-    fn debt_covers_the_unit_of_a_source() {
+    fn backlog_holds_the_unit_of_a_source() {
         let (pacer, now) = (Pacer::new(Some(8.0)), SECOND);
         let usual = accepted(&pacer, 1500, now);
         assert!((33..50).contains(&usual), "{usual}");

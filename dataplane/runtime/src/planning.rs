@@ -1,12 +1,12 @@
 //! The thread that makes plans for all workers; see `recoded_pipeline::plan`.
 //!
 //! ```text
-//!  worker: Egress::plan ──► one queue ──► this thread: theory ──► a queue each ──► Pipeline::planned
+//!  worker: Egress::plan ─► one queue ─► this thread: theory ─► a queue each ─► Pipeline::planned
 //! ```
 //!
-//! Questions follow from what the network says, so their number and cost are bounded: a flow has one out
-//! at a time, the queue has a few places, and the thread rests four times as long as it computed, so
-//! that it takes a fifth of a core at most. A worker never waits for it.
+//! Questions follow from what the network says, so their number and cost are bounded: a flow has
+//! one out at a time, the queue has a few places, and the thread rests four times as long as it
+//! computed, so that it takes a fifth of a core at most. A worker never waits for it.
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use recoded_pipeline::egress::Planning;

@@ -29,8 +29,8 @@ pub struct LinkCounters {
     pub tx_oversize: u64,
     /// Packets dropped because the interface was gone.
     pub tx_link_gone: u64,
-    /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what a
-    /// relay was to send faster than that.
+    /// Packets dropped because the link's backlog was longer than its pace allows: repairs, or
+    /// packets of a relay that arrived faster than the link's rate.
     pub tx_over_rate: u64,
 }
 

@@ -169,7 +169,7 @@ impl Runtime {
     }
 
     fn shut_down(&mut self) {
-        // First whoever could start workers again.
+        // First the thread that could start workers again.
         if let Some((stop, thread)) = self.links.take() {
             drop(stop);
             if thread.join().is_err() {
@@ -195,7 +195,7 @@ impl Drop for Runtime {
     }
 }
 
-/// Lets each link go into debt for one unit of every source that sends over it.
+/// Lets the backlog of each link hold one unit of every source that sends over it.
 fn allow_units(pacers: &[Pacer], topology: &Topology, snapshot: &Snapshot) {
     for (link, pacer) in pacers.iter().enumerate() {
         let unit = |flow: &FlowParams| {

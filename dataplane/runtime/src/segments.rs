@@ -12,8 +12,9 @@
 //!  packet 1:                       | IP TCP | payload 1 |
 //! ```
 //!
-//! Pure. The crate `tun-rs` can split, too, but all at once into one buffer per packet, which copies
-//! every byte and would take 64 KiB from a tunnel that its link has budget for one packet of.
+//! Pure. The crate `tun-rs` can split, too, but all at once into one buffer per packet, which
+//! copies every byte and would take 64 KiB from a tunnel that its link has budget for one packet
+//! of.
 
 use crate::checksum::{fold, sum};
 use std::ops::Range;

@@ -21,8 +21,8 @@ pub fn worker_memory_bytes(frames: u32, links: usize) -> usize {
 /// Rings of a socket in both places, and room for bursts.
 const SOCKET_BYTES: usize = 256 << 10;
 
-/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `coding_bytes`, which are
-/// [`recoded_pipeline::params::FlowCode::coding_bytes`]. `None` when not even one byte fits.
+/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `coding_bytes`, which
+/// are [`recoded_pipeline::params::FlowCode::coding_bytes`]. `None` when not even one byte fits.
 pub fn symbol_bytes_max(mtu: usize, address: IpAddr, coding_bytes: usize) -> Option<usize> {
     mtu.min(IP_PACKET_BYTES_MAX)
         .checked_sub(packet_bytes(address, coding_bytes, 0))

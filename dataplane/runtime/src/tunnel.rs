@@ -1,8 +1,9 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
-//! Created at start, gone with the last descriptor: when the daemon stops, and when it is killed. One
-//! queue per worker. Where Linux offers offloads, a virtio header stands in front of what is read and
-//! written, and one read or write carries many packets ([`crate::segments`], [`crate::merge`]).
+//! Created at start, gone with the last descriptor: when the daemon stops, and when it is killed.
+//! One queue per worker. Where Linux offers offloads, a virtio header stands in front of what is
+//! read and written, and one read or write carries many packets ([`crate::segments`],
+//! [`crate::merge`]).
 //!
 //! Reads and writes never block. What an operator deletes is made again by [`crate::watch`]; a
 //! [`Tunnel`] is one life of the interface.
@@ -39,8 +40,8 @@ pub(crate) struct Tunnel {
     offload: Offload,
     /// Why it is not better.
     reason: String,
-    /// Set by whoever notices that the interface is gone. Relaxed: it guards no other memory, and
-    /// everybody notices for himself in the end.
+    /// Set by the thread that notices that the interface is gone. Relaxed: it guards no other
+    /// memory, and every thread notices by itself in the end.
     is_gone: AtomicBool,
 }
 
@@ -270,7 +271,8 @@ fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
 }
 
 /// Keeps router solicitations and multicast reports of an unused IPv6 link-local address out of an
-/// IPv4 tunnel: coded packets would carry them while nobody talks. Addresses given by hand still work.
+/// IPv4 tunnel: coded packets would carry them on an idle tunnel. Addresses given by hand still
+/// work.
 fn silence_ipv6(name: &str) {
     let path = format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode");
     if let Err(error) = std::fs::write(&path, "1") {
@@ -279,13 +281,13 @@ fn silence_ipv6(name: &str) {
 }
 
 const CREATE: &str = "create";
-/// Places in the queue where packets wait while pacing closes the tunnel: TCP fills it and then slows
-/// down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more is delay, much less
-/// starves one fast sender.
+/// Places in the queue where packets wait while pacing closes the tunnel: TCP fills it and then
+/// slows down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more is delay,
+/// much less starves one fast sender.
 const QUEUE_PLACES: u32 = 1000;
-/// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the link,
-/// the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms at any
-/// rate. Slow links have time for a read per packet.
+/// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the
+/// link, the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms
+/// at any rate. Slow links have time for a read per packet.
 const PLACE_SECONDS: f64 = 40e-6;
 /// What fits into 64 KiB of packets of 1 KiB; Linux leaves no more bytes to be split.
 const SEGMENTS_MAX: u32 = 64;

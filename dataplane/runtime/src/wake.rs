@@ -1,5 +1,5 @@
-//! Sleeping until something happens: one `ppoll` over sockets, tunnels and an eventfd by which other
-//! threads wake this one.
+//! Sleeping until something happens: one `ppoll` over sockets, tunnels and an eventfd by which
+//! other threads wake this one.
 
 use recoded_pipeline::params::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -48,8 +48,8 @@ impl<'a> Sleeper<'a> {
     }
 
     /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, somebody wakes
-    /// us, or `timeout` has passed. Returns early on a signal. A socket that `hears` does not name is
-    /// not waited for: one whose interface is gone is always ready with an error.
+    /// us, or `timeout` has passed. Returns early on a signal. A socket that `hears` does not name
+    /// is not waited for: one whose interface is gone is always ready with an error.
     pub(crate) fn sleep(
         &mut self,
         timeout: Nanos,

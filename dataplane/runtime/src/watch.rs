@@ -2,8 +2,8 @@
 //!
 //! A thread of its own looks at every tunnel a few times a second; workers that notice first only
 //! stop to read and write. New descriptors reach the workers through a [`Slot`] and are adopted at
-//! their next burst. Routes that others added through the interface cannot be known here and are not
-//! restored: the log says so.
+//! their next burst. Routes that others added through the interface cannot be known here and are
+//! not restored: the log says so.
 //!
 //! Belongs to the privileged half, and to the network namespace of the thread that starts it.
 
@@ -111,7 +111,7 @@ fn run(
     }
 }
 
-/// A tunnel that nobody uses is missed within this time; a look costs a microsecond.
+/// The loss of an unused tunnel is noticed within this time; a look costs a microsecond.
 const LOOK: Duration = Duration::from_millis(200);
 /// While somebody else holds the name.
 const RETRY: Duration = Duration::from_secs(1);

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
-//! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never per packet.
+//! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never
+//! per packet.
 
 use crate::accelerator::Accelerator;
 use crate::intake::{Intake, Taken};
@@ -49,8 +50,8 @@ pub(crate) struct Worker {
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
     pub(crate) tunnels: Arc<Tunnels>,
-    /// Whether it reads the tunnels: worker 0 reads every queue, since Linux spreads flows over them
-    /// and the others encode nothing yet. Once they do, each reads its own queue.
+    /// Whether it reads the tunnels: worker 0 reads every queue, since Linux spreads flows over
+    /// them and the others encode nothing yet. Once they do, each reads its own queue.
     pub(crate) reads_tunnels: bool,
     pub(crate) state: State,
 }
@@ -101,8 +102,8 @@ enum Gate {
 }
 
 impl Worker {
-    /// Runs until told to stop; then empties the rings and publishes a last report. What it returns may
-    /// be parked.
+    /// Runs until told to stop; then empties the rings and publishes a last report. What it returns
+    /// may be parked.
     pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>]) -> Worker {
         let shared = self.shared.clone();
         self.state.received.reserve_exact(BURST_PACKETS);
@@ -126,7 +127,8 @@ impl Worker {
         self
     }
 
-    /// Lets every frame go and closes sockets and UMEM: what was open is lost, counters and flows stay.
+    /// Lets every frame go and closes sockets and UMEM: what was open is lost, counters and flows
+    /// stay.
     pub(crate) fn park(mut self) -> Parked {
         self.pipeline.release(&mut self.umem);
         for (sum, socket) in self.closed_statistics.iter_mut().zip(&self.sockets) {

@@ -8,10 +8,10 @@ use recoded_runtime::report::LinkStatus;
 use recoded_runtime::{LinkConfig, Runtime, SnapshotError};
 use std::time::{Duration, Instant};
 
-/// The program and the sockets went with the interface, and nobody noticed; workers then retried what
-/// could not be sent, ten thousand times a second.
+/// The program and the sockets went with the interface, unnoticed; workers then retried to
+/// send ten thousand times a second.
 #[test]
-fn interface_that_is_made_again_is_used_again_and_nobody_spins_meanwhile() {
+fn interface_that_is_made_again_is_used_again_and_no_worker_spins_meanwhile() {
     let Some(bed) = Bed::new() else { return };
     let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
     let right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");

@@ -274,7 +274,7 @@ fn rate_paces_what_a_source_sends() {
     drop(receiver);
 }
 
-/// What a relay was to send faster than its pace went into debt without end.
+/// The backlog of a relay that received packets faster than its pace grew without bound.
 #[test]
 fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     let Some(bed) = Bed::new() else { return };
@@ -301,7 +301,8 @@ fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     std::thread::sleep(Duration::from_millis(100));
     let counters = relay.report().links[0].counters;
     let seconds = begin.elapsed().as_secs_f64();
-    // Debt at the end may be one allowance of 32 packets, which at this pace are more than 50 ms.
+    // The backlog at the end may be one allowance of 32 packets, which at this pace are more than
+    // 50 ms.
     let most = (4e6 / 8.0 * seconds) + 40.0 * 1514.0;
     assert!(counters.tx_over_rate > 500, "{counters:?}");
     assert!((counters.tx_bytes as f64) < most, "{counters:?} in {seconds} s");

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Two namespaces joined by a veth pair: `eth0` in each, 10.7.0.1 and 10.7.0.2, fd07::1 and fd07::2.
+/// Two namespaces joined by a veth pair: `eth0` in each, 10.7.0.1 and 10.7.0.2, fd07::1 and
+/// fd07::2.
 pub struct Bed {
     pub left: String,
     pub right: String,
