@@ -17,8 +17,9 @@
 //     grid = blocks of all jobs
 //
 // Alignment. `jobs` and `tables` are 16-byte aligned; all offsets, strides and, where it is the
-// length of a symbol, `symbol_bytes` are multiples of 16. Bytes of a row beyond its columns may hold
-// anything. Sources and destinations of a launch do not overlap, except where a kernel says so.
+// length of a symbol, `symbol_bytes` are multiples of 16. Bytes of a row beyond its columns may
+// hold anything. Sources and destinations of a launch do not overlap, except where a kernel says
+// so.
 //
 // The Rust side mirrors this file in src/job.rs; a test compares the two.
 #pragma once
@@ -79,7 +80,8 @@ struct alignas(16) Job {
 };
 static_assert(sizeof(Job) == 64, "the layout of a job");
 
-// What a card must know about a field, by coefficient. `recoded_field_tables` fills FIELDS of these.
+// What a card must know about a field, by coefficient. `recoded_field_tables` fills FIELDS of
+// these.
 struct FieldTables {
     // [0..1]: c * {0..7}; [2..3]: c * 8 * {0..7}; [4]: c * 64 * {0..3}, each product a byte, the
     // first one lowest; [5..7] are zero. What `prmt` selects from.
@@ -157,17 +159,18 @@ enum : uint8_t {
 //                      becomes the vector of `rlnc::Seeded::new(parameter + r, UNIFORM)` (the sum
 //                      modulo 2^32) over the subfield `order` of `field`; in the packed fields
 //                      elements are indices.
-// invert               inverts `coefficients`, rows = depth = symbol_bytes = n <= 1024 (any n), into
+// invert               inverts `coefficients`, rows = depth = symbol_bytes = n <= 1024 (any n),
+// into
 //                      `destinations`; `coefficients` is kept. Returned at `parameter`: n, or the
 //                      first column that depends on those before it, and `destinations` then holds
 //                      anything. Elements must be bytes, or coefficients below the field's order.
 // decode_progressive   the card alone: inserts `depth` received rows, vectors at `coefficients` and
-//                      payloads at `sources`, into a generation of `rows` symbols whose payloads are
-//                      kept at `destinations`: row c there becomes symbol c. One row a launch is
-//                      progressive, more are buffered. At `parameter` lies the state, zeroed when
-//                      the generation begins, of PROGRESSIVE_STATE_BYTES(rows) for each block, as
-//                      each block has its own copy of the coefficients: an Returned (the rank), then
-//                      a byte per column (pivot there or not), then the rows of coefficients.
+//                      payloads at `sources`, into a generation of `rows` symbols whose payloads
+//                      are kept at `destinations`: row c there becomes symbol c. One row a launch
+//                      is progressive, more are buffered. At `parameter` lies the state, zeroed
+//                      when the generation begins, of PROGRESSIVE_STATE_BYTES(rows) for each block,
+//                      as each block has its own copy of the coefficients: an Returned (the rank),
+//                      then a byte per column (pivot there or not), then the rows of coefficients.
 // eliminate_row        with the CPU finding pivots: `sources` holds one row, vector and payload in
 //                      one (symbol_bytes of them), already reduced (a matmul with FLAG_ACCUMULATE,
 //                      rows 1, whose factors are the vector as received, zero where no row is);
@@ -175,9 +178,11 @@ enum : uint8_t {
 //                      it as row `parameter` of the `rows` rows at `destinations` and subtracts it
 //                      from those that `coefficients` (a byte for each row: held or not) names.
 //                      Bytes of pivot columns are stale from then on: no one may read them.
-// probe_*              `depth` rounds of PROBE_OPERATIONS instructions of one kind, a thread (permute,
-//                      logic, loads of 8 bytes from shared memory) or a warp (bmma), by `rows` blocks of
-//                      256 threads; symbol_bytes is 1024. Something is left at `destinations`.
+// probe_*              `depth` rounds of PROBE_OPERATIONS instructions of one kind, a thread
+// (permute,
+//                      logic, loads of 8 bytes from shared memory) or a warp (bmma), by `rows`
+//                      blocks of 256 threads; symbol_bytes is 1024. Something is left at
+//                      `destinations`.
 #define RECODED_OTHER_KERNELS(X)                                                                   \
     X(field_tables, 256, 1, 1, 1, 0)                                                               \
     X(prepare_log_ff, 256, 1, 4, 256, 0)                                                           \
@@ -195,8 +200,8 @@ enum : uint8_t {
 
 #define PROBE_OPERATIONS 64
 
-// `recoded_reed_solomon`, which src/reed_solomon_source.rs writes for one matrix and NVRTC compiles:
-// X as above. It ignores `coefficients`; `rows` and `depth` are the code's m and k.
+// `recoded_reed_solomon`, which src/reed_solomon_source.rs writes for one matrix and NVRTC
+// compiles: X as above. It ignores `coefficients`; `rows` and `depth` are the code's m and k.
 #define RECODED_REED_SOLOMON_KERNEL(X) X(reed_solomon, 256, 1024, 4, 256, 0)
 
 #define PROGRESSIVE_STATE_BYTES(n) (16u + ROUND_UP_16(n) + (n) * ROUND_UP_16(n))

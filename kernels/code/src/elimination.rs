@@ -101,7 +101,8 @@ pub struct Elimination {
     pivot_row: Box<[u16]>,
     /// Per row: the symbol that it leads.
     pivot: Box<[u16]>,
-    /// Whether the row of each slot leads the symbol of the same number, as dense vectors mostly do.
+    /// Whether the row of each slot leads the symbol of the same number, as dense vectors mostly
+    /// do.
     is_in_order: bool,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
@@ -357,8 +358,8 @@ impl Elimination {
         }
     }
 
-    /// The first of `from..to` that may have become a unit vector: most rows have not, as their next
-    /// coefficient shows.
+    /// The first of `from..to` that may have become a unit vector: most rows have not, as their
+    /// next coefficient shows.
     fn candidate(&self, pivot: usize, from: usize, to: usize) -> Option<usize> {
         let mut rows = self.rows[from * self.stride..to * self.stride].chunks_exact(self.stride);
         let found = rows.position(|row| row[self.first_free] == 0 && row[pivot] != 0)?;

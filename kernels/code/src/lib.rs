@@ -10,7 +10,7 @@
 //!  bats                   blocks of batches over a sparse outer code (feature `bats`)
 //!  window                 the sliding window of RFC 8681
 //!  reed_solomon           k + m stored buffers
-//!  engine                 bulk work in bundles of jobs, for this CPU or for a device (feature `engine`)
+//!  engine                 bulk work in bundles of jobs, on the CPU or a device (feature `engine`)
 //!  theory, degrees        exact expectations; degree distributions
 //! ```
 //!

@@ -6,9 +6,9 @@
 //                            C = counts, of which the lowest bit is the sum over GF(2)
 //
 // A block makes 32 destinations of 256 bytes, in tiles of 64: 4 warps of 8 rows, all on the same 64
-// positions. Sources come to shared memory transposed: a row per position, the bytes of 32 sources side
-// by side. Row 16 m + r of it is position 4 r + m: so the four tiles of counts that a thread holds for
-// one destination bit belong to four neighbouring bytes, and it stores whole words.
+// positions. Sources come to shared memory transposed: a row per position, the bytes of 32 sources
+// side by side. Row 16 m + r of it is position 4 r + m: so the four tiles of counts that a thread
+// holds for one destination bit belong to four neighbouring bytes, and it stores whole words.
 //
 // Native on compute capability 8.0 to 9.0; cards from 10.0 on only emulate the instruction.
 #include "../job.h"
@@ -66,7 +66,8 @@ __device__ __forceinline__ uint32_t parities(const int (&counts)[8][4], uint32_t
     return byte;
 }
 
-// Stores what the counts say: bytes 4 g to 4 g + 3 of 64, and those 32 further on, of rows q and 4 + q.
+// Stores what the counts say: bytes 4 g to 4 g + 3 of 64, and those 32 further on, of rows q and 4
+// + q.
 __device__ __forceinline__ void put_counts(const int (&counts)[4][8][4], const Job &job, uint8_t *arena,
                                            uint32_t first_row, uint32_t first_byte, uint32_t g) {
 #pragma unroll

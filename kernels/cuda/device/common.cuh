@@ -1,6 +1,6 @@
 // What every kernel needs: how it is declared, the job of a block, access to the arena, arithmetic
-// on words of four bytes. Needs job.h before it, and nothing else: the run-time compiler (NVRTC) gets
-// both as one text.
+// on words of four bytes. Needs job.h before it, and nothing else: the run-time compiler (NVRTC)
+// gets both as one text.
 //
 // Under the shim (RECODED_SHIM, ../shim/cuda.h) this file compiles for the CPU; the primitives that
 // the compiler of a card does not offer on a CPU then come from there.
@@ -29,22 +29,22 @@ RECODED_REED_SOLOMON_KERNEL(RECODED_GEOMETRY)
 // The shared memory that the launch asked for. No kernel has any other.
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) uint8_t name[]
 
-// Byte i of the result is byte (selector nibble i) & 7 of {low, high}, or eight copies of its highest
-// bit where the nibble has bit 3. `__byte_perm` drops that bit, hence the assembly.
+// Byte i of the result is byte (selector nibble i) & 7 of {low, high}, or eight copies of its
+// highest bit where the nibble has bit 3. `__byte_perm` drops that bit, hence the assembly.
 __device__ __forceinline__ uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
     uint32_t result;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
     return result;
 }
 
-// One instruction, which the compiler does not take apart.
+// One instruction, which the compiler does not split.
 __device__ __forceinline__ uint32_t sum_of_three(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t result;
     asm("lop3.b32 %0, %1, %2, %3, 0x96;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
     return result;
 }
 
-// For bytes that nobody writes while the kernel runs.
+// For bytes that are not written while the kernel runs.
 template <typename T> __device__ __forceinline__ T load(const uint8_t *address) {
     return __ldg(reinterpret_cast<const T *>(address));
 }

@@ -1,7 +1,8 @@
 // `four-russians`: destinations by sums of subsets. Bit b of the coefficients of eight sources is a
-// number of 0 to 255, and entry i of a table is the sum of the sources in subset i: one look-up adds
-// what bit b has to say about eight sources, and the field is needed only at the end, where the sums
-// of the bits are combined by Horner's rule. All threads of a warp read one entry: no bank conflicts.
+// number of 0 to 255, and entry i of a table is the sum of the sources in subset i: one look-up
+// adds what bit b has to say about eight sources, and the field is needed only at the end, where
+// the sums of the bits are combined by Horner's rule. All threads of a warp read one entry: no bank
+// conflicts.
 //
 // A block makes 64 destinations of 256 bytes: 8 warps of 8 rows, 8 bytes a thread.
 #include "../job.h"
@@ -27,8 +28,8 @@ __device__ __forceinline__ void fetch(uint2 (&sources)[8], const Job &job, const
     }
 }
 
-// The 32 entries of this warp, whose subsets have the bits of its number at the top, in the order of
-// a Gray code.
+// The 32 entries of this warp, whose subsets have the bits of its number at the top, in the order
+// of a Gray code.
 __device__ __forceinline__ void build_entries(uint2 *table, const uint2 (&sources)[8], uint32_t warp,
                                               uint32_t lane) {
     uint2 entry = make_uint2(0, 0);
@@ -45,8 +46,8 @@ __device__ __forceinline__ void build_entries(uint2 *table, const uint2 (&source
     }
 }
 
-// Every element of a word times x, where elements are bytes: the sign mode of `prmt` makes a mask of
-// the bits that overflow.
+// Every element of a word times x, where elements are bytes: the sign mode of `prmt` makes a mask
+// of the bits that overflow.
 __device__ __forceinline__ uint32_t times_x_bytes(uint32_t word, uint32_t polynomials) {
     return ((word << 1) & 0xfefefefe) ^ (prmt(word, 0, 0xba98) & polynomials);
 }
@@ -96,7 +97,8 @@ KERNEL(matmul_four_russians) {
 #pragma unroll
             for (uint32_t bit = 0; bit < 8; bit++) {
                 if (bit >= planes_used) continue;
-                // An entry is 256 bytes: the byte that is the subset, above that which is the lane's.
+                // An entry is 256 bytes: the byte that is the subset, above that which is the
+                // lane's.
                 const uint32_t half = bit < 4 ? planes.x : planes.y;
                 const uint32_t place = prmt(half, 8 * lane, 0x5504 | (bit % 4) << 4);
                 sums[i][bit] = sum(sums[i][bit], *reinterpret_cast<const uint2 *>(shared + place));

@@ -1,13 +1,13 @@
-// Batched inversion, one block per matrix: the first step of multi-segment decoding (Shojania and Li,
-// "Pushing the envelope", section 5.2; the second one is a product). Gauss-Jordan elimination in place,
-// 32 columns (a panel) at a time:
+// Batched inversion, one block per matrix: the first step of multi-segment decoding (Shojania and
+// Li, "Pushing the envelope", section 5.2; the second one is a product). Gauss-Jordan elimination
+// in place, 32 columns (a panel) at a time:
 //
 //   1. the panel, n x 32, is reduced in shared memory, with row exchanges. What is left there turns
 //      the 32 pivot rows into what is to be added to each row: T = [A11^-1 ; A21 A11^-1].
 //   2. the other columns follow by one product with T, by byte permutation.
 //
-// The matrix itself stays in global memory (a megabyte for n = 1024), where each word of it is read and
-// written once a panel, so one kernel serves all sizes on all cards.
+// The matrix itself stays in global memory (a megabyte for n = 1024), where each word of it is read
+// and written once a panel, so one kernel serves all sizes on all cards.
 #include "../job.h"
 #include "common.cuh"
 #include "permute.cuh"
@@ -93,8 +93,8 @@ __device__ __forceinline__ uint32_t find_pivot(const Workspace &space, uint32_t 
     return NONE;
 }
 
-// Eliminates column `begin + column` within the panel. A thread has one word of every 32nd row. False,
-// for all threads, when there is no pivot.
+// Eliminates column `begin + column` within the panel. A thread has one word of every 32nd row.
+// False, for all threads, when there is no pivot.
 __device__ __forceinline__ bool eliminate_column(const Workspace &space, uint32_t size, uint32_t begin,
                                                  uint32_t column) {
     const uint32_t own = begin + column, index = threadIdx.x % PANEL_WORDS;
@@ -205,7 +205,8 @@ __device__ __forceinline__ void update_others(const Workspace &space, const Matr
     }
 }
 
-// Undoes the exchanges of rows, which are exchanges of columns in the inverse; a thread has whole rows.
+// Undoes the exchanges of rows, which are exchanges of columns in the inverse; a thread has whole
+// rows.
 __device__ __forceinline__ void exchange_columns(const Workspace &space, const Matrix &matrix) {
     for (uint32_t own = matrix.size; own-- > 0;) {
         const uint32_t other = space.exchanged[own];

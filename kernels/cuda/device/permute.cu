@@ -5,8 +5,8 @@
 #include "common.cuh"
 #include "permute.cuh"
 
-// Coefficients of the destinations of a block, as offsets of their tables, for as many sources as fit
-// at a time: entry (source, row group, row).
+// Coefficients of the destinations of a block, as offsets of their tables, for as many sources as
+// fit at a time: entry (source, row group, row).
 enum : uint32_t { STAGED_WORDS = 4096 };
 
 template <uint32_t ROWS>

@@ -29,8 +29,8 @@ __device__ uint32_t smallest_generator(const Shape &shape) {
     }
 }
 
-// The element of GF(256) of an index: bits of the index are the coefficients of 1, x, x^2 and x^3 at
-// x = the smallest root of the subfield's polynomial, as `recoded_gf::FieldOrder::embed` has it.
+// The element of GF(256) of an index: bits of the index are the coefficients of 1, x, x^2 and x^3
+// at x = the smallest root of the subfield's polynomial, as `recoded_gf::FieldOrder::embed` has it.
 __device__ uint32_t at_root(uint32_t polynomial, uint32_t x, const Shape &shape) {
     uint32_t sum = 0, power = 1;
     for (; polynomial != 0; polynomial >>= 1) {
@@ -53,8 +53,8 @@ __device__ uint8_t inverse_of(uint32_t c, const Shape &shape) {
     return 0;
 }
 
-// Block f fills the tables of field f, thread c what belongs to coefficient c. Done once, so nothing
-// here is fast.
+// Block f fills the tables of field f, thread c what belongs to coefficient c. Done once, so
+// nothing here is fast.
 KERNEL(field_tables) {
     const uint32_t polynomials[FIELDS] = {0x1d, 0x1b, 0x3, 0x3, 0x0};
     const uint32_t bits[FIELDS] = {8, 8, 4, 2, 1};
@@ -142,9 +142,9 @@ KERNEL(prepare_planes) {
 }
 
 // The fragments of bmma.cu: for each 32 rows, for each 32 columns, for each 8 rows (a warp of the
-// product), for each of 8 tiles, for each lane two words. Tile 4 h + t holds bits 2 t and 2 t + 1 of
-// rows 4 h to 4 h + 3; lane 4 g + q of it column g, that is bit 2 t + g % 2 of row 4 h + g / 2, and
-// there coefficients 4 q to 4 q + 3 in its first word, 16 + 4 q and on in its second one.
+// product), for each of 8 tiles, for each lane two words. Tile 4 h + t holds bits 2 t and 2 t + 1
+// of rows 4 h to 4 h + 3; lane 4 g + q of it column g, that is bit 2 t + g % 2 of row 4 h + g / 2,
+// and there coefficients 4 q to 4 q + 3 in its first word, 16 + 4 q and on in its second one.
 KERNEL(prepare_bits) {
     const Job job = job_of_block(jobs, jobs_count);
     const uint32_t chunks = ceil_div(job.symbol_bytes, 32);

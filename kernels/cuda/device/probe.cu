@@ -1,7 +1,7 @@
-// How fast a card issues what the techniques consist of, as nobody publishes all of it: what a technique
-// should reach follows. A round is PROBE_OPERATIONS of one kind for each thread, or for each warp where
-// the warp does it together, in 8 chains that do not wait for each other. What comes of it is stored, so
-// that no compiler leaves it out.
+// How fast a card issues the instructions of the techniques, since not all of it is published: what
+// a technique should reach follows. A round is PROBE_OPERATIONS of one kind for each thread, or for
+// each warp where the warp does it together, in 8 chains that do not wait for each other. What
+// comes of it is stored, so that no compiler leaves it out.
 #include "../job.h"
 #include "common.cuh"
 

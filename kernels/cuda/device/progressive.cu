@@ -1,11 +1,11 @@
-// Decoding row by row on the card, as the papers have it; for comparison, as a buffered generation is
-// better inverted and multiplied (invert.cu). Rows are kept in reduced row echelon form, row c with
-// its pivot in column c.
+// Decoding row by row on the card, as the papers have it; for comparison, as a buffered generation
+// is better inverted and multiplied (invert.cu). Rows are kept in reduced row echelon form, row c
+// with its pivot in column c.
 #include "../job.h"
 #include "common.cuh"
 
-// Adds to `word`, which is word `index` of a row, the rows that `factors` (a byte per row, zero where
-// there is none to add) names; rows lie `stride` bytes apart.
+// Adds to `word`, which is word `index` of a row, the rows that `factors` (a byte per row, zero
+// where there is none to add) names; rows lie `stride` bytes apart.
 __device__ __forceinline__ uint32_t reduce_word(uint32_t word, const uint8_t *factors, uint32_t rows,
                                                 const uint8_t *first, uint32_t stride,
                                                 const Shape &shape) {
@@ -95,8 +95,8 @@ KERNEL(decode_progressive) {
     }
 }
 
-// Nuclei, section IV-F.1, second kernel: the CPU has found the pivot. All threads need the factors in
-// the pivot's column while one of them has the word that holds it, so that byte stays as it is.
+// Nuclei, section IV-F.1, second kernel: the CPU has found the pivot. All threads need the factors
+// in the pivot's column while one of them has the word that holds it, so that byte stays as it is.
 KERNEL(eliminate_row) {
     SHARED_MEMORY(shared);
     uint8_t *factors = shared;

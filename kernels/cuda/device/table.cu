@@ -1,5 +1,5 @@
-// `table-0` to `table-5`: the steps of Shojania and Li, "Pushing the envelope: extreme network coding
-// on the GPU", section 5.1, by logarithms and powers; GF(256) only.
+// `table-0` to `table-5`: the steps of Shojania and Li, "Pushing the envelope: extreme network
+// coding on the GPU", section 5.1, by logarithms and powers; GF(256) only.
 //
 //   0  logarithms and powers in shared memory, three look-ups a byte
 //   1  sources and coefficients are logarithms already: one look-up a byte
@@ -20,8 +20,8 @@ __device__ __forceinline__ uint32_t byte_of(uint32_t word, uint32_t index) {
     return (word >> (8 * index)) & 0xff;
 }
 
-// The steps: a coefficient times four bytes. All look up first and test afterwards, as all sums of two
-// logarithms, those of zero too, are within the tables: so nothing branches.
+// The steps: a coefficient times four bytes. All look up first and test afterwards, as all sums of
+// two logarithms, those of zero too, are within the tables: so nothing branches.
 struct Direct {
     const uint8_t *logarithms;
     const uint8_t *powers;

@@ -2,8 +2,8 @@
 #include "../job.h"
 #include "../device/common.cuh"
 
-// Every thread writes a byte to shared memory and reads that of a thread in another warp. The barrier
-// between the two is missing.
+// Every thread writes a byte to shared memory and reads that of a thread in another warp. The
+// barrier between the two is missing.
 KERNEL(broken_barrier) {
     SHARED_MEMORY(shared);
     const Job job = job_of_block(jobs, jobs_count);

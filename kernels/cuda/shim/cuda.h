@@ -1,8 +1,9 @@
-// What ../device needs of a CUDA compiler, for a CPU: compiled before it (`-include`). A thread of the
-// card is a fiber (fiber.h), and whatever makes threads wait for each other is a switch of fibers.
+// What ../device needs of a CUDA compiler, for a CPU: compiled before it (`-include`). A thread of
+// the card is a fiber (fiber.h), and whatever makes threads wait for each other is a switch of
+// fibers.
 //
-// Exact: `prmt` with its sign mode, ballots, the fragments of the binary matrix product, the limits and
-// the alignment of accesses to the arena, uninitialised shared memory.
+// Exact: `prmt` with its sign mode, ballots, the fragments of the binary matrix product, the limits
+// and the alignment of accesses to the arena, uninitialised shared memory.
 #pragma once
 #define RECODED_SHIM
 #define RECODED_BMMA

@@ -64,7 +64,8 @@ Fiber &current() { return machine.fibers[machine.current]; }
 
 struct Failure {};
 
-// By the scheduler: gives the launch up. Fibers are left where they are and begin anew in the next one.
+// By the scheduler: gives the launch up. Fibers are left where they are and begin anew in the next
+// one.
 void check() {
     if (machine.failed) throw Failure{};
 }

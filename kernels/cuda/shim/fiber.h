@@ -1,10 +1,10 @@
 // Threads of a block as fibers, and the scheduler that looks for what a card would do wrong.
 //
-// A seed gives an order of warps and of the lanes in each. A warp runs ahead of all others to its next
-// block barrier, a lane ahead of its warp to the next thing that the warp does together: as far apart
-// as a card may let them get. So a missing barrier shows as wrong bytes, whichever way it is missed,
-// within a few seeds. A block in which nobody can go on, or whose threads wait in different places, is
-// an error.
+// A seed gives an order of warps and of the lanes in each. A warp runs ahead of all others to its
+// next block barrier, a lane ahead of its warp to the next thing that the warp does together: as
+// far apart as a card may let them get. So a missing barrier shows as wrong bytes, whichever way it
+// is missed, within a few seeds. A block in which no thread can go on, or whose threads wait in
+// different places, is an error.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The kernels by name, and what Rust is told of job.h, so that a test can compare its mirror with it.
+// The kernels by name, and what Rust is told of job.h, so that a test can compare its mirror with
+// it.
 #include "../device/recoded.cu"
 #include "broken.cu"
 
@@ -76,8 +77,8 @@ extern "C" bool recoded_shim_technique(size_t index, TechniqueRow *row) {
     return true;
 }
 
-// A job whose members are 1, 2, 3 ... in the order in which job.h has them, and the bytes of the tables
-// and of the state of progressive decoding for 100 symbols.
+// A job whose members are 1, 2, 3 ... in the order in which job.h has them, and the bytes of the
+// tables and of the state of progressive decoding for 100 symbols.
 extern "C" void recoded_shim_sample(Job *job, uint64_t *tables_bytes, uint64_t *state_bytes) {
     *job = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     *tables_bytes = FIELDS * sizeof(FieldTables);

@@ -1,7 +1,8 @@
 //! Kernels for single matrices, compiled while the program runs, as Gibraltar does.
 //!
-//! NVRTC takes up to two seconds for one, so a thread of its own compiles while products go on by the
-//! techniques for all matrices. Where libnvrtc is missing or fails, they go on like that for ever.
+//! NVRTC takes up to two seconds for one, so a thread of its own compiles while products go on by
+//! the techniques for all matrices. Where libnvrtc is missing or fails, they go on like that for
+//! ever.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -146,7 +147,8 @@ impl Nvrtc {
     fn load() -> Result<Self, CompileError> {
         // SAFETY: loading libnvrtc runs its initialisers, which is what using it means.
         let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
-        // For as long as the process: it does not survive being unloaded, and is wanted again anyway.
+        // For as long as the process: it does not survive being unloaded, and is wanted again
+        // anyway.
         let library: &Library = Box::leak(Box::new(library.ok_or(CompileError::Missing)?));
         // SAFETY: the signatures are those of nvrtc.h, and the library stays.
         unsafe {
@@ -167,8 +169,8 @@ impl Nvrtc {
         };
         let mut program: Program = ptr::null_mut();
         let (name, none) = (c"reed_solomon.cu".as_ptr(), ptr::null());
-        // SAFETY: texts outlive the program, which is not used after it is destroyed; sizes and bytes
-        // are written where they have room.
+        // SAFETY: texts outlive the program, which is not used after it is destroyed; sizes and
+        // bytes are written where they have room.
         unsafe {
             let made = (self.create)(&raw mut program, text.as_ptr(), name, 0, none, none);
             refused("nvrtcCreateProgram", made)?;

@@ -1,12 +1,14 @@
-//! The driver's objects, each released when dropped. Everything that is `unsafe` about CUDA is here.
+//! The driver's objects, each released when dropped. Everything that is `unsafe` about CUDA is
+//! here.
 //!
 //! Nothing here may be called before [`is_present`] has said yes: cudarc panics where libcuda is
 //! missing. [`crate::probe`] finds out in another process first.
 //!
 //! # Memory that a card uses
-//! Copies are asynchronous, so host memory and device memory must outlive them. [`crate::CudaEngine`]
-//! sees to that: bundles in flight are owned by it, and where a card hangs they are leaked. Objects
-//! of a context that was destroyed are forgotten, not dropped, as it took them with it.
+//! Copies are asynchronous, so host memory and device memory must outlive them.
+//! [`crate::CudaEngine`] sees to that: bundles in flight are owned by it, and where a card hangs
+//! they are leaked. Objects of a context that was destroyed are forgotten, not dropped, as it took
+//! them with it.
 
 use std::ffi::CString;
 use std::ptr;
@@ -158,7 +160,8 @@ impl Context {
     }
 
     /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed. Less
-    /// than a page is left as it is: its page is others' too, and half-pinned memory cannot be copied.
+    /// than a page is left as it is: its page is others' too, and half-pinned memory cannot be
+    /// copied.
     pub fn pin(self: &Arc<Self>, arena: &Arena) -> Result<(), CallError> {
         let has_own_pages = !arena.is_empty() && arena.len().is_multiple_of(PAGE_BYTES);
         if !has_own_pages || arena.is_pinned_by(self.id) {
@@ -178,7 +181,7 @@ impl Context {
     pub fn destroy(&self) {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(raw) = raw.filter(|_| !self.is_hung()) {
-            // SAFETY: it was taken out, so that nobody uses or destroys it again. An error means
+            // SAFETY: it was taken out, so that it is not used or destroyed again. An error means
             // that the context is past destroying.
             let _ = unsafe { sys::cuCtxDestroy_v2(raw.0) };
         }
@@ -242,7 +245,7 @@ pub struct DeviceMemory {
 
 impl DeviceMemory {
     pub fn new(bytes: u64) -> Result<Self, CallError> {
-        // SAFETY: nobody reads it before something is written.
+        // SAFETY: it is not read before something is written.
         let start = unsafe { result::malloc_sync(bytes as usize) }.named("cuMemAlloc")?;
         Ok(Self { start, bytes })
     }
@@ -329,7 +332,7 @@ impl Stream {
         match result::event::create(flags).named("cuEventCreate") {
             Ok(event) => Ok(Self { raw, event }),
             Err(error) => {
-                // SAFETY: it was created above and is used by nobody.
+                // SAFETY: it was created above and is not used.
                 let _ = unsafe { result::stream::destroy(raw) };
                 Err(error)
             }
@@ -349,8 +352,8 @@ impl Stream {
     /// Copies from the card.
     ///
     /// # Safety
-    /// Both memories must stay where they are until the stream is idle, and nobody else may use the
-    /// host's.
+    /// Both memories must stay where they are until the stream is idle, and the host's may not be
+    /// used otherwise.
     pub unsafe fn copy_from(&self, to: &mut [u8], from: u64) -> Result<(), CallError> {
         // SAFETY: by contract.
         unsafe { result::memcpy_dtoh_async(to, from, self.raw) }.named("cuMemcpyDtoHAsync")
@@ -409,7 +412,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: both were created here, and their context exists: those of dead ones are forgotten.
+        // SAFETY: both were created here, and their context exists: those of dead ones are
+        // forgotten.
         unsafe {
             let _ = result::event::destroy(self.event);
             let _ = result::stream::destroy(self.raw);

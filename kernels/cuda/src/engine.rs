@@ -6,8 +6,8 @@
 //!  poll     a lane whose mark is reached gives its bundle back
 //! ```
 //!
-//! Lanes run beside each other, so that one bundle is copied in while another is computed and a third
-//! is copied out. Memory of bundles is pinned when it is first seen.
+//! Lanes run beside each other, so that one bundle is copied in while another is computed and a
+//! third is copied out. Memory of bundles is pinned when it is first seen.
 
 mod measure;
 mod progressive;
@@ -363,7 +363,8 @@ impl CudaEngine {
         let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
         let table_bytes = plan.table.len() * size_of::<job::Job>();
         // SAFETY: the device arena has the bytes of the plan, which keeps everything within them.
-        // Staging and bundle stay in the lane until the stream is idle, and are leaked if it never is.
+        // Staging and bundle stay in the lane until the stream is idle, and are leaked if it never
+        // is.
         unsafe {
             lane.stream.copy_to(arena, &lane.staging[..table_bytes])?;
             lane.stream.copy_to(arena + plan.input, &bundle.input()[..bundle.input_bytes()])?;
@@ -555,8 +556,8 @@ fn lost(error: &CallError) -> Error {
     Error::Lost { call: error.call, code: error.code, reason: error.name.clone() }
 }
 
-/// Whether the context survives an error: invalid arguments, no memory, no such kernel, no resources
-/// for a launch.
+/// Whether the context survives an error: invalid arguments, no memory, no such kernel, no
+/// resources for a launch.
 const fn is_harmless(error: &CallError) -> bool {
     matches!(error.code, 1 | 2 | 500 | 701)
 }

@@ -1,7 +1,7 @@
 //! The compiled kernels, found when the program runs.
 //!
-//! Building them needs NVIDIA's compiler, which `scripts/cuda` fetches; whoever lacks it builds and
-//! runs everything else.
+//! Building them needs NVIDIA's compiler, which `scripts/cuda` fetches; everything else
+//! builds and runs without it.
 
 use std::env;
 use std::fs;

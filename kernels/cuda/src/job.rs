@@ -51,8 +51,8 @@ impl Job {
         place.map_or(u8::MAX, |place| place as u8)
     }
 
-    /// Bytes of the state that `decode_progressive` keeps for each of its blocks, for a generation of
-    /// `size` symbols.
+    /// Bytes of the state that `decode_progressive` keeps for each of its blocks, for a generation
+    /// of `size` symbols.
     #[must_use]
     pub const fn progressive_state_bytes(size: u32) -> u32 {
         let stride = size.next_multiple_of(16);

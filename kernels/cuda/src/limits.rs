@@ -1,9 +1,9 @@
 //! What a technique can reach on a card, from how fast the card issues what it consists of.
 //!
-//! The kernels `probe_*` measure that; how many instructions a technique takes was counted in the inner
-//! loops of its machine code (nvcc 13.0.88, sm_90a). Count again after a change of a kernel: a rate above
-//! its limit says that a count is old. Neither memory nor what comes before and after the inner loop is
-//! in it.
+//! The kernels `probe_*` measure that; how many instructions a technique takes was counted in the
+//! inner loops of its machine code (nvcc 13.0.88, sm_90a). Count again after a change of a kernel:
+//! a rate above its limit says that a count is old. Neither memory nor what comes before and after
+//! the inner loop is in it.
 
 use crate::job::Technique;
 
@@ -30,8 +30,8 @@ struct Cost {
 const BYTE_PRODUCTS: u32 = 16_384;
 
 impl Technique {
-    /// Byte products a second at most: destination bytes times sources. `None` for those whose threads
-    /// meet in banks of shared memory as the data has it.
+    /// Byte products a second at most: destination bytes times sources. `None` for those whose
+    /// threads meet in banks of shared memory as the data has it.
     #[must_use]
     pub fn limit(&self, rates: &IssueRates) -> Option<f64> {
         let cost = cost(self.name)?;
@@ -47,8 +47,8 @@ impl Technique {
 
 fn cost(technique: &str) -> Option<Cost> {
     let (instructions, accesses, products) = match technique {
-        // A round takes 8 for a word; random coefficients have 7.0 rounds on average, and all have 8
-        // more.
+        // A round takes 8 for a word; random coefficients have 7.0 rounds on average, and all have
+        // 8 more.
         "loop" => (8192, 0, 0),
         "permute" => (643, 73, 0),
         "permute-narrow" => (936, 72, 0),

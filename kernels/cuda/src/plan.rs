@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   arena  [ tables of jobs | input of the bundle | output of the bundle | scratch ]
-//!            copied          copied               copied back           rows of a segment, inverses,
-//!                                                            drawn coefficients, other forms
+//!            copied          copied               copied back         rows of a segment, inverses,
+//!                                                          drawn coefficients, other forms
 //! ```
 //!
 //! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply.
@@ -20,7 +20,8 @@ use crate::job::{Form, Geometry, Job, Technique};
 /// One launch: the kernel and its jobs in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
-    /// Which kernel it is, without `recoded_`: several compiled for one matrix each share a geometry.
+    /// Which kernel it is, without `recoded_`: several compiled for one matrix each share a
+    /// geometry.
     pub kernel: &'static str,
     /// How to launch it.
     pub geometry: &'static Geometry,
@@ -48,8 +49,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `bundle`, with the technique that `choose` names for each of its products, by the number of
-    /// the job.
+    /// Plans `bundle`, with the technique that `choose` names for each of its products, by the
+    /// number of the job.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when a job is more than a grid can number.
@@ -196,7 +197,7 @@ impl Plan {
     }
 }
 
-/// Whoever can say which job it is of.
+/// Can tell which job it belongs to.
 trait Described {
     fn described(&self) -> &engine::Job;
 
@@ -366,8 +367,8 @@ const COMPILED_GEOMETRY: &str = "reed_solomon";
 
 const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
 
-/// Jobs of the table that one job of a bundle becomes at most: draw or invert, two preparations, the
-/// product.
+/// Jobs of the table that one job of a bundle becomes at most: draw or invert, two preparations,
+/// the product.
 const LAUNCHES_MAX: usize = 4;
 
 /// Regions of the arena begin at multiples of this: twice what a warp loads at once.

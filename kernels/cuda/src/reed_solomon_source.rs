@@ -1,11 +1,11 @@
 //! CUDA source of a product by one fixed matrix over GF(256) modulo 0x11D: a network of sums.
 //!
-//! Gibraltar compiles a kernel for each code k+m when its context is made, so that nothing about the
-//! code is left to look up (Curry, Skjellum, Ward, Brightwell, section 4). This goes a step further:
-//! the coefficients are in the code as well. Bit b of a coefficient says whether a source counts in
-//! the sum b of its destination; the sums of the subsets of four neighbouring sources are shared by
-//! all destinations; Horner's rule combines the eight sums of each one at the end. No tables, no
-//! multiplications: per destination and four sources eight additions of words.
+//! Gibraltar compiles a kernel for each code k+m when its context is made, so that nothing about
+//! the code is left to look up (Curry, Skjellum, Ward, Brightwell, section 4). This goes a step
+//! further: the coefficients are in the code as well. Bit b of a coefficient says whether a source
+//! counts in the sum b of its destination; the sums of the subsets of four neighbouring sources are
+//! shared by all destinations; Horner's rule combines the eight sums of each one at the end. No
+//! tables, no multiplications: per destination and four sources eight additions of words.
 //!
 //! Text in, text out: NVRTC compiles it for a card, the shim's build for the CPU.
 
@@ -17,8 +17,8 @@ pub const PRELUDE: &str =
     concat!(include_str!("../job.h"), "\n", include_str!("../device/common.cuh"), "\n");
 
 /// Products (rows times columns of the matrix) up to which this is worth it: 64+16, for example, is
-/// 50 KB of code that takes NVRTC 2 s, and larger ones begin to spill registers. Beyond it, multiply by
-/// a kernel for all matrices.
+/// 50 KB of code that takes NVRTC 2 s, and larger ones begin to spill registers. Beyond it,
+/// multiply by a kernel for all matrices.
 pub const PRODUCTS_MAX: usize = 1024;
 
 /// Destinations that are made at a time: eight sums of each are in registers.

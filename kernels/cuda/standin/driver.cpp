@@ -1,8 +1,9 @@
-// A stand-in for libcuda.so.1: enough of the driver for our engine, on this CPU, and as bad as asked.
+// A stand-in for libcuda.so.1: enough of the driver for our engine, on this CPU, and as bad as
+// asked.
 //
-// Device memory is host memory; a stream is a thread; kernels are those of ../device, run by the shim.
-// Whatever our engine must not do (copies outside of an allocation, launches that a card would not
-// survive, memory given back while it is in use) ends the process with a message.
+// Device memory is host memory; a stream is a thread; kernels are those of ../device, run by the
+// shim. Whatever our engine must not do (copies outside of an allocation, launches that a card
+// would not survive, memory given back while it is in use) ends the process with a message.
 //
 // Environment:
 //   STANDIN_DEVICES=0        cuInit finds no card
@@ -149,7 +150,7 @@ struct Stream {
             std::unique_lock<std::mutex> lock(mutex);
             changed.wait(lock, [this] { return stopped || !waiting.empty(); });
             if (waiting.empty()) return;
-            Operation &next = waiting.front(); // stays there, as the memory is in use until it is done
+            Operation &next = waiting.front(); // it stays: its memory is in use until it is done
             lock.unlock();
             if (delay) std::this_thread::sleep_for(std::chrono::microseconds(random() % delay));
             if (!context->cancelled && !context->error) next.run();
@@ -280,8 +281,8 @@ Result cuDriverGetVersion(int *version) {
     *version = (int)number("STANDIN_VERSION", 12080);
     return OK;
 }
-// Asked by NVIDIA's run-time compiler wherever it finds a driver, and called without a look whether it is
-// there. It does without the table.
+// Asked by NVIDIA's run-time compiler wherever it finds a driver, and called without a look whether
+// it is there. It does without the table.
 Result cuGetExportTable(const void **table, const void *) {
     *table = nullptr;
     return NOT_FOUND;

@@ -1,5 +1,5 @@
-//! NVIDIA's run-time compiler takes what is written for Reed-Solomon codes; where `scripts/cuda` has
-//! fetched it, for it needs no card.
+//! NVIDIA's run-time compiler takes what is written for Reed-Solomon codes; where `scripts/cuda`
+//! has fetched it, for it needs no card.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;

@@ -41,10 +41,10 @@ fn bundles_over_a_kept_segment_match_the_cpu() {
 }
 
 #[test]
-fn segment_that_nobody_holds_is_freed() {
+fn segment_without_holder_is_freed() {
     // Half of the memory is for segments: 100 KB of each.
     let variables = [("STANDIN_MEMORY", "500000")];
-    in_child("segment_that_nobody_holds_is_freed", &variables, || {
+    in_child("segment_without_holder_is_freed", &variables, || {
         let mut random = random();
         let mut engine = open("auto");
         let mut segments: Vec<_> = (0..3).map(|_| segment((100, 1000), &mut random)).collect();
@@ -52,7 +52,7 @@ fn segment_that_nobody_holds_is_freed() {
         assert_eq!(engine.keep(&segments[0]), Ok(()));
         assert_eq!(engine.keep(&segments[1]), Ok(()));
         assert_eq!(engine.keep(&segments[2]), Err(Error::Memory { bytes: 102_400 }));
-        // A bundle in flight holds its segment, whoever else lets it go.
+        // A bundle in flight holds its segment, even when all others drop it.
         let bundle = request(&segments[0], &mut random);
         drop(segments.remove(0));
         engine.submit(bundle).expect("is idle");

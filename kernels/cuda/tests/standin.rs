@@ -1,5 +1,6 @@
-//! The whole host side, real cudarc included, against a stand-in for libcuda that runs the kernels on
-//! this CPU and fails as asked. Each test runs itself in a child process that finds that library.
+//! The whole host side, real cudarc included, against a stand-in for libcuda that runs the kernels
+//! on this CPU and fails as asked. Each test runs itself in a child process that finds that
+//! library.
 //!
 //! `RECODED_SEED` repeats a run of the random ones; the seed is printed.
 

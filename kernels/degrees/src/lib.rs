@@ -15,8 +15,8 @@
 //!                     is known with probability x)
 //! ```
 //!
-//! Divided by -ln(1 - x) it reads: choose the probabilities psi_d so that the smallest of the ratios
-//! Omega(x) / -ln(1 - x) is largest. That value is theta.
+//! Divided by -ln(1 - x) it reads: choose the probabilities psi_d so that the smallest of the
+//! ratios Omega(x) / -ln(1 - x) is largest. That value is theta.
 
 #![forbid(unsafe_code)]
 
@@ -102,8 +102,9 @@ pub enum OptimiseError {
 }
 
 impl Optimum {
-    /// The distribution as `recoded_code::degrees::Distribution` has it: cumulative probabilities over
-    /// 2^32, the last one `u32::MAX`. Degrees whose probability rounds to nothing are left out.
+    /// The distribution as `recoded_code::degrees::Distribution` has it: cumulative probabilities
+    /// over 2^32, the last one `u32::MAX`. Degrees whose probability rounds to nothing are left
+    /// out.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(u16, u32)> {
         let mut sum = 0.0;
@@ -159,8 +160,8 @@ impl Problem<'_> {
     }
 }
 
-/// Finds the distribution with the largest theta. Takes a fifth of a second for M = 16 and 1 %, four
-/// for M = 128, half a minute for M = 128 and 0.1 %.
+/// Finds the distribution with the largest theta. Takes a fifth of a second for M = 16 and 1 %,
+/// four for M = 128, half a minute for M = 128 and 0.1 %.
 ///
 /// # Errors
 /// The problem is malformed, or cannot be solved.

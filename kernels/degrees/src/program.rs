@@ -7,9 +7,9 @@ use crate::{OptimiseError, Problem};
 
 /// The optimal distribution on the grid, without entries that do not matter.
 ///
-/// The solver wants a bounded range of magnitudes and may find no pivot otherwise. So coefficients that
-/// hardly count are left out and very large ones cut, which both can only understate a distribution;
-/// where that is not enough, more of them.
+/// The solver wants a bounded range of magnitudes and may find no pivot otherwise. So coefficients
+/// that hardly count are left out and very large ones cut, which both can only understate a
+/// distribution; where that is not enough, more of them.
 pub fn solve(problem: &Problem<'_>, omega: &Omega) -> Result<Vec<(usize, f64)>, OptimiseError> {
     let degrees = candidates(problem.degree_max());
     let mut last = None;
@@ -81,8 +81,8 @@ fn grid(undecoded: f64, points: usize) -> impl Iterator<Item = f64> {
     linear.chain(logarithmic)
 }
 
-/// Points of the program. Half as many lose 0.01 % of theta; twice as many win less than 0.005 % and
-/// take three times as long.
+/// Points of the program. Half as many lose 0.01 % of theta; twice as many win less than 0.005 %
+/// and take three times as long.
 const GRID: usize = 400;
 
 /// The grid that theta is evaluated on has this many points for each of the program's.
@@ -91,8 +91,8 @@ const FINER: usize = 16;
 /// Stands for x -> 0, where the ratio has a limit.
 const NEAR_ZERO: f64 = 1e-6;
 
-/// Coefficients below are left out. As the probabilities sum to 1, that is what it costs of theta at
-/// most.
+/// Coefficients below are left out. As the probabilities sum to 1, that is what it costs of theta
+/// at most.
 const NEGLIGIBLE: [f64; 4] = [1e-5, 1e-4, 1e-3, 1e-2];
 
 /// Largest coefficient over smallest: theta is at most 128, so what is cut here was beyond need.

@@ -37,8 +37,8 @@ impl Mode {
 pub enum SpotCheck {
     /// Nothing.
     Off,
-    /// One job per bundle, multiplied by a random vector: any wrong byte in it shows, but for one chance
-    /// in 256.
+    /// One job per bundle, multiplied by a random vector: any wrong byte in it shows, but for one
+    /// chance in 256.
     #[default]
     Product,
     /// Everything: for tests of devices that lie once.
@@ -68,8 +68,8 @@ pub struct Config {
     pub mode: Mode,
     /// Slots of each worker: one that is filled, the others with the dispatcher or the device.
     pub slots_per_port: usize,
-    /// Bytes of inputs, and bytes of outputs, of a slot. Copies reach 80 % of a card's rate at about
-    /// 1 MB, 90 % at 2.5 MB; larger ones only wait longer.
+    /// Bytes of inputs, and bytes of outputs, of a slot. Copies reach 80 % of a card's rate at
+    /// about 1 MB, 90 % at 2.5 MB; larger ones only wait longer.
     pub slot_bytes: usize,
     /// Jobs of a slot at most.
     pub slot_jobs: usize,

@@ -51,8 +51,9 @@ impl Device {
         })))
     }
 
-    /// Does all bundles, on the device where that works and is faster, and returns them in order. As
-    /// many are in flight as the device takes, so that copies of one go beside the work on another.
+    /// Does all bundles, on the device where that works and is faster, and returns them in order.
+    /// As many are in flight as the device takes, so that copies of one go beside the work on
+    /// another.
     #[must_use]
     pub fn run(&self, bundles: Vec<Bundle>, cpu: &Cpu) -> Vec<(Bundle, By)> {
         self.lock().run(bundles, cpu)
@@ -70,8 +71,8 @@ impl Device {
         }
     }
 
-    /// Has the device keep `segment` as long as anybody else holds it, so that bundles over it bring no
-    /// rows along; where it cannot, they do. A device that is opened again is told again.
+    /// Has the device keep `segment` as long as anybody else holds it, so that bundles over it
+    /// bring no rows along; where it cannot, they do. A device that is opened again is told again.
     pub fn keep(&self, segment: &Arc<Segment>) {
         let mut inner = self.lock();
         inner.kept.retain(|kept| kept.strong_count() > 0);

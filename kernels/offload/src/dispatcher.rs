@@ -1,5 +1,5 @@
-//! The thread between workers and the device: collects what workers hand over, and does on the CPU what
-//! the device does not do.
+//! The thread between workers and the device: collects what workers hand over, and does on the CPU
+//! what the device does not do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Gibraltar's interface: Reed-Solomon stripes by a device, with the CPU behind it (Curry, Skjellum,
-//! Ward, Brightwell: "Gibraltar: a Reed-Solomon coding library for storage applications on
-//! programmable graphics processors", 2011, appendix A).
+//! Gibraltar's interface: Reed-Solomon stripes by a device, with the CPU behind it (Curry,
+//! Skjellum, Ward, Brightwell: "Gibraltar: a Reed-Solomon coding library for storage applications
+//! on programmable graphics processors", 2011, appendix A).
 //!
 //! | Gibraltar | here |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `gib_generate` | [`Context::generate`], [`Context::generate_all`] |
 //! | `gib_recover` | [`Context::recover`], [`Context::recover_all`] |
 //!
-//! Buffers lie end to end, `ld` ([`Buffers::stride`]) bytes apart, in memory that a device pins when
-//! it first sees it, so that nothing is copied on the host. The arithmetic is that of
+//! Buffers lie end to end, `ld` ([`Buffers::stride`]) bytes apart, in memory that a device pins
+//! when it first sees it, so that nothing is copied on the host. The arithmetic is that of
 //! [`recoded_code::reed_solomon`].
 //!
 //! ```
@@ -130,9 +130,10 @@ impl Context {
         Ok(self.run(stripes))
     }
 
-    /// Computes lost buffers. The first k places hold intact ones, data or parity, in any order; the
-    /// `ids` of those come first, then those of the lost ones, which are made in the places from k
-    /// on. At most m can be named, and fewer may be; places behind those may hold anything afterwards.
+    /// Computes lost buffers. The first k places hold intact ones, data or parity, in any order;
+    /// the `ids` of those come first, then those of the lost ones, which are made in the places
+    /// from k on. At most m can be named, and fewer may be; places behind those may hold anything
+    /// afterwards.
     ///
     /// # Errors
     /// Ids contradict each other or the code; nothing was changed.
@@ -192,7 +193,8 @@ impl Context {
 }
 
 impl Buffers {
-    /// A buffer by its place: data first, then parity, unless [`Context::recover`] is told otherwise.
+    /// A buffer by its place: data first, then parity, unless [`Context::recover`] is told
+    /// otherwise.
     ///
     /// # Panics
     /// When there is no such place.

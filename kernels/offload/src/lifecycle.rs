@@ -1,6 +1,6 @@
-//! A device from opening to failure and back, with the bundles that it has: one state machine for the
-//! queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`], whose
-//! callers do.
+//! A device from opening to failure and back, with the bundles that it has: one state machine for
+//! the queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`],
+//! whose callers do.
 //!
 //! ```text
 //!  Down --retry is due--> Opening --self-test, measurement--> Up
@@ -8,8 +8,8 @@
 //!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
 //! ```
 //!
-//! Every bundle given to [`Lifecycle::send`] appears in [`Lifecycle::finished`] exactly once: with results,
-//! or with the fault for which the CPU has to compute it.
+//! Every bundle given to [`Lifecycle::send`] appears in [`Lifecycle::finished`] exactly once: with
+//! results, or with the fault for which the CPU has to compute it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ pub(crate) struct Lifecycle<T> {
     flights: Vec<Flight<T>>,
     /// Bundles that the device no longer has, for the owner to take.
     pub finished: Vec<Finished<T>>,
-    /// The number of the last bundle. One that comes back under a number that is not in flight was given
-    /// up, and is ignored.
+    /// The number of the last bundle. One that comes back under a number that is not in flight was
+    /// given up, and is ignored.
     serial: u64,
     /// When a bundle last came back.
     last_done: Instant,
@@ -177,8 +177,8 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Handles the reports of the device's thread and checks whether the device is late; returns the
-    /// number of reports.
+    /// Handles the reports of the device's thread and checks whether the device is late; returns
+    /// the number of reports.
     pub fn poll(&mut self) -> usize {
         let mut events = 0;
         while let Some(event) = self.runner().map(Runner::poll) {

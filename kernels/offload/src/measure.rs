@@ -1,4 +1,5 @@
-//! How fast an engine is, from host memory to host memory, with as many bundles in flight as it takes.
+//! How fast an engine is, from host memory to host memory, with as many bundles in flight as it
+//! takes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ pub struct Rate {
     pub batch_seconds: f64,
 }
 
-/// Has `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it takes at once.
-/// Inputs are all ones: no engine here is faster for it.
+/// Has `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it takes at
+/// once. Inputs are all ones: no engine here is faster for it.
 ///
 /// # Errors
 /// The engine failed, or nothing came back for seconds on end.

@@ -114,8 +114,8 @@ impl Close {
     }
 }
 
-/// A reading of all counters. `offered_jobs` is the sum of `declined` and `taken_jobs`; what was taken
-/// is done by the device or redone, or still on its way.
+/// A reading of all counters. `offered_jobs` is the sum of `declined` and `taken_jobs`; what was
+/// taken is done by the device or redone, or still on its way.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metrics {
     /// Jobs that workers offered.
@@ -136,7 +136,8 @@ pub struct Metrics {
     pub redone: [u64; Fault::ALL.len()],
     /// Bundles handed over, by [`Close::ALL`].
     pub closed: [u64; Close::ALL.len()],
-    /// Bundles by bytes, under the name that the control API has: up to 4 KiB, 8 KiB, 16 KiB and on, twice as much each.
+    /// Bundles by bytes, under the name that the control API has: up to 4 KiB, 8 KiB, 16 KiB and
+    /// on, twice as much each.
     pub batch_bytes: [u64; BUCKETS],
     /// Bundles by the time from their first job to their results: up to 1 us, 2 us and on.
     pub latency: [u64; BUCKETS],

@@ -200,8 +200,8 @@ pub(crate) const CLASSES: usize = 11;
 /// Of a new measurement in the average: about the last ten count.
 const WEIGHT: f64 = 0.2;
 
-/// Work moves to the device when that takes less than this share of the CPU's time, and back when it
-/// takes more than the CPU's: in between it stays where it is.
+/// Work moves to the device when that takes less than this share of the CPU's time, and back when
+/// it takes more than the CPU's: in between it stays where it is.
 const ENTER_SHARE: f64 = 0.8;
 
 /// Of this many jobs that the CPU is better at, one is taken, so that a card that was busy once is

@@ -92,7 +92,8 @@ impl Offload {
         &self.shared.model
     }
 
-    /// Takes nothing more and waits until everything that was taken is done; ports still deliver it.
+    /// Takes nothing more and waits until everything that was taken is done; ports still deliver
+    /// it.
     pub fn stop(mut self) {
         self.finish();
     }

@@ -250,8 +250,8 @@ impl Port {
         self.compare(Class::of(job.columns), work)
     }
 
-    /// Compares what is queued and the bundle that this job is going to be part of, on the device and
-    /// on all workers.
+    /// Compares what is queued and the bundle that this job is going to be part of, on the device
+    /// and on all workers.
     fn compare(&self, class: Class, work: Work) -> Result<(), Declined> {
         let model = &self.shared.model;
         let others = if self.last_window.bytes > work.bytes { self.last_window } else { work };

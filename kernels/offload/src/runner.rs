@@ -30,13 +30,13 @@ pub(crate) enum Event {
 pub(crate) struct Measured {
     /// Bundles that it takes at once.
     pub depth: usize,
-    /// Seconds that the smallest bundle takes, and bytes per second by class; `None` when nothing was
-    /// to be measured.
+    /// Seconds that the smallest bundle takes, and bytes per second by class; `None` when nothing
+    /// was to be measured.
     pub rates: Option<(f64, [f64; CLASSES])>,
 }
 
-/// The other end of a device's thread. Dropping it closes the channel; the thread ends when its call
-/// into the device returns.
+/// The other end of a device's thread. Dropping it closes the channel; the thread ends when its
+/// call into the device returns.
 pub(crate) struct Runner {
     requests: Sender<Request>,
     events: Receiver<Event>,

@@ -11,8 +11,8 @@ use crate::config::Mode;
 use crate::metrics::{Close, Counters};
 use crate::model::Model;
 
-/// A bundle between worker and device, owned by the thread that holds it: it cannot be delivered twice
-/// or lost.
+/// A bundle between worker and device, owned by the thread that holds it: it cannot be delivered
+/// twice or lost.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub bundle: Bundle,

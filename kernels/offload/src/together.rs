@@ -1,9 +1,9 @@
 //! One large product by a device and all cores at once (Nuclei, IV-E.2).
 //!
-//! The bytes of every row are cut into ranges, since a range needs only the same bytes of the sources.
-//! The device takes ranges from the left and the cores from the right until they meet. How large the
-//! ranges are follows from how fast either was so far, so that both finish at the same time; what the
-//! device does not return, the cores compute.
+//! The bytes of every row are cut into ranges, since a range needs only the same bytes of the
+//! sources. The device takes ranges from the left and the cores from the right until they meet. How
+//! large the ranges are follows from how fast either was so far, so that both finish at the same
+//! time; what the device does not return, the cores compute.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 const RANGE_MIN: usize = 8 * LINE;
 
 impl Together {
-    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of bundles do
-    /// not matter here.
+    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of
+    /// bundles do not matter here.
     #[must_use]
     pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));

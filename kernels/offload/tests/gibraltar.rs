@@ -1,5 +1,5 @@
-//! Stripes by CPU and by devices that work, fail, hang and lie. `RECODED_SEED` repeats a run; the seed
-//! is printed.
+//! Stripes by CPU and by devices that work, fail, hang and lie. `RECODED_SEED` repeats a run; the
+//! seed is printed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

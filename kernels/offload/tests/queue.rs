@@ -36,7 +36,8 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
             lie: share(&mut random, 0.2),
         };
         println!("round {round}: {faults:?}");
-        // Soon, as many bundles hang; a bundle that is late for another reason is right all the same.
+        // Soon, as many bundles hang; a bundle that is late for another reason is right all the
+        // same.
         let config = Config { watchdog_min: Duration::from_millis(20), ..config() };
         let (offload, ports) = start(config, 2, chaos(faults, random.next_u64()));
         let seeds = [random.next_u64(), random.next_u64()];
@@ -100,7 +101,7 @@ fn device_that_never_answers_is_given_up_by_the_watchdog() {
 }
 
 #[test]
-fn device_that_blocks_its_thread_blocks_nobody_else() {
+fn device_that_blocks_its_thread_blocks_no_other() {
     struct Blocking {
         is_released: Arc<AtomicBool>,
         inner: CpuEngine,
@@ -134,7 +135,7 @@ fn device_that_blocks_its_thread_blocks_nobody_else() {
     let (offload, mut ports) = start(config, 1, open);
     one_job_comes_back(&mut ports[0]);
     assert_eq!(offload.metrics().redone[Fault::Hung as usize], 1);
-    // What the device does with its bundle later reaches nobody.
+    // What the device does with its bundle later has no effect.
     is_released.store(true, Ordering::Relaxed);
     thread::sleep(Duration::from_millis(20));
     assert_eq!(ports[0].poll(|_| ()), 0);

@@ -1,4 +1,4 @@
-//! A product by CPU and device at once: right whoever does what, and whatever the device does.
+//! A product by CPU and device at once: right however it is split, and whatever the device does.
 
 use std::time::Duration;
 

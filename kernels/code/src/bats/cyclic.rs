@@ -36,19 +36,20 @@ pub const PATTERN_MAX: usize = 32;
 /// Degrees in the built-in pattern.
 pub(super) const BUILT_IN: usize = 7;
 
-/// Starts the permutations of a block. Of some fifty tried, one that serves blocks of 192 symbols with
-/// the paper's degrees well; the built-in degrees do with any.
+/// Starts the permutations of a block. Of some fifty tried, one that serves blocks of 192 symbols
+/// with the paper's degrees well; the built-in degrees do with any.
 const DEAL_SEED: u32 = 0x5EED_000C;
 
 /// Starts the coefficients of a row. Any value does; it is part of the code.
 const GENERATOR_SEED: u32 = 0x5EED_6E4E;
 
-/// The lowest bits of TinyMT32 follow a linear recurrence of this order (its state has 127 bits): no
-/// matrix filled with them has a higher rank.
+/// The lowest bits of TinyMT32 follow a linear recurrence of this order (its state has 127 bits):
+/// no matrix filled with them has a higher rank.
 const SINGLE_BIT_RANK_MAX: usize = 127;
 
-/// Draws of one generator; the last is taken as it is. Single bits give full rank three times in ten, so
-/// that all shapes need far fewer: this is the word of a packet, and must not depend on luck.
+/// Draws of one generator; the last is taken as it is. Single bits give full rank three times in
+/// ten, so that all shapes need far fewer: this is the word of a packet, and must not depend on
+/// luck.
 const DRAWS_MAX: usize = 64;
 
 /// A base graph for one block shape.

@@ -1,8 +1,8 @@
 //! Random batches: the procedures of RFC 9426 behind one trait.
 //!
 //! RFC 9426 describes a degree sampler and a batch sampler over a pseudorandom generator that both
-//! ends seed with the batch id. The order of the draws below is as we understand it; whoever finds
-//! the text to differ changes this file alone.
+//! ends seed with the batch id. The order of the draws below is as we understand it; if the
+//! text turns out to differ, only this file changes.
 
 use crate::bats::batch::{Batch, DEGREE_MAX};
 use crate::tinymt32::TinyMt32;

@@ -15,10 +15,10 @@ const ROW_DEGREES_16: [u16; BUILT_IN] = [20, 22, 26, 28, 34, 38, 48];
 
 /// Degrees of precoded batches of 16, equally likely.
 ///
-/// Distributions that are optimal for long blocks put much of their mean into a few huge batches. Of
-/// the twenty that a block of 256 symbols needs there may be none, and the precode cannot make up for
-/// what then stays uncovered: 1 of 100 blocks needs 1.14 times its rank. Degrees this close together
-/// leave a sixteenth of the symbols uncovered, which the precode is made for.
+/// Distributions that are optimal for long blocks put much of their mean into a few huge batches.
+/// Of the twenty that a block of 256 symbols needs there may be none, and the precode cannot make
+/// up for what then stays uncovered: 1 of 100 blocks needs 1.14 times its rank. Degrees this close
+/// together leave a sixteenth of the symbols uncovered, which the precode is made for.
 const PRECODED_DEGREES_16: [u16; 4] = [28, 36, 48, 64];
 
 /// Degree of a precoded batch, from a uniformly random number.

@@ -1,9 +1,9 @@
 //! Ready degree distributions for the outer code of BATS, by batch size.
 //!
-//! Optimal for ranks as they arrive after ten hops that lose 10 % each, which serves better lines as
-//! well: more rank per batch never hurts a distribution, it only leaves some of it unused. The crate
-//! `recoded-degrees` finds them and its test regenerates `family.rs`; it also serves lines that need
-//! their own.
+//! Optimal for ranks as they arrive after ten hops that lose 10 % each, which serves better lines
+//! as well: more rank per batch never hurts a distribution, it only leaves some of it unused. The
+//! crate `recoded-degrees` finds them and its test regenerates `family.rs`; it also serves lines
+//! that need their own.
 
 #[rustfmt::skip]
 mod family;

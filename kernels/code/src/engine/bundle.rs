@@ -10,8 +10,8 @@ use super::segment::Segment;
 /// they lie.
 ///
 /// The input arena is shared: the caller can keep it ([`Bundle::retain`]) and make the same
-/// bundle again if this one never returns. Inputs can be written only while nobody
-/// else holds them.
+/// bundle again if this one never returns. Inputs can be written only while
+/// there is no other holder.
 #[derive(Debug)]
 pub struct Bundle {
     input: Arc<Arena>,
@@ -85,8 +85,8 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// An empty bundle for up to `jobs_max` jobs whose sources are the rows of `segment`, with room for
-    /// `rows_max` destinations in all and their coefficients.
+    /// An empty bundle for up to `jobs_max` jobs whose sources are the rows of `segment`, with room
+    /// for `rows_max` destinations in all and their coefficients.
     #[must_use]
     pub fn over(segment: Arc<Segment>, rows_max: usize, jobs_max: usize) -> Self {
         let row = Job::new(Operation::Multiply, 1, segment.rows(), segment.row_bytes());

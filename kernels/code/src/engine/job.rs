@@ -18,8 +18,8 @@ pub enum Operation {
     Multiply,
     /// `destinations = coefficients^-1 * sources`: decode a generation.
     Solve,
-    /// `destinations = drawn * sources`, with the coefficients that [`Operation::Draw`] gives: encode
-    /// without coefficients having to travel.
+    /// `destinations = drawn * sources`, with the coefficients that [`Operation::Draw`] gives:
+    /// encode without coefficients having to travel.
     Combine {
         /// The seed of row 0; row r has `seed + r`.
         seed: u32,

@@ -1,5 +1,5 @@
-//! Bulk work for whichever engine is fastest: jobs of one kind, bundles of jobs that own their memory,
-//! engines. (A batch is a unit of BATS codes; a bundle is what an engine takes at once.)
+//! Bulk work for whichever engine is fastest: jobs of one kind, bundles of jobs that own their
+//! memory, engines. (A batch is a unit of BATS codes; a bundle is what an engine takes at once.)
 //!
 //! A [`Bundle`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
 //! rows), submitted to an [`Engine`], and comes back with results. It owns its bytes and shares its
@@ -11,14 +11,14 @@
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
 //!
-//! Where many bundles have the same sources, these can lie in a [`Segment`] instead, which an engine
-//! can keep: [`Bundle::over`].
+//! Where many bundles have the same sources, these can lie in a [`Segment`] instead, which an
+//! engine can keep: [`Bundle::over`].
 //!
 //! | engine | job |
 //! |---|---|
-//! | [`Cpu`], [`CpuEngine`] | the reference: all cores or fewer, both partitionings of Extreme NC §5.3 |
+//! | [`Cpu`], [`CpuEngine`] | the reference: both partitionings (Extreme NC §5.3) |
 //! | [`Chaos`] | wraps another engine; refuses, fails, loses, stalls and lies, by probability |
-//! | `recoded-cuda` | a crate of its own, as it is full of `unsafe` |
+//! | `recoded-cuda` | a crate of its own, since it needs `unsafe` |
 //!
 //! ```
 //! use recoded_code::engine::{Bundle, Cpu, Job, Operation, Partition};
@@ -72,15 +72,16 @@ pub trait Engine: Send {
     /// this one or any other cannot be done here.
     fn submit(&mut self, bundle: Bundle) -> Result<(), Refused>;
 
-    /// Learns that many products with this matrix are going to come, row-major with `columns` columns
-    /// and no gaps, so that it may prepare for them in its own time. A hint: nothing else changes.
+    /// Learns that many products with this matrix are going to come, row-major with `columns`
+    /// columns and no gaps, so that it may prepare for them in its own time. A hint: nothing else
+    /// changes.
     fn expect(&mut self, matrix: &[u8], columns: usize) {
         let _ = (matrix, columns);
     }
 
     /// Keeps a copy of `segment` where it computes, as long as anybody else holds the segment: a
-    /// [`Bundle::over`] it then brings no sources along. A bundle over a segment that is not kept, or no
-    /// longer, as the device was lost, is done all the same. May wait for a copy.
+    /// [`Bundle::over`] it then brings no sources along. A bundle over a segment that is not kept,
+    /// or no longer, as the device was lost, is done all the same. May wait for a copy.
     ///
     /// # Errors
     /// [`Error::Unsupported`] unless the engine can; [`Error::Memory`] when it has no room for more
@@ -156,7 +157,8 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// The device is gone; every bundle in flight comes back with this, and so does every later one.
+    /// The device is gone; every bundle in flight comes back with this, and so does every later
+    /// one.
     #[error("device lost: {call} failed: {reason} ({code})")]
     Lost {
         /// What was attempted.

@@ -5,7 +5,8 @@ use super::job::{Job, Operation};
 
 /// Source rows that outlive a bundle, so that a device need not be given them with each
 /// ([`Engine::keep`](super::Engine::keep)): thousands of coded symbols are made of one segment
-/// (Extreme NC §5.1.1). They stay in the host's memory too, so that what a device loses is not lost.
+/// (Extreme NC §5.1.1). They stay in the host's memory too, so that what a device loses is not
+/// lost.
 #[derive(Debug)]
 pub struct Segment {
     rows: usize,

@@ -32,7 +32,7 @@ use recoded_gf::{Kernel, inverse, mul};
 /// Points of the field, of which each buffer takes one.
 const BUFFERS_MAX: usize = 256;
 
-/// Whoever multiplies buffers by a matrix: a kernel, or an accelerator in its place.
+/// Multiplies buffers by a matrix: a kernel, or an accelerator in its place.
 pub trait Multiply {
     /// `destinations = coefficients * sources` over GF(256) modulo 0x11D, with the coefficients
     /// row-major, a row per destination and a column per source. All buffers are of one length.

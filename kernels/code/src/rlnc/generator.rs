@@ -54,7 +54,8 @@ pub struct Density {
 }
 
 impl Density {
-    /// Every element of the field with the same probability: what the theory of dense codes is about.
+    /// Every element of the field with the same probability: what the theory of dense codes is
+    /// about.
     pub const UNIFORM: Density = Density { threshold: None };
 
     /// Each coefficient is non-zero with probability `share`, and then uniform over the others.
@@ -124,8 +125,8 @@ impl Generator for Random {
 /// vectors of more than 127 coefficients of GF(2) would never reach full rank.
 ///
 /// A seed is good until the first recoding; from there on the vector must travel. RFC 8682 forbids
-/// cryptographic use of TinyMT32: coefficients are predictable, and whoever can change a seed in
-/// flight corrupts a generation, so packets need authentication.
+/// cryptographic use of TinyMT32: coefficients are predictable, and an attacker who changes a seed
+/// in flight corrupts a generation, so packets need authentication.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     words: TinyMt32,

@@ -1,8 +1,8 @@
 //! Random linear network coding of one generation, as a library: encode, recode, decode.
 //!
 //! Nothing here keeps payload bytes ("shallow" storage): symbols stay where the caller has them and
-//! are borrowed for the time of a call. What is kept are coding vectors. Payloads are touched by one
-//! fused multiply per group of packets.
+//! are borrowed for the time of a call. What is kept are coding vectors. Payloads are touched by
+//! one fused multiply per group of packets.
 //!
 //! ```text
 //!  source                          relay                              sink
@@ -33,7 +33,7 @@
 //! let symbols: Vec<&[u8]> = data.chunks(BYTES).collect();
 //! let mut random = Random::new(1);
 //!
-//! // The source sends every symbol as it is, then combinations; each link loses every fourth packet.
+//! // The source sends every symbol as it is, then combinations; each link drops every fourth.
 //! let mut encoder = Encoder::new(SIZE, field)?;
 //! let mut sent = Vec::new();
 //! for _ in 0..2 * SIZE {
@@ -52,7 +52,8 @@
 //! for _relay in 0..2 {
 //!     let mut recoder = Recoder::new(SIZE)?;
 //!     let mut held = Vec::new(); // payloads by slot
-//!     for (vector, symbol) in sent.iter().enumerate().filter(|(n, _)| n % 4 != 3).map(|(_, p)| p) {
+//!     let arrived = sent.iter().enumerate().filter(|(n, _)| n % 4 != 3);
+//!     for (vector, symbol) in arrived.map(|(_, packet)| packet) {
 //!         if recoder.insert(Coding::Vector(vector))?.is_innovative() {
 //!             held.push(symbol.as_slice());
 //!         }

@@ -1,10 +1,10 @@
 //! Adaptive recoding: how many packets a node sends for a batch, by the rank it holds.
 //!
-//! The average over the batches is a given budget of airtime; batches that arrived with more rank get
-//! more of it. The expected rank behind the hop, E_r(t), is concave in t (nearly so for systematic
-//! recoding under bursts; its envelope is taken). So the best division spends every packet where it
-//! gains most: all gains above one threshold, and one rank that gets its next packet only with some
-//! probability (Yin et al., "Adaptive recoding for BATS codes", ISIT 2016).
+//! The average over the batches is a given budget of airtime; batches that arrived with more rank
+//! get more of it. The expected rank behind the hop, E_r(t), is concave in t (nearly so for
+//! systematic recoding under bursts; its envelope is taken). So the best division spends every
+//! packet where it gains most: all gains above one threshold, and one rank that gets its next
+//! packet only with some probability (Yin et al., "Adaptive recoding for BATS codes", ISIT 2016).
 //!
 //! ```text
 //!  losses of the link, field --gains--> E_r(t) - E_r(t - 1) --threshold--> packets by rank
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Gains come from the chain of this module's parent, run backwards, so that one pass serves every
-//! rank: `d_t(D)`, the probability that the t-th random combination is innovative to a receiver that
-//! lacks D at first, is a mixture of `d_{t-1}(D)` and `d_{t-1}(D-1)`.
+//! rank: `d_t(D)`, the probability that the t-th random combination is innovative to a receiver
+//! that lacks D at first, is a mixture of `d_{t-1}(D)` and `d_{t-1}(D-1)`.
 
 use recoded_gf::FieldOrder;
 
@@ -32,8 +32,8 @@ pub struct Outgoing {
     pub hop: Hop,
     /// How the node recodes.
     pub recoding: Recoding,
-    /// Packets per batch on average over the batches whose ranks are given; M is what a node without
-    /// a table sends. Anything that is not a positive number counts as M.
+    /// Packets per batch on average over the batches whose ranks are given; M is what a node
+    /// without a table sends. Anything that is not a positive number counts as M.
     pub budget: f64,
 }
 
@@ -73,8 +73,8 @@ impl RecodingTable {
         self.size
     }
 
-    /// Packets to send for a batch of `rank` (ranks above the batch size count as that), the systematic
-    /// ones included; `uniform` is a random number that decides about the fraction.
+    /// Packets to send for a batch of `rank` (ranks above the batch size count as that), the
+    /// systematic ones included; `uniform` is a random number that decides about the fraction.
     #[must_use]
     pub fn packets(&self, rank: usize, uniform: u32) -> usize {
         let rank = rank.min(self.size);
@@ -105,8 +105,8 @@ pub struct Adaptive {
     /// `d_t(missing)` for the present t, by the state that the channel has before the first packet.
     gain_good: Vec<f64>,
     gain_bad: Vec<f64>,
-    /// Row `rank`: how likely it is that so many of `rank` uncoded packets are lost and that the next
-    /// packet meets a good (bad) channel.
+    /// Row `rank`: how likely it is that so many of `rank` uncoded packets are lost and that the
+    /// next packet meets a good (bad) channel.
     lost_good: Vec<f64>,
     lost_bad: Vec<f64>,
     /// Entries of each row that are not negligible.
@@ -237,8 +237,8 @@ impl Adaptive {
         dot(&self.lost_good, &self.gain_good) + dot(&self.lost_bad, &self.gain_bad)
     }
 
-    /// Adds the gain of packet number `packet` (from 0) if it is worth sending and no earlier one was
-    /// not.
+    /// Adds the gain of packet number `packet` (from 0) if it is worth sending and no earlier one
+    /// was not.
     fn append(&mut self, rank: usize, packet: usize, gain: f64) -> bool {
         if gain < WORTHLESS || self.lengths[rank] != packet {
             return false;
@@ -352,9 +352,9 @@ impl AdaptiveHop {
     }
 }
 
-/// A line over `hops` on which the source and every relay send `budget` packets per batch on average,
-/// each knowing the distribution of the ranks that reach it and the loss of its outgoing hop. What
-/// is independent of `hops` is taken from `outgoing`, whose own hop does not matter.
+/// A line over `hops` on which the source and every relay send `budget` packets per batch on
+/// average, each knowing the distribution of the ranks that reach it and the loss of its outgoing
+/// hop. What is independent of `hops` is taken from `outgoing`, whose own hop does not matter.
 ///
 /// # Panics
 /// When the size is not in 1..=128.

@@ -1,8 +1,8 @@
-//! Bursts of loss and interleaving: what sending several batches in turn makes of a channel, and how
-//! many of them to choose.
+//! Bursts of loss and interleaving: what sending several batches in turn makes of a channel, and
+//! how many of them to choose.
 //!
-//! At depth d the packets of one batch are d packets apart. A channel with two states, looked at only
-//! every d packets, is again one with two states, and its bursts are shorter:
+//! At depth d the packets of one batch are d packets apart. A channel with two states, looked at
+//! only every d packets, is again one with two states, and its bursts are shorter:
 //!
 //! ```text
 //!  depth 3, batches a b c:   a1 b1 c1 a2 b2 c2 a3 b3 c3 ..   burst xxxx hits two packets of one
@@ -16,8 +16,8 @@ use super::Hop;
 use super::chain::Channel;
 
 impl Hop {
-    /// The hop as the packets of one batch meet it when `depth` batches take turns packet by packet:
-    /// the same loss in shorter bursts. Depth 0 counts as 1, which changes nothing.
+    /// The hop as the packets of one batch meet it when `depth` batches take turns packet by
+    /// packet: the same loss in shorter bursts. Depth 0 counts as 1, which changes nothing.
     #[must_use]
     pub fn interleaved(self, depth: usize) -> Self {
         let Channel { loss, good_to_bad, bad_to_good } = Channel::new(self);
@@ -34,11 +34,11 @@ impl Hop {
     }
 }
 
-/// Batches to interleave on a link whose losses last `burst_mean` packets on average: twice that, so
-/// that a burst of mean length takes at most one packet of a batch, but never more than `max`, nor so
-/// many that `depth * batch_size` packets of `packet_nanos` each, the delay it adds, exceed
-/// `latency_budget_nanos`. At least 1, which is no interleaving; so are bursts below 1.5 packets, since
-/// independent losses of up to a third look like that.
+/// Batches to interleave on a link whose losses last `burst_mean` packets on average: twice that,
+/// so that a burst of mean length takes at most one packet of a batch, but never more than `max`,
+/// nor so many that `depth * batch_size` packets of `packet_nanos` each, the delay it adds, exceed
+/// `latency_budget_nanos`. At least 1, which is no interleaving; so are bursts below 1.5 packets,
+/// since independent losses of up to a third look like that.
 #[must_use]
 pub fn interleave_depth(
     burst_mean: f64,

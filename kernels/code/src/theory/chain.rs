@@ -149,7 +149,8 @@ impl Chain {
         entries.map(|(good, bad)| good + bad).enumerate()
     }
 
-    /// By number missing: the probabilities of that and a good, or bad, channel for the next packet.
+    /// By number missing: the probabilities of that and a good, or bad, channel for the next
+    /// packet.
     pub fn states(&self) -> (&[f64], &[f64]) {
         (&self.good[..=self.high], &self.bad[..=self.high])
     }

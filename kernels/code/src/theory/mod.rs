@@ -140,13 +140,13 @@ pub fn plan(
     planned_max
 }
 
-/// The number of packets per generation that costs least when an incomplete generation is not lost but
-/// repaired at the price of `failure_cost` packets: the minimum over t of t + `failure_cost` * P(t),
-/// with P as in [`plan`]. Returns it with that P. Allocates nothing.
+/// The number of packets per generation that costs least when an incomplete generation is not lost
+/// but repaired at the price of `failure_cost` packets: the minimum over t of t + `failure_cost` *
+/// P(t), with P as in [`plan`]. Returns it with that P. Allocates nothing.
 ///
-/// Under independent losses this is close to a [`plan`] for a target of a percent or two. Under bursts
-/// P falls slowly with t, and repairing the few generations that a burst hit is far cheaper than
-/// sending all of them several times over.
+/// Under independent losses this is close to a [`plan`] for a target of a percent or two. Under
+/// bursts P falls slowly with t, and repairing the few generations that a burst hit is far cheaper
+/// than sending all of them several times over.
 ///
 /// # Panics
 /// When `size` is not in 1..=256.

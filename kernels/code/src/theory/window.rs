@@ -1,11 +1,12 @@
-//! Sliding windows, which no node recodes: how many repair packets keep residual loss below a target.
+//! Sliding windows, which no node recodes: how many repair packets keep residual loss below a
+//! target.
 //!
-//! What the receiver lacks is a queue. Its deficit D is the number of missing source symbols less that
-//! of independent equations over them. A source packet that is lost adds one; a repair packet that
-//! arrives takes one off, unless it says nothing new, which has probability r^D: r is 1/q, or the share
-//! of zeros among the coefficients where that is more. What is missing becomes known when D is back at
-//! 0, so a symbol is lost for good if that does not happen before it leaves the decoding window, which
-//! is taken to be twice the encoding window, as RFC 8681 appendix D advises:
+//! What the receiver lacks is a queue. Its deficit D is the number of missing source symbols less
+//! that of independent equations over them. A source packet that is lost adds one; a repair packet
+//! that arrives takes one off, unless it says nothing new, which has probability r^D: r is 1/q, or
+//! the share of zeros among the coefficients where that is more. What is missing becomes known when
+//! D is back at 0, so a symbol is lost for good if that does not happen before it leaves the
+//! decoding window, which is taken to be twice the encoding window, as RFC 8681 appendix D advises:
 //!
 //! ```text
 //!  D                  x lost: has until here, twice the window later
@@ -15,11 +16,12 @@
 //! ```
 //!
 //! (Repair packets cover it during the first half only. In the second half they cover what was lost
-//! later, which is as good: what an equation says of one symbol, another one need not.) Losses follow
-//! the Gilbert-Elliott model, as in the parent module, source and repair packets alike. Against the
-//! codec itself (`tests/window.rs`) the loss that this expects is right to a factor of two or so, and
-//! too high rather than too low: a symbol is taken to have the longest wait for a repair packet before
-//! it, and the deficit counts symbols that have left the window until they are made good.
+//! later, which is as good: what an equation says of one symbol, another one need not.) Losses
+//! follow the Gilbert-Elliott model, as in the parent module, source and repair packets alike.
+//! Against the codec itself (`tests/window.rs`) the loss that this expects is right to a factor of
+//! two or so, and too high rather than too low: a symbol is taken to have the longest wait for a
+//! repair packet before it, and the deficit counts symbols that have left the window until they are
+//! made good.
 
 use super::Hop;
 use super::chain::Channel;
@@ -49,8 +51,8 @@ pub struct WindowCode {
 }
 
 impl Hop {
-    /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a run of
-    /// losses begins where one begins on any of them.
+    /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a
+    /// run of losses begins where one begins on any of them.
     #[must_use]
     pub fn in_series(hops: impl IntoIterator<Item = Self>) -> Self {
         // Probabilities that a packet passes all hops, and that two in a row do.
@@ -67,8 +69,8 @@ impl Hop {
 }
 
 impl WindowCode {
-    /// The smallest number of repair packets per source packet, up to `rate_max`, at which a share of
-    /// `target` of the source symbols is lost at most; `rate_max` when none is enough. Allocates
+    /// The smallest number of repair packets per source packet, up to `rate_max`, at which a share
+    /// of `target` of the source symbols is lost at most; `rate_max` when none is enough. Allocates
     /// nothing.
     #[must_use]
     pub fn rate(&self, target: f64, rate_max: f64) -> f64 {
@@ -88,7 +90,8 @@ impl WindowCode {
         rate(enough).min(rate_max)
     }
 
-    /// Share of the source symbols that is lost for good at `rate` repair packets per source packet.
+    /// Share of the source symbols that is lost for good at `rate` repair packets per source
+    /// packet.
     #[must_use]
     pub fn residual_loss(&self, rate: f64) -> f64 {
         let mut queue = self.settled(rate);
@@ -132,8 +135,8 @@ impl WindowCode {
     }
 }
 
-/// What a sender can know of the deficit: its distribution, joined with the channel state that the next
-/// packet meets, as of the packets sent so far.
+/// What a sender can know of the deficit: its distribution, joined with the channel state that the
+/// next packet meets, as of the packets sent so far.
 #[derive(Clone, Debug)]
 pub struct Deficit {
     channel: Channel,
@@ -238,8 +241,8 @@ mod tests {
         assert_eq!(Hop::in_series([Hop::independent(1.0)]).loss, 1.0);
     }
 
-    /// A lost symbol has its own repair packet and that of the next symbol, if the next one is not lost
-    /// too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and a little more for what was missing before.
+    /// A lost symbol has its own repair packet and that of the next symbol, if the next one is not
+    /// lost too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and a little more for what was missing before.
     #[test]
     fn a_window_of_one_with_a_repair_packet_each_is_as_by_hand() {
         let code = WindowCode { redundant: 0.0, ..code(1, Hop::independent(0.1)) };

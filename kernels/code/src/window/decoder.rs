@@ -103,7 +103,7 @@ pub struct Counts {
     pub overrun: u64,
 }
 
-/// A recovered ADU. Its bytes lie in the decoder, in pieces of symbols.
+/// A recovered ADU. Its bytes lie in the decoder, as parts of symbols.
 pub struct Adu<'a> {
     system: &'a System,
     /// ESI of its first symbol: the order of ADUs.
@@ -208,8 +208,8 @@ impl Decoder {
         self.ready.clear();
     }
 
-    /// [`Decoder::reset`] for a flow that is followed from an ADU that begins with `esi`, which need not
-    /// have arrived.
+    /// [`Decoder::reset`] for a flow that is followed from an ADU that begins with `esi`, which
+    /// need not have arrived.
     pub fn join(&mut self, esi: u32) {
         self.reset();
         self.system.reset(esi);

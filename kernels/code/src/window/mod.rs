@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  ADU --Encoder::push--> ESI       source packet: ADU | ESI (32)
-//!          |                        repair packet: key (16) DT (4) NSS (12) first ESI (32) | symbols
+//!          |                        repair packet: key (16) DT (4) NSS (12) first ESI (32) | sym.
 //!          `--Encoder::repair-->
 //!
 //!  source packet --Decoder::add_source--> the ADU, if it was not there yet

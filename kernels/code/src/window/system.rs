@@ -67,7 +67,7 @@ pub(super) struct System {
     /// The equation being inserted.
     row: Box<[u8]>,
     symbol: Vec<u8>,
-    /// ESIs of symbols that equations gave, for whoever asks next.
+    /// ESIs of symbols that equations gave, for the next call.
     solved: Vec<u32>,
 }
 

@@ -56,15 +56,16 @@ pub struct Fault(pub String);
 /// Runs the kernel `recoded_<name>` and waits for it.
 ///
 /// # Errors
-/// Nobody can go on, threads wait in different places, an access is misaligned or outside the arena,
-/// something was written beyond the shared memory, or there is no such kernel.
+/// No thread can go on, threads wait in different places, an access is misaligned or outside the
+/// arena, something was written beyond the shared memory, or there is no such kernel.
 ///
 /// # Safety
-/// `jobs`, `tables` and `arena` must be valid for what `launch` says of them, and nobody else may use
-/// the arena and the tables meanwhile.
+/// `jobs`, `tables` and `arena` must be valid for what `launch` says of them, and no other thread
+/// may use the arena and the tables meanwhile.
 pub unsafe fn launch(name: &str, launch: &Launch) -> Result<(), Fault> {
     let name = CString::new(name).map_err(|_| Fault("a name with a zero byte".to_owned()))?;
-    // SAFETY: the name is terminated and both live until the call returns; the rest is the caller's.
+    // SAFETY: the name is terminated and both live until the call returns; the rest is the
+    // caller's.
     let message = unsafe { recoded_shim_launch(name.as_ptr(), launch) };
     if message.is_null() {
         return Ok(());

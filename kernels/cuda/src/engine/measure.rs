@@ -1,8 +1,9 @@
-//! How fast a card is: copies, launches, instructions, and each stage of a bundle without the copies.
+//! How fast a card is: copies, launches, instructions, and each stage of a bundle without the
+//! copies.
 //!
-//! For benchmarks: the caller waits, and the engine must have nothing in flight. Whatever a copy or a
-//! kernel uses belongs to the first lane meanwhile, so that a card that fails or hangs is dealt with as
-//! ever. Times are the host's, of as many repetitions as fill the time that was asked for.
+//! For benchmarks: the caller waits, and the engine must have nothing in flight. Whatever a copy or
+//! a kernel uses belongs to the first lane meanwhile, so that a card that fails or hangs is dealt
+//! with as ever. Times are the host's, of as many repetitions as fill the time that was asked for.
 
 use std::time::{Duration, Instant};
 
@@ -47,12 +48,12 @@ pub struct LaunchCost {
 }
 
 impl CudaEngine {
-    /// Does a bundle with the techniques that it would be done with, part by part. The results come back
-    /// with it.
+    /// Does a bundle with the techniques that it would be done with, part by part. The results come
+    /// back with it.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said. Only where a bundle was not
-    /// begun it comes back.
+    /// [`Error::Busy`] when something is in flight, or what the card said. Only where a bundle was
+    /// not begun it comes back.
     pub fn measure(
         &mut self,
         bundle: Bundle,
@@ -145,8 +146,8 @@ impl CudaEngine {
         Ok(LaunchCost { interval, latency })
     }
 
-    /// How fast the card issues what techniques consist of; `rounds` rounds a thread are long enough
-    /// when they take much more than a launch.
+    /// How fast the card issues what techniques consist of; `rounds` rounds a thread are long
+    /// enough when they take much more than a launch.
     ///
     /// # Errors
     /// [`Error::Busy`] when something is in flight, or what the card said.
@@ -313,8 +314,8 @@ impl CudaEngine {
         let out_bytes = bytes.unwrap_or(bundle.output_bytes());
         let input: *const u8 = bundle.input()[..in_bytes].as_ptr();
         let output: *mut u8 = bundle.output_mut()[..out_bytes].as_mut_ptr();
-        // SAFETY: the bundle stays in the lane, and its arenas where they are, until the streams are
-        // idle, and nobody looks at them before; both places are within the lane's memory.
+        // SAFETY: the bundle stays in the lane, and its arenas where they are, until the streams
+        // are idle, and they are not read before; both places are within the lane's memory.
         let copy_in =
             |s: &Stream| unsafe { s.copy_to(to, std::slice::from_raw_parts(input, in_bytes)) };
         // SAFETY: as above.
@@ -391,7 +392,7 @@ impl CudaEngine {
             return failed(error);
         }
         self.lose(error);
-        // A measurement is nobody's work that would have to be given back.
+        // A measurement has no caller who would get its work back.
         self.orphans.clear();
         lost(error)
     }

@@ -1,7 +1,7 @@
 //! Decoding row by row, as the papers have it: for comparison with `Operation::Solve`.
 //!
-//! A bundle of one job `Solve` says what is received: a coding vector and a payload per row, in the order
-//! of the rows. Its results are left where those of the job would be.
+//! A bundle of one job `Solve` says what is received: a coding vector and a payload per row, in the
+//! order of the rows. Its results are left where those of the job would be.
 
 use std::time::Instant;
 
@@ -24,8 +24,8 @@ pub enum Progressive {
 }
 
 impl CudaEngine {
-    /// Decodes the bundle's only job, a `Solve`, and says in how many seconds, without the copies of all
-    /// rows to the card and back.
+    /// Decodes the bundle's only job, a `Solve`, and says in how many seconds, without the copies
+    /// of all rows to the card and back.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other bundles, or as [`CudaEngine::measure`].
@@ -195,7 +195,7 @@ impl CudaEngine {
         launched.and_then(|()| stream.mark()).map_err(|error| self.ended(&error))
     }
 
-    /// Received rows as one piece of memory, vectors before payloads.
+    /// Received rows in one allocation, vectors before payloads.
     fn received(&self, placed: &Placed, vector_bytes: usize, row_bytes: usize) -> Vec<u8> {
         let (job, mut all) = (placed.job, vec![0; placed.job.columns * row_bytes]);
         let in_flight = self.lanes[0].in_flight.as_ref();

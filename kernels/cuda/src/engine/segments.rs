@@ -1,9 +1,9 @@
 //! Segments that stay on the card, so that bundles over them bring no sources along.
 //!
 //! A bundle gets its rows by a copy on the card, which costs two bytes of its memory for each, a
-//! hundredth of what a bus would take, and keeps all of a launch in one arena. What is kept is freed at
-//! the first call after nobody else holds the segment; a card that is lost takes it along, and bundles
-//! then bring their rows from the host.
+//! hundredth of what a bus would take, and keeps all of a launch in one arena. What is kept is
+//! freed at the first call after all other holders dropped the segment; a card that is lost takes
+//! it along, and bundles then bring their rows from the host.
 
 use std::mem;
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ impl Segments {
         self.kept.iter().find(same).map(|(_, memory)| memory)
     }
 
-    /// Frees what nobody else holds. Bundles in flight hold their segments.
+    /// Frees segments without another holder. Bundles in flight hold their segments.
     fn drop_unused(&mut self) {
         self.kept.retain(|(segment, _)| segment.strong_count() > 0);
     }
@@ -100,8 +100,8 @@ impl CudaEngine {
         // Memory that cannot be pinned is merely slower.
         let _ = self.context.pin(segment.arena());
         let copied = Stream::new().and_then(|stream| {
-            // SAFETY: the memory has as many bytes; both are used by nobody else until the stream is
-            // idle, and leaked if it never is.
+            // SAFETY: the memory has as many bytes; neither is used otherwise until the stream
+            // is idle, and leaked if it never is.
             unsafe { stream.copy_to(memory.start(), &segment.arena()[..segment.bytes()]) }?;
             stream.mark()?;
             let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A stand-in for libcuda, for tests: the driver's functions that `recoded-cuda` calls, with kernels
-//! that run on this CPU, and with whatever goes wrong that a test asks for.
+//! A stand-in for libcuda, for tests: the driver's functions that `recoded-cuda` calls, with
+//! kernels that run on this CPU, and with whatever goes wrong that a test asks for.
 //!
 //! The library is built beside this crate. Point a child process at it:
 //!

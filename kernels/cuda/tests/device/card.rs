@@ -58,7 +58,7 @@ impl Card {
         self.tables.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// Memory that nobody has yet, with 16 bytes after it that nobody gets.
+    /// Memory not allocated before, followed by 16 bytes that are never allocated.
     pub fn allocate(&mut self, bytes: u64) -> u64 {
         let offset = self.used;
         self.used += (bytes as usize).next_multiple_of(16) + 16;
@@ -105,7 +105,8 @@ impl Card {
         u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
     }
 
-    /// Launches a kernel over jobs, as the geometry of `kernel` has it; fills in their first blocks.
+    /// Launches a kernel over jobs, as the geometry of `kernel` has it; fills in their first
+    /// blocks.
     pub fn run(&mut self, kernel: &str, jobs: &[Job]) {
         let geometry = Geometry::of(kernel).expect("a kernel of the table");
         self.run_as(kernel, geometry, jobs);
@@ -147,8 +148,8 @@ impl Card {
         unsafe { launch(kernel, &how) }
     }
 
-    /// `matrix`, of `columns` columns, `stride` bytes apart at `offset`, in the form that a technique
-    /// wants: its offset and its stride.
+    /// `matrix`, of `columns` columns, `stride` bytes apart at `offset`, in the form that a
+    /// technique wants: its offset and its stride.
     pub fn convert(
         &mut self,
         form: Form,
@@ -257,7 +258,8 @@ impl Product {
         }
     }
 
-    /// Compares what a job left with what the CPU makes, and looks that gaps between rows are intact.
+    /// Compares what a job left with what the CPU makes, and looks that gaps between rows are
+    /// intact.
     pub fn check(&self, card: &mut Card, job: &Job, what: &str) {
         let shape = (job.rows, job.depth, job.symbol_bytes, self.field);
         let stride = job.destination_stride as usize;

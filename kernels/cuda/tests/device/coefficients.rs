@@ -62,7 +62,8 @@ fn random_coefficients_are_those_of_seeds_in_packets() {
     let mut random = Random::new();
     let mut card = Card::new(4 << 20, random.next());
     let seed = random.next() as u32 | 0xFFFF_FF00;
-    // Rows of one coefficient are often zero at first, and the seeds go over the end of their range.
+    // Rows of one coefficient are often zero at first, and the seeds go over the end of their
+    // range.
     for (order, columns) in
         FieldOrder::ALL.into_iter().flat_map(|order| [1, 3, 100].map(|columns| (order, columns)))
     {

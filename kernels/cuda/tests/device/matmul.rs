@@ -1,4 +1,5 @@
-//! Every technique gives the bytes of the CPU's kernels: all fields, odd shapes, many jobs a launch.
+//! Every technique gives the bytes of the CPU's kernels: all fields, odd shapes, many jobs a
+//! launch.
 
 use recoded_cuda::{TECHNIQUES, Technique};
 use recoded_gf::Field;
@@ -9,8 +10,8 @@ fn serves(technique: &Technique, field: Field) -> bool {
     technique.packed || field.order() == 256
 }
 
-/// Rows, depth, bytes: around the units of all kernels, and one with more coefficients than `permute`
-/// keeps in shared memory at a time.
+/// Rows, depth, bytes: around the units of all kernels, and one with more coefficients than
+/// `permute` keeps in shared memory at a time.
 const SHAPES: [(usize, usize, usize); 10] = [
     (1, 1, 16),
     (2, 3, 48),

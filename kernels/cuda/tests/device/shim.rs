@@ -18,7 +18,8 @@ fn geometry(shared_bytes: u32) -> Geometry {
     }
 }
 
-/// The bytes that a kernel left for each thread, which should be those of `partner`: how many differ.
+/// The bytes that a kernel left for each thread, which should be those of `partner`: how many
+/// differ.
 fn wrong_bytes(kernel: &str, seed: u64, partner: impl Fn(u32) -> u32) -> usize {
     let mut card = Card::new(4096, seed);
     let destinations = card.allocate(u64::from(THREADS));

@@ -13,10 +13,11 @@
 //! | `Factor`, `factor(tables, c)` | a coefficient, ready to multiply |
 //! | `Split`, `split(vector)` | a source vector, ready to be multiplied (nibbles, bits) |
 //! | `product(factor, split)` | one vector of products |
-//! | `Sum`, `empty`, `accumulate`, `accumulate_two`, `finish` | a sum of products, which need not be reduced until `finish`; `plain_sums!` where it is just a vector |
+//! | `Sum`, `empty`, `accumulate`, `accumulate_two`, `finish` | a sum of products |
 //!
-//! `W` is the number of bits of a field element, which `imul` (whose work grows with it) and `pmull`
-//! levels look at.
+//! A sum need not be reduced until `finish`. `plain_sums!` defines it where it is just a vector.
+//! `W` is the number of bits of a field element, which `imul` (whose work grows with it) and
+//! `pmull` levels look at.
 //!
 //! **Lengths.** Bytes beyond the last whole vector are computed from the last `VECTOR` bytes of
 //! each slice, which overlap bytes that are done already; where that matters (accumulation), a
@@ -89,8 +90,8 @@ pub struct Pass<'a> {
 
 impl Pass<'_> {
     /// Whether to copy tiles: for many sources always; for a few, when they lie on so few of the 64
-    /// sets of an L1 cache that they evict each other (16 sources 4096 bytes apart lie on one, which
-    /// has room for 8); never for so few destinations that the copy is read too rarely.
+    /// sets of an L1 cache that they evict each other (16 sources 4096 bytes apart lie on one,
+    /// which has room for 8); never for so few destinations that the copy is read too rarely.
     #[inline]
     pub fn pays_to_pack(&self, destinations: usize) -> bool {
         let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
@@ -327,8 +328,8 @@ macro_rules! matrix_product {
             }
         }
 
-        /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so that
-        /// only those who use the copy pay for the stack it takes.
+        /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so
+        /// that only those who use the copy pay for the stack it takes.
         #[target_feature(enable = $features)]
         #[inline(never)]
         fn packed_tile<const W: usize, const V: usize, const PLACE: u8>(

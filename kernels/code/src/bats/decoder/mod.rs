@@ -201,8 +201,8 @@ impl Decoder {
         self.system.decodable(self.code.params().source_symbols)
     }
 
-    /// Works out the decoding of all symbols. With too many inactive symbols it has to wait for more
-    /// batches: it is tried again when as many packets have come as one batch has.
+    /// Works out the decoding of all symbols. With too many inactive symbols it has to wait for
+    /// more batches: it is tried again when as many packets have come as one batch has.
     fn plan(&mut self) {
         let rank = self.received.total();
         if self.limits.inactive_max == 0 || rank < self.plan_from {

@@ -196,8 +196,8 @@ impl Solver {
         Ok(())
     }
 
-    /// Computes what is left of the constraints from `index` on that belong to one step, and returns
-    /// the next one.
+    /// Computes what is left of the constraints from `index` on that belong to one step, and
+    /// returns the next one.
     fn constrain<P: Payloads>(
         &mut self,
         system: &System,

@@ -28,8 +28,9 @@ impl Random {
 }
 
 /// Rank after `hops` hops as a fraction of 16, the mean over 59520 batches of 16 packets and its
-/// standard error, for a field so large that the rank behind a hop is the rank before it or the number
-/// that arrived. The error comes from independent stretches of 192 batches, a multiple of each depth.
+/// standard error, for a field so large that the rank behind a hop is the rank before it or the
+/// number that arrived. The error comes from independent stretches of 192 batches, a multiple of
+/// each depth.
 fn simulate(random: &mut Random, hop: Hop, depth: usize, hops: usize) -> (f64, f64) {
     let bad_to_good = 1.0 / hop.burst_mean;
     let good_to_bad = hop.loss * bad_to_good / (1.0 - hop.loss);
@@ -63,8 +64,8 @@ fn expected_rank_by_burst_and_depth_matches_table_and_simulation() {
     let seed = std::env::var("RECODED_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("RECODED_SEED={seed}");
     let mut random = Random(seed);
-    // Thousandths after 10 hops, for depths 1, 2, 4, 8, 16, 32. The table was itself simulated, with
-    // 6000 batches; rows share their channels, so their errors agree.
+    // Thousandths after 10 hops, for depths 1, 2, 4, 8, 16, 32. The table was itself simulated,
+    // with 6000 batches; rows share their channels, so their errors agree.
     for (loss, burst_mean, row) in [
         (0.1, 2.0, [682, 740, 769, 773, 773, 774]),
         (0.1, 4.0, [565, 660, 727, 764, 773, 774]),
@@ -85,8 +86,8 @@ fn expected_rank_by_burst_and_depth_matches_table_and_simulation() {
             );
             println!("{case}");
             let table_error = error * ((STRETCH * STRETCHES) as f64 / 6000.0).sqrt();
-            // 3.5 errors, as there are 48 values; those of burst 8 come from one channel on which 90.5 %
-            // arrived instead of 90 %, and lie 3 errors off together.
+            // 3.5 errors, as there are 48 values; those of burst 8 come from one channel on which
+            // 90.5 % arrived instead of 90 %, and lie 3 errors off together.
             let tolerance = f64::max(0.01, 3.5 * table_error);
             assert!((computed - f64::from(listed) / 1000.0).abs() <= tolerance, "{case}");
             // 0.001 for redundant combinations over GF(256), which the simulation does not have.

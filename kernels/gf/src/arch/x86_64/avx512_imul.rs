@@ -1,6 +1,6 @@
-//! AVX-512F: integer multiplication of the bits of an element by the products of the coefficient with
-//! each of them (the paper's algorithm `imul`). It needs no byte shuffles; its work grows with the
-//! bits of an element.
+//! AVX-512F: integer multiplication of the bits of an element by the products of the coefficient
+//! with each of them (the paper's algorithm `imul`). It needs no byte shuffles; its work grows with
+//! the bits of an element.
 
 use core::arch::x86_64::{
     __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_mullo_epi32, _mm512_set1_epi8,

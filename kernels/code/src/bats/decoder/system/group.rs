@@ -43,8 +43,8 @@ impl System {
         Ok(true)
     }
 
-    /// Puts the symbols of a group into `work.order`: unknown ones first, of these the ones that few
-    /// other groups hold, so that those which many hold become inactive.
+    /// Puts the symbols of a group into `work.order`: unknown ones first, of these the ones that
+    /// few other groups hold, so that those which many hold become inactive.
     fn order_columns(&mut self, group: usize) {
         let Group { first_edge, degree, .. } = self.groups[group];
         let edges = &self.edges[first_edge as usize..][..usize::from(degree)];
@@ -60,8 +60,8 @@ impl System {
         order.extend(keys.iter().map(|key| *key as u16));
     }
 
-    /// Loads the equations of a group into `work.rows`: coefficients of its symbols in `work.order`,
-    /// then the unit matrix. Returns how many there are.
+    /// Loads the equations of a group into `work.rows`: coefficients of its symbols in
+    /// `work.order`, then the unit matrix. Returns how many there are.
     fn load(&mut self, group: usize, code: &Code, received: &Received) -> usize {
         let Group { origin, degree, rank, .. } = self.groups[group];
         let (degree, rank) = (usize::from(degree), usize::from(rank));
@@ -102,8 +102,8 @@ impl System {
         rank
     }
 
-    /// Gauss-Jordan elimination of the first `unknown` columns of `work.rows`; `work.pivots` are the
-    /// columns led, by row.
+    /// Gauss-Jordan elimination of the first `unknown` columns of `work.rows`; `work.pivots` are
+    /// the columns led, by row.
     fn eliminate(&mut self, equations: usize, unknown: usize) {
         let Work { rows, fresh, order, pivots, others, .. } = &mut self.work;
         let stride = order.len() + equations;
