@@ -121,7 +121,8 @@ pub enum BenchError {
     #[error(transparent)]
     Kernel(recoded_gf::ForceError),
 
-    /// A kernel of ours computes something else than the naive one, so that its speed means nothing.
+    /// A kernel of ours computes something else than the naive one, so that its speed means
+    /// nothing.
     #[error("{kernel} computes a wrong {operation} over {field} (n = {n}, {bytes} bytes)")]
     Wrong {
         /// The level.

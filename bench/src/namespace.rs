@@ -1,7 +1,7 @@
 //! Network namespaces of this process.
 //!
-//! They have no names: each is kept by a `cat` that ends when this process does, however it does. So
-//! nothing is left behind and two runs do not collide.
+//! They have no names: each is kept by a `cat` that ends when this process does, however it does.
+//! So nothing is left behind and two runs do not collide.
 
 use std::fs::File;
 use std::io::{Read, Write};

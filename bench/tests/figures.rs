@@ -1,5 +1,5 @@
-//! Draws the figures with hardly any runs, as a user would, and looks whether everything is there and
-//! whether every number is what it should be or says why not.
+//! Draws the figures with hardly any runs, as a user would, and looks whether everything is there
+//! and whether every number is what it should be or says why not.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
-//! The benchmark of cards over shapes of a few bytes, as a user would run it: without a card, and against
-//! a stand-in for libcuda, which runs the kernels on this CPU, so that everything that needs a card is
-//! done, its results are compared, and its figures are drawn. Not for speeds.
+//! The benchmark of cards over shapes of a few bytes, as a user would run it: without a card, and
+//! against a stand-in for libcuda, which runs the kernels on this CPU, so that everything that
+//! needs a card is done, its results are compared, and its figures are drawn. Not for speeds.
 
 use std::path::Path;
 use std::process::{Command, Output};

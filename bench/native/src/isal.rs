@@ -178,8 +178,9 @@ impl<'a> Encode<'a> {
     }
 }
 
-/// Whether machine code holds the instruction `vgf2p8affineqb`: with a VEX or EVEX prefix, opcode CE
-/// in the map 0F3A. Routines of the library are not all exported, so that their names do not tell.
+/// Whether machine code holds the instruction `vgf2p8affineqb`: with a VEX or EVEX prefix, opcode
+/// CE in the map 0F3A. Routines of the library are not all exported, so that their names do not
+/// tell.
 fn holds_affine(code: &[u8]) -> bool {
     let evex = |bytes: &[u8]| {
         bytes[0] == 0x62 && bytes[1] & 0x0F == 3 && bytes[2] & 0x87 == 0x85 && bytes[4] == 0xCE

@@ -63,8 +63,8 @@ impl Open {
     /// A function of the library.
     ///
     /// # Safety
-    /// `F` must be a function pointer of the type that the library's header declares, and must not be
-    /// called after the library was closed.
+    /// `F` must be a function pointer of the type that the library's header declares, and must not
+    /// be called after the library was closed.
     pub(crate) unsafe fn function<F: Copy>(&self, symbol: &'static str) -> Result<F, LoadError> {
         // SAFETY: the caller's promise.
         let found = unsafe { self.library.get::<F>(symbol) };
@@ -74,8 +74,8 @@ impl Open {
         }
     }
 
-    /// The file that the loader took, links resolved, with the version in its name. Its name as it was
-    /// asked for where Linux does not tell.
+    /// The file that the loader took, links resolved, with the version in its name. Its name as it
+    /// was asked for where Linux does not tell.
     pub(crate) fn path(&self, symbol_address: usize) -> PathBuf {
         mapped_file(symbol_address).unwrap_or_else(|| self.file.clone().into())
     }

@@ -11,8 +11,8 @@ use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::raptorq as rival;
 
-/// Our encoder. Coded symbols go to as many frames as four batches need, in turns. Symbols of a precode
-/// are computed beforehand, once for all batches of a block.
+/// Our encoder. Coded symbols go to as many frames as four batches need, in turns. Symbols of a
+/// precode are computed beforehand, once for all batches of a block.
 ///
 /// # Errors
 /// [`BenchError::Wrong`] when a batch is not what its generator says.

@@ -30,16 +30,17 @@ use rows::Row;
 
 /// Measure encoding and decoding of BATS blocks beside the core's limit and RaptorQ
 ///
-/// Blocks of several shapes, on one core, by the thread's own processor time. Encoding forms every batch
-/// anew (which symbols, which coefficients) and multiplies; rates are of coded symbols, and the ceiling
-/// is what the core's instruction for products allows for as many products as the code needs. Decoding
-/// takes packets as they come after four hops that lose 10 % and recode, redundant ones included, from
-/// the first to the last symbol; rates are of source symbols. The crate raptorq encodes as many repair
-/// symbols, and decodes what the same loss leaves it: source symbols and repair symbols, or repair
-/// symbols alone. Every block is checked before anything is timed.
+/// Blocks of several shapes, on one core, by the thread's own processor time. Encoding forms every
+/// batch anew (which symbols, which coefficients) and multiplies; rates are of coded symbols, and
+/// the ceiling is what the core's instruction for products allows for as many products as the code
+/// needs. Decoding takes packets as they come after four hops that lose 10 % and recode, redundant
+/// ones included, from the first to the last symbol; rates are of source symbols. The crate raptorq
+/// encodes as many repair symbols, and decodes what the same loss leaves it: source symbols and
+/// repair symbols, or repair symbols alone. Every block is checked before anything is timed.
 ///
-/// With 256 symbols of 1428 bytes in batches of 16, the default code should encode at 0.8 of its ceiling
-/// and above 27 Gbit/s (the paper's FPGA), and decode at 10 Gbit/s and twice as fast as RaptorQ.
+/// With 256 symbols of 1428 bytes in batches of 16, the default code should encode at 0.8 of its
+/// ceiling and above 27 Gbit/s (the paper's FPGA), and decode at 10 Gbit/s and twice as fast as
+/// RaptorQ.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- bats --quick

@@ -32,7 +32,7 @@ pub enum Task {
 pub struct Target {
     /// Of what, with its unit.
     pub what: &'static str,
-    /// Whom ours is compared with; nobody if a rate is asked for.
+    /// The rival ours is compared with; none if the target is a rate.
     #[serde(skip)]
     beside: Option<Role>,
     /// The least that is enough.
@@ -76,8 +76,8 @@ pub struct Verdict {
     pub met: bool,
 }
 
-/// Everything that is measured of blocks of one shape: the code of the targets; at the targets' shape
-/// the others too.
+/// Everything that is measured of blocks of one shape: the code of the targets; at the targets'
+/// shape the others too.
 ///
 /// # Errors
 /// Something of ours computes a wrong result.
@@ -158,7 +158,7 @@ impl Row {
             };
             Verdict { target, measured, met: measured >= target.at_least }
         };
-        // Nobody to compare with, nothing to be met.
+        // Without a rival there is no target to meet.
         let verdicts = self.targets.iter().map(verdict).filter(|v| v.measured.is_finite());
         Measured {
             job: self.job,

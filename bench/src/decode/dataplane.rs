@@ -130,8 +130,8 @@ impl Sink {
     }
 
     /// Receives one generation. Its packets lie in their frames already, as after reception by
-    /// AF_XDP; only generation and link sequence number (wire format, README of `dataplane/wire`) are
-    /// written into their headers.
+    /// AF_XDP; only generation and link sequence number (wire format, README of `dataplane/wire`)
+    /// are written into their headers.
     fn receive(&mut self) {
         let Sink { pipeline, frames, outputs, arriving, .. } = self;
         for &span in arriving.iter() {

@@ -1,5 +1,5 @@
-//! `bench decode`: whole generations through the dataplane's sink and the library, beside the kernels'
-//! own decoding (one inversion, one product), in turns.
+//! `bench decode`: whole generations through the dataplane's sink and the library, beside the
+//! kernels' own decoding (one inversion, one product), in turns.
 //!
 //! ```text
 //!  source (the real one) -> symbols of IP packets -> as many random combinations
@@ -33,9 +33,9 @@ use dataplane::Delivery;
 /// Generations that arrive as coded packets only, none lost and none redundant, GF(256): the most
 /// work per packet that a sink can have. Three do it in turns on one core, by the thread's own
 /// processor time: the kernels (one inversion of all coding vectors, one product), the library
-/// (vectors are eliminated packet by packet), and the dataplane (real packets in frames in, IP packets
-/// out). What each returns is checked against the source before anything is timed, and all the
-/// dataplane's packets are counted afterwards.
+/// (vectors are eliminated packet by packet), and the dataplane (real packets in frames in, IP
+/// packets out). What each returns is checked against the source before anything is timed, and all
+/// the dataplane's packets are counted afterwards.
 ///
 /// The dataplane should reach 0.7 of the kernels at 64 symbols of 1428 bytes.
 #[derive(clap::Args)]

@@ -61,7 +61,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // What is left there harms nobody.
+        // Files left there do no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

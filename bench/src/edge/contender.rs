@@ -205,7 +205,7 @@ fn said(command: &mut Command) -> Result<String, BenchError> {
 }
 
 /// Waits until the right host answers through the tunnel: it refuses a connection to a port that
-/// nobody listens on.
+/// no socket listens on.
 fn wait_until_reached(bed: &Bed, address: &str) -> Result<(), BenchError> {
     let target: SocketAddr = format!("{address}:9").parse().map_err(|error| {
         BenchError::os(format!("reading the address {address}"))(std::io::Error::other(error))

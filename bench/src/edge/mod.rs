@@ -22,9 +22,9 @@ use report::{Report, Series};
 /// Measure TCP through a tunnel over a clean cable, on the cores of this machine
 ///
 /// Two hosts in network namespaces, joined by one unshaped veth pair; iperf3 sends one TCP stream
-/// from the one to the other. Measured in turns: the cable alone, with and without Linux's offloads,
-/// boringtun (WireGuard in user space), and recoded with each code. Everything runs on the cores of
-/// this machine: the table says how many were busy, programs of others included.
+/// from the one to the other. Measured in turns: the cable alone, with and without Linux's
+/// offloads, boringtun (WireGuard in user space), and recoded with each code. Everything runs on
+/// the cores of this machine: the table says how many were busy, programs of others included.
 ///
 /// Needs root, iperf3, and `recoded` in the folder of this program; boringtun needs `wg` of
 /// wireguard-tools and is left out, with the reason, where it is not to be had.
@@ -50,7 +50,8 @@ pub struct Options {
     /// Only these contenders
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Contender::ALL)]
     contenders: Vec<Contender>,
-    /// The program boringtun-cli [default: target/rivals/bin/boringtun-cli, or where the shell finds it]
+    /// The program boringtun-cli [default: target/rivals/bin/boringtun-cli, or where the shell
+    /// finds it]
     #[arg(long, value_name = "FILE")]
     boringtun: Option<PathBuf>,
 }

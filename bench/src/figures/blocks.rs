@@ -79,7 +79,8 @@ impl Decoders {
         }
     }
 
-    /// Decodes a block from batches numbered from `first_id` on. `code` makes the same code each time.
+    /// Decodes a block from batches numbered from `first_id` on. `code` makes the same code each
+    /// time.
     ///
     /// # Errors
     /// There is no such code.

@@ -1,8 +1,8 @@
 //! Bursts of loss, and what interleaving makes of them.
 //!
 //! Losses follow the Gilbert-Elliott model (all packets are lost in the bad state, none in the good
-//! one). At depth d the packets of d batches take turns. Lines are our own theory, exact; crosses run
-//! real nodes, d batches at a time, over one channel that goes on from one group to the next.
+//! one). At depth d the packets of d batches take turns. Lines are our own theory, exact; crosses
+//! run real nodes, d batches at a time, over one channel that goes on from one group to the next.
 
 use rand_chacha::ChaCha8Rng;
 use recoded_code::theory::{self, Hop, Recoding};
@@ -64,7 +64,8 @@ fn panel(loss: f64, cells: &[(usize, usize, Mean)], replicas: usize) -> Panel {
         for (_, depth, mean) in cells.iter().filter(|cell| cell.0 == burst) {
             let (x, expected) = (*depth as f64, expected(loss, burst, *depth));
             let estimate = mean.estimate();
-            // The other program estimates as well, from as many batches as a number of replicas here.
+            // The other program estimates as well, from as many batches as a number of replicas
+            // here.
             let share = ORACLE_BATCHES / (replicas * REPLICA_BATCHES) as f64;
             let oracle = oracle(loss, burst, *depth)
                 .map(|value| Reference::oracle(value).with_error(estimate.1 / share.sqrt()));

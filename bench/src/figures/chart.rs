@@ -123,7 +123,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Columns of all series that have them, side by side at each place. References are columns too.
+    /// Columns of all series that have them, side by side at each place. References are columns
+    /// too.
     fn bars(&self, page: &mut Page, names: &[(&str, Style)]) {
         let bars: Vec<&Series> =
             self.panel.series.iter().filter(|series| series.style == Style::Bars).collect();

@@ -1,5 +1,5 @@
-//! Why some numbers are not within their tolerance, or near its edge: known reasons, each for the rows it
-//! explains.
+//! Why some numbers are not within their tolerance, or near its edge: known reasons, each for the
+//! rows it explains.
 
 use crate::figures::figure::{From, Point, Reference};
 
@@ -17,7 +17,7 @@ pub struct Place<'a> {
 struct Known {
     figure: &'static str,
     explains: fn(&Place<'_>, &Point, &Reference) -> bool,
-    /// Whether it is worth saying of numbers within their tolerance too.
+    /// Whether it also applies to numbers within their tolerance.
     is_remark: bool,
     note: &'static str,
 }

@@ -1,7 +1,8 @@
 //! Field and batch size: what is left of the rank once coding vectors are paid for.
 //!
 //! Packets hold 1400 bytes of vector and symbol. Larger fields lose less rank, longer vectors more
-//! bytes: net = E[rank] / M * (1400 - vector bytes) / 1400, after ten hops with systematic recoding.
+//! bytes: net = E[rank] / M * (1400 - vector bytes) / 1400, after ten hops with systematic
+//! recoding.
 
 use recoded_code::theory::{self, Recoding};
 use recoded_code::vector;

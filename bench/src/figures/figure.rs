@@ -1,8 +1,8 @@
 //! What a figure is: panels of series of points, and what the points are held against.
 //!
-//! One structure yields drawing, CSV and JSON, so that they cannot differ. A point that has a reference
-//! (what a paper printed, what an independent program computed, what our own theory says) gets a
-//! verdict (`verdict.rs`); the others are drawn only.
+//! One structure yields drawing, CSV and JSON, so that they cannot differ. A point that has a
+//! reference (what a paper printed, what an independent program computed, what our own theory says)
+//! gets a verdict (`verdict.rs`); the others are drawn only.
 
 use serde::Serialize;
 

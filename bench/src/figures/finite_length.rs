@@ -1,8 +1,9 @@
 //! Blocks of finite length: what three graphs decode of them, and how much rank our profiles need.
 //!
-//! 20 batches of 16 over ten hops that lose 10 % bring a rank of about 248. A structured graph covers
-//! every symbol equally often; the same degrees placed at random, or degrees that are optimal for
-//! blocks without end, leave symbols out. What our own profiles need is in the last panel.
+//! 20 batches of 16 over ten hops that lose 10 % bring a rank of about 248. A structured graph
+//! covers every symbol equally often; the same degrees placed at random, or degrees that are
+//! optimal for blocks without end, leave symbols out. What our own profiles need is in the last
+//! panel.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -94,7 +95,8 @@ fn oracle(graph: Graph, place: usize, measure: usize) -> Option<Reference> {
     let value = rows[place][measure];
     let more = (value * ORACLE_RUNS + 1.0) / (ORACLE_RUNS + 2.0);
     let error = (more * (1.0 - more) / (ORACLE_RUNS + 2.0)).sqrt();
-    // Blocks are decoded or not. Symbols of a block are decoded together: an error at most as large.
+    // Blocks are decoded or not. Symbols of a block are decoded together: an error at most as
+    // large.
     Some(Reference::oracle(value).with_error(error))
 }
 
@@ -209,8 +211,8 @@ const PAPER_DISTRIBUTION: [(u16, u32); 6] = [
     (27, u32::MAX),
 ];
 
-/// Optimal for blocks without end, ranks after ten hops and degrees of any size, as the independent program
-/// computed and used it.
+/// Optimal for blocks without end, ranks after ten hops and degrees of any size, as the independent
+/// program computed and used it.
 #[rustfmt::skip]
 const OPTIMAL_DISTRIBUTION: [(u16, u32); 25] = [
     (14, 0x135022c7), (15, 0x3c727aaa), (18, 0x4575b674), (19, 0x6936269f),

@@ -1,4 +1,5 @@
-//! A line of nodes that recode one batch, on coding vectors alone: what every figure about hops runs.
+//! A line of nodes that recode one batch, on coding vectors alone: what every figure about hops
+//! runs.
 //!
 //! ```text
 //!  Holding --packets--> losses --arrivals--> Elimination --innovative--> Holding of the next node
@@ -61,8 +62,8 @@ impl Relay {
         }
     }
 
-    /// What the next node holds once this one, holding `held`, has sent as many packets as `arrives` has
-    /// entries, each of which says whether a packet gets there.
+    /// What the next node holds once this one, holding `held`, has sent as many packets as
+    /// `arrives` has entries, each of which says whether a packet gets there.
     pub fn send(
         &mut self,
         held: &Holding,

@@ -1,8 +1,9 @@
-//! What recoding does for whole blocks: 20 batches over 1 to 20 hops, with nodes that recode and with
-//! nodes that forward.
+//! What recoding does for whole blocks: 20 batches over 1 to 20 hops, with nodes that recode and
+//! with nodes that forward.
 //!
-//! 192 source symbols in batches of 16, cyclic-shift codes with the paper's row degrees and with ours,
-//! inactivation. No code can decode a block of which less rank arrives: that bound is our theory.
+//! 192 source symbols in batches of 16, cyclic-shift codes with the paper's row degrees and with
+//! ours, inactivation. No code can decode a block of which less rank arrives: that bound is our
+//! theory.
 
 use rand_chacha::ChaCha8Rng;
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};

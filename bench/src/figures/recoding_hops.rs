@@ -1,8 +1,10 @@
-//! Expected rank against hops: with recoding at every node, with adaptive recoding, and without any.
+//! Expected rank against hops: with recoding at every node, with adaptive recoding, and without
+//! any.
 //!
-//! Every node sends on average M packets per batch, whatever it received (one series: as many more as the
-//! hop loses, which then count as sent); each hop loses a packet in ten or in five. Lines are our own theory, exact; crosses run real nodes (`line`), with the tables that
-//! the theory of adaptive recoding gives.
+//! Every node sends on average M packets per batch, whatever it received (one series: as many more
+//! as the hop loses, which then count as sent); each hop loses a packet in ten or in five. Lines
+//! are our own theory, exact; crosses run real nodes (`line`), with the tables that the theory of
+//! adaptive recoding gives.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;

@@ -1,9 +1,11 @@
-//! Fig. 8 and Fig. 9: what is decoded of a block, over hops and over batches, by width of coefficients.
+//! Fig. 8 and Fig. 9: what is decoded of a block, over hops and over batches, by width of
+//! coefficients.
 //!
-//! Experiment 1: 20 batches, 1 to 20 hops. Experiment 2: 10 hops, more and more batches. Batches of 16,
-//! 10 % loss per hop, the paper's row degrees, 500 runs, two decoders. The paper's number of source
-//! symbols is missing from the text that we have: 192 is what independent tables use, 256 what the
-//! paper calls frequently used. The supports of its base graph are not published either; ours are.
+//! Experiment 1: 20 batches, 1 to 20 hops. Experiment 2: 10 hops, more and more batches. Batches of
+//! 16, 10 % loss per hop, the paper's row degrees, 500 runs, two decoders. The paper's number of
+//! source symbols is missing from the text that we have: 192 is what independent tables use, 256
+//! what the paper calls frequently used. The supports of its base graph are not published either;
+//! ours are.
 
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};
 use recoded_code::theory::batches::BatchCount;

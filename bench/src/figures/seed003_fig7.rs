@@ -1,17 +1,17 @@
 //! Fig. 7: does a generator of bounded values keep full rank when coded symbols are lost?
 //!
-//! A generator has d rows, one per combined symbol, and M columns, one per coded symbol. With entries
-//! drawn from s elements, 0 among them, it has full rank d with a probability of at least
+//! A generator has d rows, one per combined symbol, and M columns, one per coded symbol. With
+//! entries drawn from s elements, 0 among them, it has full rank d with a probability of at least
 //!
 //! ```text
-//!  (4)  P(d, M) = product over i in 0..d of 1 - s^(i - M)        (3) is the same with s = q, exactly
-//!  (9)  P(full after losses | full before) = P(full after) / P(full before), since one implies the other
+//!  (4)  P(d, M) = product over i in 0..d of 1 - s^(i - M)      (3) is the same with s = q, exactly
+//!  (9)  P(full after losses | full before) = P(full after) / P(full before): one implies the other
 //!  (10) P(d, M - 1) / P(d, M) for one lost column       (11) P(d, M - 2) / P(d, M) for two
 //! ```
 //!
-//! The paper plots (10) and (11); the formulas themselves are missing from the text that we have, and
-//! are derived here from the proof around them. A quotient of two lower bounds is not proved to be a
-//! bound; Monte Carlo says that it is one.
+//! The paper plots (10) and (11); the formulas themselves are missing from the text that we have,
+//! and are derived here from the proof around them. A quotient of two lower bounds is not proved to
+//! be a bound; Monte Carlo says that it is one.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;

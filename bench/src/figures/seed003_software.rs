@@ -1,10 +1,10 @@
 //! Sec. VI-C: software encoders of random and cyclic-shift BATS, on one core.
 //!
-//! The paper encodes 32 batches with look-up tables and no SIMD: 85 Mbit/s with random batches, 200 with
-//! cyclically shifted ones. Ours run with a table as well, and with the fastest kernel of this machine,
-//! all in turns; rates are of coded symbols, medians of the rounds. Packet length and degree distribution
-//! of the paper are unknown: 1428 bytes, and degrees for inactivation decoding of ours. Its processor is
-//! an i7-10700.
+//! The paper encodes 32 batches with look-up tables and no SIMD: 85 Mbit/s with random batches, 200
+//! with cyclically shifted ones. Ours run with a table as well, and with the fastest kernel of this
+//! machine, all in turns; rates are of coded symbols, medians of the rounds. Packet length and
+//! degree distribution of the paper are unknown: 1428 bytes, and degrees for inactivation decoding
+//! of ours. Its processor is an i7-10700.
 
 use std::hint::black_box;
 
@@ -125,7 +125,8 @@ fn bars(name: &str, values: [Option<f64>; 2]) -> Series {
     Series { name: name.into(), style: Style::Bars, points: points.collect() }
 }
 
-/// The batches that are encoded. They are formed beforehand: a source repeats them block after block.
+/// The batches that are encoded. They are formed beforehand: a source repeats them block after
+/// block.
 fn formed(code: &Code) -> Vec<Batch> {
     let form = |id| {
         let mut batch = Batch::new();

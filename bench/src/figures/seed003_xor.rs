@@ -1,9 +1,10 @@
 //! Sec. V-C: XOR gates of a tile and bytes of generator ROM, by width of coefficients, counted.
 //!
 //! Algorithms 5 and 6 multiply bit by bit: a chain of partial multipliers, each of which adds the
-//! operand if a bit of the coefficient is set, and doubles the operand modulo the field's polynomial.
-//! The chain is built here from gates and evaluated for all operands; every gate that it uses is counted,
-//! and its product is checked against the field's. ROM is counted in generators of a real code.
+//! operand if a bit of the coefficient is set, and doubles the operand modulo the field's
+//! polynomial. The chain is built here from gates and evaluated for all operands; every gate that
+//! it uses is counted, and its product is checked against the field's. ROM is counted in generators
+//! of a real code.
 //!
 //! ```text
 //!  a --+--[double]--+--[double]--+- ..     double: shift, XOR the polynomial if a bit falls out
@@ -220,8 +221,8 @@ const WIDTH: usize = 8;
 const TILE: usize = 8;
 const BITS: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// Gates per tile. 8704 and 2560 are printed; "approximately half" are 4608; the others follow from the
-/// paper's count by a program of others.
+/// Gates per tile. 8704 and 2560 are printed; "approximately half" are 4608; the others follow from
+/// the paper's count by a program of others.
 const PAPER_GATES: [(u8, f64); 5] =
     [(1, 1536.0), (2, 2560.0), (3, 3584.0), (4, 4608.0), (8, 8704.0)];
 /// ROM bytes. 468 is printed; 1872 is the whole field's.

@@ -35,8 +35,8 @@ pub struct Row {
 }
 
 impl Figure {
-    /// Every point, and every comparison of points that have any; `errors` is how many standard errors
-    /// are within tolerance.
+    /// Every point, and every comparison of points that have any; `errors` is how many standard
+    /// errors are within tolerance.
     pub fn rows(&self, errors: f64) -> Vec<Row> {
         let mut rows = Vec::new();
         for panel in &self.panels {

@@ -1,7 +1,7 @@
 //! Monte Carlo work over all cores: the same numbers whatever their number.
 //!
-//! Work is cut into tasks, each with a generator seeded by figure and task number. Results come back
-//! in the order of tasks, so sums are added up in one order too.
+//! Work is cut into tasks, each with a generator seeded by figure and task number. Results come
+//! back in the order of tasks, so sums are added up in one order too.
 
 use indicatif::ParallelProgressIterator;
 use rand_chacha::ChaCha8Rng;
@@ -25,14 +25,15 @@ impl Work {
         ((full as f64 * self.share).round() as usize).max(RUNS_MIN)
     }
 
-    /// Standard errors that a number may be off. A published figure has few numbers whose errors exceed
-    /// one point; with few runs they all do, and one in several hundred is off by three by chance.
+    /// Standard errors that a number may be off. A published figure has few numbers whose errors
+    /// exceed one point; with few runs they all do, and one in several hundred is off by three by
+    /// chance.
     pub fn errors_allowed(&self) -> f64 {
         if self.share < 1.0 { 4.5 } else { 3.0 }
     }
 
-    /// Does `tasks` tasks, each with its number and a generator of its own, and shows how far it is.
-    /// `name` tells apart what else uses the same seed.
+    /// Does `tasks` tasks, each with its number and a generator of its own, and shows how far it
+    /// is. `name` tells apart what else uses the same seed.
     pub fn map<T: Send>(
         &self,
         name: &'static str,

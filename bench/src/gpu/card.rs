@@ -1,4 +1,5 @@
-//! The card itself: what it is, how fast bytes get there and back, what it issues, what a launch costs.
+//! The card itself: what it is, how fast bytes get there and back, what it issues, what a launch
+//! costs.
 
 use recoded_cuda::{Direction, IssueRates, TECHNIQUES};
 use serde::Serialize;

@@ -36,10 +36,11 @@ use scale::{FULL, QUICK, Scale, TINY};
 
 /// Measure a CUDA card beside all cores of this machine, from copies to whole jobs
 ///
-/// First the card itself (copies, instructions, launches), then encoding and decoding by every technique,
-/// a streaming server whose segments stay on the card, CPU and card together, Reed-Solomon stripes, and
-/// single jobs, which show from which size on the card is faster. CPU and card work in turns, in the same
-/// run, and whatever the card makes is compared with what the CPU makes before it is timed.
+/// First the card itself (copies, instructions, launches), then encoding and decoding by every
+/// technique, a streaming server whose segments stay on the card, CPU and card together,
+/// Reed-Solomon stripes, and single jobs, which show from which size on the card is faster. CPU and
+/// card work in turns, in the same run, and whatever the card makes is compared with what the CPU
+/// makes before it is timed.
 ///
 /// Where there is no card that works it says so and why, and measures the CPU.
 #[derive(clap::Args)]

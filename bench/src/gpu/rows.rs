@@ -23,7 +23,8 @@ pub struct Row {
     pub best: f64,
     /// All of them.
     pub samples: Vec<f64>,
-    /// A share from 0 to 1: of the card in what CPU and card did together, of inversions in decoding.
+    /// A share from 0 to 1: of the card in what CPU and card did together, of inversions in
+    /// decoding.
     pub share: Option<f64>,
 }
 

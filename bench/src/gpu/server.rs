@@ -1,5 +1,5 @@
-//! A streaming server: coded symbols of one segment for many peers; and one large product by CPU and card
-//! at once.
+//! A streaming server: coded symbols of one segment for many peers; and one large product by CPU
+//! and card at once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One job at a time: the size from which the card is faster than a number of cores, measured and as the
-//! dispatcher estimates it.
+//! One job at a time: the size from which the card is faster than a number of cores, measured and
+//! as the dispatcher estimates it.
 
 use std::sync::Arc;
 use std::thread;

@@ -46,8 +46,9 @@ pub fn library(field: Field, bytes: usize) -> Option<Anchor> {
 /// What the library's figures are called.
 pub const LIBRARY: &str = "paper's library (measured earlier, same machine class)";
 
-/// Figure 2 of the paper: processors, and coded Gbit/s over GF(2), GF(4), GF(16), GF(256), each with
-/// the fastest algorithm, as the mean over packet sizes while the data fit the second-level cache.
+/// Figure 2 of the paper: processors, and coded Gbit/s over GF(2), GF(4), GF(16), GF(256), each
+/// with the fastest algorithm, as the mean over packet sizes while the data fit the second-level
+/// cache.
 pub const PAPER_PROCESSORS: [(&str, [f64; 4]); 8] = [
     ("Xeon Gold 6130", [84.8, 42.5, 31.3, 29.6]),
     ("Xeon D-2166NT", [68.7, 34.1, 25.7, 23.6]),
@@ -59,16 +60,16 @@ pub const PAPER_PROCESSORS: [(&str, [f64; 4]); 8] = [
     ("BCM2711", [7.5, 2.0, 1.3, 1.1]),
 ];
 
-/// The paper's library at the level of this name, in the paper's benchmark. Over GF(2) it has no such
-/// levels: there a product is nothing or a sum.
+/// The paper's library at the level of this name, in the paper's benchmark. Over GF(2) it has no
+/// such levels: there a product is nothing or a sum.
 pub fn same_level(level: &str, field: Field, bytes: usize) -> Option<Anchor> {
     let column = PAPER_BYTES.iter().position(|size| *size == bytes)?;
     let mut rows = LEVELS.iter().filter(|(name, of, _)| *name == level && *of == field);
     rows.next().map(|(_, _, row)| Anchor { name: LIBRARY, median: row[column] })
 }
 
-/// Coded Gbit/s of the library's levels by packet size. Library of 2021-12-08 (087f142), gcc 12.2 -O2;
-/// 64 KiB of random coefficients in turns, as here.
+/// Coded Gbit/s of the library's levels by packet size. Library of 2021-12-08 (087f142), gcc 12.2
+/// -O2; 64 KiB of random coefficients in turns, as here.
 const LEVELS: [(&str, Field, [f64; 7]); 20] = [
     ("sse2-imul", Field::PackedGf4x7, [7.8, 11.8, 15.1, 18.8, 20.7, 22.0, 22.8]),
     ("sse2-imul", Field::PackedGf16x13, [5.8, 6.9, 7.6, 8.0, 8.1, 8.3, 8.4]),

@@ -1,5 +1,5 @@
-//! Symbols to work on. They are never freed: contestants of all rows live until the program ends, for
-//! each round measures all of them.
+//! Symbols to work on. They are never freed: contestants of all rows live until the program ends,
+//! for each round measures all of them.
 
 use rand::RngCore;
 use rand::rngs::SmallRng;

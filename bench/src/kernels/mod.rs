@@ -1,9 +1,10 @@
-//! `bench kernels`: the field kernels beside the core's limits and beside other libraries, in turns.
+//! `bench kernels`: the field kernels beside the core's limits and beside other libraries, in
+//! turns.
 //!
 //! ```text
 //!  limits   what the core can do          \
-//!  rows     jobs, checked before timing     >  rounds: every row, everybody in it  ->  report, JSON,
-//!  rivals   crates, and libraries in C    /                                           targets, figures
+//!  rows     jobs, checked before timing     > rounds: every row, every rival  ->  report, JSON,
+//!  rivals   crates, and libraries in C    /                                      targets, figures
 //! ```
 
 mod clock;

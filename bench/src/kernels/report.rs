@@ -123,7 +123,7 @@ fn json(row: &Row, ours: &Contestant) -> Value {
     Value::Object(object)
 }
 
-/// The other's name, its rate, how many times faster ours is; null where there is nobody.
+/// The other's name, its rate, how many times faster ours is; null where there is no rival.
 fn comparison(
     put: &mut impl FnMut(&str, Value) -> Option<Value>,
     who: &str,
@@ -226,4 +226,4 @@ Coded Gbit/s: coded (or recovered) payload bits per second, unless the heading s
 ceiling is what the core's instruction for products (for a multiply-add, its stores) allows at this
 length, where a length counts as the whole vectors that hold it; it is measured beside each row, in
 the same rounds, and fractions and ratios are medians of the rounds' own. Rivals do the same job.
-Structured codes do a related one: their coefficients are their own, so nobody can recode.";
+Structured codes do a related one: their coefficients are fixed, so they cannot be recoded.";

@@ -10,9 +10,9 @@
 //! one core. An AF_XDP socket makes 0.6 million here, fewer than most of what is measured takes: it
 //! would measure itself.
 //!
-//! It is a closed loop: never more than [`WINDOW_PACKETS`] are under way, so that every case runs at
-//! the highest rate at which it loses nothing. Without that bound receive rings would overflow, and
-//! the relay would see losses that are not those of the link.
+//! It is a closed loop: never more than [`WINDOW_PACKETS`] are under way, so that every case runs
+//! at the highest rate at which it loses nothing. Without that bound receive rings would overflow,
+//! and the relay would see losses that are not those of the link.
 
 use std::io;
 use std::sync::Arc;
@@ -223,8 +223,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/load.bpf.o");
 const WINDOW_PACKETS: u32 = 1024;
 /// Packets that are made before they are sent, which a cable's ring of 256 must hold.
 const BATCH_PACKETS: u32 = 64;
-/// Times the program can run in a second, more or less. One call of Linux should outlast a sample, for
-/// the next one needs 20 ms to begin; but what is left of it when the load stops takes time too.
+/// Times the program can run in a second, more or less. One call of Linux should outlast a sample,
+/// for the next one needs 20 ms to begin; but what is left of it when the load stops takes time
+/// too.
 const RUNS_PER_SECOND: f64 = 5e6;
 /// Words of the maps, and CPUs, as `ebpf/load/src/main.rs` has them.
 const PLAN_WORDS: usize = 7;

@@ -38,10 +38,10 @@ use sample::{Sample, Setting};
 ///
 /// Coded packets (generations of 16 symbols over GF(16), one packet in ten lost on the way) run
 /// through a host in a network namespace. Four ways through that host are measured in turns: the
-/// recoding relay (innovative packets cut through, lost ones replaced by recoded ones), a bare AF_XDP
-/// bounce through the same socket module, Linux's ip_forward, and redirection inside XDP. The load
-/// is a closed loop: it sends as fast as packets come out at the other end, so that nothing is lost
-/// and all get the same packets.
+/// recoding relay (innovative packets cut through, lost ones replaced by recoded ones), a bare
+/// AF_XDP bounce through the same socket module, Linux's ip_forward, and redirection inside XDP.
+/// The load is a closed loop: it sends as fast as packets come out at the other end, so that
+/// nothing is lost and all get the same packets.
 ///
 /// Each number comes with proof that the work was done; without it the run ends with an error.
 /// Needs root and two idle cores. The relay should reach 0.8 of the bounce.
@@ -127,9 +127,9 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Takes a sample, again if it comes without proof: a core that was taken away for some milliseconds
-/// lets rings overflow. The report says how often; what fails time after time is no accident and ends
-/// the run.
+/// Takes a sample, again if it comes without proof: a core that was taken away for some
+/// milliseconds lets rings overflow. The report says how often; what fails time after time is no
+/// accident and ends the run.
 fn take_proven(
     setting: &mut Setting,
     series: &mut Series,

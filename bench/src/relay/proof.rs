@@ -1,5 +1,5 @@
-//! No number without proof that the work was done: by the relay's own account, and by the counter at
-//! the end of the row, which knows nothing of the relay.
+//! No number without proof that the work was done: by the relay's own account, and by the counter
+//! at the end of the row, which knows nothing of the relay.
 
 use serde::Serialize;
 
@@ -89,7 +89,8 @@ impl Claims {
         self.near("every generation closes", generations, relay.generations as f64)?;
         let sent = relay.sent_forwarded + relay.sent_recoded;
         self.near("16 packets leave per generation", planned, sent as f64)?;
-        // Tolerance is a part of what is expected, here of a tenth of the packets: ten times as wide.
+        // Tolerance is a part of what is expected, here of a tenth of the packets: ten times as
+        // wide.
         let lost = planned - total.sent as f64;
         let recoded = relay.sent_recoded as f64;
         self.within("what was lost is recoded", lost, recoded, TOLERANCE * planned)?;

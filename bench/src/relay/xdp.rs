@@ -1,5 +1,5 @@
-//! The committed eBPF objects as the benchmark uses them: steering in front of a socket, and forwarding
-//! without user space.
+//! The committed eBPF objects as the benchmark uses them: steering in front of a socket, and
+//! forwarding without user space.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -48,13 +48,14 @@ impl Steering {
     }
 }
 
-/// A program on one interface that needs nobody's help. Detaches when dropped.
+/// A program on one interface that works alone. Detaches when dropped.
 pub struct Attached {
     _ebpf: Ebpf,
 }
 
 impl Attached {
-    /// Redirects from `end` to [`OUT`] without leaving XDP. For the namespace of the calling thread.
+    /// Redirects from `end` to [`OUT`] without leaving XDP. For the namespace of the calling
+    /// thread.
     ///
     /// # Errors
     /// [`BenchError`] when Linux refuses the object, the program or an interface.

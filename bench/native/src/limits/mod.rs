@@ -1,8 +1,8 @@
 //! Probes: loops of one kind of instruction, which show what a core can do of it at most.
 //!
 //! A probe has no result but the time it takes. [`Kind::Products`] runs in registers alone; the
-//! others walk over a buffer again and again, whose size decides which cache they measure. One probe
-//! per vector width, for the widest is not the fastest on every processor.
+//! others walk over a buffer again and again, whose size decides which cache they measure. One
+//! probe per vector width, for the widest is not the fastest on every processor.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -49,8 +49,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Runs the loop `times` times over `buffer`, of which a rest shorter than [`BLOCK_BYTES`] is left
-    /// alone. Returns how many bytes (or products) that were.
+    /// Runs the loop `times` times over `buffer`, of which a rest shorter than [`BLOCK_BYTES`] is
+    /// left alone. Returns how many bytes (or products) that were.
     pub fn run(&self, buffer: &mut [u8], times: usize) -> usize {
         let whole = buffer.len() / BLOCK_BYTES * BLOCK_BYTES;
         // SAFETY: probes leave this module through `available` alone, which asked the processor,
@@ -73,8 +73,8 @@ pub fn available(kind: Kind) -> impl Iterator<Item = Probe> {
 /// Loops walk in blocks: eight of the widest registers for each half of a buffer.
 pub const BLOCK_BYTES: usize = 1024;
 
-/// Independent chains of dependent instructions: more than any pipe has stages, fewer than there are
-/// registers, so that the issue rate is what limits.
+/// Independent chains of dependent instructions: more than any pipe has stages, fewer than there
+/// are registers, so that the issue rate is what limits.
 const CHAINS: usize = 12;
 
 /// Repetitions per pass of a loop in registers: enough to hide how it starts and ends.

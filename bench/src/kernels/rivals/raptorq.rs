@@ -1,5 +1,5 @@
-//! Crate `raptorq` beside us: RFC 6330's fountain code. Sparse, with a structure that is not ours to
-//! choose; nobody can recode.
+//! Crate `raptorq` beside us: RFC 6330's fountain code. Sparse, with a structure that is not ours
+//! to choose; it cannot be recoded.
 
 use std::hint::black_box;
 
@@ -54,7 +54,8 @@ pub fn encode_repair(sources: &[&[u8]], count: usize) -> Result<Contestant, Left
     }))
 }
 
-/// All sources from those that `arrived` names and from repair symbols for the others, and two more.
+/// All sources from those that `arrived` names and from repair symbols for the others, and two
+/// more.
 ///
 /// # Errors
 /// The block is not for this code, or does not come back.

@@ -1,5 +1,6 @@
-//! Crate `reed-solomon-simd` beside us: repair symbols by a transform, in GF(2^16). Cheaper than dense
-//! coding from about 32 symbols on; its coefficients are not ours to choose, and nobody can recode.
+//! Crate `reed-solomon-simd` beside us: repair symbols by a transform, in GF(2^16). Cheaper than
+//! dense coding from about 32 symbols on; its coefficients are not ours to choose, and it cannot
+//! be recoded.
 
 use std::hint::black_box;
 

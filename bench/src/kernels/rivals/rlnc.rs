@@ -1,5 +1,5 @@
-//! Crate `rlnc` beside us. It draws its own coefficients, modulo 0x11B, and carries them in front of
-//! the symbol; a check multiplies the sources by what it carries.
+//! Crate `rlnc` beside us. It draws its own coefficients, modulo 0x11B, and carries them in front
+//! of the symbol; a check multiplies the sources by what it carries.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -110,7 +110,8 @@ fn levels_over(field: Field) -> impl Iterator<Item = &'static Kernel> {
     Kernel::all_available().filter(serves).filter_map(move |kernel| kernel.over(field))
 }
 
-/// A multiply-add at the levels that the paper's library has too, as far as this processor has them.
+/// A multiply-add at the levels that the paper's library has too, as far as this processor has
+/// them.
 fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchError> {
     let field = Field::Gf256x11B;
     let mut rows = Vec::new();
@@ -275,8 +276,8 @@ const ENCODE_N: [usize; 4] = [16, 32, 64, 128];
 const ENCODE_BYTES: [usize; 4] = [1024, 1428, 1500, 4096];
 const DECODE: [(usize, usize); 6] =
     [(16, 1500), (32, 1500), (64, 1500), (128, 1500), (16, 4096), (128, 4096)];
-/// One vector and its neighbours, round numbers, sizes of packets, powers of two and what lies beside
-/// them: what is odd for one kernel or another.
+/// One vector and its neighbours, round numbers, sizes of packets, powers of two and what lies
+/// beside them: what is odd for one kernel or another.
 const LENGTHS: [usize; 40] = [
     64, 65, 96, 100, 127, 128, 129, 192, 200, 256, 257, 300, 384, 500, 512, 576, 640, 700, 768,
     1000, 1024, 1100, 1280, 1400, 1428, 1472, 1500, 1514, 1536, 2000, 2048, 2049, 3000, 4000, 4096,

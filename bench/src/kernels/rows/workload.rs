@@ -20,8 +20,8 @@ pub struct Workload {
     pub sources: Vec<&'static [u8]>,
     /// What the first coefficients make of the sources, by the naive kernel.
     pub expected: Vec<Vec<u8>>,
-    /// Coefficients of many products, one after the other: fresh ones are the rule where packets are
-    /// coded.
+    /// Coefficients of many products, one after the other: fresh ones are the rule where packets
+    /// are coded.
     pool: Vec<u8>,
     layout: Layout,
 }
@@ -151,7 +151,7 @@ pub fn combine_11b(coefficients: &[u8], sources: &[&[u8]]) -> Vec<u8> {
     combine(Field::Gf256x11B, coefficients, sources).remove(0)
 }
 
-/// Coefficients to go through in turns: so many that a branch predictor cannot learn which of them are
-/// zero. With a sixteenth of these it does, and levels that branch on coefficients look up to twice as
-/// fast over small fields as with fresh ones.
+/// Coefficients to go through in turns: so many that a branch predictor cannot learn which of them
+/// are zero. With a sixteenth of these it does, and levels that branch on coefficients look up to
+/// twice as fast over small fields as with fresh ones.
 const POOL_BYTES: usize = 64 * 1024;
