@@ -1,8 +1,8 @@
 //! Attackers: packets on a link that no node sent, in bursts, at random times.
 //!
 //! A *blind* attacker knows the flow id and where to send; every number it writes is a guess. An
-//! *informed* one also reads the link: it writes the numbers, sizes and epoch of the newest packet, or
-//! numbers a chosen distance away, and can send what it read again.
+//! *informed* one also reads the link: it writes the numbers, sizes and epoch of the newest packet,
+//! or numbers a chosen distance away, and can send what it read again.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ const ITEMS_MAX: usize = 119;
 const HOPS_BURST: usize = 3;
 
 /// Packets in a row that a node may take for another life of the source.
-const STRANGERS_BURST: usize = 4;
+const OUT_OF_RANGE_BURST: usize = 4;
 
 /// Packets of a walk: steps of a third of them, three packets each.
 const WALK_BURST: usize = 33;
@@ -77,9 +77,9 @@ pub enum Forgery {
     Repairs,
     /// A data packet: any size, plan and symbol length.
     Data,
-    /// Data packets in a row that agree with one another: another life of the source.
-    Strangers,
-    /// As strangers, and the numbers go on in strides.
+    /// Consecutive data packets that agree with one another, like those of a source that restarted.
+    OutOfRange,
+    /// As `OutOfRange`, and the numbers go on in strides.
     Walk,
     /// Two data packets whose link sequence numbers lie far apart.
     Sequences,
@@ -96,7 +96,7 @@ impl Forgery {
         Forgery::Feedback,
         Forgery::Repairs,
         Forgery::Data,
-        Forgery::Strangers,
+        Forgery::OutOfRange,
         Forgery::Walk,
         Forgery::Sequences,
         Forgery::Replay,
@@ -161,8 +161,8 @@ impl<'a> Attacker<'a> {
         }
     }
 
-    /// When the next burst comes, the last one being over at `now`: those that are left spread over the
-    /// time that is left.
+    /// When the next burst comes, the last one being over at `now`: those that are left spread over
+    /// the time that is left.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
         let Range { start, end } = self.attack.during;
         let from = now.max(start);
@@ -190,7 +190,7 @@ impl<'a> Attacker<'a> {
                 let moved = self.moved(aim);
                 vec![self.data(moved)]
             }
-            Forgery::Strangers => self.strangers(seen.is_some().then_some(aim), aim),
+            Forgery::OutOfRange => self.out_of_range(seen.is_some().then_some(aim), aim),
             Forgery::Walk => self.walk(aim),
             Forgery::Sequences => self.sequences(aim),
             Forgery::Replay => self.replay(seen, aim),
@@ -201,7 +201,7 @@ impl<'a> Attacker<'a> {
         packets
     }
 
-    /// Numbers as the link carries them, or, for want of sight, guessed.
+    /// Numbers as the link carries them, or, for a blind attacker, guessed.
     fn aim(&mut self, seen: Option<&[u8]>) -> Aim {
         let random = &mut self.random;
         let size = random.pick(&[1, 1, 1, 2, 16, 64, 256]);
@@ -329,15 +329,15 @@ impl<'a> Attacker<'a> {
         [packet, id, number.to_vec(), symbol].concat()
     }
 
-    /// Packets in a row of one life far away: of a blind attacker, anywhere.
-    fn strangers(&mut self, near: Option<Aim>, aim: Aim) -> Vec<Vec<u8>> {
+    /// Consecutive packets with numbers far out of range; those of a blind attacker are anywhere.
+    fn out_of_range(&mut self, near: Option<Aim>, aim: Aim) -> Vec<Vec<u8>> {
         let first = near.map_or(aim, |near| {
             let mut far = self.moved(near);
             far.number = far.number.wrapping_add(self.random.pick(&[0, 300, 70_000]));
             far
         });
         let stride = self.random.pick(&[0, 1]);
-        self.row(first, STRANGERS_BURST, |place| stride * place as u32)
+        self.row(first, OUT_OF_RANGE_BURST, |place| stride * place as u32)
     }
 
     fn walk(&mut self, aim: Aim) -> Vec<Vec<u8>> {

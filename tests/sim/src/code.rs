@@ -1,5 +1,5 @@
-//! What differs between codes: what is drawn for them, what an edge of their flows holds, what can be
-//! promised of them.
+//! What differs between codes: what is drawn for them, what an edge of their flows holds, what can
+//! be promised of them.
 
 use std::fmt;
 
@@ -89,7 +89,8 @@ impl Code {
         }
     }
 
-    /// Generation or batch sizes to draw from, for a line that is `is_long`er than most or `is_endless`.
+    /// Generation or batch sizes to draw from, for a line that is `is_long`er than most or
+    /// `is_endless`.
     pub(crate) fn sizes(self, is_long: bool, is_endless: bool) -> &'static [usize] {
         match (self, is_long, is_endless) {
             #[cfg(feature = "bats")]
@@ -116,8 +117,8 @@ impl Code {
         self == Code::Rlnc
     }
 
-    /// Mean burst of losses at which everything is delivered, at most. A block of one symbol gets some
-    /// twenty packets, repairs included: of bursts of four, one in a few hundred is longer.
+    /// Mean burst of losses at which everything is delivered, at most. A block of one symbol gets
+    /// some twenty packets, repairs included: of bursts of four, one in a few hundred is longer.
     pub(crate) fn burst_max(self) -> f64 {
         match self {
             Code::Rlnc => 4.0,
@@ -152,10 +153,10 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
     }
 }
 
-/// From which packet on delivery can be promised, and how many may be missing nevertheless: the packets of
-/// one of the units that `fitting` packets fill, since one in ten thousand is not delivered. A window asks
-/// for nothing: what is lost before its redundancy follows what links lose, and has filled the window
-/// anew, or beyond it, is lost.
+/// From which packet on delivery can be promised, and how many may be missing nevertheless: the
+/// packets of one of the units that `fitting` packets fill, since one in ten thousand is not
+/// delivered. A window asks for nothing: what is lost before its redundancy follows what links
+/// lose, and has filled the window anew, or beyond it, is lost.
 pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
     match code {
         FlowCode::Window(window) => {

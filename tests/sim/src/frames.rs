@@ -1,5 +1,5 @@
-//! Frames that watch their users: a free frame is overwritten at once, so that whoever still reads it
-//! reads nonsense.
+//! Frames that detect use after release: a free frame is overwritten at once, so that a reader that
+//! still uses it gets invalid bytes.
 
 use recoded_pipeline::memory::HeapFrames;
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};

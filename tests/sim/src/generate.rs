@@ -27,16 +27,17 @@ const MILLI: Nanos = 1_000_000;
 /// What kind of network a seed draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Weather {
-    /// Up to a quarter of the packets lost from end to end, memory and timeouts to match: everything
-    /// must be delivered, through parameter changes and restarts of relays too.
+    /// Up to a quarter of the packets lost from end to end, memory and timeouts to match:
+    /// everything must be delivered, through parameter changes and restarts of relays too.
     Fair,
     /// Fair, but for a moment: an end restarts or a link falls silent. What enters later must be
     /// delivered.
     Squall,
-    /// Any loss, any timeout, too little memory, overflowing queues: nothing is promised but order and
-    /// integrity.
+    /// Any loss, any timeout, too little memory, overflowing queues: nothing is promised but order
+    /// and integrity.
     Rough,
-    /// As rough, and packets are altered on the way: nothing is promised but the invariants of nodes.
+    /// As rough, and packets are altered on the way: nothing is promised but the invariants of
+    /// nodes.
     Hostile,
 }
 
@@ -160,8 +161,8 @@ impl Draft {
         };
         let mut hops: Vec<Hop> = weights.into_iter().map(hop).collect();
         if self.weather == Weather::Hostile {
-            // On one link: every hop answers what it takes for a generation with all its plan allows,
-            // so that many would make a storm of it.
+            // On one link: every hop answers what it takes for a generation with all its plan
+            // allows, so that many would make a storm of it.
             let hop = self.random.size(0..=self.hops - 1);
             hops[hop].down.corruption = self.random.pick(&[0.01, 0.1, 0.5]);
             hops[hop].up.corruption = self.random.pick(&[0.0, 0.1, 0.5]);
@@ -273,8 +274,8 @@ impl Draft {
         self.random.size(64..=enough)
     }
 
-    /// Limits the rate of some networks: where delivery is promised, what enters together passes in a
-    /// millisecond, and queues hold it.
+    /// Limits the rate of some networks: where delivery is promised, what enters together passes in
+    /// a millisecond, and queues hold it.
     fn rates(&mut self, scenario: &mut Scenario) {
         if !self.random.chance(0.3) {
             return;

@@ -1,8 +1,8 @@
 //! The real pipeline on a simulated network, decided by one seed.
 //!
 //! A [`Scenario`] is plain data: nodes, links, traffic, changes. [`run`] plays it in virtual
-//! nanoseconds and holds the invariants that must survive every network; [`Scenario::from_seed`] draws
-//! one of any kind. The same scenario gives the same [`Outcome`], to the last packet.
+//! nanoseconds and holds the invariants that must survive every network; [`Scenario::from_seed`]
+//! draws one of any kind. The same scenario gives the same [`Outcome`], to the last packet.
 //!
 //! ```
 //! use recoded_sim::{Link, Scenario, run};

@@ -9,14 +9,15 @@ use recoded_wire::header::Header;
 use crate::delay::Delays;
 use crate::random::{Random, Stream};
 
-/// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its bytes.
+/// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its
+/// bytes.
 const OVERHEAD_BYTES: u64 = 66;
 
 /// How one direction of a link treats packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Link {
-    /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory` computes
-    /// with.
+    /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory`
+    /// computes with.
     pub loss: Hop,
     /// Time that every packet takes.
     pub delay_nanos: Nanos,
@@ -120,7 +121,7 @@ impl Channel {
         }
     }
 
-    /// From now on the newest data packet is kept, for whoever listens.
+    /// From now on the newest data packet is kept, for an attacker.
     pub(crate) fn listen(&mut self) {
         self.seen.get_or_insert_default();
     }

@@ -24,26 +24,26 @@ use crate::scenario::{Change, DOWN, Scenario};
 use crate::trace::Step;
 use crate::violation::Violation;
 
-/// After the last input everything must come to rest within this time: four rounds of repair and the
-/// longest hold timeout fit many times.
+/// After the last input everything must come to rest within this time: four rounds of repair and
+/// the longest hold timeout fit many times.
 const REST_NANOS: Nanos = 60_000_000_000;
 
-/// Events per symbol and node that traffic may cause where all is well, and some to begin with: four
-/// times the packets, as many repairs, twice on every link, and timers.
+/// Events per symbol and node that traffic may cause where all is well, and some to begin with:
+/// four times the packets, as many repairs, twice on every link, and timers.
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
 
-/// Every node reports every so often, over every link up to the source, in up to four copies that are
-/// sent and received.
+/// Every node reports every so often, over every link up to the source, in up to four copies that
+/// are sent and received.
 const REPORT_NANOS: Nanos = 20_000_000;
 const EVENTS_PER_REPORT: u64 = 8;
 
-/// Where all is not well, relays close generations that the source still fills, and send the plan of a whole
-/// for a part of it; so many times.
+/// Where all is not well, relays close generations that the source still fills, and send the plan
+/// of a whole for a part of it; so many times.
 const PLANS_PER_PACKET: u64 = 4;
 
-/// Events per node that a forged packet may cause: redundancy for the rank it brings, copies of what it
-/// asks or tells, timers.
+/// Events per node that a forged packet may cause: redundancy for the rank it brings, copies of
+/// what it asks or tells, timers.
 const EVENTS_PER_FORGED: u64 = 64;
 
 /// Packets that wait for a stopped node: the descriptors of a receive ring.
@@ -216,7 +216,7 @@ impl<'a> Network<'a> {
     fn finish(mut self) -> Result<Outcome, Violation> {
         let reports: Vec<_> = self.nodes.iter().map(Node::report).collect();
         let ended = self.now;
-        // The results of a shutdown reach nobody.
+        // The results of a shutdown are not used.
         let mut results = Results::default();
         for node in &mut self.nodes {
             node.drain(ended, &mut results)?;

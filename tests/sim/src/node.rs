@@ -27,8 +27,8 @@ const REPAIR_ROUNDS: u64 = 4;
 const REPAIR_RESERVE: u64 = 1024;
 const PLANNED_PER_REPAIR: u64 = 2;
 
-/// Packets that a source sends beside the plan when nothing follows; batches of the largest size, at
-/// most.
+/// Packets that a source sends beside the plan when nothing follows; batches of the largest size,
+/// at most.
 const TAIL_PROBES: u64 = 5 * 128;
 
 /// Copies of one report on one link.
@@ -333,8 +333,8 @@ impl Node {
                 generations * TAIL_PROBES,
                 generations * REPAIR_ROUNDS * repair,
             ),
-            // What a relay sends follows the rank that it received, whatever packets announce; some it
-            // passes on one for one.
+            // What a relay sends follows the rank that it received, whatever packets announce; some
+            // it passes on one for one.
             Role::Relay { .. } => {
                 let received = observed.received_data;
                 (most(flow.counters.innovative), received, observed.requests * repair)

@@ -1,5 +1,5 @@
-//! What enters and what leaves the tunnel. Packets are computed from their number, so that memory stays
-//! the same however many there are.
+//! What enters and what leaves the tunnel. Packets are computed from their number, so that memory
+//! stays the same however many there are.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ pub(crate) struct Oracle {
     next: u32,
     /// The last one of this life of the sink, which forgets what it delivered when it restarts.
     last: Option<u32>,
-    /// Until then, stragglers of the source's former life may come late and again, and make the sink
-    /// deliver again what it forgets on their account.
+    /// Until then, stragglers of the source's former life may come late and again, and make the
+    /// sink deliver again what it forgets on their account.
     unsettled_until: Nanos,
     /// Packets delivered; again after the sink had forgotten; unlike any sent.
     pub delivered: u64,

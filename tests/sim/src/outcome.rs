@@ -29,7 +29,7 @@ pub struct Outcome {
     pub missing: u64,
     /// Those delivered once more, after the sink had lost its memory.
     pub repeated: u64,
-    /// Those delivered that nobody sent: corruption that nothing could notice.
+    /// Those delivered that were never sent: undetectable corruption.
     pub foreign: u64,
     /// From entering the source to leaving the sink.
     pub delays: Delays,
@@ -69,9 +69,9 @@ impl Outcome {
         sent as f64 / symbols.max(1) as f64
     }
 
-    /// Rank behind each hop against theory, for a scenario whose links and parameters did not change:
-    /// every node of `scenario` recodes alike and sends as the source plans (at the end, when that is
-    /// automatic). `None` for a hop behind which no full generation was counted.
+    /// Rank behind each hop against theory, for a scenario whose links and parameters did not
+    /// change: every node of `scenario` recodes alike and sends as the source plans (at the end,
+    /// when that is automatic). `None` for a hop behind which no full generation was counted.
     ///
     /// Theory knows no repair and no reordering: where there is some, the mean is above or below.
     #[must_use]

@@ -52,14 +52,14 @@ pub struct Hop {
     pub up: Link,
 }
 
-/// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told from its number
-/// alone, so that nothing need be remembered of it.
+/// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told
+/// from its number alone, so that nothing need be remembered of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
     /// How many.
     pub packets: u32,
-    /// How many of these enter one by one, before the bursts and again after them: a sink knows of a
-    /// generation by those before and after it.
+    /// How many of these enter one by one, before the bursts and again after them: a sink knows of
+    /// a generation by those before and after it.
     pub alone: u32,
     /// Bytes of each, evenly among these; at least [`Traffic::BYTES_MIN`].
     pub bytes: RangeInclusive<usize>,
@@ -97,8 +97,8 @@ pub enum Change {
         /// Which node.
         node: usize,
     },
-    /// A node does nothing for a while: a process that was stopped, a virtual machine that was suspended.
-    /// What reaches it meanwhile waits, as far as its receive ring holds it.
+    /// A node does nothing for a while: a process that was stopped, a virtual machine that was
+    /// suspended. What reaches it meanwhile waits, as far as its receive ring holds it.
     Stop {
         /// Which node.
         node: usize,
@@ -117,8 +117,8 @@ pub enum Change {
 /// What a scenario promises beyond the invariants of every run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Promise {
-    /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless links
-    /// corrupt packets, since packets are not authenticated.
+    /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless
+    /// links corrupt packets, since packets are not authenticated.
     pub intact: bool,
     /// Packets that enter during this time are all delivered,
     pub delivered: Option<Range<Nanos>>,
@@ -174,8 +174,8 @@ impl Hop {
 
 impl Scenario {
     /// A line of `hops` equal links under generations of 16 symbols of 200 bytes over GF(16), with
-    /// automatic redundancy and repair; 1,000 packets of 24 to 500 bytes, eight a millisecond. Nothing
-    /// about delivery is promised.
+    /// automatic redundancy and repair; 1,000 packets of 24 to 500 bytes, eight a millisecond.
+    /// Nothing about delivery is promised.
     #[must_use]
     pub fn line(seed: u64, hops: usize, link: Link) -> Scenario {
         let hops = hops.max(1);
@@ -207,8 +207,8 @@ impl Scenario {
         self
     }
 
-    /// The same with the flow of another code, its usual parameters: blocks of 96 symbols, windows of 64
-    /// over GF(256).
+    /// The same with the flow of another code, its usual parameters: blocks of 96 symbols, windows
+    /// of 64 over GF(256).
     #[must_use]
     pub fn coded(self, code: Code) -> Scenario {
         let usual = code.usual();
@@ -220,7 +220,8 @@ impl Scenario {
         })
     }
 
-    /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits for.
+    /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits
+    /// for.
     #[must_use]
     pub fn settle_nanos(&self) -> Nanos {
         let timeouts = |node: &FlowParams| node.batch_timeout_nanos.max(node.flush_timeout_nanos);

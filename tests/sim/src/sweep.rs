@@ -38,7 +38,8 @@ pub struct Swept {
     /// Those that fail, in order.
     pub found: Vec<Found>,
     /// How many miss something that is delivered but for one unit in ten thousand: see
-    /// [`Promise::missing_max`](crate::Promise::missing_max). Windows, which ask for nothing, are not counted.
+    /// [`Promise::missing_max`](crate::Promise::missing_max). Windows, which ask for nothing, are
+    /// not counted.
     pub short: u64,
 }
 

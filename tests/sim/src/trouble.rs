@@ -1,4 +1,5 @@
-//! What a seed adds to the network that the generator drew: flows that go idle, forged packets. Drawn from a stream of its own, so that networks without trouble stay what they are.
+//! What a seed adds to the network that the generator drew: flows that go idle, forged packets.
+//! Drawn from a stream of its own, so that networks without trouble stay what they are.
 
 use recoded_pipeline::params::Nanos;
 use recoded_wire::header::PacketType;
@@ -8,8 +9,8 @@ use crate::code::Code;
 use crate::random::{Random, Stream};
 use crate::scenario::{Pauses, Scenario, Traffic};
 
-/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates packets,
-/// and whoever forges more can do harm.
+/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates
+/// packets, and an attacker who forges more can do harm.
 const SHARE_PROMISED: f64 = 0.01;
 
 /// Fewer packets than this are no attack.

@@ -11,8 +11,8 @@ const SECOND: Nanos = 1_000_000_000;
 /// Links of [`line`], and their directions.
 const PLACES: [(usize, bool); 4] = [(0, false), (0, true), (1, false), (1, true)];
 
-/// Two hops of 2 % and a packet every millisecond for four seconds, all of which must arrive; a window,
-/// which asks for nothing, may miss one percent.
+/// Two hops of 2 % and a packet every millisecond for four seconds, all of which must arrive; a
+/// window, which asks for nothing, may miss one percent.
 fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();
     scenario.traffic = Traffic {
@@ -63,7 +63,8 @@ fn passes(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> O
     outcome.unwrap_or_else(|violation| panic!("{code:?}, {knowledge:?} {forgery:?}: {violation}"))
 }
 
-/// Names of 256 hops once overran the planner of the source, and what they lost was believed for good.
+/// Names of 256 hops once overran the planner of the source, and what they lost was believed for
+/// good.
 #[test]
 fn reports_of_every_hop_neither_stop_a_source_nor_move_its_plans() {
     for code in Code::ALL {
@@ -97,7 +98,7 @@ fn nodes_survive_informed_attackers() {
 #[test]
 fn informed_packets_far_ahead_cost_few_good_ones() {
     for code in Code::ALL {
-        for forgery in [Forgery::Data, Forgery::Strangers, Forgery::Walk] {
+        for forgery in [Forgery::Data, Forgery::OutOfRange, Forgery::Walk] {
             let mut scenario = attacked(*code, Knowledge::Informed, forgery, 40);
             scenario.promise.missing_max = 400;
             run(&scenario).unwrap_or_else(|found| panic!("{code:?}, {forgery:?}: {found}"));
@@ -117,7 +118,7 @@ fn a_packet_sent_again_and_again_is_not_passed_on_for_ever() {
     }
 }
 
-/// Requests that nobody needs once were all answered.
+/// Requests for units that lacked nothing were once all answered.
 #[test]
 fn forged_requests_cost_a_bounded_share() {
     for code in Code::ALL {
@@ -128,8 +129,8 @@ fn forged_requests_cost_a_bounded_share() {
     }
 }
 
-/// Six blind packets while a flow was idle once led a sink to a unit that it did not hold, and it panicked
-/// when traffic resumed.
+/// Six blind packets while a flow was idle once led a sink to a unit that it did not hold, and it
+/// panicked when traffic resumed.
 #[test]
 fn blind_packets_at_an_idle_flow_cost_no_good_one() {
     for code in Code::ALL {
@@ -138,7 +139,7 @@ fn blind_packets_at_an_idle_flow_cost_no_good_one() {
             scenario.traffic.packets = 600;
             scenario.traffic.pauses = Some(Pauses { every_bursts: 200, nanos: 6 * SECOND });
             scenario.promise.missing_max = if *code == Code::Window { 40 } else { 0 };
-            scenario.attacks = attacks(*code, Knowledge::Blind, Forgery::Strangers, 40);
+            scenario.attacks = attacks(*code, Knowledge::Blind, Forgery::OutOfRange, 40);
             for attack in &mut scenario.attacks {
                 attack.during = SECOND / 2..12 * SECOND;
             }

@@ -7,8 +7,8 @@ use recoded_sim::{Scenario, Swept, run, run_watched, sweep};
 
 const SEEDS: u64 = 1000;
 
-/// Seeds in which one generation or block is missing where all but one in ten thousand are promised: in
-/// long runs one seed in three thousand.
+/// Seeds in which one generation or block is missing where all but one in ten thousand are
+/// promised: in long runs one seed in three thousand.
 const SHORT_MAX: u64 = 4;
 
 #[test]

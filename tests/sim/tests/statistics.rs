@@ -21,8 +21,8 @@ fn bare(seed: u64, hops: usize, link: Link, generations: u32) -> Scenario {
     scenario
 }
 
-/// Holds every hop's mean rank within four standard errors, `error_scale` times those of independent
-/// generations.
+/// Holds every hop's mean rank within four standard errors, `error_scale` times those of
+/// independent generations.
 fn holds_theory(scenario: &Scenario, generations: u64, error_scale: f64) {
     println!("seed {}", scenario.seed);
     let outcome = run(scenario).expect("an invariant failed");
@@ -69,8 +69,8 @@ fn rank_matches_theory_over_bursty_losses() {
 /// How much more the mean over generations varies than that of independent ones, since a burst can
 /// reach from one into the next: exact for the first hop, and enough for those behind.
 ///
-/// Losses `d` packets apart correlate by `memory^d`: `stream` sums that over all pairs, `within` over
-/// those inside one generation.
+/// Losses `d` packets apart correlate by `memory^d`: `stream` sums that over all pairs, `within`
+/// over those inside one generation.
 fn burst_scale(loss: Loss, size: f64) -> f64 {
     let leave = 1.0 / loss.burst_mean;
     let memory: f64 = 1.0 - leave - leave * loss.loss / (1.0 - loss.loss);
