@@ -9,8 +9,8 @@
 //!
 //! A link is a namespace of its own because AF_XDP bypasses the queueing disciplines of the host
 //! that sends. A packet that enters a link meets the loss program at clsact ingress, is redirected
-//! to the other side if it survives, and leaves through a token bucket. Loss, rate and queue are the
-//! same in both directions. Packets pass veth as ordinary Linux buffers (the redirect ends in
+//! to the other side if it survives, and leaves through a token bucket. Loss, rate and queue are
+//! the same in both directions. Packets pass veth as ordinary Linux buffers (the redirect ends in
 //! `dev_queue_xmit`, not in `ndo_xdp_xmit`), so the peers need neither XDP nor GRO for it.
 //!
 //! The `mgmt` pair joins the two ends without loss, for the control connections of measuring tools
@@ -34,7 +34,8 @@ pub const MTU_BYTES: usize = 1500;
 const PACKET_BYTES: f64 = 1514.0;
 
 /// How long a full queue takes to drain. A queue this short keeps the round-trip time of ten hops
-/// under half a second when it is full; a shorter one drops the bursts in which a generation leaves.
+/// under half a second when it is full; a shorter one drops the bursts in which a generation
+/// leaves.
 const QUEUE_SECONDS: f64 = 0.025;
 
 /// Least room in a queue, so that slow links still hold a few generations.
@@ -323,8 +324,9 @@ impl Drop for Bed {
     }
 }
 
-/// Gives a host the congestion control that Linux ships with: this machine's default may be one that
-/// ignores loss. Namespaces may only use what the machine allows them, and Reno is always allowed.
+/// Gives a host the congestion control that Linux ships with: this machine's default may be one
+/// that ignores loss. Namespaces may only use what the machine allows them, and Reno is always
+/// allowed.
 fn set_congestion_control(host: &Namespace) -> Result<(), BedError> {
     let name = "net.ipv4.tcp_congestion_control";
     host.sysctl(name, "cubic").or_else(|_| host.sysctl(name, "reno"))

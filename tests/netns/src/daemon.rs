@@ -193,8 +193,8 @@ impl Daemon {
     }
 }
 
-/// Where `recoded` and `recodectl` are: in the folder that [`BIN_DIR_ENV`] names, or where cargo put
-/// the running program, or else wherever the shell finds them.
+/// Where `recoded` and `recodectl` are: in the folder that [`BIN_DIR_ENV`] names, or where cargo
+/// put the running program, or else wherever the shell finds them.
 pub fn binary(name: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os(BIN_DIR_ENV) {
         return PathBuf::from(folder).join(name);

@@ -1,8 +1,8 @@
 //! A test bed in network namespaces: a line of hosts with lossy links between them, the programs
 //! and daemons that run on the hosts, and the clean-up.
 //!
-//! Stands outside the path of a packet and may use anything. Needs root; whoever builds a bed
-//! without it gets a [`BedError`] that says so.
+//! Stands outside the path of a packet and may use anything. Needs root; building a bed
+//! without it fails with a [`BedError`] that says so.
 
 #![forbid(unsafe_code)]
 

@@ -137,7 +137,7 @@ impl Iperf {
     }
 }
 
-/// Packets that found the queue of an interface full, because whoever empties it was too slow.
+/// Packets that found the queue of an interface full, because its reader was too slow.
 ///
 /// # Errors
 /// When there is no such interface.
@@ -162,7 +162,8 @@ impl WebServer {
     pub fn start(host: &Namespace, folder: &Path) -> Result<WebServer, BedError> {
         let config = folder.join("nginx.conf");
         let place = folder.display();
-        // `user root` because the folder belongs to whoever runs the bed, and nobody else may read it.
+        // `user root` because the folder belongs to the user who runs the bed, and no other user
+        // may read it.
         let text = format!(
             "user root; worker_processes 1; daemon off; pid {place}/nginx.pid; error_log stderr;\n\
              events {{ worker_connections 64; }}\n\
@@ -337,7 +338,8 @@ pub fn wait_for_listener(host: &Namespace, port: u16) -> Result<(), BedError> {
     })
 }
 
-/// The largest socket buffer that Linux grants unasked; iperf3 ends when it gets less than it wants.
+/// The largest socket buffer that Linux grants unasked; iperf3 ends when it gets less than it
+/// wants.
 fn socket_buffer_bytes() -> u64 {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();

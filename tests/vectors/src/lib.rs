@@ -1,8 +1,9 @@
 //! Conformance vectors: how each document of `json/` is made, and what its fields mean.
 //!
 //! The structs are the schema: a document is the JSON form of the struct that its function returns.
-//! Bytes are strings of hexadecimal digits ([`Hex`]). Inputs that could be anything (source symbols,
-//! coefficients) are drawn from TinyMT32 (RFC 8682) and written out, so that no reader has to know.
+//! Bytes are strings of hexadecimal digits ([`Hex`]). Inputs that could be anything (source
+//! symbols, coefficients) are drawn from TinyMT32 (RFC 8682) and written out, so that no reader has
+//! to know.
 
 #![forbid(unsafe_code)]
 

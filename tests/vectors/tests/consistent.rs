@@ -1,5 +1,5 @@
-//! The published documents read by somebody else: sums in scalar arithmetic that shares nothing with
-//! the kernels, and decoders that get nothing but what a packet carries.
+//! The published documents read by somebody else: sums in scalar arithmetic that shares nothing
+//! with the kernels, and decoders that get nothing but what a packet carries.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Sinks that have large generations solved on a card: a stand-in for one, which runs the kernels on this
-//! CPU and fails as asked.
+//! Sinks that have large generations solved on a card: a stand-in for one, which runs the kernels
+//! on this CPU and fails as asked.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Packets that nobody should send, thrown at a relay's port.
+//! Invalid packets, sent to a relay's port.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct Counts {
     refused: u64,
     /// By the XDP program, handed to a socket.
     redirected: u64,
-    /// By the sockets, refused because nobody took them in time.
+    /// By the sockets, refused because no worker took them in time.
     ring_full: u64,
     /// By the pipeline.
     received: u64,
@@ -100,7 +100,7 @@ fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
         };
         taken += u64::from(socket.send_to(&packet, target).is_ok());
         if number % 64 == 0 {
-            // A link queue that overflows would drop packets that nobody counts.
+            // A link queue that overflows would drop packets that are not counted.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -31,7 +31,8 @@ impl Line {
         Line::protected_by(CodePlan::Rlnc, 16, hops, loss, file_bytes)
     }
 
-    /// A line on which `code` protects the way of the file; acknowledgements come back in generations.
+    /// A line on which `code` protects the way of the file; acknowledgements come back in
+    /// generations.
     fn protected_by(code: CodePlan, field: u16, hops: usize, loss: f64, file_bytes: u64) -> Line {
         let bed = common::bed(hops, Loss::independent(loss), RATE_MBIT);
         let file = bed.directory().join("file");
