@@ -1,14 +1,15 @@
-//! The load of the benchmark and its counter: `load` makes coded packets, several million a second on
-//! one core; `count` drops and counts them at the end of the row.
+//! The load of the benchmark and its counter: `load` makes coded packets, several million a second
+//! on one core; `count` drops and counts them at the end of the row.
 //!
 //! `load` is run by BPF_PROG_TEST_RUN on live frames: Linux runs it on one page after the other and
-//! sends what it redirects. It writes the systematic packets of consecutive generations of 16, leaves
-//! out those that chance loses, and is never more than a window ahead of what `count` has seen: a
-//! closed loop, so that what is measured runs at the highest rate at which it loses nothing.
+//! sends what it redirects. It writes the systematic packets of consecutive generations of 16,
+//! leaves out those that chance loses, and is never more than a window ahead of what `count` has
+//! seen: a closed loop, so that what is measured runs at the highest rate at which it loses
+//! nothing.
 //!
-//! Memory ordering: `load` runs on one CPU at a time and owns `STATE`. `count` may run on several and
-//! adds to the slot of its CPU. `load` and user space read slots and state without order: a count
-//! that is late only makes the window look fuller than it is.
+//! Memory ordering: `load` runs on one CPU at a time and owns `STATE`. `count` may run on several
+//! and adds to the slot of its CPU. `load` and user space read slots and state without order: a
+//! count that is late only makes the window look fuller than it is.
 
 #![no_std]
 #![no_main]
@@ -24,7 +25,7 @@ use aya_ebpf::{
 /// What to send. User space sees `[u32; 7]`, in this order.
 #[repr(C)]
 struct Plan {
-    /// Interface to send by, as the namespace of whoever runs the program numbers it.
+    /// Interface to send by, as numbered in the namespace the program runs in.
     ifindex: u32,
     /// Share of packets lost, scaled by 2^32.
     loss: u32,
@@ -61,8 +62,8 @@ struct State {
     stuck_since: u64,
 }
 
-/// What one CPU has seen arrive. User space sees `[u64; 8]`. A cache line of its own, for the CPU that
-/// counts shares nothing with the one that sends but this.
+/// What one CPU has seen arrive. User space sees `[u64; 8]`. A cache line of its own, for the CPU
+/// that counts shares nothing with the one that sends but this.
 #[repr(C, align(64))]
 struct Arrived {
     coded: u64,
@@ -233,7 +234,8 @@ pub fn count(ctx: XdpContext) -> u32 {
 
 /// Symbols per generation.
 const GENERATION_SIZE: u64 = 16;
-/// Entropy buckets, and so source ports, of a flow; `write` relies on there being as many as symbols.
+/// Entropy buckets, and so source ports, of a flow; `write` relies on there being as many as
+/// symbols.
 const BUCKETS: u32 = 16;
 const UDP: usize = 14 + 20;
 const CODED: usize = UDP + 8;
@@ -245,10 +247,11 @@ const PROTOCOL_UDP: u8 = 17;
 const VERSION_AND_TYPE: u8 = 0x12;
 const FLAG_END: u8 = 0x20;
 const FLAG_RECODED: u8 = 0x10;
-/// Slots for counting. On a machine with more CPUs packets that arrive on the others end as aborted.
+/// Slots for counting. On a machine with more CPUs packets that arrive on the others end as
+/// aborted.
 const CPUS_MAX: u32 = 256;
-/// Longest run of losses: one in a hundred million, with one packet in ten lost. The verifier wants a
-/// bound.
+/// Longest run of losses: one in a hundred million, with one packet in ten lost. The verifier wants
+/// a bound.
 const RUN_MAX: u32 = 8;
 /// How long a full window is left alone: a few packets' time. Looking more often would take the
 /// counter's cache line from the CPU that counts.
