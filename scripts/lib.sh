@@ -53,8 +53,8 @@ missing_aarch64_packages() {
 # Its name: later systems have only the one that is not linked statically.
 aarch64_emulator() { command -v qemu-aarch64-static || command -v qemu-aarch64; }
 
-# Installs those of the packages that `$1` lists as missing, and says which. Without root it can only
-# name them.
+# Installs those of the packages that `$1` lists as missing, and says which. Without root it can
+# only name them.
 install_packages() {
     local missing
     mapfile -t missing < <("$1" | sed '/^$/d')
@@ -76,7 +76,7 @@ install_packages() {
 
 apt_install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
 
-# Runs a command that installs nginx. We run our own nginx in a namespace; nobody asked for one on
+# Runs a command that installs nginx. We run our own nginx in a namespace; none was asked for on
 # this machine's port 80, so its system service is neither started now nor at the next boot.
 without_nginx_service() {
     if [ ! -d /run/systemd/system ]; then

@@ -33,8 +33,8 @@ pub struct Options {
     /// Acknowledgements come back in generations
     #[arg(long, value_enum, default_value_t = Code::Rlnc)]
     pub code: Code,
-    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of a
-    /// window 2 or 256, 256 unless given
+    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of
+    /// a window 2 or 256, 256 unless given
     #[arg(long, value_name = "Q")]
     pub field: Option<FieldOrder>,
     /// Symbols per generation, 1 to 256; BATS: packets per batch, 1 to 128

@@ -109,9 +109,9 @@ pub struct Recoded {
     pub overhead: f64,
     /// The same, for the download.
     pub tcp_overhead: f64,
-    /// What theory needs. BATS: 1 over the last of `rank_theory`. Window: what its length and the loss from
-    /// end to end take. Not for generations, whose number of packets follows from how many of them may
-    /// stay incomplete.
+    /// What theory needs. BATS: 1 over the last of `rank_theory`. Window: what its length and the
+    /// loss from end to end take. Not for generations, whose number of packets follows from how
+    /// many of them may stay incomplete.
     pub overhead_theory: Option<f64>,
     /// Time from the first packet of a generation or block until it was complete, on average.
     pub decode_delay_mean_ms: Option<f64>,

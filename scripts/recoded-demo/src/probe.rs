@@ -1,5 +1,5 @@
-//! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly as
-//! many packets as it has symbols, on average where relays adapt. That is the model of the exact
+//! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly
+//! as many packets as it has symbols, on average where relays adapt. That is the model of the exact
 //! tables, so the numbers compare directly. Of a window, which no node recodes, it is the share of
 //! packets that each hop keeps.
 
@@ -123,9 +123,9 @@ pub fn theory(options: &Options) -> Vec<f64> {
     }
 }
 
-/// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last hop. A
-/// window: what a path without recoding takes for the daemons' `target_loss`. None for generations,
-/// whose number of packets follows from how many of them may stay incomplete.
+/// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last
+/// hop. A window: what a path without recoding takes for the daemons' `target_loss`. None for
+/// generations, whose number of packets follows from how many of them may stay incomplete.
 pub fn overhead(options: &Options) -> Option<f64> {
     match options.code {
         Code::Rlnc => None,
@@ -158,9 +158,9 @@ fn fixed(options: &Options, hop: Hop) -> Vec<f64> {
 struct Ranks {
     /// Packets sent, at the source.
     sent: u64,
-    /// Sum of the ranks with which full-size generations closed, elsewhere; innovative packets where
-    /// BATS blocks are decoded, for a block that is done before its last batch has ended counts that
-    /// batch in no histogram; packets that arrived where there are no generations.
+    /// Sum of the ranks with which full-size generations closed, elsewhere; innovative packets
+    /// where BATS blocks are decoded, for a block that is done before its last batch has ended
+    /// counts that batch in no histogram; packets that arrived where there are no generations.
     rank_sum: u64,
 }
 
