@@ -48,7 +48,8 @@ const DIRECTIONS: [(&str, Allowed); 24] = [
     // For the tests of the one above; its build writes Reed-Solomon kernels.
     ("recoded-cuda-shim", Allowed::Only(&["recoded-code"])),
     ("recoded-cuda-standin", Allowed::Only(&["recoded-cuda-shim"])),
-    // Beside the path, as it brings a solver. That the dataplane must not depend on it is the point.
+    // Beside the path, as it brings a solver. That the dataplane must not depend on it is the
+    // point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
     ("recoded-pipeline", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),

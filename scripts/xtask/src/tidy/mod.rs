@@ -1,6 +1,7 @@
 //! The rules of the repository that the compiler does not check.
 //!
-//! [`dependencies`]: who may import whom. [`sources`]: what a Rust file must and must not hold.
+//! [`dependencies`]: which crate may import which. [`sources`]: what a Rust file must and must not
+//! hold. [`comments`]: their width. [`words`]: the glossary, and words that may not appear.
 //! [`readmes`]: every crate has one, and the paths it names exist. Each check is a function from
 //! text to findings, so that its test needs no repository.
 
@@ -8,12 +9,17 @@ mod dependencies;
 
 mod sources;
 
+mod comments;
+
+mod words;
+
 mod readmes;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use crate::tidy::comments::Language;
 use crate::tidy::dependencies::Package;
 use crate::{TaskError, output, read};
 
@@ -43,6 +49,9 @@ impl std::fmt::Display for Finding {
     }
 }
 
+/// Folders whose comments and words are not checked yet. Each entry is to be removed.
+const UNCHECKED: [&str; 3] = ["control", "dataplane/pipeline", "tests/fuzz"];
+
 /// Checks the whole repository.
 pub fn run(root: &Path) -> Result<String, TaskError> {
     let files = list_files(root)?;
@@ -54,6 +63,15 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         let text = read_text(root, file)?;
         findings.extend(sources::check(file, &text, needs_forbid(file, &packages)));
     }
+    for file in files.iter().filter(|file| has_texts(file)) {
+        let text = read_text(root, file)?;
+        let language = Language::of(file, &text);
+        findings.extend(language.into_iter().flat_map(|it| comments::check(file, &text, it)));
+        if language.is_some() || is_document(file) {
+            findings.extend(words::check(file, &text));
+        }
+    }
+    findings.extend(words::check_glossary("README.md", &read_text(root, "README.md")?));
     for file in files.iter().filter(|file| Path::new(file).ends_with("README.md")) {
         findings.extend(readmes::check_paths(file, &read_text(root, file)?, &files));
     }
@@ -62,6 +80,15 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     }
     let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
     Err(TaskError::Untidy { report: report.join("\n"), count: findings.len() })
+}
+
+/// Whether the texts of a file are checked: what we write, not what programs do.
+fn has_texts(file: &str) -> bool {
+    !UNCHECKED.iter().any(|folder| Path::new(file).starts_with(folder))
+}
+
+fn is_document(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "md")
 }
 
 /// Folders that need a README: those of the crates, and the eBPF workspace as a whole.
