@@ -36,8 +36,8 @@ impl Accelerator {
         self.outstanding > 0
     }
 
-    /// Hands over what has waited long enough, and calls `solved` for what came back. Whether
-    /// anything did.
+    /// Submits products that have waited long enough, and calls `solved` for each result. Whether
+    /// there was one.
     pub(crate) fn poll(
         &mut self,
         mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),

@@ -174,7 +174,7 @@ fn is_taken(error: &ProgramError) -> bool {
     matches!(errno(error), Some(EBUSY | EEXIST))
 }
 
-/// Names the program that is in our way, as far as Linux tells.
+/// Names the program that blocks ours, as far as Linux reports it.
 fn foreign(interface: &str, netlink: &Netlink) -> StartError {
     let id = netlink.interface(interface).ok().and_then(|interface| interface.program);
     let program = match id {

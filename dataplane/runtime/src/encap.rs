@@ -76,7 +76,7 @@ impl Encap {
     /// RFC 3168).
     ///
     /// # Panics
-    /// When `packet` is shorter than the headers, or longer than IP's 16-bit length can say: the
+    /// When `packet` is shorter than the headers, or longer than IP's 16-bit length allows: the
     /// caller's frames are 2048 bytes.
     pub fn write(&self, packet: &mut [u8], source_port: u16, traffic_class: u8) {
         let (headers, payload) = packet.split_at_mut(self.header_bytes);

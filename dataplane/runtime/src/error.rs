@@ -40,7 +40,7 @@ pub enum StartError {
         interface: String,
     },
 
-    /// Somebody else's XDP program is attached.
+    /// An XDP program of another owner is attached.
     #[error(
         "another XDP program ({program}) is attached to `{interface}`: stop its owner or detach it \
          (`ip link set {interface} xdp off`)"

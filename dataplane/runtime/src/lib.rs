@@ -1,15 +1,15 @@
 //! Runs the pipeline over AF_XDP: everything between the network and pure packet processing.
 //!
 //! Place on the path: around `pipeline`. [`Resources::open`] does what needs privilege (XDP
-//! programs, frames, sockets, tunnels); [`Runtime::start`] takes what is open, starts one pinned
-//! thread per receive queue, and hands each packet from `xsk` to `pipeline` and back. The control
+//! programs, frames, sockets, tunnels). [`Runtime::start`] starts one pinned thread per receive
+//! queue, and passes each packet from `xsk` to `pipeline` and back. The control
 //! side publishes snapshots and reads reports; it is never called from here.
 //!
 //! ```text
 //!  topology -> Resources (attach, sockets, tunnels, netlink) -> Runtime
 //!                                                |               |- neighbour thread: MACs of hops
 //!                                                |               `- workers: rx -> pipeline -> tx
-//!                                                `- tunnel thread: makes deleted tunnels again
+//!                                                `- tunnel thread: creates deleted tunnels again
 //! ```
 
 #![forbid(unsafe_code)]

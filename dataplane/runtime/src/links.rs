@@ -1,8 +1,8 @@
-//! Watches the interfaces of the links: says in words when one goes, comes back, is set down or
-//! gets another MTU, and has the sockets opened again when one is back.
+//! Watches the interfaces of the links: logs when one disappears, comes back, is set down or gets
+//! another MTU, and has the sockets opened again when one is back.
 //!
-//! A thread of its own. Linux tells it that something changed; what, it asks itself. It also asks
-//! once a second, since events can be lost.
+//! A thread of its own. Events from Linux tell it that something changed; it then queries all
+//! interfaces. It also does so once a second, since events can be lost.
 
 use crate::error::StartError;
 use crate::netlink::{Interface, LinkEvents, Netlink};
@@ -31,7 +31,7 @@ pub(crate) fn run(
                 Err(error) => tracing::debug!(%error, "an interface cannot be looked at"),
             }
         }
-        // Whatever else a burst of events was about is seen by the next look.
+        // The next query covers all other events that are queued.
         if !events.wait(LOOK_INTERVAL, stop) || !events.wait_quietly(LOOK_PAUSE, stop) {
             return;
         }
@@ -47,12 +47,12 @@ fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> 
     }
 }
 
-/// What the thread remembers of a link.
+/// State of a link.
 #[derive(Default)]
 struct Watch {
     /// When to try again to open sockets, and how long to wait after that.
     retry: Option<(Instant, Duration)>,
-    /// Packets too large that were counted, and when that was last said.
+    /// Packets too large that were counted, and when that was last logged.
     oversize: u64,
     said: Option<Instant>,
 }
@@ -67,7 +67,7 @@ enum Change {
     Mtu(usize),
 }
 
-/// What is different from what was last seen.
+/// The difference to the last query.
 fn changes(state: &LinkState, found: Option<&Interface>) -> Vec<Change> {
     let is_gone = state.status == LinkStatus::Gone;
     let Some(found) = found else {
@@ -94,7 +94,7 @@ fn changes(state: &LinkState, found: Option<&Interface>) -> Vec<Change> {
 }
 
 impl Watch {
-    /// Compares what was found with what is known, says what is different and acts on it.
+    /// Compares the query's result with the known state, logs the difference and acts on it.
     fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Option<Interface>) {
         let state = node.links()[link].clone();
         let (name, interface) =
@@ -151,7 +151,7 @@ impl Watch {
         }
     }
 
-    /// Says when packets are dropped because they exceed the MTU.
+    /// Logs that packets are dropped because they exceed the MTU.
     fn count_oversize(&mut self, node: &Node, link: usize) {
         let parts = node.shared.parts();
         let count: u64 = parts.iter().map(|part| part.links[link].0.tx_oversize).sum();
@@ -171,8 +171,8 @@ impl Watch {
     }
 }
 
-/// Notes what was found, and tells the workers. An interface that is another one than our sockets
-/// are on counts as gone: only [`Node::reopen`] changes that.
+/// Notes the query's result, and publishes it to the workers. An interface other than the one our
+/// sockets are on counts as gone: only [`Node::reopen`] changes that.
 fn note(node: &Node, link: usize, found: Option<Interface>) {
     let mut links = node.links();
     let state = &mut links[link];
@@ -187,7 +187,7 @@ fn note(node: &Node, link: usize, found: Option<Interface>) {
     node.publish_links(&links);
 }
 
-/// Says what another MTU means for the flows.
+/// Logs the effect of another MTU on the flows.
 fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
     let Some(found) = found else { return };
     let config = &node.topology.links[link];
@@ -205,12 +205,12 @@ fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
     if consequence.is_empty() { tracing::info!("{text}") } else { tracing::warn!("{text}") }
 }
 
-/// Interfaces are looked at this often without an event.
+/// Interval between queries without an event.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks: a host that makes and removes interfaces by the hundred costs little more.
+/// Shortest interval between queries: creating and removing hundreds of interfaces costs little.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
-/// Sockets that cannot be opened stop all workers for a moment at every try.
+/// Each attempt to open sockets stops all workers briefly.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(64);
-/// Drops that go on are said this often.
+/// Continuing drops are logged at this interval.
 const SAY_INTERVAL: Duration = Duration::from_secs(10);

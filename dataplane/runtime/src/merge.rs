@@ -11,17 +11,17 @@
 //! ```
 //!
 //! - **Order**: a run only grows at its end, and a packet of the same flow that does not fit there
-//!   first sends the run on its way. Packets of one flow leave in the order they came.
+//!   first flushes the run. Packets of one flow leave in the order they came.
 //! - **Delay**: a packet that came alone, or with PSH, leaves at the end of the worker's round. A
-//!   run of several is a flow that sends without pause; it may wait for more, for as long as the
-//!   caller says ([`Merger::settle`]).
+//!   run of several is a flow that sends without pause; it may wait for more, up to the limit that
+//!   the caller sets ([`Merger::settle`]).
 //! - **Checksums**: the writer of a merged packet vouches for its bytes, since Linux computes
 //!   their checksum again. Only packets whose checksum holds are merged; Linux sees and drops the
 //!   others.
-//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are taken the oldest
-//!   goes.
+//! - **Memory**: a fixed number of runs of 64 KiB, made at start. When all are in use, the
+//!   oldest is flushed.
 //!
-//! Pure. The crate `tun-rs` merges, too; it allocates for each packet, wants a buffer of 64 KiB for
+//! Pure. The crate `tun-rs` merges, too; it allocates for each packet, needs a buffer of 64 KiB for
 //! each, and writes a packet that ends a run (FIN, a duplicate acknowledgement) in front of data
 //! that came before it.
 
@@ -79,7 +79,7 @@ impl Merger {
         }
     }
 
-    /// Takes a packet; writes what it does not keep, and whatever must go first.
+    /// Takes a packet; writes it if it is not kept, after the packets that must precede it.
     #[inline]
     pub(crate) fn push(&mut self, packet: &[u8], out: &mut impl Write) {
         let Some(shape) = Shape::of(packet, self.merges_udp) else {
@@ -268,7 +268,7 @@ impl Run {
         if protocol == Protocol::Udp {
             packet[transport + 4..transport + 6].copy_from_slice(&segment_len.to_be_bytes());
         }
-        // Linux wants the sum of the pseudo-header here, and adds the rest when it must.
+        // Linux expects the sum of the pseudo-header here, and adds the rest when needed.
         let pseudo = pseudo_sum(packet, &self.shape, number);
         let at = transport + offset;
         packet[at..at + 2].copy_from_slice(&fold(pseudo).to_be_bytes());
@@ -292,7 +292,7 @@ fn write_single(packet: &[u8], out: &mut impl Write) {
 }
 
 /// Flows that are merged side by side. More cost memory (64 KiB each, per tunnel and worker) and a
-/// longer search per packet; with fewer, flows that take turns break each other's runs.
+/// longer search per packet; with fewer, alternating flows end each other's runs.
 const RUNS: usize = 16;
 /// Linux's own bound for UDP (`UDP_GRO_CNT_MAX`).
 const UDP_PACKETS_MAX: u64 = 64;
@@ -352,7 +352,7 @@ mod tests {
         written.0.iter().map(|(_, packets, _)| *packets).collect()
     }
 
-    /// Addresses and ports, and the packet without what splitting may set anew: the identification
+    /// Addresses and ports, and the packet without what splitting may set again: the identification
     /// of a packet that may not be fragmented, which means nothing (RFC 6864), and the checksum of
     /// the header that it is part of.
     fn by_flow(packets: &[Vec<u8>]) -> HashMap<Vec<u8>, Vec<Vec<u8>>> {

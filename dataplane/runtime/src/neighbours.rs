@@ -29,7 +29,7 @@ pub(crate) struct HopRoute {
     pub(crate) port: u16,
 }
 
-/// What the neighbour table says about an address.
+/// The state of an address in the neighbour table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Lookup {
     mac: Option<Mac>,

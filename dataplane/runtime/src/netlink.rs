@@ -21,7 +21,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What we need to know of an interface.
+/// Properties of an interface.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Interface {
     /// Linux's index of it.
@@ -37,8 +37,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Looks an interface up in the current network namespace. The control side asks this to learn
-    /// how large a symbol may be.
+    /// Looks an interface up in the current network namespace. The control side uses it to find
+    /// the largest symbol.
     ///
     /// # Errors
     /// [`StartError::NoSuchInterface`], [`StartError::NotEthernet`], [`StartError::Netlink`].
@@ -118,7 +118,7 @@ impl Netlink {
         })
     }
 
-    /// Asks Linux to resolve a neighbour, or to verify one it is unsure of.
+    /// Asks Linux to resolve a neighbour, or to verify a stale entry.
     ///
     /// Not for permanent entries: `NTF_USE` would make them ordinary ones.
     pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), Error> {
@@ -186,7 +186,7 @@ impl LinkEvents {
             tokio::select! {
                 biased;
                 _ = stop => return false,
-                // Without messages there is the time: a socket that overflowed says nothing more.
+                // Without messages the timer decides: an overflowed socket reports no more events.
                 Some(_) = messages.next() => {}
                 () = tokio::time::sleep(patience) => {}
             }
@@ -197,7 +197,7 @@ impl LinkEvents {
 }
 
 impl LinkEvents {
-    /// Waits for `pause`, whatever happens. False when `stop` came first.
+    /// Waits for `pause`. False when `stop` came first.
     pub(crate) fn wait_quietly(&self, pause: Duration, stop: &mut oneshot::Receiver<()>) -> bool {
         let waited = async { tokio::time::timeout(pause, stop).await };
         self.executor.block_on(waited).is_err()

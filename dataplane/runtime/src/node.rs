@@ -1,10 +1,10 @@
-//! A node while it runs: workers, programs and sockets, and how they are made anew when an
-//! interface is.
+//! A node while it runs: workers, programs and sockets, and how they are opened again after an
+//! interface was created again.
 //!
-//! Sockets of one worker share its UMEM, and a UMEM goes with its first socket (`dataplane/xsk`).
-//! So when an interface comes back all sockets of all workers are opened again: workers stop, let
-//! their frames go, get new ones and go on. Flows, counters and tunnels stay; what was open at that
-//! moment is lost.
+//! Sockets of one worker share its UMEM, and a UMEM ends with its first socket (`dataplane/xsk`).
+//! So when an interface comes back, all sockets of all workers are opened again: workers stop,
+//! release their frames, get new ones and continue. Flows, counters and tunnels stay; units that
+//! were open at that moment are lost.
 //!
 //! Locks, in this order: `steering`, `workers`, `links`. A thread that opens sockets holds the
 //! first two.
@@ -41,7 +41,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// What the threads of a node and those who ask it share.
+/// State that the threads of a node share with its callers.
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared>,
     pub(crate) topology: Topology,
@@ -134,7 +134,7 @@ impl Node {
             .name(format!("recoded-w{index}"))
             .spawn(move || {
                 worker.core = core.filter(|core| pin(*core));
-                // Linux otherwise lets timers slip by 50 us, which pacing and flushing would feel.
+                // Linux otherwise lets timers slip by 50 us, too much for pacing and flushing.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
                 worker.run(&socket_fds)
             })
@@ -160,11 +160,11 @@ impl Node {
         ended.collect()
     }
 
-    /// Attaches to `interface`, which is that of `link` again, and opens all sockets anew.
+    /// Attaches to `interface`, which is that of `link` again, and opens all sockets again.
     ///
     /// # Errors
-    /// Why the link stays without sockets. The others have theirs, unless not even a thread or
-    /// memory can be had: then workers are missing, and the node is not healthy.
+    /// Why the link stays without sockets. The others have theirs, unless a thread or memory
+    /// is not available: then workers are missing, and the node is not healthy.
     pub(crate) fn reopen(
         &self,
         link: usize,
@@ -179,7 +179,7 @@ impl Node {
         steering.replace(link, Attachment::open(name, port, xdp_mode, netlink)?);
         let mut workers = self.workers();
         steering.release_sockets(self.topology.workers);
-        // Before anything is opened: Linux takes a queue for busy as long as its UMEM is there.
+        // Before any socket is opened: Linux treats a queue as busy while its UMEM exists.
         let parked: Vec<Parked> = self.end(&mut workers).into_iter().map(Worker::park).collect();
         self.shared.resume();
 
@@ -190,7 +190,7 @@ impl Node {
         let opened = loop {
             match self.open_all(&steering.attachments, &present) {
                 Ok(opened) => break opened,
-                // Another one may have gone meanwhile: all that are there get theirs.
+                // Another interface may have disappeared since: all present ones get sockets.
                 Err(Refused { error, link: Some(other) }) if present[other] => {
                     present[other] = false;
                     if other == link {
@@ -209,7 +209,7 @@ impl Node {
         why.map_or(Ok(()), Err)
     }
 
-    /// The sockets of every worker on the links that are there.
+    /// The sockets of every worker on the links that are present.
     fn open_all(
         &self,
         attachments: &[Attachment],
@@ -225,7 +225,7 @@ impl Node {
         Ok((opened, modes))
     }
 
-    /// Notes which links have sockets, and what the interface is like that came back.
+    /// Notes which links have sockets, and the properties of the interface that came back.
     fn note_opened(
         &self,
         present: &[bool],
@@ -246,7 +246,7 @@ impl Node {
         self.publish_links(&links);
     }
 
-    /// Tells the threads what links are like.
+    /// Publishes the state of the links to the threads.
     pub(crate) fn publish_links(&self, links: &[LinkState]) {
         let now = links.iter().map(LinkState::now).collect::<Vec<_>>();
         if *self.shared.links.get() != now {
@@ -259,7 +259,7 @@ impl Node {
         }
     }
 
-    /// What the node says about itself, at most 50 ms old.
+    /// The report of the node, at most 50 ms old.
     pub(crate) fn report(&self) -> RuntimeReport {
         let verdicts = self.steering().verdicts();
         let parts = self.shared.parts();
@@ -346,7 +346,7 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
     topology.hops.iter().map(route).collect()
 }
 
-/// Pins the current thread; a machine without that core still works, only slower.
+/// Pins the current thread; on a machine without that core the thread runs unpinned.
 fn pin(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
     if !pinned {
@@ -355,8 +355,8 @@ fn pin(core: usize) -> bool {
     pinned
 }
 
-/// A different start of the coefficient generator for every worker of every run. It need not be
-/// secret: a relay that can be predicted recodes as well as one that cannot.
+/// A different seed of the coefficient generator for every worker of every run. It need not be
+/// secret: predictable coefficients recode equally well.
 fn seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }

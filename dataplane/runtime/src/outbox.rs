@@ -2,7 +2,7 @@
 //! then get headers and go to their sockets; IP packets are merged while they follow each other
 //! closely and then written to their tunnel.
 //!
-//! Packets wait because the pipeline holds the frames while it speaks. A waiting packet owns one
+//! Packets wait because the pipeline holds the frames during its call. A waiting packet owns one
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
 //! after it was made.
 
@@ -40,9 +40,9 @@ pub(crate) struct Outbox {
     pub(crate) now: Nanos,
     pub(crate) links: Vec<LinkCounters>,
     pub(crate) tunnel_counters: Vec<TunnelCounters>,
-    /// Who may solve generations.
+    /// Solves generations.
     pub(crate) accelerator: Option<Accelerator>,
-    /// Who makes plans.
+    /// Makes plans.
     pub(crate) desk: Desk,
 }
 
@@ -100,7 +100,7 @@ impl Outbox {
         self.waiting.len()
     }
 
-    /// Writes headers and hands every waiting packet to the socket of its link.
+    /// Writes headers and passes every waiting packet to the socket of its link.
     pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
         let mut waiting = std::mem::take(&mut self.waiting);
         for packet in waiting.drain(..) {
@@ -109,8 +109,8 @@ impl Outbox {
         self.waiting = waiting;
     }
 
-    /// At the end of a round: writes what was delivered to the tunnels, but lets flows that send
-    /// without pause be merged for a little longer.
+    /// At the end of a round: writes what was delivered to the tunnels, but merges flows that send
+    /// without pause for a little longer.
     #[inline]
     pub(crate) fn settle_tunnels(&mut self) {
         if self.merging_until.is_some_and(|until| until <= self.now) {
@@ -138,7 +138,7 @@ impl Outbox {
         }
     }
 
-    /// Goes over to tunnels that were made again.
+    /// Adopts tunnels that were created again.
     pub(crate) fn set_tunnels(&mut self, tunnels: &Tunnels) {
         self.flush_tunnels();
         for (outlet, tunnel) in self.outlets.iter_mut().zip(tunnels) {
@@ -164,7 +164,7 @@ impl Outbox {
             umem.release(span.frame);
             return;
         };
-        // Reports and requests are few, and without them what is lost stays lost.
+        // Reports and requests are few, and lost packets are not repaired without them.
         if !is_paid && !is_feedback(umem.bytes(span)) {
             counters.tx_over_rate += 1;
             umem.release(span.frame);
@@ -269,6 +269,6 @@ impl Write for Writer<'_> {
 /// adds delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that
 /// goes to sleep writes first.
 const MERGE_NANOS: Nanos = 100_000;
-/// DSCP and ECN bits of what is sent. One value for all until the pipeline says which inner packet
-/// a symbol carries; 0 is best effort, not ECN-capable.
+/// DSCP and ECN bits of sent packets. One value for all until the pipeline reports which inner
+/// packet a symbol carries; 0 is best effort, not ECN-capable.
 const TRAFFIC_CLASS: u8 = 0;

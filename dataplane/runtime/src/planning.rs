@@ -4,8 +4,8 @@
 //!  worker: Egress::plan ─► one queue ─► this thread: theory ─► a queue each ─► Pipeline::planned
 //! ```
 //!
-//! Questions follow from what the network says, so their number and cost are bounded: a flow has
-//! one out at a time, the queue has a few places, and the thread rests four times as long as it
+//! Packets from the network cause the questions, so their number and cost are bounded: a flow has
+//! one pending, the queue has a few places, and the thread sleeps four times as long as it
 //! computed, so that it takes a fifth of a core at most. A worker never waits for it.
 
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -68,7 +68,7 @@ fn answer_all(questions: &Receiver<(usize, PlanRequest)>, answers: &[Sender<Plan
     let mut maker = PlanMaker::new();
     for (worker, request) in questions {
         let started = Instant::now();
-        // A worker whose queue is full or that is gone asks again, or never.
+        // A worker whose queue is full asks again; one that has ended does not.
         let _ = answers[worker].try_send(maker.make(&request));
         std::thread::sleep((started.elapsed() * REST).min(REST_MAX));
     }

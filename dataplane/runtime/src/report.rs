@@ -1,4 +1,4 @@
-//! What a running node says about itself. Plain values; workers publish their part in housekeeping.
+//! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
@@ -195,7 +195,7 @@ pub struct TunnelReport {
     pub offload: &'static str,
     /// Why that is not better; empty if it is the best.
     pub reason: String,
-    /// Whether the interface exists. It is made again when somebody deletes it.
+    /// Whether the interface exists. It is created again when deleted.
     pub is_present: bool,
     /// How often it was made again.
     pub recreated: u64,

@@ -26,7 +26,7 @@ pub struct Resources {
     pub(crate) workers: Vec<WorkerResources>,
     pub(crate) wakers: Arc<[Waker]>,
     pub(crate) attachments: Vec<Attachment>,
-    /// Makes tunnels again that somebody deleted.
+    /// Creates deleted tunnels again.
     pub(crate) watch: Watch,
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
     pub(crate) links: Vec<LinkState>,
@@ -56,7 +56,7 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
-    /// What workers must know of it.
+    /// Its properties that workers use.
     pub(crate) fn now(&self) -> LinkNow {
         LinkNow { mtu: self.interface.mtu, is_present: self.status != LinkStatus::Gone }
     }
@@ -66,13 +66,13 @@ impl Resources {
     /// Opens everything `topology` names.
     ///
     /// # Errors
-    /// [`StartError`]: one sentence and the cure. Whatever was opened before is closed again.
+    /// [`StartError`]: one sentence with the remedy. Everything opened before is closed again.
     pub fn open(topology: &Topology) -> Result<Resources, StartError> {
         topology.check()?;
         check_capabilities()?;
         raise_memlock();
         let netlink = Netlink::open()?;
-        // Before anybody looks: what changes from here on is heard.
+        // Before the first query: all later changes cause an event.
         let (link_netlink, link_events) = (Netlink::open()?, LinkEvents::open()?);
         let interfaces = open_interfaces(topology, &netlink)?;
         let mut attachments = topology

@@ -1,4 +1,4 @@
-//! A running node: its threads, and what the control side may ask of it.
+//! A running node: its threads, and its interface for the control side.
 
 use crate::error::{SnapshotError, StartError};
 use crate::links;
@@ -47,8 +47,8 @@ impl Runtime {
     ///
     /// # Errors
     /// [`StartError::Snapshot`] when the snapshot does not fit the topology, [`StartError::Limit`]
-    /// when a thread cannot be had. Everything is closed again then. An accelerator that cannot be
-    /// opened is none: [`Runtime::offload`] says why.
+    /// when a thread cannot be started. Everything is closed again then. A node runs without an
+    /// accelerator that cannot be opened: [`Runtime::offload`] returns the reason.
     pub fn start(
         resources: Resources,
         snapshot: Snapshot,
@@ -108,7 +108,7 @@ impl Runtime {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
             runtime.node.start_worker(index, resources, &snapshot, (port, desk))?;
         }
-        // Last: from here on packets come.
+        // Last: packets arrive from here on.
         runtime.node.steering().accept(&snapshot)?;
         runtime.links = Some(start_links(runtime.node.clone(), link_netlink, link_events)?);
         Ok(runtime)
@@ -116,8 +116,8 @@ impl Runtime {
 
     /// Publishes a snapshot: workers adopt it at their next burst.
     ///
-    /// Flows that go are refused before they are forgotten and flows that come are known before
-    /// they are accepted, so no packet is counted as a mismatch.
+    /// A removed flow is refused before its state is dropped, and a new flow gets its state before
+    /// it is accepted, so no packet is counted as a mismatch.
     ///
     /// # Errors
     /// [`SnapshotError`] when the snapshot does not fit the topology; the one in use stays.
@@ -137,7 +137,8 @@ impl Runtime {
         self.node.shared.editions.iter().map(|edition| edition.load(Ordering::Acquire)).collect()
     }
 
-    /// Whether all threads still run. False means a bug ended one: stop, and start anew.
+    /// Whether all threads still run. False means that a bug ended one: stop the node and start it
+    /// again.
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
@@ -147,12 +148,12 @@ impl Runtime {
             && !threads.into_iter().any(JoinHandle::is_finished)
     }
 
-    /// The queue in front of the accelerator, where there is to be one.
+    /// The queue in front of the accelerator, if one is configured.
     pub fn offload(&self) -> Option<&Offload> {
         self.offload.as_ref()
     }
 
-    /// What the node says about itself, at most 50 ms old.
+    /// The report of the node, at most 50 ms old.
     pub fn report(&self) -> RuntimeReport {
         let mut report = self.node.report();
         for (index, tunnel) in report.tunnels.iter_mut().enumerate() {
@@ -161,8 +162,8 @@ impl Runtime {
         report
     }
 
-    /// Stops: no packet enters any more, what is open is closed and sent, XDP programs and tunnels
-    /// are removed. Takes up to half a second longer than the last packet needs.
+    /// Stops: no more packets enter, open units are closed and sent, XDP programs and tunnels are
+    /// removed. Takes up to half a second longer than the last packet needs.
     pub fn stop(mut self) -> RuntimeReport {
         self.shut_down();
         self.report()
@@ -176,7 +177,7 @@ impl Runtime {
                 tracing::error!("the thread that watches links had failed");
             }
         }
-        // Workers next: what is in their rings is still handled, nothing comes after it.
+        // Workers next: they still handle the packets in their rings.
         self.node.steering().release_sockets(self.node.topology.workers);
         self.watch.stop();
         self.node.stop_workers();

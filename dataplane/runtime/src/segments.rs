@@ -1,10 +1,10 @@
 //! Splits what one read of a tunnel returned into packets, in place.
 //!
-//! With offloads Linux hands over a run of TCP or UDP packets as one: headers once, then the
-//! payloads of all, and a virtio header that says how long each is (virtio 1.2, 5.1.6). The packets
+//! With offloads Linux delivers a run of TCP or UDP packets as one: headers once, then the
+//! payloads of all, and a virtio header with the length of each (virtio 1.2, 5.1.6). The packets
 //! are produced one at a time, so that the caller can stop between any two of them. Each is formed
 //! where its payload lies: its headers are written over the end of the payload before it, which has
-//! been handed out by then.
+//! been returned by then.
 //!
 //! ```text
 //!  read:      | virtio | IP TCP | payload 0 | payload 1 | payload 2 |
@@ -30,7 +30,7 @@ const VIRTIO_NET_HDR_GSO_NONE: u8 = 0;
 /// Bit beside the kind: the first packet has CWR set.
 const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
 
-/// Bytes of a buffer that takes whatever one read returns.
+/// Bytes of a buffer that holds the result of any one read.
 pub(crate) const READ_BYTES_MAX: usize = VIRTIO_NET_HDR_LEN + PACKET_BYTES_MAX;
 
 /// What is left of one read.
@@ -56,7 +56,7 @@ pub(crate) struct Malformed;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Protocol {
-    /// One packet, handed out as it is.
+    /// One packet, returned as it is.
     Whole,
     Tcp,
     Udp,
@@ -77,7 +77,7 @@ impl Segments {
         }
     }
 
-    /// Whether all packets were handed out.
+    /// Whether all packets were returned.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -86,7 +86,7 @@ impl Segments {
     /// Begins to split `read`, a virtio header and what follows it.
     ///
     /// # Errors
-    /// [`Malformed`]; nothing is left to hand out then.
+    /// [`Malformed`]; no packets are left then.
     pub(crate) fn start(&mut self, read: &mut [u8]) -> Result<(), Malformed> {
         self.rest = 0..0;
         let header = VirtioNetHdr::decode(read).map_err(|_| Malformed)?;
@@ -115,7 +115,7 @@ impl Segments {
         Ok(())
     }
 
-    /// One packet, handed out as it lies in the buffer.
+    /// One packet, returned as it lies in the buffer.
     pub(crate) fn whole(&mut self, packet: Range<usize>) {
         self.protocol = Protocol::Whole;
         self.rest = packet;
@@ -235,7 +235,7 @@ fn complete_checksum(packet: &mut [u8], start: usize, offset: usize) -> Result<(
     }
     let checksum = match !fold(sum(covered)) {
         // Linux's own rule (`skb_checksum_help`): zero would mean "none" to UDP, and the two are
-        // equal to everybody else.
+        // equal to all other receivers.
         0 => 0xffff,
         checksum => checksum,
     };
@@ -249,7 +249,7 @@ fn length_16(bytes: usize) -> u16 {
     bytes as u16
 }
 
-/// The longest packet that IP can say.
+/// The longest IP packet.
 const PACKET_BYTES_MAX: usize = 65_535;
 /// IPv6 with 150 bytes of extension headers, and the longest TCP header. Linux has none longer in
 /// what it leaves to be split.
@@ -272,7 +272,7 @@ mod tests {
     use crate::inner::Inner;
     use proptest::prelude::*;
 
-    /// What Linux hands over for `inner`, to be split into payloads of `segment_bytes`.
+    /// What Linux delivers for `inner`, to be split into payloads of `segment_bytes`.
     fn read(inner: &Inner, segment_bytes: usize) -> Vec<u8> {
         let mut packet = inner.bytes();
         let transport = if inner.is_v4 { 20 } else { 40 };

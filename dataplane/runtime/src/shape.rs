@@ -1,8 +1,8 @@
-//! What the headers of an IP packet say about merging it with others ([`crate::merge`]). Pure.
+//! The fields of an IP packet that decide whether it merges with others ([`crate::merge`]). Pure.
 
 use crate::checksum::{fold, sum};
 
-/// What the headers of a packet say about merging it.
+/// The fields of a packet that decide whether it merges.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Shape {
     /// First bytes of the headers: where the transport header begins, and the payload.
@@ -101,7 +101,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The longest packet that IP can say.
+/// The longest IP packet.
 pub(crate) const PACKET_BYTES_MAX: usize = 65_535;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;

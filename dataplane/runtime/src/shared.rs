@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What workers must know of a link, which may change while they run.
+/// The properties of a link that workers use, which may change while they run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LinkNow {
     /// Largest IP packet, in bytes.
@@ -70,7 +70,7 @@ impl Shared {
         self.wake_all();
     }
 
-    /// Lets workers run again that were stopped.
+    /// Allows stopped workers to run again.
     pub(crate) fn resume(&self) {
         self.stop.store(false, Ordering::Release);
     }

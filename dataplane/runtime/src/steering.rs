@@ -63,7 +63,7 @@ impl Steering {
         flows.into_iter().try_for_each(|flow| self.set_flow(flow, true))
     }
 
-    /// Takes the sockets out of the maps, so that nothing more arrives at them.
+    /// Takes the sockets out of the maps, so that no more packets arrive at them.
     pub(crate) fn release_sockets(&mut self, queues: usize) {
         for attachment in &mut self.attachments {
             for queue in 0..queues as u32 {

@@ -1,8 +1,8 @@
 //! What a node is made of: links, hops, tunnels, workers. Built by the control side from the
 //! configuration, checked here, fixed while the daemon runs.
 //!
-//! Flows are not here: they come and go live, in [`recoded_pipeline::params::Snapshot`], and name
-//! hops and tunnels by their index in these lists.
+//! Flows are not here: they change while the node runs, in [`recoded_pipeline::params::Snapshot`],
+//! and name hops and tunnels by their index in these lists.
 
 use recoded_wire::steer::XSKS_MAX;
 use recoded_xsk::ModePreference;
@@ -159,7 +159,7 @@ pub enum TopologyError {
         /// The prefix length.
         prefix: u8,
     },
-    /// A tunnel MTU below what IP asks for.
+    /// A tunnel MTU below the minimum of IP.
     #[error("mtu = {mtu} of tunnel {tunnel:?}: must be at least {min}")]
     TunnelMtu {
         /// Name of the tunnel.

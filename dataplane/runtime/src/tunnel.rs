@@ -5,8 +5,8 @@
 //! read and written, and one read or write carries many packets ([`crate::segments`],
 //! [`crate::merge`]).
 //!
-//! Reads and writes never block. What an operator deletes is made again by [`crate::watch`]; a
-//! [`Tunnel`] is one life of the interface.
+//! Reads and writes never block. [`crate::watch`] creates a deleted interface again; a
+//! [`Tunnel`] is one instance of it.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
@@ -38,14 +38,14 @@ pub(crate) struct Tunnel {
     /// By worker.
     queues: Vec<SyncDevice>,
     offload: Offload,
-    /// Why it is not better.
+    /// Fallback reason.
     reason: String,
     /// Set by the thread that notices that the interface is gone. Relaxed: it guards no other
     /// memory, and every thread notices by itself in the end.
     is_gone: AtomicBool,
 }
 
-/// What Linux leaves to us, and we to Linux.
+/// Which offloads are used in both directions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Offload {
     /// One packet per read and write.
@@ -159,7 +159,7 @@ impl Tunnel {
         self.offload
     }
 
-    /// Why the offloads are not better; empty if they are the best.
+    /// Fallback reason of the offloads; empty if all are used.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -174,7 +174,7 @@ impl Tunnel {
         self.queues[queue].as_fd()
     }
 
-    /// Whether somebody noticed that the interface is gone.
+    /// Whether a thread noticed that the interface is gone.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
@@ -184,7 +184,7 @@ impl Tunnel {
     pub(crate) fn look(&self) -> bool {
         let mut polled = [PollFd::new(&self.queues[0], PollFlags::empty())];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error means that the look failed, not that the interface is gone.
+        // An error means that the query failed, not that the interface is gone.
         let _ = poll(&mut polled, Some(&at_once));
         if polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
             self.is_gone.store(true, Relaxed);
@@ -222,7 +222,7 @@ impl Tunnel {
         }
     }
 
-    /// Whether an error says that the interface is gone.
+    /// Whether an error means that the interface is gone.
     #[cold]
     fn note(&self, error: &io::Error) -> bool {
         if error.raw_os_error() == Some(EBADFD) {
@@ -258,7 +258,7 @@ fn granted(device: &SyncDevice, reason: String) -> (Offload, String) {
     }
 }
 
-/// Waits for a daemon that has just been killed to let go of the name.
+/// Waits until Linux has released the name of a daemon that was just killed.
 fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
     let end = Instant::now() + RELEASE_TIMEOUT;
     while netlink.exists(name)? {
@@ -282,8 +282,8 @@ fn silence_ipv6(name: &str) {
 
 const CREATE: &str = "create";
 /// Places in the queue where packets wait while pacing closes the tunnel: TCP fills it and then
-/// slows down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more is delay,
-/// much less starves one fast sender.
+/// slows down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more adds
+/// delay, much less limits a single fast sender.
 const QUEUE_PLACES: u32 = 1000;
 /// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the
 /// link, the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms
@@ -293,7 +293,7 @@ const PLACE_SECONDS: f64 = 40e-6;
 const SEGMENTS_MAX: u32 = 64;
 /// Linux removes the interfaces of a killed process within milliseconds.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
-/// TUNSETIFF: the name is a TUN interface that somebody else holds.
+/// TUNSETIFF: the name is a TUN interface of another process.
 const EBUSY: i32 = 16;
 /// TUNSETIFF or TUNSETOFFLOAD: a flag that this Linux does not know.
 const EINVAL: i32 = 22;

@@ -47,9 +47,9 @@ impl<'a> Sleeper<'a> {
         Sleeper { waker, sockets, queues, polls }
     }
 
-    /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, somebody wakes
-    /// us, or `timeout` has passed. Returns early on a signal. A socket that `hears` does not name
-    /// is not waited for: one whose interface is gone is always ready with an error.
+    /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, another thread
+    /// wakes this one, or `timeout` has passed. Returns early on a signal. A socket that `hears`
+    /// does not name is not waited for: one whose interface is gone is always ready with an error.
     pub(crate) fn sleep(
         &mut self,
         timeout: Nanos,
@@ -68,7 +68,7 @@ impl<'a> Sleeper<'a> {
             tv_sec: (timeout / 1_000_000_000) as i64,
             tv_nsec: (timeout % 1_000_000_000) as i64,
         };
-        // An error (a signal, memory) only means that we look around early.
+        // An error (a signal, memory) only causes an early return.
         let _ = poll(&mut self.polls, Some(&timeout));
         if self.polls[0].revents().contains(PollFlags::IN) {
             self.waker.clear();

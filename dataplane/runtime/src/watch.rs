@@ -1,9 +1,9 @@
-//! Makes a tunnel again that somebody deleted (`ip link delete`), with its name, address and MTU.
+//! Creates a deleted tunnel again (`ip link delete`), with its name, address and MTU.
 //!
-//! A thread of its own looks at every tunnel a few times a second; workers that notice first only
-//! stop to read and write. New descriptors reach the workers through a [`Slot`] and are adopted at
-//! their next burst. Routes that others added through the interface cannot be known here and are
-//! not restored: the log says so.
+//! A thread of its own checks every tunnel a few times a second; a worker that notices first only
+//! stops reading and writing. New descriptors reach the workers through a [`Slot`] and are adopted
+//! at their next burst. Routes that others added through the interface are not known here and are
+//! not restored; this is logged.
 //!
 //! Belongs to the privileged half, and to the network namespace of the thread that starts it.
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// How often each tunnel was made again. Relaxed: counters.
+    /// How often each tunnel was created again. Relaxed: counters.
     recreated: Arc<[AtomicU64]>,
 }
 
@@ -42,7 +42,7 @@ impl Watch {
         Ok(Watch { stop: Some(stop), thread: Some(thread), recreated })
     }
 
-    /// How often a tunnel was made again.
+    /// How often a tunnel was created again.
     pub(crate) fn recreated(&self, tunnel: usize) -> u64 {
         self.recreated[tunnel].load(Relaxed)
     }
@@ -52,7 +52,7 @@ impl Watch {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends the thread; no tunnel is made again after that.
+    /// Ends the thread; no tunnel is created again after that.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take()
@@ -111,7 +111,7 @@ fn run(
     }
 }
 
-/// The loss of an unused tunnel is noticed within this time; a look costs a microsecond.
+/// The loss of an unused tunnel is noticed within this time; a check costs a microsecond.
 const LOOK: Duration = Duration::from_millis(200);
-/// While somebody else holds the name.
+/// Retry interval while another interface has the name.
 const RETRY: Duration = Duration::from_secs(1);

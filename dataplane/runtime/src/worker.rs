@@ -39,7 +39,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     /// By link; `None` where there was no interface when they were opened.
     pub(crate) sockets: Vec<Option<Socket>>,
-    /// What sockets counted that are closed.
+    /// Counters of closed sockets.
     pub(crate) closed_statistics: Vec<SocketStatistics>,
     pub(crate) umem: Umem,
     pub(crate) pipeline: Pipeline,
@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     pub(crate) state: State,
 }
 
-/// What of a worker outlives its sockets.
+/// The part of a worker that outlives its sockets.
 pub(crate) struct Parked {
     pub(crate) closed_statistics: Vec<SocketStatistics>,
     pub(crate) pipeline: Pipeline,
@@ -127,7 +127,7 @@ impl Worker {
         self
     }
 
-    /// Lets every frame go and closes sockets and UMEM: what was open is lost, counters and flows
+    /// Releases every frame and closes sockets and UMEM: open units are lost, counters and flows
     /// stay.
     pub(crate) fn park(mut self) -> Parked {
         self.pipeline.release(&mut self.umem);
@@ -167,7 +167,7 @@ impl Worker {
         }
     }
 
-    /// Receives, reads, lets timers act, sends. False when there was nothing to do.
+    /// Receives, reads, runs timers, sends. False when there was nothing to do.
     fn round(&mut self, now: Nanos) -> bool {
         let mut worked = false;
         for link in 0..self.sockets.len() {
@@ -230,9 +230,9 @@ impl Worker {
         true
     }
 
-    /// Tells the pipeline what an accelerator has solved. Whether it had solved anything.
+    /// Passes the results of an accelerator to the pipeline. Whether there were any.
     fn collect(&mut self, now: Nanos) -> bool {
-        // The pipeline offers nothing meanwhile: it is told of results, not of packets.
+        // The pipeline offers no product during this call, which brings results, not packets.
         let outbox = &mut self.outbox;
         let Some(mut accelerator) = outbox.accelerator.take_if(|waits| waits.is_waiting()) else {
             return false;
@@ -272,7 +272,7 @@ impl Worker {
         worked
     }
 
-    /// A tunnel is read only while every link of its flow can take what comes of it. Otherwise
+    /// A tunnel is read only while every link of its flow can take its packets. Otherwise
     /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
     fn gate(&self, source: usize, now: Nanos) -> Gate {
         let Source { tunnel, held_until, .. } = self.state.sources[source];
@@ -287,7 +287,7 @@ impl Worker {
             if opens_at > now {
                 return Gate::Until(opens_at);
             }
-            // What waits on an interface that is gone will never leave.
+            // Packets on an interface that is gone cannot be sent.
             let socket = self.sockets[*link].as_ref();
             let pending = socket.filter(|_| self.is_present(*link)).map_or(0, Socket::pending);
             if pending + self.outbox.len() > TX_BACKLOG_PACKETS {
@@ -301,7 +301,7 @@ impl Worker {
         Gate::Open
     }
 
-    /// Whether the interface of a link is there.
+    /// Whether the interface of a link is present.
     fn is_present(&self, link: usize) -> bool {
         self.outbox.links_now[link].is_present
     }
@@ -349,7 +349,7 @@ impl Worker {
         for (index, source) in self.state.sources.iter().enumerate() {
             match self.gate(index, now) {
                 Gate::Until(at) => until = until.min(at),
-                // The gate has opened since, and no poll would tell.
+                // The gate has opened since, and no poll reports that.
                 Gate::Open if self.state.intakes[source.tunnel].is_pending() => return,
                 Gate::Open => {}
             }
@@ -366,7 +366,7 @@ impl Worker {
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
         }
-        // Nothing may wait here while the worker sleeps.
+        // No packet may wait here while the worker sleeps.
         self.outbox.flush_tunnels();
         let timeout = until.saturating_sub(self.clock.now());
         let sources = &self.state.sources;
@@ -454,7 +454,7 @@ const BURST_PACKETS: usize = 64;
 const TX_BACKLOG_PACKETS: usize = 512;
 /// Tunnels wait when fewer than this part of the frames are free: batches need them more.
 const FREE_PART: u32 = 8;
-/// How long a tunnel rests after a failed read, so that one that fails for ever costs nothing.
+/// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;
 /// How often a full ring is tried again. Linux gives no sign when it drains.
 const RETRY_NANOS: Nanos = 100_000;
@@ -467,5 +467,5 @@ const SPIN_NANOS: Nanos = 20_000;
 /// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a
 /// core.
 const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
-/// Longest time to send what is left at the end.
+/// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;
