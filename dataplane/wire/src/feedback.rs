@@ -1,7 +1,7 @@
-//! FEEDBACK bodies: what sinks and relays tell the source of a flow.
+//! FEEDBACK bodies: reports, NACKs and block acknowledgements from sinks and relays to the source.
 //!
 //! A feedback packet is a fixed header of type FEEDBACK followed by items, each `kind (8) |
-//! reserved (8) | value bytes (16) | value`. Relays hand feedback upstream unchanged, so one packet
+//! reserved (8) | value bytes (16) | value`. Relays pass feedback upstream unchanged, so one packet
 //! may cross several lossy links: every item is a statement of present state that stays true when
 //! it is repeated or lost.
 
@@ -94,7 +94,8 @@ pub enum Item<'a> {
     Repair(RepairRequest),
     /// Kind 4. Written by [`Writer::push_ranks`].
     Ranks(RankReport<'a>),
-    /// Kind 5: nothing more is wanted of this block of a BATS flow, nor of any before it.
+    /// Kind 5, block acknowledgement: this block of a BATS flow and all before it need no more
+    /// batches.
     Enough(u16),
 }
 
@@ -197,7 +198,7 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     })
 }
 
-/// Withdraws the repair requests for which `answered` says yes: nodes further up will not see them.
+/// Withdraws the NACKs for which `answered` returns true: nodes further upstream do not see them.
 pub fn withdraw_repairs(payload: &mut [u8], mut answered: impl FnMut(RepairRequest) -> bool) {
     let mut rest = payload.get_mut(HEADER_BYTES..).unwrap_or(&mut []);
     while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {

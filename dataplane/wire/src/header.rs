@@ -239,7 +239,7 @@ pub struct Block {
     pub profile: u8,
     /// Bits of an element of the outer code's generators. Below 16.
     pub generator_bits: u8,
-    /// Batches that take turns; 0 counts as 1, which is no interleaving.
+    /// Batches that are interleaved; 0 counts as 1, which is no interleaving.
     pub interleave: u8,
 }
 
@@ -306,7 +306,7 @@ pub enum Coding<'a> {
     Vector(&'a [u8]),
 }
 
-/// Takes a packet of a generation or of a batch apart.
+/// Parses a packet of a generation or of a batch.
 ///
 /// # Errors
 /// [`HeaderError`] when anything is missing: the fixed header, the block word of a BATS packet, the

@@ -17,7 +17,7 @@
 //! be absent or partial here, and the coded header is checked by the pipeline.
 //!
 //! What this does not do: reassemble fragments, follow IPv6 extension headers, look into tunnels.
-//! Such packets are Linux's business ([`NotUdp`] says which case it was).
+//! Linux handles such packets ([`NotUdp`] names the case).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -64,7 +64,7 @@ pub enum NotUdp {
     TooManyTags,
     /// IP, but another protocol: TCP, ICMP, ICMPv6 with neighbour discovery, and others.
     OtherProtocol,
-    /// IPv6 with an extension header in front of whatever it carries.
+    /// IPv6 with an extension header in front of its payload.
     ExtensionHeader,
     /// A fragment, the first one included.
     Fragment,
@@ -122,11 +122,11 @@ pub struct UdpLocation {
 }
 
 impl UdpHeader {
-    /// Offset and length of the payload, in bytes, or `None` when a length field lies: shorter than
-    /// the UDP header, longer than the IP packet, or the IP packet longer than the frame.
+    /// Offset and length of the payload, in bytes, or `None` when a length field is wrong: shorter
+    /// than the UDP header, longer than the IP packet, or the IP packet longer than the frame.
     ///
     /// Apart from [`find_udp`], so that the XDP program can look at the port first: a bad length on
-    /// a port that is not ours is Linux's business.
+    /// a port that is not ours is handled by Linux.
     #[inline(always)]
     pub fn payload<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<(usize, usize)> {
         let udp_bytes = usize::from(self.udp_bytes);

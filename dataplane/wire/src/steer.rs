@@ -7,11 +7,11 @@
 //!            pass        pass               drop                drop         drop
 //! ```
 //!
-//! The rule: whatever is not UDP to our port belongs to Linux and **passes** untouched (ARP and
-//! neighbour discovery among it: without them no next hop resolves). Whatever is UDP to our port
-//! belongs to the dataplane; if it cannot be a coded packet of a configured flow it is **dropped**
-//! here, so that a flood at our port costs a few dozen instructions a packet and never reaches a
-//! socket, connection tracking or the ICMP port-unreachable generator.
+//! The rule: a packet that is not UDP to our port **passes** to Linux unchanged (ARP and neighbour
+//! discovery included: without them no next hop resolves). UDP to our port belongs to the
+//! dataplane; if it cannot be a coded packet of a configured flow it is **dropped** here, so that a
+//! flood at our port costs a few dozen instructions a packet and never reaches a socket, connection
+//! tracking or the ICMP port-unreachable generator.
 //!
 //! Every packet gets exactly one [`Verdict`], and each verdict is one counter in [`MAP_VERDICTS`].
 
@@ -48,8 +48,8 @@ pub enum Action {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Verdict {
-    /// A coded packet of a configured flow, handed to the socket of its queue. The socket may still
-    /// refuse it when its ring is full: the socket's own statistics count that.
+    /// A coded packet of a configured flow, redirected to the socket of its queue. The socket may
+    /// still refuse it when its ring is full: the socket's own statistics count that.
     Redirected = 0,
     /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
     PassNotIp = 1,
@@ -67,7 +67,7 @@ pub enum Verdict {
     PassTruncated = 7,
     /// An IP header that contradicts itself.
     PassMalformed = 8,
-    /// Our port, but a length field that lies, or fewer bytes than a coded header has.
+    /// Our port, but a wrong length field, or fewer bytes than a coded header has.
     DropTruncated = 9,
     /// Our port, but not version 1 of the wire format.
     DropVersion = 10,
@@ -150,7 +150,7 @@ impl Verdict {
 /// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
 /// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
 ///
-/// `port` is our UDP destination port; `is_known` tells whether a flow id is configured and is
+/// `port` is our UDP destination port; `is_known` returns whether a flow id is configured and is
 /// asked at most once.
 #[inline(always)]
 pub fn decide<P: PacketBytes + ?Sized>(
@@ -173,7 +173,7 @@ pub fn decide<P: PacketBytes + ?Sized>(
 }
 
 /// Decides by the coded header at `payload`. `None` only when it is not there, which the caller has
-/// excluded; the verifier has not, and wants each value read, checked and used in turn.
+/// excluded; the verifier has not, and requires each value read, checked and used in turn.
 #[inline(always)]
 fn steer_coded<P: PacketBytes + ?Sized>(
     packet: &P,

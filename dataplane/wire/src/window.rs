@@ -35,13 +35,13 @@ impl WindowPacket {
         self.header.flags.has(Flags::SYSTEMATIC)
     }
 
-    /// The newest ESI that it tells of.
+    /// The newest ESI that it covers.
     pub fn last(&self) -> u32 {
         self.first.wrapping_add(u32::from(self.symbols) - 1)
     }
 }
 
-/// Takes a packet of a window flow apart.
+/// Parses a packet of a window flow.
 ///
 /// # Errors
 /// [`HeaderError`] when it is of another type; when bytes are missing; or when header and payload
