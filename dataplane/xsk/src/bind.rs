@@ -1,7 +1,7 @@
 //! Opening a socket: the ladder of modes, patience with busy queues, and the question which mode it
 //! is.
 //!
-//! The sockets of a UMEM are not independent; [`crate::registry`] says in which ways.
+//! The sockets of a UMEM are not independent; [`crate::registry`] has the rules.
 
 use std::{
     io, thread,
@@ -27,7 +27,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(500);
 /// Pause between two tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Packets that Linux sends per system call in copy mode where it lets us choose. Its default of 32
+/// Packets that Linux sends per system call in copy mode where this can be set. Its default of 32
 /// costs ten times as many system calls.
 const TX_BUDGET: u32 = 512;
 
@@ -37,7 +37,7 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// A socket's four rings.
 pub(crate) type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
 
-/// Binds in the best mode there is; returns the queues and why better modes were not taken.
+/// Binds in the best mode available; returns the queues and the fallback reason.
 pub(crate) fn bind_best(
     umem: &Umem,
     interface: &str,
@@ -156,7 +156,7 @@ fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Qu
     Ok((tx, rx, fill, completion))
 }
 
-/// Asks Linux which mode the socket runs in.
+/// Queries the mode that the socket runs in.
 pub(crate) fn active_mode(fd: libc::c_int, interface: &str) -> Result<SocketMode, XskError> {
     let mut options = libc::xdp_options { flags: 0 };
     let mut length = size_of::<libc::xdp_options>() as libc::socklen_t;
@@ -184,7 +184,7 @@ pub(crate) fn active_mode(fd: libc::c_int, interface: &str) -> Result<SocketMode
     })
 }
 
-/// Lets Linux send more packets per system call, where it can.
+/// Allows Linux to send more packets per system call, where supported.
 pub(crate) fn raise_tx_budget(fd: libc::c_int) {
     let budget = TX_BUDGET;
     // SAFETY: the value is valid for reading and its size is stated. Older versions refuse the

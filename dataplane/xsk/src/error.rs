@@ -1,4 +1,4 @@
-//! What can go wrong when frames or sockets are opened: one sentence each, with the cure.
+//! What can go wrong when frames or sockets are opened: one sentence each, with the remedy.
 
 use std::{error::Error, io};
 

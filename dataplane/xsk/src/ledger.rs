@@ -107,7 +107,7 @@ impl Ledger {
         self.lent -= 1;
     }
 
-    /// fill -> free, for a frame that Linux never got to see.
+    /// fill -> free, for a frame that Linux never received.
     ///
     /// # Panics
     /// When the frame was not lent.
@@ -171,13 +171,13 @@ impl Ledger {
         self.slots[frame as usize].transmits > 0
     }
 
-    /// Whether the worker side may read the frame: somebody refers to it.
+    /// Whether the worker side may read the frame: it has a reference.
     #[inline]
     pub fn is_readable(&self, frame: u32) -> bool {
         self.slots[frame as usize].references > 0
     }
 
-    /// Whether the worker side may write the frame: somebody refers to it and no transmit ring
+    /// Whether the worker side may write the frame: it has a reference and no transmit ring
     /// does.
     #[inline]
     pub fn is_writable(&self, frame: u32) -> bool {

@@ -1,6 +1,6 @@
 //! AF_XDP: packets between a NIC queue and the worker's frames.
 //!
-//! Place on the path: first and last. The XDP program hands coded packets to a [`Socket`]; the
+//! Place on the path: first and last. The XDP program redirects coded packets to a [`Socket`]; the
 //! worker takes them out with [`Socket::receive`], the pipeline reads and combines the frames
 //! through [`recoded_wire::frames::Frames`], which [`Umem`] implements, and [`Socket::transmit`]
 //! sends them.

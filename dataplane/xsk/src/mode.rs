@@ -47,7 +47,7 @@ pub struct ActiveMode {
     pub xdp: XdpMode,
     /// How packets travel.
     pub socket: SocketMode,
-    /// Why each better rung was not taken; empty on the best one.
+    /// Why each better rung was not used; empty on the best one.
     pub reason: String,
 }
 

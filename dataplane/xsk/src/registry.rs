@@ -1,8 +1,9 @@
 //! Which sockets share a UMEM, for the rules that sharing brings.
 //!
 //! libxdp binds a UMEM's first socket with the very descriptor that registered the memory, and the
-//! others as sharers of it. Hence: the first settles the mode of all; its queue stays taken until
-//! the UMEM goes, even if the socket is dropped; and once no socket is left, none can be added.
+//! others as sharers of it. So the first determines the mode of all; its queue stays in use until
+//! the UMEM is dropped, even if the socket is dropped; and once no socket is left, none can be
+//! added.
 
 use std::sync::{Arc, Weak};
 
@@ -25,7 +26,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Notes a socket that was opened; it is taken for open as long as the result lives.
+    /// Notes a socket that was opened; it counts as open until the result is dropped.
     pub(crate) fn add(&mut self, interface: &str, queue: u32, mode: SocketMode) -> Arc<()> {
         let token = Arc::new(());
         let socket = Arc::downgrade(&token);
@@ -45,7 +46,7 @@ impl Registry {
         Some((self.entries.first()?.interface.as_str(), self.mode?))
     }
 
-    /// Whether all sockets are gone, so that no other can be added.
+    /// Whether all sockets are closed, so that no other can be added.
     pub(crate) fn is_spent(&self) -> bool {
         !self.entries.is_empty() && !self.entries.iter().any(Entry::is_open)
     }

@@ -5,7 +5,7 @@
 //! calls.
 //!
 //! Bounds: rings of 2048 entries; [`BURST_FRAMES_MAX`] packets per `receive`. Everything is
-//! allocated in `open`. A socket sees one UMEM in its life, the one it was opened with; every call
+//! allocated in `open`. A socket uses one UMEM, the one it was opened with; every call
 //! takes it again, since sockets of one worker share it.
 //!
 //! Does not: attach XDP, enter the socket into the XSKMAP, resolve neighbours, compute checksums.
@@ -100,7 +100,7 @@ impl Socket {
     /// Binds a socket to `queue` of `interface` in the best mode that `preference` and the way the
     /// program is attached (`xdp`) allow, and primes its fill ring.
     ///
-    /// Returns the mode that Linux says is active, and why a better one is not (empty if it is
+    /// Returns the mode that Linux reports as active, and the fallback reason (empty if it is
     /// best). All sockets on one UMEM run in the mode of the first: Linux decides so. A busy queue
     /// is tried again for half a second. Once a socket was dropped its queue stays taken until the
     /// UMEM goes, if it was the UMEM's first (libxdp keeps that descriptor to register further
@@ -207,10 +207,10 @@ impl Socket {
         true
     }
 
-    /// Puts staged packets into the ring and tells Linux, if it wants to be told.
+    /// Puts staged packets into the ring and notifies Linux, if it asked for that.
     ///
     /// What Linux has no room for at the moment (EAGAIN, EBUSY, ENOBUFS) stays in the ring and is
-    /// tried again by the next call; [`Socket::unsent`] says whether there is a reason to call
+    /// tried again by the next call; [`Socket::unsent`] returns whether there is a reason to call
     /// again.
     pub fn flush(&mut self) {
         if !self.staged.is_empty() {
@@ -324,7 +324,7 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Tells Linux to send; true when it stopped early and would do more if told again.
+/// Notifies Linux to send; true when it stopped early and another call would send more.
 fn kick(fd: libc::c_int) -> bool {
     // SAFETY: no buffer is passed.
     let sent =

@@ -1,7 +1,7 @@
 //! The UMEM: a worker's frames, memory and accounting together.
 //!
 //! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket
-//! that shares it are gone, in whatever order they are dropped. Frames that Linux holds when a
+//! that shares it are gone, in any order. Frames that Linux holds when a
 //! socket is dropped stay counted where they were, because Linux may still write to them; they come
 //! back with the next UMEM.
 //!
@@ -118,7 +118,7 @@ impl Umem {
         self.ledger.is_transmitting(frame.0)
     }
 
-    /// Tells one UMEM from another.
+    /// Identifies this UMEM.
     #[inline]
     pub(crate) fn identity(&self) -> usize {
         self.base.as_ptr().addr()
@@ -153,7 +153,7 @@ impl Umem {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let start = self.base.as_ptr().cast_const().wrapping_add(address).cast::<i8>();
-            // SAFETY: a hint that never faults, whatever the address.
+            // SAFETY: a hint that never faults, at any address.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(start);
                 _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64));
@@ -228,7 +228,7 @@ impl Frames for Umem {
     fn bytes(&self, span: Span) -> &[u8] {
         let start = self.pointer(span);
         assert!(self.ledger.is_readable(span.frame.0), "{span:?} is read but not held");
-        // SAFETY: `start` is valid for `len` bytes (see `pointer`). Somebody on this side refers to
+        // SAFETY: `start` is valid for `len` bytes (see `pointer`). This side has a reference to
         // the frame, so Linux does not write to it, and we do not while `self` is borrowed.
         unsafe { slice::from_raw_parts(start, usize::from(span.len)) }
     }
