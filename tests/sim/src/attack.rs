@@ -25,7 +25,7 @@ const ITEMS_MAX: usize = 119;
 /// Packets of three bursts of hop reports: together they name every hop index.
 const HOPS_BURST: usize = 3;
 
-/// Packets in a row that a node may take for another life of the source.
+/// Consecutive packets that a node may take for a restarted source.
 const OUT_OF_RANGE_BURST: usize = 4;
 
 /// Packets of a walk: steps of a third of them, three packets each.
@@ -130,7 +130,7 @@ pub(crate) struct Attacker<'a> {
     left: u32,
     /// What is replayed.
     stale: Option<Vec<u8>>,
-    /// Numbers guessed before: half of all bursts come back to them.
+    /// Numbers guessed before: half of all bursts reuse them.
     guess: Option<Aim>,
     /// Numbers feedback: a repeated name would be taken for a copy.
     feedback: u32,
@@ -239,7 +239,7 @@ impl<'a> Attacker<'a> {
         seen.and_then(|payload| read(payload).or_else(|| read_window(payload))).unwrap_or(guess)
     }
 
-    /// What an informed attacker wants otherwise than it read it.
+    /// The fields that an informed attacker changes.
     fn moved(&mut self, aim: Aim) -> Aim {
         let distance = self.distance();
         let mut moved = Aim {

@@ -34,7 +34,7 @@ impl WatchedFrames {
         self.inner.receive(payload)
     }
 
-    /// Frames that somebody holds.
+    /// Frames with a reference.
     pub(crate) fn held(&self) -> usize {
         self.count - self.inner.free()
     }

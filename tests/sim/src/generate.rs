@@ -63,7 +63,7 @@ struct Draft {
 }
 
 impl Scenario {
-    /// Draws a scenario: any weather, any code.
+    /// Draws a scenario: any network conditions, any code.
     #[must_use]
     pub fn from_seed(seed: u64) -> Scenario {
         let mut random = Random::new(seed, Stream::Scenario);

@@ -70,7 +70,7 @@ impl Link {
 /// What one direction of a link did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounters {
-    /// Packets handed to it, and their bytes.
+    /// Packets sent to it, and their bytes.
     pub offered: u64,
     /// Bytes of their payloads.
     pub offered_bytes: u64,
@@ -104,7 +104,7 @@ pub(crate) struct Channel {
     /// When each waiting packet will have left.
     waiting: VecDeque<Nanos>,
     newest_arrival: Nanos,
-    /// The newest data packet that it carried, where somebody listens.
+    /// The newest data packet that it carried, if an attacker listens.
     seen: Option<Vec<u8>>,
 }
 
@@ -126,7 +126,7 @@ impl Channel {
         self.seen.get_or_insert_default();
     }
 
-    /// The newest data packet, if somebody listens and there was one.
+    /// The newest data packet, if an attacker listens and there was one.
     pub(crate) fn seen(&self) -> Option<&[u8]> {
         self.seen.as_deref().filter(|packet| !packet.is_empty())
     }

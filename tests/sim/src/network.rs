@@ -95,7 +95,7 @@ struct Stopped {
     waiting: usize,
 }
 
-/// Nodes, links, what is under way, and everybody's judge.
+/// Nodes, links, packets in flight, and the oracle.
 pub(crate) struct Network<'a> {
     scenario: &'a Scenario,
     nodes: Vec<Node>,
@@ -248,7 +248,7 @@ impl<'a> Network<'a> {
         self.serial += 1;
     }
 
-    /// Tells the watcher what happens, and folds it into the hash of the run.
+    /// Reports an event to the observer, and adds it to the hash of the run.
     fn note(&mut self, step: &Step<'_>) {
         (self.now, step).hash(&mut self.hasher);
         (self.watch)(self.now, step);
@@ -406,7 +406,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Puts what a node sent on its links, and hands what it delivered to the oracle.
+    /// Puts the packets a node sent on its links, and passes delivered packets to the oracle.
     fn dispatch(&mut self, node: usize) -> Result<(), Violation> {
         let Results { mut sent, mut delivered } = std::mem::take(&mut self.results);
         for packet in delivered.drain(..) {

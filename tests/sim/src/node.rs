@@ -34,7 +34,7 @@ const TAIL_PROBES: u64 = 5 * 128;
 /// Copies of one report on one link.
 const COPIES_MAX: u64 = 4;
 
-/// Shortest time between two reports that ask for nothing.
+/// Shortest time between two reports without a NACK.
 const REPORT_NANOS: Nanos = 20_000_000;
 
 /// Reports that one generation or block can cause: its requests, said three times each.
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Dies, and starts anew with nothing but its parameters; what it left is judged.
+    /// Restarts with only its parameters; the state it left is checked.
     pub(crate) fn restart(&mut self, frames: usize, seed: u64) -> Result<(), Violation> {
         self.check()?;
         let next = Node::new((self.index, self.start + 1), self.params.clone(), frames, seed);
@@ -136,7 +136,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether adopting `params` makes the node forget what it holds.
+    /// Whether adopting `params` drops the state of the node.
     pub(crate) fn would_forget(&self, params: &FlowParams) -> bool {
         forgets(&self.params, params)
     }
@@ -251,7 +251,7 @@ impl Node {
         Ok(())
     }
 
-    /// Judges the node at the end of its life: counters, output, frames.
+    /// Checks the node when it ends: counters, output, frames.
     pub(crate) fn check(&mut self) -> Result<(), Violation> {
         let report = self.report();
         self.check_fates(&report)?;
@@ -317,7 +317,7 @@ impl Node {
         Ok(())
     }
 
-    /// Output is bounded by what came in and by the parameters, whatever packets claim.
+    /// Output is bounded by input and parameters, independent of what packets announce.
     fn check_output(&self, flow: &FlowReport) -> Result<(), Violation> {
         let observed = &self.observed;
         let (size, redundancy) = self.largest;

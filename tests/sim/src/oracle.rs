@@ -19,10 +19,10 @@ pub(crate) struct Oracle {
     promise: Promise,
     /// The next number expected: all before were delivered or passed over.
     next: u32,
-    /// The last one of this life of the sink, which forgets what it delivered when it restarts.
+    /// The last one since the sink started; a restart loses the record of what it delivered.
     last: Option<u32>,
-    /// Until then, stragglers of the source's former life may come late and again, and make the
-    /// sink deliver again what it forgets on their account.
+    /// Until then, stragglers from before the restart of the source may arrive late and again, and
+    /// make the sink deliver again what it forgets on their account.
     unsettled_until: Nanos,
     /// Packets delivered; again after the sink had forgotten; unlike any sent.
     pub delivered: u64,
@@ -60,12 +60,12 @@ impl Oracle {
         packet(self.seed, &self.traffic, number, out);
     }
 
-    /// The sink forgot everything: what it delivers may repeat what it did before.
+    /// The sink lost all state: it may deliver packets again.
     pub(crate) fn sink_forgot(&mut self) {
         self.last = None;
     }
 
-    /// The source restarted, and numbers generations anew.
+    /// The source restarted, and draws new generation numbers.
     pub(crate) fn source_forgot(&mut self, unsettled_until: Nanos) {
         self.unsettled_until = unsettled_until;
     }

@@ -73,7 +73,7 @@ impl Outcome {
     /// change: every node of `scenario` recodes alike and sends as the source plans (at the end,
     /// when that is automatic). `None` for a hop behind which no full generation was counted.
     ///
-    /// Theory knows no repair and no reordering: where there is some, the mean is above or below.
+    /// Theory covers no repair and no reordering: with either, the mean is above or below.
     #[must_use]
     pub fn ranks(&self, scenario: &Scenario) -> Vec<Option<Rank>> {
         let source = &scenario.nodes[0];

@@ -92,7 +92,7 @@ pub enum Change {
         /// The parameters.
         params: Box<FlowParams>,
     },
-    /// A node dies and starts anew at once, with nothing but its parameters.
+    /// A node restarts at once, with only its parameters.
     Restart {
         /// Which node.
         node: usize,
@@ -232,7 +232,7 @@ impl Scenario {
             + 2 * hold
     }
 
-    /// When a disturbance at `at` is no longer felt: nodes that stop meanwhile keep what they hold.
+    /// When a disturbance at `at` has no more effect: nodes that stop in between keep their state.
     #[must_use]
     pub fn settled_at(&self, at: Nanos) -> Nanos {
         let settle = self.settle_nanos();

@@ -38,7 +38,7 @@ pub struct Swept {
     /// Those that fail, in order.
     pub found: Vec<Found>,
     /// How many miss something that is delivered but for one unit in ten thousand: see
-    /// [`Promise::missing_max`](crate::Promise::missing_max). Windows, which ask for nothing, are
+    /// [`Promise::missing_max`](crate::Promise::missing_max). Windows, which send no NACKs, are
     /// not counted.
     pub short: u64,
 }
@@ -46,7 +46,7 @@ pub struct Swept {
 /// Runs the scenarios of all `seeds`.
 #[must_use]
 pub fn sweep(seeds: Range<u64>, threads: usize) -> Swept {
-    // Relaxed: the counter only hands out numbers; joining the threads orders everything else.
+    // Relaxed: the counter only assigns numbers; joining the threads orders everything else.
     let next = AtomicU64::new(seeds.start);
     let swept = Mutex::new(Swept::default());
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ const SECOND: Nanos = 1_000_000_000;
 const PLACES: [(usize, bool); 4] = [(0, false), (0, true), (1, false), (1, true)];
 
 /// Two hops of 2 % and a packet every millisecond for four seconds, all of which must arrive; a
-/// window, which asks for nothing, may miss one percent.
+/// window, which sends no NACKs, may miss one percent.
 fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();
     scenario.traffic = Traffic {
@@ -63,8 +63,8 @@ fn passes(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> O
     outcome.unwrap_or_else(|violation| panic!("{code:?}, {knowledge:?} {forgery:?}: {violation}"))
 }
 
-/// Names of 256 hops once overran the planner of the source, and what they lost was believed for
-/// good.
+/// Names of 256 hops once overran the planner of the source, and the losses they reported were
+/// never revised.
 #[test]
 fn reports_of_every_hop_neither_stop_a_source_nor_move_its_plans() {
     for code in Code::ALL {

@@ -93,7 +93,7 @@ fn redundancy_costs_what_it_was_fixed_to() {
     assert_eq!(outcome.overhead(), 1.5);
 }
 
-/// A relay without frames to spare lets generations go before they end. It once sent the plan of
+/// A relay that lacks free frames evicts generations before they end. It once sent the plan of
 /// one again for every packet of it that still came, and the next relay as often for each of those.
 #[test]
 fn relays_short_of_frames_do_not_multiply_traffic() {

@@ -50,7 +50,7 @@ fn rank_matches_theory_over_twenty_hops_of_a_fifth_lost() {
 #[test]
 fn rank_matches_theory_under_random_recoding_over_a_large_field() {
     let scenario = bare(111, 6, Link::lossy(0.1), 1500).with(|node| {
-        // The source sends its symbols as they are, which theory's random recoding does not know:
+        // The source sends its symbols as they are, which theory's random recoding does not cover:
         // over GF(256) the difference is far below what can be measured.
         (node.field, node.recoding) = (FieldOrder::TwoFiftySix, Recoding::Random);
     });
