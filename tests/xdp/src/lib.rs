@@ -3,7 +3,7 @@
 //! [`steering`] wraps `ebpf/recoded.bpf.o`, [`link`] wraps `ebpf/link.bpf.o`, [`packets`] builds
 //! frames, and [`mod@reference`] decides about a frame a second time, written apart from the code
 //! under test. The tests are in the `tests` folder. Linux does the running: CAP_BPF and
-//! CAP_NET_ADMIN are needed ([`or_skip`] says what happens without them), no interface is touched.
+//! CAP_NET_ADMIN are needed ([`or_skip`] handles their absence), no interface is touched.
 
 #![forbid(unsafe_code)]
 

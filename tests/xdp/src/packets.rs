@@ -1,6 +1,6 @@
 //! Frames for the tests, built layer by layer from the outside in.
 //!
-//! Every length field is right when [`Recipe::build`] returns; tests that want lies patch the
+//! Every length field is right when [`Recipe::build`] returns; tests of wrong fields patch the
 //! bytes.
 
 use proptest::prelude::*;

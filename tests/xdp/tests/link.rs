@@ -1,4 +1,4 @@
-//! The link emulator: what it loses, what it spares and what it says about it.
+//! The link emulator: which packets it drops, which it never drops, and its counters.
 //!
 //! Linux's generator cannot be seeded, so bounds are six standard deviations: a false alarm once in
 //! about 500 million runs.

@@ -204,7 +204,7 @@ fn malformed_ip_passed() {
     }
 }
 
-/// Program, shared decision, reference and user-space walk say the same about this frame.
+/// Program, shared decision, reference and user-space walk agree on this frame.
 fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseError> {
     let expected = reference::verdict(frame, PORT, FLOW);
     prop_assert_eq!(decide(frame, PORT, |flow| flow == FLOW), expected);
