@@ -76,7 +76,7 @@ install_packages() {
 
 apt_install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
 
-# Runs a command that installs nginx. We run our own nginx in a namespace; none was asked for on
+# Runs a command that installs nginx. We run our own nginx in a namespace; it is not meant to use
 # this machine's port 80, so its system service is neither started now nor at the next boot.
 without_nginx_service() {
     if [ ! -d /run/systemd/system ]; then

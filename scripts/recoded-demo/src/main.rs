@@ -1,5 +1,5 @@
 //! `recoded-demo`: one command that shows what recoding does. See `options.rs` for what it takes,
-//! `outcome.rs` for what it promises.
+//! `outcome.rs` for its criteria.
 
 #![forbid(unsafe_code)]
 

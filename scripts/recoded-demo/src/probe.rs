@@ -52,7 +52,7 @@ pub struct Probe {
     pub rank_ratio: Vec<f64>,
     /// Generations sent.
     pub generations: u64,
-    /// What the links did meanwhile.
+    /// Counters of the links during the probe.
     pub links: Vec<LinkCounters>,
 }
 
@@ -143,7 +143,7 @@ pub fn overhead(options: &Options) -> Option<f64> {
     }
 }
 
-/// Every node sends as many packets as a generation has symbols, whatever it holds.
+/// Every node sends as many packets as a generation has symbols, at any rank.
 fn fixed(options: &Options, hop: Hop) -> Vec<f64> {
     let (size, hops) = (options.generation_size(), options.hop_count());
     let (field, recoding) = (options.field_order(), Recoding::Systematic);

@@ -18,7 +18,7 @@ pub struct Progress {
     is_terminal: bool,
 }
 
-/// What a running step may say meanwhile.
+/// Messages of a running step.
 pub struct Note(Mutex<String>);
 
 impl Note {
