@@ -1,8 +1,9 @@
 //! What the control socket carries, version 1. Types that derive `Type` are whole replies, those
 //! that derive `CustomType` are parts of them and have names in the interface description.
 //!
-//! Counters count from the daemon's start and never go down. Sizes are bytes, losses are shares
-//! from 0 to 1. Keys are stable: they may gain siblings, they never change or disappear.
+//! Counters count from the daemon's start and never go down. They come by name: `dataplane/counters`
+//! says which there are and what they mean. Sizes are bytes, losses are shares from 0 to 1. Keys are
+//! stable: they may gain siblings, they never change or disappear.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,6 +108,9 @@ pub struct Link {
     pub sent_packets: u64,
     /// Bytes of those, Ethernet header included.
     pub sent_bytes: u64,
+    /// Every counter that is not a fault, by name; those above too.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
     /// Everything that went wrong on the link, by reason.
     pub faults: BTreeMap<String, u64>,
 }
@@ -189,8 +193,8 @@ pub struct Flow {
     pub hops: Vec<HopLoss>,
     /// Source: what the sink said last about its generations.
     pub remote: Option<Remote>,
-    /// Counters, since the daemon started or the code of the flow changed.
-    pub counters: Counters,
+    /// Counters by name, faults among them, since the daemon started or the code of the flow changed.
+    pub counters: BTreeMap<String, u64>,
     /// Full-size generations or batches by the rank they closed with; index is the rank.
     pub rank_histogram: Vec<u64>,
     /// Mean rank of those over their size, where there are any.
@@ -213,6 +217,13 @@ pub struct Flow {
     /// The longest such time.
     #[serde(default)]
     pub decode_delay_max_us: Option<f64>,
+}
+
+impl Flow {
+    /// The counter of this name; 0 if the daemon does not have it.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// Parameters of a flow as configured. Keys that do not apply to the role are null.
@@ -296,54 +307,6 @@ pub struct Remote {
     pub rank_ratio: Option<f64>,
 }
 
-/// Counters of a flow.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
-pub struct Counters {
-    /// IP packets taken from the tunnel.
-    pub ingress_packets: u64,
-    /// Bytes of those.
-    pub ingress_bytes: u64,
-    /// IP packets refused: longer than a generation, or no frame was free.
-    pub ingress_dropped: u64,
-    /// IP packets delivered to the tunnel.
-    pub delivered_packets: u64,
-    /// Bytes of those.
-    pub delivered_bytes: u64,
-    /// Coded packets received.
-    pub received: u64,
-    /// Of these, raised the rank of their generation.
-    pub innovative: u64,
-    /// Of these, did not.
-    pub redundant: u64,
-    /// Sent: source symbols.
-    pub sent_systematic: u64,
-    /// Sent: coded by the source.
-    pub sent_coded: u64,
-    /// Sent: passed on by a relay as they came.
-    pub sent_forwarded: u64,
-    /// Sent: recoded by a relay.
-    pub sent_recoded: u64,
-    /// Sent: outside the plan, to repair a generation.
-    pub sent_repair: u64,
-    /// Not sent: no frame was free.
-    pub send_failed: u64,
-    /// Source symbols sent (source) or decoded (sink).
-    #[serde(default)]
-    pub source_symbols: u64,
-    /// Generations closed; at the ends of a BATS flow: blocks, at its relays: batches.
-    pub generations: u64,
-    /// Of these, with full rank.
-    pub generations_complete: u64,
-    /// Given up with symbols missing.
-    pub generations_failed: u64,
-    /// Closed early because the table was full.
-    pub generations_evicted: u64,
-    /// Repair requests sent, or answered.
-    pub repairs: u64,
-    /// Framing found broken in decoded symbols.
-    pub framing_errors: u64,
-}
-
 /// One tunnel.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Tunnel {
@@ -353,6 +316,15 @@ pub struct Tunnel {
     pub address: String,
     /// Its MTU.
     pub mtu: u64,
+    /// present, or gone when somebody deleted it; it is made again.
+    #[serde(default)]
+    pub state: String,
+    /// What crosses it many packets at a time: tcp+udp, tcp or none.
+    #[serde(default)]
+    pub offload: String,
+    /// Why that is not better; empty when it is the best there is.
+    #[serde(default)]
+    pub reason: String,
     /// IP packets read from it.
     pub read_packets: u64,
     /// Bytes of those.
@@ -361,6 +333,9 @@ pub struct Tunnel {
     pub written_packets: u64,
     /// Bytes of those.
     pub written_bytes: u64,
+    /// Every counter that is not a fault, by name; those above too.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
     /// Everything that went wrong on the tunnel, by reason.
     pub faults: BTreeMap<String, u64>,
 }

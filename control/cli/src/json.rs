@@ -1,6 +1,7 @@
 //! JSON output: the types of the control contract, under stable keys.
 
 use crate::arguments::Show;
+use crate::show::flow_faults;
 use recoded_api::v1::{Engine, Flow, Link, State, Version, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ fn drops(state: &State) -> serde_json::Result<String> {
         verdicts: Reasons<'a>,
         links: BTreeMap<&'a str, Reasons<'a>>,
         tunnels: BTreeMap<&'a str, Reasons<'a>>,
+        flows: BTreeMap<u64, BTreeMap<String, u64>>,
     }
     let links = state.links.iter().map(|link| (link.name.as_str(), &link.faults));
     let tunnels = state.tunnels.iter().map(|tunnel| (tunnel.name.as_str(), &tunnel.faults));
@@ -78,5 +80,6 @@ fn drops(state: &State) -> serde_json::Result<String> {
         verdicts: &state.verdicts,
         links: links.collect(),
         tunnels: tunnels.collect(),
+        flows: state.flows.iter().map(|flow| (flow.id, flow_faults(flow))).collect(),
     })
 }

@@ -2,7 +2,8 @@
 
 use crate::arguments::Show;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
-use recoded_api::v1::{Counters, Engine, Flow, Link, Parameters, State, Worker};
+use recoded_api::v1::{Engine, Flow, Link, Parameters, State, Worker};
+use recoded_counters::{Table, Unit, flow, link, tunnel, worker};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -16,7 +17,7 @@ pub fn show(state: &State, what: Option<Show>) -> String {
         Some(Show::Links) => link_table(&state.links) + &link_details(&state.links),
         Some(Show::Workers) => worker_table(&state.workers),
         Some(Show::Config) => state.config.clone(),
-        Some(Show::Drops) => drop_table(state),
+        Some(Show::Drops) => drop_table(state) + &drop_details(state),
         Some(Show::Engine) => engine_line(&state.engine) + &engine_details(&state.engine),
     }
 }
@@ -31,7 +32,7 @@ fn overview(state: &State) -> String {
     );
     let parts = [
         ("links", link_table(&state.links) + &link_reasons(&state.links)),
-        ("tunnels", tunnel_table(state)),
+        ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
         ("flows", flow_table(&state.flows)),
         ("workers", worker_table(&state.workers)),
         ("drops", drop_table(state)),
@@ -113,7 +114,7 @@ fn link_table(links: &[Link]) -> String {
 fn link_reasons(links: &[Link]) -> String {
     let mut text = String::new();
     for link in links {
-        let mut notes = link_troubles(link);
+        let mut notes: Vec<String> = link_trouble(link).into_iter().collect();
         if !link.reason.is_empty() {
             notes.push(link.reason.clone());
         }
@@ -126,34 +127,16 @@ fn link_reasons(links: &[Link]) -> String {
     text
 }
 
-/// What is wrong with the interface, and what packets that were dropped for it need.
-fn link_troubles(link: &Link) -> Vec<String> {
-    let mut troubles = Vec::new();
-    let faults = |name| link.faults.get(name).copied().unwrap_or(0);
-    let Link { interface, mtu, .. } = link;
+/// What is wrong with the interface.
+fn link_trouble(link: &Link) -> Option<String> {
+    let Link { interface, .. } = link;
     match link.state.as_str() {
-        "gone" => troubles.push(format!(
+        "gone" => Some(format!(
             "no interface {interface}: packets for it are dropped until there is one again"
         )),
-        "down" => troubles.push(format!("{interface} is down: `ip link set {interface} up`")),
-        _ => {}
+        "down" => Some(format!("{interface} is down: `ip link set {interface} up`")),
+        _ => None,
     }
-    let (oversize, over_rate) = (faults("tx_oversize"), faults("tx_over_rate"));
-    if oversize > 0 {
-        troubles.push(format!(
-            "{} packets larger than the MTU were dropped, which is now {mtu}: raise it, or lower \
-             symbol_bytes at the source of the flow",
-            count(oversize)
-        ));
-    }
-    if over_rate > 0 {
-        troubles.push(format!(
-            "{} packets beyond the pace of the link were dropped: lower the rate of what comes in, \
-             or raise rate_mbit",
-            count(over_rate)
-        ));
-    }
-    troubles
 }
 
 fn link_details(links: &[Link]) -> String {
@@ -176,30 +159,57 @@ fn link_details(links: &[Link]) -> String {
         text.push_str(&wrapped("link", &facts));
         let reason = if link.reason.is_empty() { "the best mode there is" } else { &link.reason };
         text.push_str(&sentence("mode", reason));
-        for trouble in link_troubles(link) {
+        if let Some(trouble) = link_trouble(link) {
             text.push_str(&sentence("trouble", &trouble));
         }
         text.push_str(&wrapped("neighbours", &or_none(neighbours.collect())));
         let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
         text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));
         text.push_str(&wrapped("faults", &or_none(nonzero(&link.faults))));
+        text.push_str(&cures(&link::TABLE, &link.faults).concat());
     }
     text
 }
 
 fn tunnel_table(state: &State) -> String {
-    let head =
-        [("name", Left), ("address", Left), ("MTU", Right), ("read", Right), ("written", Right)];
+    let head = [
+        ("name", Left),
+        ("address", Left),
+        ("MTU", Right),
+        ("offload", Left),
+        ("read", Right),
+        ("written", Right),
+    ];
     let rows = state.tunnels.iter().map(|tunnel| {
+        let offload = if tunnel.offload.is_empty() { "-" } else { &tunnel.offload };
         [
             tunnel.name.clone(),
             tunnel.address.clone(),
             tunnel.mtu.to_string(),
+            offload.to_owned(),
             count(tunnel.read_packets),
             count(tunnel.written_packets),
         ]
     });
     table(head, &rows.collect::<Vec<_>>())
+}
+
+/// Which tunnels are not there, and why one is not in the best mode.
+fn tunnel_reasons(state: &State) -> String {
+    let mut text = String::new();
+    for tunnel in &state.tunnels {
+        let mut notes = Vec::new();
+        if tunnel.state == "gone" {
+            notes.push("somebody deleted it; it will be made again");
+        }
+        if !tunnel.reason.is_empty() {
+            notes.push(&tunnel.reason);
+        }
+        if !notes.is_empty() {
+            text.push_str(&sentence(&tunnel.name, &notes.join("; ")));
+        }
+    }
+    text
 }
 
 fn flow_table(flows: &[Flow]) -> String {
@@ -225,7 +235,7 @@ fn flow_table(flows: &[Flow]) -> String {
         });
         let remote = flow.remote.as_ref();
         let rank = flow.rank_ratio.or_else(|| remote?.rank_ratio);
-        let failed = remote.map_or(flow.counters.generations_failed, |remote| remote.failed);
+        let failed = remote.map_or(flow.count("generations_failed"), |remote| remote.failed);
         [
             flow.id.to_string(),
             flow.role.clone(),
@@ -246,16 +256,12 @@ fn flow_table(flows: &[Flow]) -> String {
 
 /// Packets that a flow takes and gives on this host, whatever its role.
 fn in_and_out(flow: &Flow) -> (u64, u64) {
-    let counters = &flow.counters;
-    let sent = counters.sent_systematic
-        + counters.sent_coded
-        + counters.sent_forwarded
-        + counters.sent_recoded
-        + counters.sent_repair;
+    let kinds = ["sent_systematic", "sent_coded", "sent_forwarded", "sent_recoded", "sent_repair"];
+    let sent = kinds.iter().map(|kind| flow.count(kind)).sum();
     match flow.role.as_str() {
-        "source" => (counters.ingress_packets, sent),
-        "sink" => (counters.received, counters.delivered_packets),
-        _ => (counters.received, sent),
+        "source" => (flow.count("ingress_packets"), sent),
+        "sink" => (flow.count("received"), flow.count("delivered_packets")),
+        _ => (flow.count("received"), sent),
     }
 }
 
@@ -268,7 +274,6 @@ fn flow_details(flows: &[Flow]) -> String {
             format!("hop {} {} in runs of {:.1}", hop.hop, percent(hop.loss), hop.burst_mean)
         });
         text.push_str(&wrapped("loss", &or_none(losses.collect())));
-        let counters = &flow.counters;
         text.push_str(&wrapped(closed_units(flow), &generations(flow)));
         if let Some(remote) = &flow.remote {
             let heard = [
@@ -278,7 +283,9 @@ fn flow_details(flows: &[Flow]) -> String {
             ];
             text.push_str(&wrapped("at the sink", &heard));
         }
-        text.push_str(&wrapped("packets", &or_none(packets(counters))));
+        text.push_str(&wrapped("packets", &or_none(counted(flow, |unit| unit == Unit::Packets))));
+        text.push_str(&wrapped("bytes", &or_none(counted(flow, |unit| unit == Unit::Bytes))));
+        text.push_str(&wrapped("other", &or_none(others(flow))));
         text.push_str(&wrapped("efficiency", &or_none(efficiency(flow))));
         let ranks = flow.rank_histogram.iter().enumerate().filter(|(_, count)| **count > 0);
         let ranks = ranks.map(|(rank, number)| format!("{rank}: {}", count(*number)));
@@ -386,36 +393,26 @@ fn closed_units(flow: &Flow) -> &'static str {
 }
 
 fn generations(flow: &Flow) -> Vec<String> {
-    let counters = &flow.counters;
-    vec![
-        format!("epoch {}", flow.epoch),
-        named("held", flow.held),
-        named("closed", counters.generations),
-        named("complete", counters.generations_complete),
-        named("failed", counters.generations_failed),
-        named("evicted", counters.generations_evicted),
-        named("repairs", counters.repairs),
-    ]
+    let mut items = vec![format!("epoch {}", flow.epoch), named("held", flow.held)];
+    items.extend(counted(flow, |unit| unit == Unit::Generations));
+    items
 }
 
-fn packets(counters: &Counters) -> Vec<String> {
-    let all = [
-        ("ingress", counters.ingress_packets),
-        ("ingress dropped", counters.ingress_dropped),
-        ("received", counters.received),
-        ("innovative", counters.innovative),
-        ("redundant", counters.redundant),
-        ("systematic sent", counters.sent_systematic),
-        ("coded sent", counters.sent_coded),
-        ("forwarded", counters.sent_forwarded),
-        ("recoded", counters.sent_recoded),
-        ("repairs sent", counters.sent_repair),
-        ("not sent", counters.send_failed),
-        ("source symbols", counters.source_symbols),
-        ("delivered", counters.delivered_packets),
-        ("framing errors", counters.framing_errors),
-    ];
-    all.into_iter().filter(|(_, number)| *number > 0).map(|(name, n)| named(name, n)).collect()
+/// Counters of these units that are not zero, in the order of their table.
+fn counted(flow: &Flow, is_wanted: fn(Unit) -> bool) -> Vec<String> {
+    let wanted = flow::TABLE.counters().filter(|counter| is_wanted(counter.unit));
+    let counts = wanted.map(|counter| (counter.name, flow.count(counter.name)));
+    counts.filter(|(_, number)| *number > 0).map(|(name, number)| named(name, number)).collect()
+}
+
+/// Counters of other units, and those that only a newer daemon knows. Delays are shown as a mean.
+fn others(flow: &Flow) -> Vec<String> {
+    let mut items =
+        counted(flow, |unit| matches!(unit, Unit::Symbols | Unit::Requests | Unit::Events));
+    let unknown = flow.counters.iter().filter(|(name, _)| flow::TABLE.find(name).is_none());
+    let unknown = unknown.filter(|(_, number)| **number > 0);
+    items.extend(unknown.map(|(name, number)| named(name, *number)));
+    items
 }
 
 fn worker_table(workers: &[Worker]) -> String {
@@ -452,24 +449,71 @@ fn worker_table(workers: &[Worker]) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
+/// Where packets were dropped or something went wrong: the place, the table of its reasons, counts.
+type Place = (String, Option<Table>, BTreeMap<String, u64>);
+
+fn places(state: &State) -> Vec<Place> {
+    let dropped = state.verdicts.iter().filter(|(verdict, _)| verdict.starts_with("drop"));
+    let dropped = dropped.map(|(name, number)| (name.clone(), *number)).collect();
+    let mut places = vec![
+        ("XDP program".to_owned(), None, dropped),
+        ("pipeline".to_owned(), Some(worker::TABLE), state.drops.clone()),
+    ];
+    places.extend(
+        state
+            .links
+            .iter()
+            .map(|link| (format!("link {}", link.name), Some(link::TABLE), link.faults.clone())),
+    );
+    places.extend(state.tunnels.iter().map(|tunnel| {
+        (format!("tunnel {}", tunnel.name), Some(tunnel::TABLE), tunnel.faults.clone())
+    }));
+    places.extend(
+        state
+            .flows
+            .iter()
+            .map(|flow| (format!("flow {}", flow.id), Some(flow::TABLE), flow_faults(flow))),
+    );
+    places.iter_mut().for_each(|(_, _, counts)| counts.retain(|_, number| *number > 0));
+    places
+}
+
 /// Everything that was dropped or went wrong, by place and reason.
 fn drop_table(state: &State) -> String {
     let mut rows = Vec::new();
-    let mut add = |place: String, reasons: &BTreeMap<String, u64>| {
-        let counted = reasons.iter().filter(|(_, number)| **number > 0);
-        rows.extend(
-            counted.map(|(reason, number)| [place.clone(), reason.clone(), count(*number)]),
-        );
-    };
-    let dropped = state.verdicts.iter().filter(|(verdict, _)| verdict.starts_with("drop"));
-    add("XDP program".into(), &dropped.map(|(name, n)| (name.clone(), *n)).collect());
-    add("pipeline".into(), &state.drops);
-    state.links.iter().for_each(|link| add(format!("link {}", link.name), &link.faults));
-    state.tunnels.iter().for_each(|tunnel| add(format!("tunnel {}", tunnel.name), &tunnel.faults));
+    for (place, _, counts) in places(state) {
+        let reasons = counts.into_iter();
+        rows.extend(reasons.map(|(reason, number)| [place.clone(), reason, count(number)]));
+    }
     if rows.is_empty() {
         return "nothing was dropped\n".to_owned();
     }
-    table([("place", Left), ("reason", Left), ("packets", Right)], &rows)
+    table([("place", Left), ("reason", Left), ("count", Right)], &rows)
+}
+
+/// What the reasons in [`drop_table`] mean, and what to do; each once.
+fn drop_details(state: &State) -> String {
+    let mut lines = Vec::new();
+    for (_, table, counts) in places(state) {
+        let new = table.map(|table| cures(&table, &counts)).unwrap_or_default();
+        lines.extend(new.into_iter().filter(|line| !lines.contains(line)).collect::<Vec<_>>());
+    }
+    if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) }
+}
+
+/// Counters of a flow that are faults.
+pub fn flow_faults(flow: &Flow) -> BTreeMap<String, u64> {
+    let faults = flow::TABLE.counters().filter(|counter| counter.is_fault());
+    faults.map(|counter| (counter.name.to_owned(), flow.count(counter.name))).collect()
+}
+
+/// What the counters that are not zero mean, and what to do about them.
+fn cures(table: &Table, counts: &BTreeMap<String, u64>) -> Vec<String> {
+    let counted = counts.iter().filter(|(_, number)| **number > 0);
+    let known = counted.filter_map(|(name, _)| table.find(name));
+    known
+        .map(|counter| sentence(counter.name, &format!("{} {}", counter.meaning, counter.cure)))
+        .collect()
 }
 
 fn named(name: &str, number: u64) -> String {

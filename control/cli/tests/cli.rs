@@ -8,8 +8,8 @@ use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{
-    Adopted, Counters, Engine, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State,
-    Tunnel, Version, Worker,
+    Adopted, Engine, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
+    Version, Worker,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -124,17 +124,18 @@ fn source() -> Flow {
             rank_histogram: vec![0; 17],
             rank_ratio: Some(0.99871),
         }),
-        counters: Counters {
-            ingress_packets: 1_234_567_890,
-            ingress_bytes: 1_700_000_000_000,
-            sent_systematic: 1_122_000,
-            sent_coded: 420_000,
-            sent_repair: 12,
-            source_symbols: 1_122_000,
-            generations: 70_125,
-            repairs: 9,
-            ..Counters::default()
-        },
+        counters: counted([
+            ("ingress_packets", 1_234_567_890),
+            ("ingress_bytes", 1_700_000_000_000),
+            ("sent_systematic", 1_122_000),
+            ("sent_coded", 420_000),
+            ("sent_repair", 12),
+            ("source_symbols", 1_122_000),
+            ("generations", 70_125),
+            ("repairs", 9),
+            ("repairs_refused", 3),
+            ("counter_of_tomorrow", 5),
+        ]),
         rank_histogram: vec![],
         rank_ratio: None,
         rank_theory: Some(0.99902),
@@ -167,16 +168,15 @@ fn relay() -> Flow {
         },
         hops: vec![HopLoss { hop: 0, loss: 0.0987, burst_mean: 1.12 }],
         remote: None,
-        counters: Counters {
-            received: 1_390_000,
-            innovative: 1_100_000,
-            redundant: 290_000,
-            sent_forwarded: 1_100_000,
-            sent_recoded: 300_000,
-            generations: 69_020,
-            generations_complete: 68_000,
-            ..Counters::default()
-        },
+        counters: counted([
+            ("received", 1_390_000),
+            ("innovative", 1_100_000),
+            ("redundant", 290_000),
+            ("sent_forwarded", 1_100_000),
+            ("sent_recoded", 300_000),
+            ("generations", 69_020),
+            ("generations_complete", 68_000),
+        ]),
         rank_ratio: Some(0.9989),
         rank_histogram,
         rank_theory: None,
@@ -198,15 +198,14 @@ fn bats_source() -> Flow {
             ..source_parameters()
         },
         symbol_bytes: 1424,
-        counters: Counters {
-            ingress_packets: 255_000,
-            sent_coded: 340_000,
-            sent_repair: 5_008,
-            source_symbols: 256_000,
-            generations: 1_000,
-            repairs: 150,
-            ..Counters::default()
-        },
+        counters: counted([
+            ("ingress_packets", 255_000),
+            ("sent_coded", 340_000),
+            ("sent_repair", 5_008),
+            ("source_symbols", 256_000),
+            ("generations", 1_000),
+            ("repairs", 150),
+        ]),
         rank_theory: Some(0.77104),
         overhead: Some(1.34769),
         overhead_theory: Some(1.29694),
@@ -231,12 +230,11 @@ fn window_sink() -> Flow {
         },
         remote: None,
         hops: vec![],
-        counters: Counters {
-            received: 120_000,
-            delivered_packets: 80_000,
-            source_symbols: 80_000,
-            ..Counters::default()
-        },
+        counters: counted([
+            ("received", 120_000),
+            ("delivered_packets", 80_000),
+            ("source_symbols", 80_000),
+        ]),
         rank_theory: None,
         overhead: Some(1.5),
         decode_delay_mean_us: Some(1_234.5),
@@ -262,6 +260,7 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
         received_bytes: 2_100_000_000,
         sent_packets: 12,
         sent_bytes: 1_200,
+        counters: counted([("rx_packets", 1_390_100), ("tx_ring_empty", 4)]),
         faults: counted([("rx_ring_full", 0), ("tx_no_neighbour", 0)]),
     }
 }
@@ -311,11 +310,15 @@ fn state() -> State {
             name: "rec0".into(),
             address: "10.99.0.1/24".into(),
             mtu: 1426,
+            state: "gone".into(),
+            offload: "tcp".into(),
+            reason: "Linux before 6.2 offers no more".into(),
             read_packets: 1_234_567,
             read_bytes: 1_700_000_000,
             written_packets: 3,
             written_bytes: 252,
-            faults: counted([("read_failed", 0), ("write_failed", 2)]),
+            counters: counted([("writes", 1)]),
+            faults: counted([("read_failed", 0), ("recreated", 1), ("write_failed", 2)]),
         }],
         verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
         drops: counted([("late", 100), ("mismatch", 0)]),

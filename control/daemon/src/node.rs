@@ -4,10 +4,11 @@ use crate::accelerator;
 use crate::config::{Config, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
 use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
+use recoded_counters::Counter;
 use recoded_pipeline::params::Snapshot;
-use recoded_pipeline::report::DropReason;
+use recoded_pipeline::report::PacketCounters;
 use recoded_runtime::offload::{self, Close, Declined, Fault, Offload};
-use recoded_runtime::report::{LinkReport, TunnelReport, UNPARSED_NAMES, WorkerReport};
+use recoded_runtime::report::{LinkReport, TunnelReport, WorkerReport};
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
     Runtime, RuntimeReport, StartError, Topology, TunnelConfig,
@@ -108,13 +109,9 @@ fn topology(config: &Config) -> Topology {
 }
 
 fn observation(report: RuntimeReport) -> Observation {
-    let mut drops: BTreeMap<String, u64> =
-        DropReason::ALL.iter().map(|reason| (reason.name().to_owned(), 0)).collect();
-    for worker in &report.workers {
-        for (reason, count) in DropReason::ALL.iter().zip(worker.pipeline.packets.dropped) {
-            *drops.entry(reason.name().to_owned()).or_default() += count;
-        }
-    }
+    let mut packets = PacketCounters::default();
+    report.workers.iter().for_each(|worker| packets += &worker.pipeline.packets);
+    let (drops, _) = split(packets.iter());
     let verdicts = report.verdicts.iter().map(|(name, count)| ((*name).to_owned(), *count));
     Observation {
         links: report.links.iter().map(link).collect(),
@@ -149,26 +146,8 @@ fn engine(queue: &Offload) -> Engine {
 }
 
 fn link(report: &LinkReport) -> Link {
-    let LinkReport { counters, statistics, .. } = report;
-    let mut faults = BTreeMap::from(
-        [
-            ("rx_not_ours", counters.rx_not_ours),
-            ("rx_dropped", statistics.rx_dropped),
-            ("rx_ring_full", statistics.rx_ring_full),
-            ("rx_fill_ring_empty", statistics.rx_fill_ring_empty),
-            ("rx_invalid_descriptors", statistics.rx_invalid_descriptors),
-            ("tx_full", counters.tx_full),
-            ("tx_no_neighbour", counters.tx_no_neighbour),
-            ("tx_oversize", counters.tx_oversize),
-            ("tx_over_rate", counters.tx_over_rate),
-            ("tx_link_gone", counters.tx_link_gone),
-            ("tx_invalid_descriptors", statistics.tx_invalid_descriptors),
-        ]
-        .map(|(name, count)| (name.to_owned(), count)),
-    );
-    for (name, count) in UNPARSED_NAMES.iter().zip(counters.rx_unparsed) {
-        faults.insert(format!("rx_unparsed_{name}"), count);
-    }
+    let LinkReport { counters: packets, statistics, .. } = report;
+    let (faults, counters) = split(packets.iter().chain(statistics.iter()));
     Link {
         name: report.name.clone(),
         interface: report.interface.clone(),
@@ -185,10 +164,11 @@ fn link(report: &LinkReport) -> Link {
             .iter()
             .map(|hop| Neighbour { address: hop.address.to_string(), resolved: hop.is_resolved })
             .collect(),
-        received_packets: counters.rx_packets,
-        received_bytes: counters.rx_bytes,
-        sent_packets: counters.tx_packets,
-        sent_bytes: counters.tx_bytes,
+        received_packets: packets.rx_packets,
+        received_bytes: packets.rx_bytes,
+        sent_packets: packets.tx_packets,
+        sent_bytes: packets.tx_bytes,
+        counters,
         faults,
     }
 }
@@ -216,17 +196,33 @@ fn worker(report: &WorkerReport) -> Worker {
 }
 
 fn tunnel(report: &TunnelReport) -> Tunnel {
-    let counters = &report.counters;
-    let faults = [("read_failed", counters.read_failed), ("write_failed", counters.write_failed)];
+    let packets = &report.counters;
+    let (faults, counters) = split(packets.iter());
     Tunnel {
         name: report.name.clone(),
-        read_packets: counters.read_packets,
-        read_bytes: counters.read_bytes,
-        written_packets: counters.written_packets,
-        written_bytes: counters.written_bytes,
-        faults: faults.map(|(name, count)| (name.to_owned(), count)).into(),
+        state: if report.is_present { "present" } else { "gone" }.into(),
+        offload: report.offload.into(),
+        reason: report.reason.clone(),
+        read_packets: packets.read_packets,
+        read_bytes: packets.read_bytes,
+        written_packets: packets.written_packets,
+        written_bytes: packets.written_bytes,
+        counters,
+        faults,
         ..Tunnel::default()
     }
+}
+
+/// Counters by name.
+type Counts = BTreeMap<String, u64>;
+
+/// Faults, and all other counters.
+fn split(counters: impl Iterator<Item = (&'static Counter, u64)>) -> (Counts, Counts) {
+    let (faults, others): (Vec<_>, Vec<_>) = counters.partition(|(counter, _)| counter.is_fault());
+    let named = |counts: Vec<(&Counter, u64)>| {
+        counts.into_iter().map(|(counter, count)| (counter.name.to_owned(), count)).collect()
+    };
+    (named(faults), named(others))
 }
 
 fn count(number: usize) -> u64 {

@@ -5,7 +5,7 @@ use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
 use crate::theory;
-use recoded_api::v1::{Counters, Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
 use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
 use std::time::Duration;
@@ -116,12 +116,11 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
     };
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
-    let rank_histogram = rank_histogram(reports, newest.copied());
-    let counters = counters(reports);
+    let counters = counters(reports, newest.copied());
     let hops = hop_losses(reports);
     let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
     let overhead_theory = theory::overhead(params, expected, &hops);
-    let delay = decode_delay(reports, counters.generations_complete);
+    let delay = decode_delay(&counters);
     Flow {
         id: params.id.into(),
         role: role.into(),
@@ -139,19 +138,19 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         held: reports.iter().map(|report| count(report.held)).sum(),
         hops,
         remote: remote(reports),
-        rank_ratio: rank_ratio(&rank_histogram),
-        rank_histogram,
+        rank_ratio: rank_ratio(&counters.rank_histogram),
         rank_theory: expected,
         overhead: overhead(role, &counters),
         overhead_theory,
         decode_delay_mean_us: delay.map(|(mean, _)| mean),
         decode_delay_max_us: delay.map(|(_, max)| max),
-        counters,
+        counters: counters.iter().map(|(counter, sum)| (counter.name.to_owned(), sum)).collect(),
+        rank_histogram: counters.rank_histogram,
     }
 }
 
 /// Packets per source symbol.
-fn overhead(role: &str, counters: &Counters) -> Option<f64> {
+fn overhead(role: &str, counters: &FlowCounters) -> Option<f64> {
     let packets = match role {
         "source" => counters.sent_systematic + counters.sent_coded + counters.sent_repair,
         _ => counters.received,
@@ -160,12 +159,12 @@ fn overhead(role: &str, counters: &Counters) -> Option<f64> {
     (symbols > 0).then(|| packets as f64 / symbols as f64)
 }
 
-/// Mean and longest time until `complete` generations or blocks were decoded, in microseconds.
-fn decode_delay(reports: &[&FlowReport], complete: u64) -> Option<(f64, f64)> {
+/// Mean and longest time until generations or blocks were decoded, in microseconds.
+fn decode_delay(counters: &FlowCounters) -> Option<(f64, f64)> {
     let micros = |nanos: u64| nanos as f64 / 1e3;
-    let sum = reports.iter().map(|report| report.counters.decode_delay_nanos).sum();
-    let max = reports.iter().map(|report| report.counters.decode_delay_nanos_max).max()?;
-    (max > 0 && complete > 0).then(|| (micros(sum) / complete as f64, micros(max)))
+    let (complete, max) = (counters.generations_complete, counters.decode_delay_nanos_max);
+    let mean = micros(counters.decode_delay_nanos) / complete as f64;
+    (max > 0 && complete > 0).then(|| (mean, micros(max)))
 }
 
 /// What the sink said last, by the worker that heard the newest.
@@ -182,17 +181,13 @@ fn remote(reports: &[&FlowReport]) -> Option<Remote> {
     })
 }
 
-/// Sums histograms. One entry per rank, 0 and full rank included, so lengths differ only while some
-/// workers have not yet seen the source's newest parameters; those are left out.
-fn rank_histogram(reports: &[&FlowReport], newest: Option<&FlowReport>) -> Vec<u64> {
-    let ranks = newest.map_or(0, |report| report.counters.rank_histogram.len());
-    let mut sum = vec![0; ranks];
-    let histograms = reports.iter().map(|report| &report.counters.rank_histogram);
-    for histogram in histograms.filter(|histogram| histogram.len() == ranks) {
-        for (total, count) in sum.iter_mut().zip(histogram) {
-            *total += count;
-        }
-    }
+/// Sums counters, and histograms as long as that of the worker with the newest: lengths differ only
+/// while some workers have not yet seen the source's newest parameters.
+fn counters(reports: &[&FlowReport], newest: Option<&FlowReport>) -> FlowCounters {
+    let mut sum = newest.map_or_else(FlowCounters::default, |report| report.counters.clone());
+    let others =
+        reports.iter().filter(|report| newest.is_none_or(|it| !std::ptr::eq(it, **report)));
+    others.for_each(|report| sum += &report.counters);
     sum
 }
 
@@ -228,34 +223,6 @@ fn hop_losses(reports: &[&FlowReport]) -> Vec<HopLoss> {
         burst_mean: loss.burst_mean / workers,
     };
     hops.into_iter().map(mean).collect()
-}
-
-fn counters(reports: &[&FlowReport]) -> Counters {
-    let sum =
-        |pick: fn(&FlowCounters) -> u64| reports.iter().map(|report| pick(&report.counters)).sum();
-    Counters {
-        ingress_packets: sum(|counters| counters.ingress_packets),
-        ingress_bytes: sum(|counters| counters.ingress_bytes),
-        ingress_dropped: sum(|counters| counters.ingress_dropped),
-        delivered_packets: sum(|counters| counters.delivered_packets),
-        delivered_bytes: sum(|counters| counters.delivered_bytes),
-        received: sum(|counters| counters.received),
-        innovative: sum(|counters| counters.innovative),
-        redundant: sum(|counters| counters.redundant),
-        sent_systematic: sum(|counters| counters.sent_systematic),
-        sent_coded: sum(|counters| counters.sent_coded),
-        sent_forwarded: sum(|counters| counters.sent_forwarded),
-        sent_recoded: sum(|counters| counters.sent_recoded),
-        sent_repair: sum(|counters| counters.sent_repair),
-        send_failed: sum(|counters| counters.send_failed),
-        source_symbols: sum(|counters| counters.source_symbols),
-        generations: sum(|counters| counters.generations),
-        generations_complete: sum(|counters| counters.generations_complete),
-        generations_failed: sum(|counters| counters.generations_failed),
-        generations_evicted: sum(|counters| counters.generations_evicted),
-        repairs: sum(|counters| counters.repairs),
-        framing_errors: sum(|counters| counters.framing_errors),
-    }
 }
 
 /// A count, as the socket has it.

@@ -9,6 +9,7 @@ use recoded::config::Config;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Redundancy;
 use recoded_runtime::offload::Mode;
+use std::collections::BTreeSet;
 
 #[test]
 fn set_publishes_one_snapshot_with_every_change() {
@@ -233,13 +234,13 @@ fn state_sums_workers_and_averages_losses() {
     let served = Served::start();
     let state = served.client().state().expect("state");
     let flow = &state.flows[0];
-    assert_eq!((flow.counters.received, flow.held, flow.planned), (8, 4, 20));
+    assert_eq!((flow.count("received"), flow.held, flow.planned), (8, 4, 20));
     assert_eq!(flow.rank_histogram, [0, 0, 8]);
     assert_eq!(flow.rank_ratio, Some(1.0));
     assert_eq!(flow.hops.len(), 1);
     assert!((flow.hops[0].loss - 0.375).abs() < 1e-12);
     assert_eq!(flow.next_hops, ["east:10.0.2.2"]);
-    assert_eq!((flow.counters.source_symbols, flow.overhead), (32, Some(1.25)));
+    assert_eq!((flow.count("source_symbols"), flow.overhead), (32, Some(1.25)));
     assert_eq!(flow.decode_delay_mean_us, Some(2.0));
     assert_eq!(flow.decode_delay_max_us, Some(500.0));
     let theory = flow.rank_theory.expect("the source knows the losses of the path");
@@ -249,6 +250,13 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1425));
     assert_eq!(state.drops["late"], 0);
+    assert_eq!(flow.count("decode_delay_nanos_max"), 500_000, "the longest, not a sum");
+    let names: BTreeSet<&str> =
+        recoded_counters::flow::TABLE.counters().map(|counter| counter.name).collect();
+    for flow in &state.flows {
+        let shown = flow.counters.keys().map(String::as_str);
+        assert!(shown.eq(names.iter().copied()), "a flow shows its whole table, zeros too");
+    }
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn daemons_under_traffic_stay_within_the_memory_they_declare() {
     sender.join().expect("it sends");
     let delivered = |socket: &Path| {
         let state = Client::connect(socket).and_then(|mut client| client.state()).expect("state");
-        state.flows[0].counters.delivered_packets
+        state.flows[0].count("delivered_packets")
     };
     let delivered = delivered(&ends[1].0);
     println!("{delivered} packets delivered");

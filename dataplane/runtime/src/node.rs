@@ -19,7 +19,7 @@ use crate::pacing::Pacer;
 use crate::planning::Desk;
 use crate::report::{
     HopReport, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters, TunnelReport,
-    WorkerPart, add_statistics,
+    WorkerPart,
 };
 use crate::resources::{
     LinkState, Refused, WorkerResources, enter_sockets, merge_modes, open_worker, status,
@@ -270,13 +270,12 @@ impl Node {
         let tunnels = self.shared.tunnels.get();
         let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
             let mut counters = TunnelCounters::default();
-            parts.iter().for_each(|part| counters += part.tunnels[index]);
+            parts.iter().for_each(|part| counters += &part.tunnels[index]);
             TunnelReport {
                 name: tunnel.name().to_owned(),
                 offload: tunnel.offload().name(),
                 reason: tunnel.reason().to_owned(),
                 is_present: !tunnel.is_gone(),
-                recreated: 0, // known to who watches them, see Runtime::report
                 counters,
             }
         });
@@ -299,9 +298,9 @@ impl Node {
         let mut counters = LinkCounters::default();
         let mut statistics = SocketStatistics::default();
         for part in parts {
-            let (of_worker, of_socket) = part.links[link];
+            let (of_worker, of_socket) = &part.links[link];
             counters += of_worker;
-            add_statistics(&mut statistics, of_socket);
+            statistics += of_socket;
         }
         let hops = self.topology.hops.iter().zip(next_hops).filter(|(hop, _)| hop.link == link);
         LinkReport {

@@ -4,110 +4,21 @@ use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
 use std::net::IpAddr;
-use std::ops::AddAssign;
 
-/// Packets of one link, counted by the workers.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct LinkCounters {
-    /// Packets taken from the sockets.
-    pub rx_packets: u64,
-    /// Their bytes, Ethernet header included.
-    pub rx_bytes: u64,
-    /// Of these, without a UDP payload that we can read, by [`UNPARSED_NAMES`].
-    pub rx_unparsed: [u64; UNPARSED_NAMES.len()],
-    /// Of these, addressed to another IP address or port.
-    pub rx_not_ours: u64,
-    /// Packets given to the sockets.
-    pub tx_packets: u64,
-    /// Their bytes, Ethernet header included.
-    pub tx_bytes: u64,
-    /// Packets dropped because the transmit ring was full.
-    pub tx_full: u64,
-    /// Packets dropped because their next hop was not resolved.
-    pub tx_no_neighbour: u64,
-    /// Packets dropped because they exceed the interface's MTU.
-    pub tx_oversize: u64,
-    /// Packets dropped because the interface was gone.
-    pub tx_link_gone: u64,
-    /// Packets dropped because the link's backlog was longer than its pace allows: repairs, or
-    /// packets of a relay that arrived faster than the link's rate.
-    pub tx_over_rate: u64,
-}
+pub use recoded_counters::link::{LinkCounters, Unparsed};
+pub use recoded_counters::tunnel::TunnelCounters;
 
-/// Names of the reasons in [`LinkCounters::rx_unparsed`]. The XDP program lets none of these
-/// through, so a counter that moves points at a program that is not ours.
-pub const UNPARSED_NAMES: [&str; 8] = [
-    "not_ip",
-    "too_many_tags",
-    "other_protocol",
-    "extension_header",
-    "fragment",
-    "truncated",
-    "malformed",
-    "udp_length",
-];
-
-/// Index into [`LinkCounters::rx_unparsed`].
-pub(crate) fn unparsed_index(reason: NotUdp) -> usize {
+/// The counter of packets that we cannot read for this reason.
+pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
     match reason {
-        NotUdp::NotIp => 0,
-        NotUdp::TooManyTags => 1,
-        NotUdp::OtherProtocol => 2,
-        NotUdp::ExtensionHeader => 3,
-        NotUdp::Fragment => 4,
-        NotUdp::Truncated => 5,
-        NotUdp::Malformed => 6,
-        NotUdp::UdpLength => 7,
-    }
-}
-
-impl AddAssign for LinkCounters {
-    fn add_assign(&mut self, other: LinkCounters) {
-        self.rx_packets += other.rx_packets;
-        self.rx_bytes += other.rx_bytes;
-        for (sum, count) in self.rx_unparsed.iter_mut().zip(other.rx_unparsed) {
-            *sum += count;
-        }
-        self.rx_not_ours += other.rx_not_ours;
-        self.tx_packets += other.tx_packets;
-        self.tx_bytes += other.tx_bytes;
-        self.tx_full += other.tx_full;
-        self.tx_no_neighbour += other.tx_no_neighbour;
-        self.tx_oversize += other.tx_oversize;
-        self.tx_link_gone += other.tx_link_gone;
-        self.tx_over_rate += other.tx_over_rate;
-    }
-}
-
-/// Packets of one tunnel, counted by the workers.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct TunnelCounters {
-    /// IP packets read from the tunnel.
-    pub read_packets: u64,
-    /// Their bytes.
-    pub read_bytes: u64,
-    /// Reads that Linux refused, or whose virtio header contradicts the packet.
-    pub read_failed: u64,
-    /// IP packets written to the tunnel.
-    pub written_packets: u64,
-    /// Their bytes.
-    pub written_bytes: u64,
-    /// IP packets that Linux did not take: its queue was full, they were not IP, or the tunnel was
-    /// gone.
-    pub write_failed: u64,
-    /// Writes that carried the packets written: fewer where packets were merged.
-    pub writes: u64,
-}
-
-impl AddAssign for TunnelCounters {
-    fn add_assign(&mut self, other: TunnelCounters) {
-        self.read_packets += other.read_packets;
-        self.read_bytes += other.read_bytes;
-        self.read_failed += other.read_failed;
-        self.written_packets += other.written_packets;
-        self.written_bytes += other.written_bytes;
-        self.write_failed += other.write_failed;
-        self.writes += other.writes;
+        NotUdp::NotIp => Unparsed::NotIp,
+        NotUdp::TooManyTags => Unparsed::TooManyTags,
+        NotUdp::OtherProtocol => Unparsed::OtherProtocol,
+        NotUdp::ExtensionHeader => Unparsed::ExtensionHeader,
+        NotUdp::Fragment => Unparsed::Fragment,
+        NotUdp::Truncated => Unparsed::Truncated,
+        NotUdp::Malformed => Unparsed::Malformed,
+        NotUdp::UdpLength => Unparsed::UdpLength,
     }
 }
 
@@ -197,8 +108,6 @@ pub struct TunnelReport {
     pub reason: String,
     /// Whether the interface exists. It is created again when deleted.
     pub is_present: bool,
-    /// How often it was made again.
-    pub recreated: u64,
     /// Packets.
     pub counters: TunnelCounters,
 }
@@ -222,14 +131,4 @@ pub(crate) struct WorkerPart {
     pub(crate) worker: WorkerReport,
     pub(crate) links: Vec<(LinkCounters, SocketStatistics)>,
     pub(crate) tunnels: Vec<TunnelCounters>,
-}
-
-/// Adds up what Linux counted on two sockets.
-pub(crate) fn add_statistics(sum: &mut SocketStatistics, other: SocketStatistics) {
-    sum.rx_dropped += other.rx_dropped;
-    sum.rx_ring_full += other.rx_ring_full;
-    sum.rx_fill_ring_empty += other.rx_fill_ring_empty;
-    sum.rx_invalid_descriptors += other.rx_invalid_descriptors;
-    sum.tx_invalid_descriptors += other.tx_invalid_descriptors;
-    sum.tx_ring_empty += other.tx_ring_empty;
 }

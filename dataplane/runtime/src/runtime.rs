@@ -157,7 +157,7 @@ impl Runtime {
     pub fn report(&self) -> RuntimeReport {
         let mut report = self.node.report();
         for (index, tunnel) in report.tunnels.iter_mut().enumerate() {
-            tunnel.recreated = self.watch.recreated(index);
+            tunnel.counters.recreated = self.watch.recreated(index);
         }
         report
     }

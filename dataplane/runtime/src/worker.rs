@@ -15,7 +15,7 @@ use crate::accelerator::Accelerator;
 use crate::intake::{Intake, Taken};
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
-use crate::report::{WorkerPart, WorkerReport, add_statistics, unparsed_index};
+use crate::report::{WorkerPart, WorkerReport, unparsed};
 use crate::shared::{Clock, Shared};
 use crate::topology::Idle;
 use crate::tunnel::{Tunnel, Tunnels};
@@ -133,7 +133,7 @@ impl Worker {
         self.pipeline.release(&mut self.umem);
         for (sum, socket) in self.closed_statistics.iter_mut().zip(&self.sockets) {
             if let Some(socket) = socket {
-                add_statistics(sum, socket.statistics());
+                *sum += &socket.statistics();
             }
         }
         let Worker { closed_statistics, pipeline, outbox, state, .. } = self;
@@ -221,7 +221,7 @@ impl Worker {
                     self.umem.release(frame);
                 }
                 Err(reason) => {
-                    counters.rx_unparsed[unparsed_index(reason)] += 1;
+                    counters.rx_unparsed[unparsed(reason) as usize] += 1;
                     self.umem.release(frame);
                 }
             }
@@ -419,7 +419,7 @@ impl Worker {
                 .map(|(counters, (closed, socket))| {
                     let mut statistics = *closed;
                     if let Some(socket) = socket {
-                        add_statistics(&mut statistics, socket.statistics());
+                        statistics += &socket.statistics();
                     }
                     (*counters, statistics)
                 })

@@ -146,7 +146,7 @@ fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
     assert!(share < 0.1, "two nodes without their tunnels use {share} of a core");
     for (node, name) in [(&left, &bed.left), (&right, &bed.right)] {
         ip(&format!("-n {name} link delete rec0"));
-        wait_until("it is made again", || node.report().tunnels[0].recreated == 1);
+        wait_until("it is made again", || node.report().tunnels[0].counters.recreated == 1);
         assert!(node.report().tunnels[0].is_present && node.is_healthy());
         let shown = ip(&format!("-n {name} addr show rec0"));
         assert!(shown.contains("10.99.0.") && shown.contains("mtu 1400"), "{shown}");

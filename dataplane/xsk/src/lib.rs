@@ -42,5 +42,6 @@ pub mod socket;
 pub use error::XskError;
 pub use ledger::FrameGauge;
 pub use mode::{ActiveMode, ModePreference, SocketMode, XdpMode};
-pub use socket::{BURST_FRAMES_MAX, Received, Socket, SocketStatistics};
+pub use recoded_counters::link::SocketStatistics;
+pub use socket::{BURST_FRAMES_MAX, Received, Socket};
 pub use umem::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};

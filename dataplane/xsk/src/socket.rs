@@ -16,6 +16,7 @@ use std::{
     sync::Arc,
 };
 
+use recoded_counters::link::SocketStatistics;
 use recoded_wire::frames::{FrameId, Frames};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
@@ -52,24 +53,6 @@ pub struct Received {
     pub offset: u16,
     /// Bytes of the packet, Ethernet header included.
     pub len: u16,
-}
-
-/// What Linux counted on a socket since it was opened.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct SocketStatistics {
-    /// Packets dropped for other reasons than the two below: longer than
-    /// [`crate::RECEIVE_BYTES_MAX`], mostly.
-    pub rx_dropped: u64,
-    /// Packets dropped because the receive ring was full: the worker was too slow.
-    pub rx_ring_full: u64,
-    /// Packets that found the fill ring empty: too few frames.
-    pub rx_fill_ring_empty: u64,
-    /// Descriptors in the fill ring that Linux refused; a fault of ours if not zero.
-    pub rx_invalid_descriptors: u64,
-    /// Descriptors in the transmit ring that Linux refused; a fault of ours if not zero.
-    pub tx_invalid_descriptors: u64,
-    /// Times Linux looked for packets to send and found none.
-    pub tx_ring_empty: u64,
 }
 
 /// An AF_XDP socket on one queue of an interface.

@@ -172,10 +172,10 @@ fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
         let ranks = (0..=size).zip(&flow.rank_histogram);
         let sum = ranks.map(|(rank, count)| rank * count).sum();
         Ok(Ranks {
-            sent: flow.counters.sent_systematic + flow.counters.sent_coded,
+            sent: flow.count("sent_systematic") + flow.count("sent_coded"),
             rank_sum: match options.code {
-                Code::Window => flow.counters.received,
-                Code::Bats if index == options.hop_count() => flow.counters.innovative,
+                Code::Window => flow.count("received"),
+                Code::Bats if index == options.hop_count() => flow.count("innovative"),
                 _ => sum,
             },
         })

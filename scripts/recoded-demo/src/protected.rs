@@ -184,9 +184,10 @@ struct Sent {
 
 impl Sent {
     fn by(source: &State) -> Result<Sent, BedError> {
-        let counters = &flow(source, DATA_FLOW)?.counters;
-        let coded = counters.sent_coded + counters.sent_repair;
-        Ok(Sent { symbols: counters.source_symbols, packets: counters.sent_systematic + coded })
+        let flow = flow(source, DATA_FLOW)?;
+        let sent = ["sent_systematic", "sent_coded", "sent_repair"];
+        let packets = sent.iter().map(|name| flow.count(name)).sum();
+        Ok(Sent { symbols: flow.count("source_symbols"), packets })
     }
 
     /// Packets per source symbol since an earlier reading.

@@ -28,7 +28,9 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 24] = [
+const DIRECTIONS: [(&str, Allowed); 25] = [
+    // Names and meanings of counters, for whoever counts and whoever shows.
+    ("recoded-counters", Allowed::Only(&[])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
@@ -51,11 +53,15 @@ const DIRECTIONS: [(&str, Allowed); 24] = [
     // Beside the path, as it brings a solver. That the dataplane must not depend on it is the
     // point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
-    ("recoded-xsk", Allowed::Only(&["recoded-wire"])),
-    ("recoded-pipeline", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
+    ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
+    (
+        "recoded-pipeline",
+        Allowed::Only(&["recoded-counters", "recoded-wire", "recoded-code", "recoded-gf"]),
+    ),
     (
         "recoded-runtime",
         Allowed::Only(&[
+            "recoded-counters",
             "recoded-xsk",
             "recoded-pipeline",
             "recoded-wire",
@@ -66,6 +72,7 @@ const DIRECTIONS: [(&str, Allowed); 24] = [
     (
         "recoded",
         Allowed::Only(&[
+            "recoded-counters",
             "recoded-runtime",
             "recoded-cuda",
             "recoded-api",
@@ -80,6 +87,7 @@ const DIRECTIONS: [(&str, Allowed); 24] = [
         "recodectl",
         Allowed::Only(&[
             "recoded-api",
+            "recoded-counters",
             "recoded-gf",
             "recoded-degrees",
             "recoded-code",

@@ -1,0 +1,84 @@
+//! Counters of a flow.
+
+use crate::Table;
+
+/// Counters of a flow on one node.
+pub const TABLE: Table = Table { owner: "flow", parts: &[FlowCounters::TABLE] };
+
+counters! {
+    /// Counters of one flow on one node. Source symbols of a window flow are counted as generations. A
+    /// change of code begins them anew.
+    #[derive(Clone, PartialEq, Default, Debug)]
+    FlowCounters {
+        /// Source: IP packets taken from the tunnel.
+        ingress_packets: Packets,
+        /// Bytes of those packets.
+        ingress_bytes: Bytes,
+        /// Source: IP packets refused: longer than a generation holds, or no frame was free.
+        ingress_dropped: Packets => "Lower the MTU of the tunnel, or raise frames.",
+        /// Sink: IP packets delivered to the tunnel.
+        delivered_packets: Packets,
+        /// Bytes of those packets.
+        delivered_bytes: Bytes,
+        /// Coded packets received for this flow.
+        received: Packets,
+        /// Received packets that raised the rank of their generation by one.
+        innovative: Packets,
+        /// Received packets that did not.
+        redundant: Packets,
+        /// Packets sent: source symbols.
+        sent_systematic: Packets,
+        /// Packets sent: coded by this source.
+        sent_coded: Packets,
+        /// Packets sent: received packets passed on as they came.
+        sent_forwarded: Packets,
+        /// Packets sent: recoded by this relay.
+        sent_recoded: Packets,
+        /// Packets sent outside the plan, to repair a generation.
+        sent_repair: Packets,
+        /// Packets that could not be formed or copied because no frame was free.
+        send_failed: Packets => "Raise frames.",
+        /// Source symbols: closed (source), decoded (sink). Packets sent or received per source symbol
+        /// are the overhead.
+        source_symbols: Symbols,
+        /// Source: generations, or blocks of a BATS flow, closed. Relay: generations or batches closed.
+        /// Sink: generations or blocks ended.
+        generations: Generations,
+        /// Of these, ended with full rank (relay and sink).
+        generations_complete: Generations,
+        /// Sink: generations given up, with symbols missing.
+        generations_failed: Generations => "Raise redundancy or redundancy_max at the source, or \
+            hold_timeout_us here.",
+        /// Closed or given up early because the table was full or no frame was free.
+        generations_evicted: Generations => "Raise frames; at a sink also lower hold_timeout_us.",
+        /// Sink: generations whose missing symbols an accelerator computed.
+        generations_offloaded: Generations,
+        /// Sink: repair requests sent. Source and relay: repair requests answered.
+        repairs: Requests,
+        /// Source and relay: packets asked for as repairs and not sent, since the repair budget was
+        /// used up.
+        repairs_refused: Packets => "Raise redundancy at the source; if little is lost, look for \
+            forged requests.",
+        /// Sink: framing found broken in decoded symbols.
+        framing_errors: Events => "Look for forged packets, or a source of another version.",
+        /// Sink: time from the first packet of a generation or block to its last symbol, summed over
+        /// those that were complete. Window flows: from when a lost symbol was first told of until it
+        /// was recovered, summed over those.
+        decode_delay_nanos: Nanos,
+        /// Longest such time.
+        decode_delay_nanos_max: NanosMax,
+    }
+    beside {
+        /// Rank histogram of full-size generations or batches when they closed, index = rank (relay
+        /// and sink).
+        rank_histogram: Vec<u64>,
+    }
+}
+
+impl FlowCounters {
+    /// Notes that a generation or block was complete this many nanoseconds after its first packet.
+    pub fn decoded_after(&mut self, nanos: u64) {
+        self.decode_delay_nanos += nanos;
+        self.decode_delay_nanos_max = self.decode_delay_nanos_max.max(nanos);
+    }
+}

@@ -1,0 +1,87 @@
+//! Counters of a link: what workers and Linux counted on its sockets.
+
+use crate::Table;
+
+/// Counters of a link.
+pub const TABLE: Table = Table {
+    owner: "link",
+    parts: &[LinkCounters::TABLE, Unparsed::TABLE, SocketStatistics::TABLE],
+};
+
+reasons! {
+    /// Why a packet from a socket has no UDP payload that we can read. The XDP program lets none of
+    /// these through.
+    Unparsed {
+        /// Packets received that are not IP.
+        NotIp = "rx_unparsed_not_ip" => "Look for another XDP program on the interface.",
+        /// Packets received with more than two VLAN tags.
+        TooManyTags = "rx_unparsed_too_many_tags" => "Look for another XDP program on the interface.",
+        /// Packets received that are IP and not UDP.
+        OtherProtocol = "rx_unparsed_other_protocol" => "Look for another XDP program on the \
+            interface.",
+        /// Packets received with an IPv6 extension header.
+        ExtensionHeader = "rx_unparsed_extension_header" => "Look for another XDP program on the \
+            interface.",
+        /// Fragments received.
+        Fragment = "rx_unparsed_fragment" => "Look for another XDP program on the interface.",
+        /// Packets received that end before their UDP header does.
+        Truncated = "rx_unparsed_truncated" => "Look for another XDP program on the interface.",
+        /// Packets received with an IP header that contradicts itself.
+        Malformed = "rx_unparsed_malformed" => "Look for another XDP program on the interface.",
+        /// Packets received whose UDP length contradicts their size.
+        UdpLength = "rx_unparsed_udp_length" => "Look for another XDP program on the interface.",
+    }
+}
+
+counters! {
+    /// Packets of one link, counted by the workers.
+    #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+    LinkCounters {
+        /// Packets taken from the sockets.
+        rx_packets: Packets,
+        /// Their bytes, Ethernet header included.
+        rx_bytes: Bytes,
+        /// Of these, addressed to another IP address or port.
+        rx_not_ours: Packets => "Compare address and port with next_hops and port of the neighbours.",
+        /// Packets given to the sockets.
+        tx_packets: Packets,
+        /// Their bytes, Ethernet header included.
+        tx_bytes: Bytes,
+        /// Packets dropped because the transmit ring was full.
+        tx_full: Packets => "Give the link a rate_mbit that it can carry.",
+        /// Packets dropped because their next hop was not resolved.
+        tx_no_neighbour: Packets => "Check that the next hop is up, on this link, and answers ARP or \
+            neighbour discovery.",
+        /// Packets dropped because they exceed the interface's MTU.
+        tx_oversize: Packets => "Raise the MTU, or lower symbol_bytes at the source of the flow.",
+        /// Packets dropped because the interface was gone.
+        tx_link_gone: Packets => "Bring the interface back; the daemon goes on by itself.",
+        /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what
+        /// a relay was to send faster than that.
+        tx_over_rate: Packets => "Lower the rate of what comes in, or raise rate_mbit.",
+    }
+    by {
+        /// Of the packets taken from the sockets, without a UDP payload that we can read, by
+        /// [`Unparsed`].
+        rx_unparsed: Unparsed,
+    }
+}
+
+counters! {
+    /// What Linux counted on a socket since it was opened.
+    #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+    SocketStatistics {
+        /// Packets dropped by Linux for other reasons than the two below: longer than a frame, mostly.
+        rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
+        /// Packets dropped because the receive ring was full: the worker was too slow.
+        rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source.",
+        /// Packets that found the fill ring empty: too few frames.
+        rx_fill_ring_empty: Packets => "Raise frames.",
+        /// Descriptors in the fill ring that Linux refused.
+        rx_invalid_descriptors: Events => "Report it: a fault of ours.",
+        /// Descriptors in the transmit ring that Linux refused.
+        tx_invalid_descriptors: Events => "Report it: a fault of ours.",
+        /// Times Linux looked for packets to send and found none.
+        tx_ring_empty: Events,
+    }
+}

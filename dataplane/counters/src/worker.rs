@@ -1,0 +1,65 @@
+//! Counters of a worker's pipeline: the fate of received packets.
+
+use crate::Table;
+
+/// Counters of a worker.
+pub const TABLE: Table =
+    Table { owner: "worker", parts: &[PacketCounters::TABLE, DropReason::TABLE] };
+
+reasons! {
+    /// Why a received packet was dropped. One counter each.
+    DropReason {
+        /// Shorter than its own header announces.
+        Truncated = "truncated" => "Check the MTU of the path and what shortens packets on it.",
+        /// A version or type this build does not speak.
+        Version = "version" => "Run the same version on all nodes.",
+        /// Reserved flags, or an index out of range.
+        Malformed = "malformed" => "Run the same version on all nodes; else packets are forged or \
+            damaged.",
+        /// No flow of this id here.
+        UnknownFlow = "unknown_flow" => "Configure the flow, or correct next_hops of the node before \
+            this one.",
+        /// A packet type this node does not handle for the flow (data at a source, say).
+        WrongRole = "wrong_role" => "Correct next_hops and upstream of the neighbours: a packet went \
+            the wrong way.",
+        /// A packet of another code than the sink has: source and sink must agree.
+        WrongCode = "wrong_code" => "Give source and sink the same code, the sink first.",
+        /// Generation, batch, block or symbol size above what the flow accepts.
+        Oversize = "oversize" => "Raise the ceiling here (keys that end in _max, symbol_bytes), or \
+            lower the size at the source.",
+        /// Contradicts earlier packets of its generation, batch or block (size, field, symbol bytes,
+        /// block word).
+        Mismatch = "mismatch" => "Look for a second source with the same flow id, or forged packets.",
+        /// Its generation was already delivered, given up or replaced.
+        Late = "late" => "Nothing, if few: redundancy that was not needed. Else raise \
+            hold_timeout_us.",
+        /// Came before, by its link sequence number.
+        Replayed = "replayed" => "Nothing, if few. Else look for what duplicates packets on the link.",
+        /// Of a generation or block far from those in progress, which nothing has confirmed.
+        Stray = "stray" => "Nothing, if the source was restarted. Else look for a second source with \
+            the same flow id, or forged packets.",
+        /// Its block holds as many batches as there is room for.
+        BatchesExhausted = "batches_exhausted" => "Lower redundancy at the source, or raise \
+            block_symbols_max here.",
+    }
+}
+
+/// Number of drop reasons.
+pub const DROP_REASONS: usize = DropReason::ALL.len();
+
+counters! {
+    /// Fate of received packets, summed over all flows of a worker.
+    #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+    PacketCounters {
+        /// Packets handed to the pipeline. Always equals forwarded + consumed + dropped.
+        received: Packets,
+        /// Of these, sent on as they came (cut-through, or feedback).
+        forwarded: Packets,
+        /// Of these, used up here: stored, redundant, or feedback addressed to this node.
+        consumed: Packets,
+    }
+    by {
+        /// Of these, dropped, by [`DropReason`].
+        dropped: DropReason,
+    }
+}

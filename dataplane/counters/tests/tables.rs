@@ -1,0 +1,183 @@
+//! The tables hold: every counter is documented, somebody counts it, and the README says what they say.
+//! `RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters` rewrites the README's tables.
+
+#![forbid(unsafe_code)]
+
+use recoded_counters::flow::FlowCounters;
+use recoded_counters::link::{LinkCounters, SocketStatistics, Unparsed};
+use recoded_counters::tunnel::TunnelCounters;
+use recoded_counters::worker::{DROP_REASONS, DropReason, PacketCounters};
+use recoded_counters::{Counter, TABLES, Table, link, worker};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+const BEGIN: &str = "<!-- tables: written by tests/tables.rs -->\n";
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The tables as the README has them.
+fn document() -> String {
+    let mut text = String::from(BEGIN);
+    for table in TABLES {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n### Of a {}\n", table.owner);
+        text.push_str("| name | unit | meaning | when it grows |\n|---|---|---|---|\n");
+        for Counter { name, unit, meaning, cure } in table.counters() {
+            let _ = writeln!(text, "| `{name}` | {} | {meaning} | {cure} |", unit.name());
+        }
+    }
+    text
+}
+
+#[test]
+fn readme_has_every_table_as_the_program_has_it() {
+    let path = folder().join("README.md");
+    let readme = fs::read_to_string(&path).expect("a README");
+    let (prose, _) = readme.split_once(BEGIN).expect("the README marks where the tables begin");
+    let made = format!("{prose}{}", document());
+    if env::var_os("RECODED_WRITE_COUNTERS").is_some() {
+        fs::write(&path, &made).expect("a writable README");
+        return;
+    }
+    assert!(
+        readme == made,
+        "README.md: run RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters"
+    );
+}
+
+#[test]
+fn every_counter_has_one_name_and_whole_sentences() {
+    for Table { owner, .. } in TABLES {
+        let table = TABLES.iter().find(|table| table.owner == owner).expect("a table");
+        let mut names = BTreeSet::new();
+        for Counter { name, meaning, cure, .. } in table.counters() {
+            assert!(names.insert(name), "{owner}: {name} twice");
+            let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            assert!(name.chars().all(is_plain), "{owner}: {name} is no name");
+            assert!(meaning.len() > 1 && meaning.ends_with('.'), "{owner}: {name}: {meaning:?}");
+            assert!(cure.is_empty() || cure.ends_with('.'), "{owner}: {name}: {cure:?}");
+            let is_shown = |text: &str| !text.contains(['|', '\n']) && !text.contains("  ");
+            assert!(is_shown(meaning) && is_shown(cure), "{owner}: {name} breaks its table");
+        }
+    }
+    assert!(worker::TABLE.find("late").is_some_and(Counter::is_fault));
+    assert!(link::TABLE.find("rx_packets").is_some_and(|counter| !counter.is_fault()));
+    assert!(link::TABLE.find("late").is_none());
+}
+
+/// Files below `folder` whose names end so.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, ending, found);
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+/// Words in backquotes that begin as names of counters do, and are none.
+fn unknown_counters(text: &str) -> Vec<&str> {
+    let begins = ["rx_", "tx_", "ingress_", "delivered_", "sent_", "generations_", "repairs_"];
+    let words = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named = words.filter(|word| begins.iter().any(|begin| word.starts_with(begin)));
+    named.filter(|word| !TABLES.iter().any(|table| table.find(word).is_some())).collect()
+}
+
+#[test]
+fn readmes_name_only_counters_that_exist() {
+    let root = folder().parent().and_then(Path::parent).expect("the repository");
+    let mut readmes = vec![root.join("README.md")];
+    for part in ["dataplane", "control"] {
+        files(&root.join(part), "README.md", &mut readmes);
+    }
+    for path in readmes {
+        let text = fs::read_to_string(&path).expect("a README");
+        assert_eq!(unknown_counters(&text), [""; 0], "{}", path.display());
+    }
+    let text = "dropped (`tx_over_rate`), `sent_by_nobody`\nand `frames`, `rx_lost`";
+    assert_eq!(unknown_counters(text), ["sent_by_nobody", "rx_lost"]);
+}
+
+/// What the dataplane runs: its sources without tests, comments and spaces.
+fn program() -> String {
+    let dataplane = folder().parent().expect("the dataplane");
+    let mut sources = Vec::new();
+    for part in ["counters", "xsk", "pipeline", "runtime"] {
+        files(&dataplane.join(part).join("src"), ".rs", &mut sources);
+    }
+    let mut program = String::new();
+    for path in sources {
+        let text = fs::read_to_string(path).expect("a source file");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let lines = code.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        lines.for_each(|line| program.extend(line.chars().filter(|c| !c.is_whitespace())));
+    }
+    program
+}
+
+/// Whether the program adds to the field, sets it, or copies it from what Linux counted.
+fn is_counted(program: &str, field: &str) -> bool {
+    let ways = [format!(".{field}+="), format!(".{field}="), format!("{field}:counted.")];
+    ways.iter().any(|way| {
+        let mut found = program.match_indices(way.as_str());
+        found.any(|(at, _)| !program[at + way.len()..].starts_with('='))
+    })
+}
+
+#[test]
+fn every_counter_is_counted_somewhere() {
+    let program = program();
+    let fields = [
+        FlowCounters::TABLE,
+        PacketCounters::TABLE,
+        LinkCounters::TABLE,
+        SocketStatistics::TABLE,
+        TunnelCounters::TABLE,
+    ];
+    for Counter { name, .. } in fields.iter().copied().flatten() {
+        assert!(is_counted(&program, name), "nothing counts {name}");
+    }
+    for reason in DropReason::ALL {
+        // As a value; behind an arrow or a bar it would be a pattern as well.
+        let value = format!("DropReason::{reason:?}");
+        let used = program.match_indices(&value).any(|(at, _)| {
+            let next = program[at + value.len()..].chars().next();
+            !next.is_some_and(|next| next.is_alphanumeric() || next == '=' || next == '|')
+        });
+        assert!(used, "nothing drops a packet as {value}");
+    }
+    for reason in Unparsed::ALL {
+        assert!(program.contains(&format!("=>Unparsed::{reason:?},")), "nothing is {reason:?}");
+    }
+    assert!(program.contains(".rx_unparsed[") && program.contains(".dropped["));
+    // The search itself finds no counter that is only declared, compared or summed.
+    assert!(!is_counted("Flow{made_up:Packets}if cx.made_up==1{sum+=cx.made_up}", "made_up"));
+}
+
+#[test]
+fn sums_add_counts_take_the_longest_and_leave_other_histograms_out() {
+    let mut sum = FlowCounters { received: 3, rank_histogram: vec![1, 2], ..Default::default() };
+    sum.decoded_after(7);
+    let mut other = FlowCounters { received: 4, rank_histogram: vec![5, 5], ..Default::default() };
+    other.decoded_after(5);
+    sum += &other;
+    sum += &FlowCounters { rank_histogram: vec![9, 9, 9], ..FlowCounters::default() };
+    assert_eq!((sum.received, sum.decode_delay_nanos, sum.decode_delay_nanos_max), (7, 12, 7));
+    assert_eq!(sum.rank_histogram, [6, 7]);
+
+    let mut packets = PacketCounters { received: 9, ..PacketCounters::default() };
+    packets.dropped[DropReason::Late as usize] = 2;
+    let copy = packets;
+    packets += &copy;
+    let shown: Vec<(&str, u64)> =
+        packets.iter().map(|(counter, count)| (counter.name, count)).collect();
+    assert_eq!(shown.len(), 3 + DROP_REASONS);
+    assert!(shown.contains(&("received", 18)) && shown.contains(&("late", 4)));
+    assert!(shown.iter().map(|(name, _)| *name).eq(worker::TABLE.counters().map(|it| it.name)));
+}
