@@ -43,6 +43,10 @@ pub const SOURCES: usize = 64;
 /// Terms of one pass where a single destination is formed.
 pub const TERMS: usize = 32;
 
+/// Bytes of sources to go through with the same factors: far more than making those takes, and few
+/// enough for an L2 cache.
+pub const READY_BYTES: usize = 64 * 1024;
+
 /// Destinations of a block.
 pub const STRIP: usize = 4;
 
@@ -68,7 +72,7 @@ pub mod prelude {
     pub use core::mem::MaybeUninit;
 
     pub use super::{
-        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP,
+        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, Tile, WHOLE, WIDE_STRIP,
         WINDOW,
     };
 }
@@ -81,24 +85,126 @@ pub struct Pass<'a> {
     pub coefficients: &'a [u8],
     /// Columns of the whole matrix.
     pub columns: usize,
-    /// The pass's sources, at most [`SOURCES`].
-    pub sources: &'a [&'a [u8]],
     /// Whether to add to what the destinations hold.
     pub accumulate: bool,
+    /// At most [`SOURCES`]. Private, with `bytes`, so that no source can be shorter.
+    sources: &'a [&'a [u8]],
+    bytes: usize,
 }
 
-impl Pass<'_> {
-    /// Whether to copy tiles: for many sources always; for a few, when they lie on so few of the 64
-    /// sets of an L1 cache that they evict each other (16 sources 4096 bytes apart lie on one, which
-    /// has room for 8); never for so few destinations that the copy is read too rarely.
+impl<'a> Pass<'a> {
+    /// A pass over the first `bytes` bytes of the sources.
+    ///
+    /// # Panics
+    /// When a source is shorter.
+    #[inline]
+    pub fn new(
+        tables: &'static crate::table::Tables,
+        (coefficients, columns): (&'a [u8], usize),
+        sources: &'a [&'a [u8]],
+        bytes: usize,
+        accumulate: bool,
+    ) -> Self {
+        let shortest = sources.iter().map(|source| source.len()).fold(bytes, usize::min);
+        assert!(shortest == bytes, "a source is shorter than the destinations");
+        Self { tables, coefficients, columns, accumulate, sources, bytes }
+    }
+
+    /// Bytes of every source, and of every destination.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of sources.
+    #[inline]
+    pub fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The first [`Pass::bytes`] bytes of a source. Its own length is not read again: blocks take
+    /// one vector of each source at a time, and would look it up as often.
+    #[inline]
+    pub fn source(&self, number: usize) -> &'a [u8] {
+        let source = self.sources[number];
+        // SAFETY: `Pass::new` checked that every source has at least `bytes` bytes, and neither can
+        // be changed since.
+        unsafe { source.get_unchecked(..self.bytes) }
+    }
+
+    /// `V` vectors of `VECTOR` bytes of each source, from `start` on; for a `place` of [`LAST`] the
+    /// last of them is the last of the pass, for [`SHORT`] there are none.
+    ///
+    /// # Panics
+    /// When sources end before.
+    #[inline]
+    pub fn tile<const VECTOR: usize, const V: usize>(
+        &self,
+        start: usize,
+        place: u8,
+    ) -> Tile<'a, VECTOR, V> {
+        if place == SHORT {
+            return Tile { sources: &[], start: 0, last: 0 };
+        }
+        let whole = if place == LAST { V - 1 } else { V } * VECTOR;
+        assert!(start <= self.bytes && whole <= self.bytes - start && VECTOR <= self.bytes);
+        let last = if place == LAST { self.bytes } else { start + whole } - VECTOR;
+        Tile { sources: self.sources, start, last }
+    }
+
+    /// Whether to make factors once for many tiles of `tile_bytes`: for enough of them, and unless
+    /// sources evict each other, which going through all of them for each strip would make worse.
+    #[inline]
+    pub fn pays_to_make_ready(&self, destinations: usize, tile_bytes: usize) -> bool {
+        destinations >= STRIP
+            && self.sources.len() <= 32
+            && self.bytes >= 16 * tile_bytes
+            && !self.is_crowded()
+    }
+
+    /// How many bytes of each source to go through with the same factors.
+    #[inline]
+    pub fn ready_bytes(&self, tile_bytes: usize) -> usize {
+        (READY_BYTES / self.sources.len().max(1)).next_multiple_of(tile_bytes)
+    }
+
+    /// Whether sources lie on so few of the 64 sets of an L1 cache that they evict each other: 16 of
+    /// them 4096 bytes apart lie on one, which has room for 8.
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
+        let sets = self.sources.iter().map(set).fold(0, |sets, set| sets | set);
+        self.sources.len() > 4 * sets.count_ones() as usize
+    }
+
+    /// Whether to copy tiles: for many sources always; for a few, when they evict each other; never
+    /// for so few destinations that the copy is read too rarely.
     #[inline]
     pub fn pays_to_pack(&self, destinations: usize) -> bool {
-        let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
-        let crowded = || {
-            let sets = self.sources.iter().map(set).fold(0, |sets, set| sets | set);
-            self.sources.len() > 4 * sets.count_ones() as usize
-        };
-        destinations > 2 * STRIP && (self.sources.len() > 16 || crowded())
+        destinations > 2 * STRIP && (self.sources.len() > 16 || self.is_crowded())
+    }
+}
+
+/// A tile of the sources of a pass; made by [`Pass::tile`] alone, which checks that it lies within
+/// them, so that nothing is left to check where one vector after the other is loaded.
+pub struct Tile<'a, const VECTOR: usize, const V: usize> {
+    sources: &'a [&'a [u8]],
+    start: usize,
+    /// Where the last vector begins.
+    last: usize,
+}
+
+impl<'a, const VECTOR: usize, const V: usize> Tile<'a, VECTOR, V> {
+    /// The vectors of a source.
+    #[inline]
+    pub fn of(&self, number: usize) -> [&'a [u8; VECTOR]; V] {
+        let source = self.sources[number].as_ptr();
+        core::array::from_fn(|v| {
+            let start = if v == V - 1 { self.last } else { self.start + v * VECTOR };
+            // SAFETY: `Pass::tile` checked that all vectors lie within the bytes of the pass,
+            // `Pass::new` that all sources have that many, and neither can be changed since.
+            unsafe { &*source.add(start).cast() }
+        })
     }
 }
 
@@ -162,7 +268,8 @@ macro_rules! matrix_product {
         words: [$($word:literal),*],
         widths: [$widest:literal $(, $width:literal)*],
         alone: $alone:literal,
-        paired: $paired:literal
+        paired: $paired:literal,
+        ready: $ready:literal
     ) => {
         #[target_feature(enable = $features)]
         pub fn matmul(
@@ -182,11 +289,13 @@ macro_rules! matrix_product {
             if columns == 0 && !accumulate {
                 return destinations.iter_mut().for_each(|destination| destination.fill(0));
             }
+            let bytes = destinations.first().map_or(0, |destination| destination.len());
             for (number, sources) in sources.chunks(SOURCES).enumerate() {
                 let first = number * SOURCES;
                 let coefficients = coefficients.get(first..).unwrap_or_default();
                 let accumulate = accumulate || first > 0;
-                fill(&Pass { tables, coefficients, columns, sources, accumulate }, destinations);
+                let coefficients = (coefficients, columns);
+                fill(&Pass::new(tables, coefficients, sources, bytes, accumulate), destinations);
             }
         }
 
@@ -239,8 +348,9 @@ macro_rules! matrix_product {
             destination: &mut [u8],
             accumulate: bool,
         ) {
-            let columns = sources.len();
-            fill(&Pass { tables, coefficients, columns, sources, accumulate }, &mut [destination]);
+            let (bytes, coefficients) = (destination.len(), (coefficients, sources.len()));
+            let pass = Pass::new(tables, coefficients, sources, bytes, accumulate);
+            fill(&pass, &mut [destination]);
         }
 
         #[target_feature(enable = $features)]
@@ -255,7 +365,7 @@ macro_rules! matrix_product {
         /// fills, counting a part of a vector as one.
         #[target_feature(enable = $features)]
         fn fill_tiles<const W: usize>(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
-            let bytes = destinations.first().map_or(0, |destination| destination.len());
+            let bytes = pass.bytes();
             if bytes < VECTOR {
                 if bytes > 0 {
                     tile::<W, 1, SHORT>(pass, destinations, 0);
@@ -264,6 +374,14 @@ macro_rules! matrix_product {
             }
             let pack = bytes >= 2 * $widest * VECTOR && pass.pays_to_pack(destinations.len());
             let mut start = 0;
+            if $ready && pass.pays_to_make_ready(destinations.len(), $widest * VECTOR) {
+                let whole = bytes / ($widest * VECTOR) * ($widest * VECTOR);
+                while start < whole {
+                    let end = whole.min(start + pass.ready_bytes($widest * VECTOR));
+                    ready_tiles::<W>(pass, destinations, start, end);
+                    start = end;
+                }
+            }
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
                 // Alone, a destination is bound by loads: longer runs of each source are faster.
@@ -327,6 +445,86 @@ macro_rules! matrix_product {
             }
         }
 
+        /// Computes the widest tiles from `start` to `end`, destination by destination instead of tile
+        /// by tile, so that factors need to be made once only.
+        #[target_feature(enable = $features)]
+        #[inline(never)]
+        fn ready_tiles<const W: usize>(
+            pass: &Pass<'_>,
+            destinations: &mut [&mut [u8]],
+            start: usize,
+            end: usize,
+        ) {
+            let (strips, rest) = destinations.as_chunks_mut::<STRIP>();
+            let mut row = 0;
+            for strip in strips {
+                ready_block::<W, $widest, STRIP>(pass, row, strip, start, end);
+                row += STRIP;
+            }
+            for strip in rest.as_chunks_mut::<1>().0 {
+                ready_block::<W, $widest, 1>(pass, row, strip, start, end);
+                row += 1;
+            }
+        }
+
+        /// Like `block`, for all tiles from `start` to `end`.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn ready_block<const W: usize, const V: usize, const D: usize>(
+            pass: &Pass<'_>,
+            row: usize,
+            strip: &mut [&mut [u8]; D],
+            start: usize,
+            end: usize,
+        ) {
+            let columns = pass.sources();
+            let mut rows = [&[][..]; D];
+            for d in 0..D {
+                rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
+            }
+            let mut factors = [const { [const { MaybeUninit::uninit() }; D] }; SOURCES];
+            let factors = &mut factors[..columns];
+            for column in 0..columns {
+                for d in 0..D {
+                    factors[column][d].write(factor::<W>(pass.tables, rows[d][column]));
+                }
+            }
+            let count = (end - start) / (V * VECTOR);
+            let mut tiles: [&mut [_]; D] = core::array::from_fn(|_| Default::default());
+            for (tiles, destination) in tiles.iter_mut().zip(strip) {
+                let vectors = destination[start..end].as_chunks_mut::<VECTOR>().0;
+                *tiles = &mut vectors.as_chunks_mut::<V>().0[..count];
+            }
+            for number in 0..count {
+                let mut sums = [[empty(); V]; D];
+                let tile = pass.tile::<VECTOR, V>(start + number * V * VECTOR, WHOLE);
+                for (column, factors) in factors.iter().enumerate() {
+                    let source = tile.of(column);
+                    let mut splits = [split::<W>(zero()); V];
+                    for v in 0..V {
+                        splits[v] = split::<W>(load(source[v]));
+                    }
+                    for d in 0..D {
+                        // SAFETY: the loop above wrote a factor for each column and destination.
+                        let factor = unsafe { factors[d].assume_init_ref() };
+                        for v in 0..V {
+                            sums[d][v] = accumulate::<W>(sums[d][v], factor, &splits[v]);
+                        }
+                    }
+                }
+                for d in 0..D {
+                    let destination = &mut tiles[d][number];
+                    for v in 0..V {
+                        let mut vector = finish::<W>(pass.tables, sums[d][v]);
+                        if pass.accumulate {
+                            vector = xor(vector, load(&destination[v]));
+                        }
+                        store(&mut destination[v], vector);
+                    }
+                }
+            }
+        }
+
         /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so that
         /// only those who use the copy pay for the stack it takes.
         #[target_feature(enable = $features)]
@@ -370,18 +568,19 @@ macro_rules! matrix_product {
             start: usize,
             packed: &mut [MaybeUninit<[Vector; V]>],
         ) {
-            let columns = pass.sources.len();
+            let columns = pass.sources();
             // Cut to equal lengths here, so that the loop below needs no bounds checks.
             let mut rows = [&[][..]; D];
             for d in 0..D {
                 rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
             }
             let packed = if FROM == SLICES { packed } else { &mut packed[..columns] };
+            let tile = pass.tile::<VECTOR, V>(start, PLACE);
             let mut sums = [[empty(); V]; D];
             let mut column = 0;
             while $paired && column + 1 < columns {
-                let even = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
-                let odd = source::<V, PLACE, FROM>(pass.sources, packed, column + 1, start);
+                let even = source::<V, PLACE, FROM>(pass, &tile, packed, column);
+                let odd = source::<V, PLACE, FROM>(pass, &tile, packed, column + 1);
                 let (even, odd) = (split_block::<W, V>(&even), split_block::<W, V>(&odd));
                 for d in 0..D {
                     let even_factor = factor::<W>(pass.tables, rows[d][column]);
@@ -397,7 +596,7 @@ macro_rules! matrix_product {
                 column += 2;
             }
             while column < columns {
-                let vectors = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
+                let vectors = source::<V, PLACE, FROM>(pass, &tile, packed, column);
                 let splits = split_block::<W, V>(&vectors);
                 for d in 0..D {
                     let factor = factor::<W>(pass.tables, rows[d][column]);
@@ -412,7 +611,8 @@ macro_rules! matrix_product {
                 for v in 0..V {
                     vectors[v] = finish::<W>(pass.tables, sums[d][v]);
                 }
-                put_block::<V, PLACE>(strip[d], start, vectors, pass.accumulate);
+                let destination = &mut strip[d][..pass.bytes()];
+                put_block::<V, PLACE>(destination, start, vectors, pass.accumulate);
             }
         }
 
@@ -443,17 +643,25 @@ macro_rules! matrix_product {
         #[target_feature(enable = $features)]
         #[inline]
         fn source<const V: usize, const PLACE: u8, const FROM: u8>(
-            sources: &[&[u8]],
+            pass: &Pass<'_>,
+            tile: &Tile<'_, VECTOR, V>,
             packed: &mut [MaybeUninit<[Vector; V]>],
             number: usize,
-            start: usize,
         ) -> [Vector; V] {
             if FROM == PACKED {
                 // SAFETY: the tile's first block, with `FROM == PACKING`, wrote an entry for each
                 // of the same sources.
                 return unsafe { packed[number].assume_init() };
             }
-            let vectors = load_block::<V, PLACE>(sources[number], start);
+            let mut vectors = [zero(); V];
+            if PLACE == SHORT {
+                vectors[0] = load_short(pass.source(number));
+            } else {
+                let bytes = tile.of(number);
+                for v in 0..V {
+                    vectors[v] = load(bytes[v]);
+                }
+            }
             if FROM == PACKING {
                 packed[number].write(vectors);
             }
