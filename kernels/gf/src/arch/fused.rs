@@ -36,16 +36,16 @@
 //! sources stay in the L1 cache. Where there are many destinations, the first block also copies
 //! the tile into a packed buffer for the others: symbols that lie a multiple of 4096 bytes apart,
 //! as frames of a UMEM do, would evict each other. The copy costs stores, which are idle there.
+//!
+//! **Ready factors.** A level whose loop waits for the processor's front end (`ready: true`) takes
+//! long symbols the other way round: a block's factors are made once, for all tiles, which leaves one
+//! instruction for a factor instead of two.
 
 /// Sources of one pass: bounds the packed tile (16 KiB with 64-byte vectors, half of an L1 cache).
 pub const SOURCES: usize = 64;
 
 /// Terms of one pass where a single destination is formed.
 pub const TERMS: usize = 32;
-
-/// Bytes of sources to go through with the same factors: far more than making those takes, and few
-/// enough for an L2 cache.
-pub const READY_BYTES: usize = 64 * 1024;
 
 /// Destinations of a block.
 pub const STRIP: usize = 4;
@@ -71,141 +71,11 @@ pub const PACKED: u8 = 2;
 pub mod prelude {
     pub use core::mem::MaybeUninit;
 
+    pub use crate::arch::pass::{Pass, Tiles};
+
     pub use super::{
-        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, Tile, WHOLE, WIDE_STRIP,
-        WINDOW,
+        LAST, PACKED, PACKING, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP, WINDOW,
     };
-}
-
-/// What the blocks of one pass have in common.
-#[derive(Copy, Clone)]
-pub struct Pass<'a> {
-    pub tables: &'static crate::table::Tables,
-    /// Row-major; begins at the pass's first column.
-    pub coefficients: &'a [u8],
-    /// Columns of the whole matrix.
-    pub columns: usize,
-    /// Whether to add to what the destinations hold.
-    pub accumulate: bool,
-    /// At most [`SOURCES`]. Private, with `bytes`, so that no source can be shorter.
-    sources: &'a [&'a [u8]],
-    bytes: usize,
-}
-
-impl<'a> Pass<'a> {
-    /// A pass over the first `bytes` bytes of the sources.
-    ///
-    /// # Panics
-    /// When a source is shorter.
-    #[inline]
-    pub fn new(
-        tables: &'static crate::table::Tables,
-        (coefficients, columns): (&'a [u8], usize),
-        sources: &'a [&'a [u8]],
-        bytes: usize,
-        accumulate: bool,
-    ) -> Self {
-        let shortest = sources.iter().map(|source| source.len()).fold(bytes, usize::min);
-        assert!(shortest == bytes, "a source is shorter than the destinations");
-        Self { tables, coefficients, columns, accumulate, sources, bytes }
-    }
-
-    /// Bytes of every source, and of every destination.
-    #[inline]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Number of sources.
-    #[inline]
-    pub fn sources(&self) -> usize {
-        self.sources.len()
-    }
-
-    /// The first [`Pass::bytes`] bytes of a source. Its own length is not read again: blocks take
-    /// one vector of each source at a time, and would look it up as often.
-    #[inline]
-    pub fn source(&self, number: usize) -> &'a [u8] {
-        let source = self.sources[number];
-        // SAFETY: `Pass::new` checked that every source has at least `bytes` bytes, and neither can
-        // be changed since.
-        unsafe { source.get_unchecked(..self.bytes) }
-    }
-
-    /// `V` vectors of `VECTOR` bytes of each source, from `start` on; for a `place` of [`LAST`] the
-    /// last of them is the last of the pass, for [`SHORT`] there are none.
-    ///
-    /// # Panics
-    /// When sources end before.
-    #[inline]
-    pub fn tile<const VECTOR: usize, const V: usize>(
-        &self,
-        start: usize,
-        place: u8,
-    ) -> Tile<'a, VECTOR, V> {
-        if place == SHORT {
-            return Tile { sources: &[], start: 0, last: 0 };
-        }
-        let whole = if place == LAST { V - 1 } else { V } * VECTOR;
-        assert!(start <= self.bytes && whole <= self.bytes - start && VECTOR <= self.bytes);
-        let last = if place == LAST { self.bytes } else { start + whole } - VECTOR;
-        Tile { sources: self.sources, start, last }
-    }
-
-    /// Whether to make factors once for many tiles of `tile_bytes`: for enough of them, and unless
-    /// sources evict each other, which going through all of them for each strip would make worse.
-    #[inline]
-    pub fn pays_to_make_ready(&self, destinations: usize, tile_bytes: usize) -> bool {
-        destinations >= STRIP
-            && self.sources.len() <= 32
-            && self.bytes >= 16 * tile_bytes
-            && !self.is_crowded()
-    }
-
-    /// How many bytes of each source to go through with the same factors.
-    #[inline]
-    pub fn ready_bytes(&self, tile_bytes: usize) -> usize {
-        (READY_BYTES / self.sources.len().max(1)).next_multiple_of(tile_bytes)
-    }
-
-    /// Whether sources lie on so few of the 64 sets of an L1 cache that they evict each other: 16 of
-    /// them 4096 bytes apart lie on one, which has room for 8.
-    #[inline]
-    fn is_crowded(&self) -> bool {
-        let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
-        let sets = self.sources.iter().map(set).fold(0, |sets, set| sets | set);
-        self.sources.len() > 4 * sets.count_ones() as usize
-    }
-
-    /// Whether to copy tiles: for many sources always; for a few, when they evict each other; never
-    /// for so few destinations that the copy is read too rarely.
-    #[inline]
-    pub fn pays_to_pack(&self, destinations: usize) -> bool {
-        destinations > 2 * STRIP && (self.sources.len() > 16 || self.is_crowded())
-    }
-}
-
-/// A tile of the sources of a pass; made by [`Pass::tile`] alone, which checks that it lies within
-/// them, so that nothing is left to check where one vector after the other is loaded.
-pub struct Tile<'a, const VECTOR: usize, const V: usize> {
-    sources: &'a [&'a [u8]],
-    start: usize,
-    /// Where the last vector begins.
-    last: usize,
-}
-
-impl<'a, const VECTOR: usize, const V: usize> Tile<'a, VECTOR, V> {
-    /// The vectors of a source.
-    #[inline]
-    pub fn of(&self, number: usize) -> [&'a [u8; VECTOR]; V] {
-        let source = self.sources[number].as_ptr();
-        core::array::from_fn(|v| {
-            let start = if v == V - 1 { self.last } else { self.start + v * VECTOR };
-            // SAFETY: `Pass::tile` checked that all vectors lie within the bytes of the pass,
-            // `Pass::new` that all sources have that many, and neither can be changed since.
-            unsafe { &*source.add(start).cast() }
-        })
-    }
 }
 
 /// Bytes of which the last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
@@ -261,7 +131,7 @@ pub(super) use plain_sums;
 /// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
 /// may keep in registers, widest first, always for several destinations; a single one takes
 /// `alone` vectors. `paired` takes two sources at a time, which needs registers for both, and adds
-/// their products together.
+/// their products together. `ready` makes factors once for many tiles.
 macro_rules! matrix_product {
     (
         $features:tt,
@@ -294,8 +164,8 @@ macro_rules! matrix_product {
                 let first = number * SOURCES;
                 let coefficients = coefficients.get(first..).unwrap_or_default();
                 let accumulate = accumulate || first > 0;
-                let coefficients = (coefficients, columns);
-                fill(&Pass::new(tables, coefficients, sources, bytes, accumulate), destinations);
+                let pass = Pass { tables, coefficients, columns, sources, bytes, accumulate };
+                fill(&pass, destinations);
             }
         }
 
@@ -348,8 +218,8 @@ macro_rules! matrix_product {
             destination: &mut [u8],
             accumulate: bool,
         ) {
-            let (bytes, coefficients) = (destination.len(), (coefficients, sources.len()));
-            let pass = Pass::new(tables, coefficients, sources, bytes, accumulate);
+            let (columns, bytes) = (sources.len(), destination.len());
+            let pass = Pass { tables, coefficients, columns, sources, bytes, accumulate };
             fill(&pass, &mut [destination]);
         }
 
@@ -365,7 +235,7 @@ macro_rules! matrix_product {
         /// fills, counting a part of a vector as one.
         #[target_feature(enable = $features)]
         fn fill_tiles<const W: usize>(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
-            let bytes = pass.bytes();
+            let bytes = pass.bytes;
             if bytes < VECTOR {
                 if bytes > 0 {
                     tile::<W, 1, SHORT>(pass, destinations, 0);
@@ -477,7 +347,7 @@ macro_rules! matrix_product {
             start: usize,
             end: usize,
         ) {
-            let columns = pass.sources();
+            let columns = pass.sources.len();
             let mut rows = [&[][..]; D];
             for d in 0..D {
                 rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
@@ -489,6 +359,7 @@ macro_rules! matrix_product {
                     factors[column][d].write(factor::<W>(pass.tables, rows[d][column]));
                 }
             }
+            let sources = Tiles::<VECTOR, V>::new(pass.sources, start, end);
             let count = (end - start) / (V * VECTOR);
             let mut tiles: [&mut [_]; D] = core::array::from_fn(|_| Default::default());
             for (tiles, destination) in tiles.iter_mut().zip(strip) {
@@ -497,7 +368,7 @@ macro_rules! matrix_product {
             }
             for number in 0..count {
                 let mut sums = [[empty(); V]; D];
-                let tile = pass.tile::<VECTOR, V>(start + number * V * VECTOR, WHOLE);
+                let tile = sources.tile(number);
                 for (column, factors) in factors.iter().enumerate() {
                     let source = tile.of(column);
                     let mut splits = [split::<W>(zero()); V];
@@ -568,19 +439,18 @@ macro_rules! matrix_product {
             start: usize,
             packed: &mut [MaybeUninit<[Vector; V]>],
         ) {
-            let columns = pass.sources();
+            let columns = pass.sources.len();
             // Cut to equal lengths here, so that the loop below needs no bounds checks.
             let mut rows = [&[][..]; D];
             for d in 0..D {
                 rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
             }
             let packed = if FROM == SLICES { packed } else { &mut packed[..columns] };
-            let tile = pass.tile::<VECTOR, V>(start, PLACE);
             let mut sums = [[empty(); V]; D];
             let mut column = 0;
             while $paired && column + 1 < columns {
-                let even = source::<V, PLACE, FROM>(pass, &tile, packed, column);
-                let odd = source::<V, PLACE, FROM>(pass, &tile, packed, column + 1);
+                let even = source::<V, PLACE, FROM>(pass, packed, column, start);
+                let odd = source::<V, PLACE, FROM>(pass, packed, column + 1, start);
                 let (even, odd) = (split_block::<W, V>(&even), split_block::<W, V>(&odd));
                 for d in 0..D {
                     let even_factor = factor::<W>(pass.tables, rows[d][column]);
@@ -596,7 +466,7 @@ macro_rules! matrix_product {
                 column += 2;
             }
             while column < columns {
-                let vectors = source::<V, PLACE, FROM>(pass, &tile, packed, column);
+                let vectors = source::<V, PLACE, FROM>(pass, packed, column, start);
                 let splits = split_block::<W, V>(&vectors);
                 for d in 0..D {
                     let factor = factor::<W>(pass.tables, rows[d][column]);
@@ -611,8 +481,8 @@ macro_rules! matrix_product {
                 for v in 0..V {
                     vectors[v] = finish::<W>(pass.tables, sums[d][v]);
                 }
-                let destination = &mut strip[d][..pass.bytes()];
-                put_block::<V, PLACE>(destination, start, vectors, pass.accumulate);
+                let bytes = if PLACE == SHORT { pass.bytes } else { strip[d].len() };
+                put_block::<V, PLACE>(&mut strip[d][..bytes], start, vectors, pass.accumulate);
             }
         }
 
@@ -644,24 +514,19 @@ macro_rules! matrix_product {
         #[inline]
         fn source<const V: usize, const PLACE: u8, const FROM: u8>(
             pass: &Pass<'_>,
-            tile: &Tile<'_, VECTOR, V>,
             packed: &mut [MaybeUninit<[Vector; V]>],
             number: usize,
+            start: usize,
         ) -> [Vector; V] {
             if FROM == PACKED {
                 // SAFETY: the tile's first block, with `FROM == PACKING`, wrote an entry for each
                 // of the same sources.
                 return unsafe { packed[number].assume_init() };
             }
-            let mut vectors = [zero(); V];
-            if PLACE == SHORT {
-                vectors[0] = load_short(pass.source(number));
-            } else {
-                let bytes = tile.of(number);
-                for v in 0..V {
-                    vectors[v] = load(bytes[v]);
-                }
-            }
+            let source = pass.sources[number];
+            // A common length makes one mask for all.
+            let source = if PLACE == SHORT { &source[..pass.bytes] } else { source };
+            let vectors = load_block::<V, PLACE>(source, start);
             if FROM == PACKING {
                 packed[number].write(vectors);
             }
