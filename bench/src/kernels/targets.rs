@@ -75,7 +75,7 @@ fn rules() -> Vec<Rule> {
         ),
         Rule::new("n to n, frames of 4096 B", "0.85 of the ceiling", 0.85, ceiling, frames),
         Rule::new("16 to 16, 64 to 9000 B", "0.80 of the ceiling", 0.80, ceiling, |row| {
-            row.section == Lengths
+            row.section == Lengths && row.k >= 64
         }),
         Rule::new("madd, 1500 B", "0.90 of the store limit", 0.90, ceiling, at(Madd, 1, 1500)),
         Rule::new("16 to 1, 1 to 2 KiB, four fields", "1.8 x paper's library", 1.8, rival, paper),

@@ -1,9 +1,9 @@
 //! What the control socket carries, version 1. Types that derive `Type` are whole replies, those
 //! that derive `CustomType` are parts of them and have names in the interface description.
 //!
-//! Counters count from the daemon's start and never go down. They come by name: `dataplane/counters`
-//! says which there are and what they mean. Sizes are bytes, losses are shares from 0 to 1. Keys are
-//! stable: they may gain siblings, they never change or disappear.
+//! Counters count from the daemon's start and never go down. They come by name:
+//! `dataplane/counters` says which there are and what they mean. Sizes are bytes, losses are shares
+//! from 0 to 1. Keys are stable: they may gain siblings, they never change or disappear.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,7 +63,8 @@ pub struct Engine {
     pub batches: BTreeMap<String, u64>,
     /// Batches by size: up to 4 KiB, 8 KiB, 16 KiB and on.
     pub batch_bytes: Vec<u64>,
-    /// Batches by the time from their first generation to its result: up to 1 us, 2 us, 4 us and on.
+    /// Batches by the time from their first generation to its result: up to 1 us, 2 us, 4 us and
+    /// on.
     pub latency_us: Vec<u64>,
 }
 
@@ -193,25 +194,26 @@ pub struct Flow {
     pub hops: Vec<HopLoss>,
     /// Source: what the sink said last about its generations.
     pub remote: Option<Remote>,
-    /// Counters by name, faults among them, since the daemon started or the code of the flow changed.
+    /// Counters by name, faults among them, since the daemon started or the code of the flow
+    /// changed.
     pub counters: BTreeMap<String, u64>,
     /// Full-size generations or batches by the rank they closed with; index is the rank.
     pub rank_histogram: Vec<u64>,
     /// Mean rank of those over their size, where there are any.
     pub rank_ratio: Option<f64>,
-    /// Source: what theory expects that ratio to be at the sink, from the losses that the hops report
-    /// and the packets planned.
+    /// Source: what theory expects that ratio to be at the sink, from the losses that the hops
+    /// report and the packets planned.
     #[serde(default)]
     pub rank_theory: Option<f64>,
     /// Packets per source symbol, sent (source) or received (sink).
     #[serde(default)]
     pub overhead: Option<f64>,
-    /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its length
-    /// and the loss from end to end take for target_loss. Null for generations.
+    /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
+    /// length and the loss from end to end take for target_loss. Null for generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
-    /// Sink: time from the first packet of a generation or block until it was complete, on average. Window:
-    /// how long a symbol was known to be missing, averaged over all symbols.
+    /// Sink: time from the first packet of a generation or block until it was complete, on average.
+    /// Window: how long a symbol was known to be missing, averaged over all symbols.
     #[serde(default)]
     pub decode_delay_mean_us: Option<f64>,
     /// The longest such time.

@@ -200,6 +200,6 @@ fn client_without_a_daemon_says_what_to_start() {
 
     // A socket that a killed daemon left behind refuses connections.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
-    let error = Client::connect(&path).map(|_| ()).expect_err("nobody accepts");
+    let error = Client::connect(&path).map(|_| ()).expect_err("no server accepts");
     assert_eq!(error.exit_code(), 3);
 }

@@ -32,7 +32,7 @@ Examples:
   recodectl show flows                             losses, ranks and parameters of every flow
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
-  recodectl set engine cpu                         leave the accelerator alone
+  recodectl set engine cpu                         use the CPU only
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl engines                                whether a card would be faster
   recodectl --json show | jq '.flows[].rank_ratio'
@@ -50,8 +50,9 @@ pub enum Command {
     },
     /// Change parameters of a flow, or who does bulk work, while traffic runs
     ///
-    /// All changes of a flow take effect together or not at all; the command returns once every worker
-    /// has adopted them. Values are written as in the configuration file, which is not changed.
+    /// All changes of a flow take effect together or not at all; the command returns once every
+    /// worker has adopted them. Values are written as in the configuration file, which is not
+    /// changed.
     ///
     /// `set engine auto`, `cpu` or `cuda` says who solves large generations.
     #[command(after_help = keys::help())]
@@ -73,7 +74,8 @@ pub enum Command {
         #[arg(long, value_name = "LEVEL")]
         kernel: Option<String>,
     },
-    /// Show and measure who can do bulk work here: CPU, cards, and why there is none; needs no daemon
+    /// Show and measure who can do bulk work here: CPU, cards, and why there is none; needs no
+    /// daemon
     #[command(after_help = ENGINES)]
     Engines {
         /// Time for measuring, all engines together; 0 measures nothing
@@ -82,10 +84,10 @@ pub enum Command {
     },
     /// Find the degree distribution of a BATS outer code for the ranks that arrive; needs no daemon
     ///
-    /// A source mixes as many source symbols into a batch as a random degree says. Which degrees are
-    /// best depends on how much of its batches arrives: small ones decode early and overlap, large
-    /// ones reach the last symbols and cost computing. This finds the distribution that recovers most
-    /// symbols per batch.
+    /// A source mixes as many source symbols into a batch as a random degree says. Which degrees
+    /// are best depends on how much of its batches arrives: small ones decode early and overlap,
+    /// large ones reach the last symbols and cost computing. This finds the distribution that
+    /// recovers most symbols per batch.
     #[cfg(feature = "bats")]
     #[command(after_help = degrees::EXAMPLES)]
     Degrees(degrees::Options),

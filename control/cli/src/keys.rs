@@ -114,8 +114,8 @@ forgotten when the code changes.
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
 
-/// Takes any word; those known here are offered by completion. Which keys there are is for the daemon to
-/// say.
+/// Takes any word; those known here are offered by completion. Which keys there are is for the
+/// daemon to say.
 #[derive(Clone)]
 pub struct ChangeParser;
 

@@ -52,7 +52,7 @@ pub fn engine_line(engine: &Engine) -> String {
     let who = match (engine.up, engine.mode.as_str(), engine.reason.as_str()) {
         (_, "cpu", _) => "the CPU does everything".to_owned(),
         (true, "cuda", _) => "the card whenever it has room".to_owned(),
-        (true, ..) => "card or CPU, whoever is faster".to_owned(),
+        (true, ..) => "card or CPU, whichever is faster".to_owned(),
         (false, _, "") => "the CPU, until a card is found".to_owned(),
         (false, _, reason) => format!("the CPU does everything: {reason}"),
     };

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long workers may take to adopt an edition. They do so between bursts, within microseconds
-/// under load and one housekeeping interval when idle: whoever needs longer is stuck.
+/// under load and one housekeeping interval when idle: a worker that needs longer is stuck.
 pub const ADOPTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often adoption is looked for.

@@ -8,9 +8,9 @@ use recoded_pipeline::report::FlowReport;
 /// Larger generations take too long to compute each time somebody looks.
 const SIZE_MAX: usize = 128;
 
-/// Expected rank at the sink over the size of a generation or batch, as the source of a flow can know
-/// it: from what the hops report. Relays are taken to recode systematically, and batches adaptively,
-/// which is their default.
+/// Expected rank at the sink over the size of a generation or batch, as the source of a flow can
+/// know it: from what the hops report. Relays are taken to recode systematically, and batches
+/// adaptively, which is their default.
 pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
     let size = report.generation_size;
@@ -31,8 +31,8 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Not for generations, whose number of packets follows from how many of them may stay
-/// incomplete.
+/// [`expected_rank`]. Not for generations, whose number of packets follows from how many of them
+/// may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")

@@ -106,7 +106,7 @@ fn half_a_request_keeps_nobody_waiting() {
     stream.write_all(b"Control1.GetVersion\"}\0").expect("the rest");
     let mut byte = [0];
     stream.read_exact(&mut byte).expect("an answer");
-    assert_eq!(byte, *b"{", "a request may come in pieces");
+    assert_eq!(byte, *b"{", "a request may come in parts");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn silence_is_borne_while_there_is_room() {
     let mut quiet = served.client();
     quiet.version().expect("an answer");
     std::thread::sleep(Duration::from_millis(2_500));
-    quiet.version().expect("nobody else needed the slot");
+    quiet.version().expect("no other client needed the slot");
 }
 
 /// Not a test by itself: the clients of another user for the next one.

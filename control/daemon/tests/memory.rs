@@ -165,7 +165,7 @@ fn daemons_under_traffic_stay_within_the_memory_they_declare() {
     for ((_, memory), most) in ends.iter().zip(most) {
         println!("{memory} MiB declared, {} MiB resident at most", most >> 10);
         assert!(most <= (memory << 10) + PROGRAM_KIB, "{most} KiB with {memory} MiB declared");
-        // Frames are locked: whoever measures less measures something else.
+        // Frames are locked: a smaller figure is not the memory of this process.
         assert!(most > 32 << 10, "{most} KiB");
     }
 }

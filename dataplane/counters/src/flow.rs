@@ -6,8 +6,8 @@ use crate::Table;
 pub const TABLE: Table = Table { owner: "flow", parts: &[FlowCounters::TABLE] };
 
 counters! {
-    /// Counters of one flow on one node. Source symbols of a window flow are counted as generations. A
-    /// change of code begins them anew.
+    /// Counters of one flow on one node. Source symbols of a window flow are counted as
+    /// generations. A change of code begins them anew.
     #[derive(Clone, PartialEq, Default, Debug)]
     FlowCounters {
         /// Source: IP packets taken from the tunnel.
@@ -38,11 +38,11 @@ counters! {
         sent_repair: Packets,
         /// Packets that could not be formed or copied because no frame was free.
         send_failed: Packets => "Raise frames.",
-        /// Source symbols: closed (source), decoded (sink). Packets sent or received per source symbol
-        /// are the overhead.
+        /// Source symbols: closed (source), decoded (sink). Packets sent or received per source
+        /// symbol are the overhead.
         source_symbols: Symbols,
-        /// Source: generations, or blocks of a BATS flow, closed. Relay: generations or batches closed.
-        /// Sink: generations or blocks ended.
+        /// Source: generations, or blocks of a BATS flow, closed. Relay: generations or batches
+        /// closed. Sink: generations or blocks ended.
         generations: Generations,
         /// Of these, ended with full rank (relay and sink).
         generations_complete: Generations,
@@ -61,9 +61,9 @@ counters! {
             forged requests.",
         /// Sink: framing found broken in decoded symbols.
         framing_errors: Events => "Look for forged packets, or a source of another version.",
-        /// Sink: time from the first packet of a generation or block to its last symbol, summed over
-        /// those that were complete. Window flows: from when a lost symbol was first told of until it
-        /// was recovered, summed over those.
+        /// Sink: time from the first packet of a generation or block to its last symbol, summed
+        /// over those that were complete. Window flows: from when a lost symbol was first told of
+        /// until it was recovered, summed over those.
         decode_delay_nanos: Nanos,
         /// Longest such time.
         decode_delay_nanos_max: NanosMax,

@@ -1,9 +1,10 @@
-//! What a node counts. A counter is declared once, in [`flow`], [`worker`], [`link`] or [`tunnel`]: its
-//! name, unit, meaning and, for a fault, its cure. The struct that a worker increments, sums over
-//! workers, the control API, `recodectl` and the table in this folder's README follow from that.
+//! What a node counts. A counter is declared once, in [`flow`], [`worker`], [`link`] or [`tunnel`]:
+//! its name, unit, meaning and, for a fault, its cure. The struct that a worker increments, sums
+//! over workers, the control API, `recodectl` and the table in this folder's README follow from
+//! that.
 //!
-//! Place: a leaf. Plain integers, owned by one worker each and published between bursts; nothing here
-//! is atomic, allocates on the packet path or does I/O.
+//! Place: a leaf. Plain integers, owned by one worker each and published between bursts; nothing
+//! here is atomic, allocates on the packet path or does I/O.
 
 #![forbid(unsafe_code)]
 

@@ -56,8 +56,8 @@ counters! {
         tx_oversize: Packets => "Raise the MTU, or lower symbol_bytes at the source of the flow.",
         /// Packets dropped because the interface was gone.
         tx_link_gone: Packets => "Bring the interface back; the daemon goes on by itself.",
-        /// Packets dropped because the link was in debt by more than its pace allows: repairs, or what
-        /// a relay was to send faster than that.
+        /// Packets dropped because the backlog of the link was longer than its pace allows:
+        /// repairs, or packets of a relay that arrived faster than the rate of the link.
         tx_over_rate: Packets => "Lower the rate of what comes in, or raise rate_mbit.",
     }
     by {
@@ -71,7 +71,8 @@ counters! {
     /// What Linux counted on a socket since it was opened.
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     SocketStatistics {
-        /// Packets dropped by Linux for other reasons than the two below: longer than a frame, mostly.
+        /// Packets dropped by Linux for other reasons than the two below: longer than a frame,
+        /// mostly.
         rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
         /// Packets dropped because the receive ring was full: the worker was too slow.
         rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source.",

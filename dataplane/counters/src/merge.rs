@@ -18,8 +18,8 @@ impl<const N: usize> Merge for [u64; N] {
     }
 }
 
-/// A histogram of another length belongs to other parameters of the flow and is left out. Begin with
-/// the one that counts.
+/// A histogram of another length belongs to other parameters of the flow and is left out. Begin
+/// with the one that counts.
 impl Merge for Vec<u64> {
     fn merge(&mut self, other: &Vec<u64>) {
         if self.len() == other.len() {

@@ -78,8 +78,9 @@ impl Table {
     }
 }
 
-/// A struct of counters with its table: `/// meaning` above `name: Unit` or `name: Unit => "cure"`. Then
-/// what is counted by reason, as `name: Reasons`, and fields that are no counters but are summed too.
+/// A struct of counters with its table: `/// meaning` above `name: Unit` or `name: Unit => "cure"`.
+/// Then what is counted by reason, as `name: Reasons`, and fields that are no counters but are
+/// summed too.
 macro_rules! counters {
     (
         $(#[$attribute:meta])*
@@ -128,7 +129,8 @@ macro_rules! counters {
     };
 }
 
-/// An enum of reasons, one counter of packets each: `/// meaning` above `Variant = "name" => "cure"`.
+/// An enum of reasons, one counter of packets each: `/// meaning` above `Variant = "name" =>
+/// "cure"`.
 macro_rules! reasons {
     (
         $(#[$attribute:meta])*

@@ -20,8 +20,8 @@ counters! {
         written_packets: Packets,
         /// Their bytes.
         written_bytes: Bytes,
-        /// IP packets that Linux did not take: its queue was full, they were not IP, or the tunnel was
-        /// gone.
+        /// IP packets that Linux did not take: its queue was full, they were not IP, or the tunnel
+        /// was gone.
         write_failed: Packets => "Set the tunnel up, and see that its receivers keep pace.",
         /// Writes that carried the packets written: fewer where packets were merged.
         writes: Events,

@@ -27,8 +27,8 @@ reasons! {
         /// Generation, batch, block or symbol size above what the flow accepts.
         Oversize = "oversize" => "Raise the ceiling here (keys that end in _max, symbol_bytes), or \
             lower the size at the source.",
-        /// Contradicts earlier packets of its generation, batch or block (size, field, symbol bytes,
-        /// block word).
+        /// Contradicts earlier packets of its generation, batch or block (size, field, symbol
+        /// bytes, block word).
         Mismatch = "mismatch" => "Look for a second source with the same flow id, or forged packets.",
         /// Its generation was already delivered, given up or replaced.
         Late = "late" => "Nothing, if few: redundancy that was not needed. Else raise \

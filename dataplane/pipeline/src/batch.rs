@@ -1,5 +1,5 @@
-//! One generation as a relay or a sink holds it: the innovative packets, where their symbols lie, and
-//! the elimination of their coding vectors. Symbols stay in the frames they arrived in.
+//! One generation as a relay or a sink holds it: the innovative packets, where their symbols lie,
+//! and the elimination of their coding vectors. Symbols stay in the frames they arrived in.
 
 use crate::params::Nanos;
 use recoded_code::{Elimination, Outcome, vector};
@@ -81,8 +81,8 @@ impl Batch {
         }
     }
 
-    /// Begins a generation in this entry, which must be unused. One that had to leave before its time
-    /// and comes back has sent a part of its plan, or all of it: that remains.
+    /// Begins a generation in this entry, which must be unused. One that had to leave before its
+    /// time and comes back has sent a part of its plan, or all of it: that remains.
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
         debug_assert!(self.symbols.is_empty());
         let sent = if self.generation == generation { self.sent } else { 0 };
@@ -241,8 +241,8 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Unpacks `coded`, which lies in `payload`, its vector into `vector`. `None` when the field code
-    /// is none, which two bits cannot say, or the size is none, which its byte cannot say.
+    /// Unpacks `coded`, which lies in `payload`, its vector into `vector`. `None` when the field
+    /// code is none, which two bits cannot say, or the size is none, which its byte cannot say.
     pub(crate) fn new(
         payload: Span,
         coded: &Coded<'_>,

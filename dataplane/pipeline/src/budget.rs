@@ -1,9 +1,10 @@
-//! How much memory a flow takes: an estimate from its parameters alone, so that a configuration can be
-//! refused before anything of it is allocated.
+//! How much memory a flow takes: an estimate from its parameters alone, so that a configuration can
+//! be refused before anything of it is allocated.
 //!
-//! Tables are allocated when a flow is created, for the largest generations, blocks or windows that it
-//! accepts, and never grow; so the estimate is the sum of their sizes, never below what is allocated and
-//! at most half as much again. Frames are not in it: they belong to a worker, whatever its flows hold.
+//! Tables are allocated when a flow is created, for the largest generations, blocks or windows that
+//! it accepts, and never grow; so the estimate is the sum of their sizes, never below what is
+//! allocated and at most half as much again. Frames are not in it: they belong to a worker,
+//! whatever its flows hold.
 
 use crate::batch::Batch;
 #[cfg(feature = "bats")]
@@ -105,7 +106,8 @@ const ALIGN_BYTES: usize = 64;
 const DELIVERY_BYTES: usize = 64 << 10;
 /// A recoding table of batches of 128, made when hops report.
 const ADAPTIVE_BYTES: usize = 128 << 10;
-/// What forms batches: a generator, coefficients of a product, and plans; and for each packet of a batch.
+/// What forms batches: a generator, coefficients of a product, and plans; and for each packet of a
+/// batch.
 #[cfg(feature = "bats")]
 const FORMER_BYTES: usize = 320 << 10;
 #[cfg(feature = "bats")]

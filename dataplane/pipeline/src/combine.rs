@@ -57,7 +57,7 @@ pub(crate) struct Combiner {
     kernel: &'static Kernel,
     // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
     random: ChaCha8Rng,
-    /// Makes plans where nobody else does.
+    /// Makes plans where no other thread does.
     plan_maker: PlanMaker,
     coefficients: Vec<u8>,
     vectors: Vec<u8>,
@@ -99,9 +99,9 @@ impl Combiner {
         (self.kernel, &mut self.solutions)
     }
 
-    /// Forms up to `count` (at most [`GROUP_MAX`]) fresh combinations, each in a frame of its own with
-    /// its packed coding vector in front of the symbol. Fewer when frames run out. The caller owns
-    /// one reference to each frame of the returned symbol spans.
+    /// Forms up to `count` (at most [`GROUP_MAX`]) fresh combinations, each in a frame of its own
+    /// with its packed coding vector in front of the symbol. Fewer when frames run out. The caller
+    /// owns one reference to each frame of the returned symbol spans.
     pub(crate) fn combine(
         &mut self,
         frames: &mut impl Frames,

@@ -17,8 +17,8 @@ pub trait Egress {
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
 
-    /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes all
-    /// inputs, and says later what came of it: [`Pipeline::solved`](crate::Pipeline::solved).
+    /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes
+    /// all inputs, and says later what came of it: [`Pipeline::solved`](crate::Pipeline::solved).
     fn offload(
         &mut self,
         ticket: Ticket,
@@ -29,7 +29,7 @@ pub trait Egress {
         false
     }
 
-    /// Takes a question for a plan to whoever makes plans.
+    /// Takes a question for a plan to the thread that makes plans.
     fn plan(&mut self, request: &PlanRequest) -> Planning {
         let _ = request;
         Planning::Here
@@ -39,11 +39,11 @@ pub trait Egress {
 /// What became of a question for a plan.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Planning {
-    /// Nobody else answers it: it is answered where it was asked.
+    /// No other thread answers it: it is answered where it was asked.
     Here,
     /// The reply comes by [`Pipeline::planned`](crate::Pipeline::planned).
     Elsewhere,
-    /// Whoever answers has too much to do: ask again later.
+    /// The thread that answers is busy: ask again later.
     Busy,
 }
 

@@ -1,4 +1,5 @@
-//! One flow on one node: its parameters and counters, and the one place that tells roles and codes apart.
+//! One flow on one node: its parameters and counters, and the one place that tells roles and codes
+//! apart.
 
 #[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
@@ -138,8 +139,8 @@ impl Flow {
         }
     }
 
-    /// Adopts changed parameters, keeping the state where it still fits. The next hops follow the link
-    /// sequence numbers through any change.
+    /// Adopts changed parameters, keeping the state where it still fits. The next hops follow the
+    /// link sequence numbers through any change.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);

@@ -1,5 +1,5 @@
-//! What a relay and a sink know of a flow by what arrives: the link it comes over, its rank histogram,
-//! its parameters as of the newest packet.
+//! What a relay and a sink know of a flow by what arrives: the link it comes over, its rank
+//! histogram, its parameters as of the newest packet.
 
 use crate::batch::PacketView;
 use crate::params::Nanos;
@@ -10,8 +10,8 @@ use recoded_gf::FieldOrder;
 use recoded_wire::header::{Block, Header};
 use recoded_wire::window::WindowPacket;
 
-/// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler of
-/// a source that restarted since, or forged.
+/// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler
+/// of a source that restarted since, or forged.
 const OUT_OF_RANGE_PACKETS: u8 = 3;
 
 /// The receiving side of a flow.
@@ -56,9 +56,9 @@ impl Incoming {
         self.in_range_at = now;
     }
 
-    /// Notes a packet out of range; those less than `distance` apart belong together. When enough of
-    /// them came in a row, and nothing in range for as long as `silence`, the source restarted or much
-    /// of what it sent was lost: returns the earliest of these generations.
+    /// Notes a packet out of range; those less than `distance` apart belong together. When enough
+    /// of them came in a row, and nothing in range for as long as `silence`, the source restarted
+    /// or much of what it sent was lost: returns the earliest of these generations.
     pub(crate) fn note_out_of_range(
         &mut self,
         generation: u32,

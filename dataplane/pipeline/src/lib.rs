@@ -150,11 +150,12 @@ impl Pipeline {
             Fate::Consumed => self.packets.consumed += 1,
             Fate::Dropped(reason) => self.packets.dropped[reason as usize] += 1,
         }
-        // Whoever keeps the frame holds a reference of its own by now.
+        // A role that keeps the frame holds a reference of its own by now.
         frames.release(payload.frame);
     }
 
-    /// Takes an IP packet from the tunnel of source flow `flow`; ignored when there is no such flow.
+    /// Takes an IP packet from the tunnel of source flow `flow`; ignored when there is no such
+    /// flow.
     pub fn ingress(
         &mut self,
         frames: &mut impl Frames,
@@ -172,8 +173,9 @@ impl Pipeline {
         }
     }
 
-    /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or fewer
-    /// when it failed, and the product is done here then. Ignored when its generation is gone.
+    /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or
+    /// fewer when it failed, and the product is done here then. Ignored when its generation is
+    /// gone.
     pub fn solved<'a>(
         &mut self,
         frames: &mut impl Frames,
@@ -188,7 +190,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes over a plan that a flow asked for; see [`Egress::plan`]. Ignored when the flow is gone.
+    /// Takes over a plan that a flow asked for; see [`Egress::plan`]. Ignored when the flow is
+    /// gone.
     pub fn planned(&mut self, reply: PlanReply) {
         if let Some(index) = find(&self.flows, reply.flow) {
             self.flows[index].planned(reply.plan);

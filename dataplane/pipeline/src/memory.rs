@@ -20,7 +20,7 @@ impl HeapFrames {
         }
     }
 
-    /// Frames that nobody holds.
+    /// Frames without references.
     pub fn free(&self) -> usize {
         self.free.len()
     }

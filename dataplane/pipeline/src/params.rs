@@ -80,15 +80,15 @@ pub enum FlowCode {
     Window(WindowParams),
 }
 
-/// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol holds
-/// one IP packet and three bytes.
+/// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol
+/// holds one IP packet and three bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowParams {
-    /// Source: symbols of an encoding window, 1 to 4095. Sink: the longest one it expects; it keeps twice
-    /// as many symbols to decode with.
+    /// Source: symbols of an encoding window, 1 to 4095. Sink: the longest one it expects; it keeps
+    /// twice as many symbols to decode with.
     pub window_symbols: usize,
-    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero. 15 is for
-    /// field 256: over field 2 it makes all repair packets of one window equal.
+    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero. 15 is
+    /// for field 256: over field 2 it makes all repair packets of one window equal.
     pub density: u8,
 }
 
@@ -140,8 +140,8 @@ pub struct FlowParams {
     pub target_loss: f64,
     /// Cap of packets sent per symbol of a generation, at least 1, plan and relays alike.
     pub redundancy_max: f64,
-    /// Source: a generation that stays short closes after this; a block when packets pause for as long,
-    /// and after 32 times as long at the latest.
+    /// Source: a generation that stays short closes after this; a block when packets pause for as
+    /// long, and after 32 times as long at the latest.
     pub flush_timeout_nanos: Nanos,
     /// Relay: an open batch closes after this silence. Sink: wait before a repair request.
     pub batch_timeout_nanos: Nanos,
@@ -158,7 +158,8 @@ pub struct FlowParams {
 }
 
 impl FlowParams {
-    /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults have it.
+    /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults
+    /// have it.
     pub fn new(id: u32, role: Role, next_hops: Vec<HopId>) -> Self {
         Self {
             id,
@@ -181,8 +182,8 @@ impl FlowParams {
         }
     }
 
-    /// Packets that a source may plan for one generation or block, and then send at once. Zero for other
-    /// roles.
+    /// Packets that a source may plan for one generation or block, and then send at once. Zero for
+    /// other roles.
     pub fn unit_packets_max(&self) -> usize {
         let symbols = match (&self.role, self.code) {
             (Role::Source { .. }, FlowCode::Rlnc) => self.generation_size,
@@ -193,8 +194,8 @@ impl FlowParams {
         (symbols as f64 * self.redundancy_max).ceil() as usize
     }
 
-    /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest coding
-    /// vector and the symbol. Frames must not be shorter.
+    /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest
+    /// coding vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {
         let coding_bytes = match self.role {
             Role::Source { .. } => self.code.coding_bytes(self.generation_size, self.field),

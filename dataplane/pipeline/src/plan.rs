@@ -1,15 +1,16 @@
 //! Plans, and who makes them: how many packets a unit is worth, computed off the packet path.
 //!
-//! A plan follows from theory, and theory takes from microseconds to seconds. So a flow asks for one,
-//! goes on with what it has, and takes the reply when it comes:
+//! A plan follows from theory, and theory takes from microseconds to seconds. So a flow asks for
+//! one, goes on with what it has, and takes the reply when it comes:
 //!
 //! ```text
 //!  hop reports, histograms, parameters ─► Asker ─► Egress::plan ─► a control thread: PlanMaker
 //!        packets: look the plan up  ◄── the flow ◄── Pipeline::planned ◄──────┘
 //! ```
 //!
-//! A flow has one question out at a time and asks fifty times a second at most, whatever reports say.
-//! A program without such a thread answers at once, on the packet path: tests and the simulator do.
+//! A flow has one question out at a time and asks fifty times a second at most, whatever reports
+//! say. A program without such a thread answers at once, on the packet path: tests and the
+//! simulator do.
 
 #[cfg(feature = "bats")]
 use crate::bats::plan as batches;

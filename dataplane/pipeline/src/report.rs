@@ -1,8 +1,8 @@
-//! Reports: what happened to packets, by flow and by reason. Counters are plain integers that a worker
-//! owns and publishes between bursts; `dataplane/counters` declares them.
+//! Reports: what happened to packets, by flow and by reason. Counters are plain integers that a
+//! worker owns and publishes between bursts; `dataplane/counters` declares them.
 //!
-//! The conservation law, held by a property test: every received packet is counted in exactly one of
-//! `forwarded`, `consumed` and one [`DropReason`].
+//! The conservation law, held by a property test: every received packet is counted in exactly one
+//! of `forwarded`, `consumed` and one [`DropReason`].
 
 use crate::params::{FlowCode, Role};
 use recoded_gf::FieldOrder;

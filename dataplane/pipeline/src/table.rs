@@ -1,7 +1,8 @@
-//! Numbered tables: units found by number modulo the size of the table, as relays and sources hold them.
+//! Numbered tables: units found by number modulo the size of the table, as relays and sources hold
+//! them.
 //!
 //! ```text
-//!  number % len ─► entry      occupied: a bit per entry, so that the oldest is found in len / 64 steps
+//!  number % len ─► entry      occupied: a bit per entry, the oldest is found in len / 64 steps
 //! ```
 //!
 //! Entries are made once, with all their memory, and used again and again.
@@ -75,8 +76,8 @@ impl<T> Table<T> {
         Some(word * u64::BITS as usize + bits.trailing_zeros() as usize)
     }
 
-    /// The entry in use whose unit comes first after `newest`, around the table: the oldest, where units
-    /// are at most a table apart.
+    /// The entry in use whose unit comes first after `newest`, around the table: the oldest, where
+    /// units are at most a table apart.
     pub(crate) fn oldest(&self, newest: u32) -> Option<usize> {
         let after = self.index(newest) + 1;
         self.next_held(after).or_else(|| self.next_held(0))

@@ -1,5 +1,6 @@
-//! What an attack on the first version found, one test for each fault. A *blind* attacker knows flow id,
-//! port and destination; an *informed* one the present generation number and epoch as well.
+//! What an attack on the first version found, one test for each fault. A *blind* attacker knows
+//! flow id, port and destination; an *informed* one the present generation number and epoch as
+//! well.
 
 mod common;
 
@@ -58,7 +59,8 @@ fn codes() -> Vec<FlowParams> {
     ]
 }
 
-/// Three blind packets that named 256 hops once ended the daemon: plans were made in an array of 255.
+/// Three blind packets that named 256 hops once ended the daemon: plans were made in an array of
+/// 255.
 #[test]
 fn feedback_that_names_every_hop_index_is_bounded() {
     for params in codes() {
@@ -102,8 +104,8 @@ fn newest_header(line: &mut Line, packet: &[u8]) -> Header {
     header.expect("a packet that fills a symbol leaves at once")
 }
 
-/// A line of `hops` links without loss that carries packets while `attack` strikes every millisecond,
-/// at the relay and at the sink. Returns the share of packets that arrive.
+/// A line of `hops` links without loss that carries packets while `attack` strikes every
+/// millisecond, at the relay and at the sink. Returns the share of packets that arrive.
 fn under_attack(
     hops: usize,
     change: impl Fn(&mut FlowParams),
@@ -140,8 +142,8 @@ fn present(number: u32, first: &Header) -> u32 {
     first.generation.wrapping_add(number / 8)
 }
 
-/// A packet far ahead once made the sink give up all that it held, and the relay its table: 2000 good
-/// packets lost for one forged.
+/// A packet far ahead once made the sink give up all that it held, and the relay its table: 2000
+/// good packets lost for one forged.
 #[test]
 fn a_generation_far_ahead_ends_nothing() {
     for distance in [70, 255, 1 << 15, 1 << 20] {
@@ -208,9 +210,9 @@ fn window_source(template: &Header, esi: u32) -> Vec<u8> {
     bytes
 }
 
-/// Blind packets of the generation that a flow had just finished, after two seconds of silence, were
-/// once taken into a table entry that was no longer in use: frames leaked, and the next unit there
-/// ended the daemon.
+/// Blind packets of the generation that a flow had just finished, after two seconds of silence,
+/// were once taken into a table entry that was no longer in use: frames leaked, and the next unit
+/// there ended the daemon.
 #[test]
 fn a_finished_generation_stays_finished_after_a_silence() {
     let mut line = Line::new(1, 0.0, 3, |_| ());
@@ -337,8 +339,8 @@ impl Egress for Questions {
     }
 }
 
-/// A packet of feedback with 119 items once cost from a tenth of a second to five seconds of planning,
-/// on the packet path.
+/// A packet of feedback with 119 items once cost from a tenth of a second to five seconds of
+/// planning, on the packet path.
 #[test]
 fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
     for params in codes() {

@@ -340,8 +340,8 @@ fn block_that_cannot_be_sent_for_want_of_frames_is_given_up() {
     line.check();
 }
 
-/// Of single bits every second combination of one symbol is nothing, and a relay that packets overtake
-/// sends little of each batch: rounds of repair once failed as often as first batches.
+/// Of single bits every second combination of one symbol is nothing, and a relay that packets
+/// overtake sends little of each batch: rounds of repair once failed as often as first batches.
 #[test]
 fn few_bits_and_few_symbols_are_delivered_too() {
     for (generator_bits, profile) in [(1, Profile::Baseline), (2, Profile::CyclicShift)] {

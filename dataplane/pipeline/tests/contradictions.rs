@@ -1,5 +1,5 @@
-//! Packets that are well formed and lie: whatever they say ends in a reason that is counted, and costs
-//! no memory beyond what the flow was made with.
+//! Packets that are well formed and lie: whatever they say ends in a reason that is counted, and
+//! costs no memory beyond what the flow was made with.
 
 #![cfg(feature = "bats")]
 
@@ -89,8 +89,9 @@ impl Host {
         self.report().packets.dropped[reason as usize]
     }
 
-    /// Receives what `make` makes of each number, and checks that nothing was allocated for it, that
-    /// every packet has its fate, that some frames were always free, and that all are in the end.
+    /// Receives what `make` makes of each number, and checks that nothing was allocated for it,
+    /// that every packet has its fate, that some frames were always free, and that all are in the
+    /// end.
     fn flood(mut self, mut make: impl FnMut(u32, &mut [u8]) -> usize) -> Host {
         let mut buffer = vec![0; 1024];
         let mut run = |host: &mut Host, numbers: std::ops::Range<u32>| {
@@ -168,7 +169,8 @@ fn random_payload_sets_decode_to_framing_errors() {
     assert!(counters.framing_errors > 30, "{counters:?}");
 }
 
-/// Every other packet contradicts the first of its block: in its block word, batch size, field, epoch.
+/// Every other packet contradicts the first of its block: in its block word, batch size, field,
+/// epoch.
 #[test]
 fn contradictions_are_mismatches() {
     for (role, host) in hosts().into_iter().enumerate() {
@@ -193,7 +195,8 @@ fn contradictions_are_mismatches() {
     }
 }
 
-/// The same batch ids of the same block under other batch sizes, fields and serial numbers, over and over.
+/// The same batch ids of the same block under other batch sizes, fields and serial numbers, over
+/// and over.
 #[test]
 fn a_batch_id_with_other_parameters_is_refused() {
     let [relay, sink] = hosts();

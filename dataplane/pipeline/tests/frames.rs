@@ -80,7 +80,8 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
     }
 }
 
-/// A worker whose sockets are opened anew gets new frames, and its flows go on without the old ones.
+/// A worker whose sockets are opened anew gets new frames, and its flows go on without the old
+/// ones.
 #[test]
 fn flows_go_on_after_their_frames_were_taken_away() {
     let window = WindowParams { window_symbols: 32, density: 15 };

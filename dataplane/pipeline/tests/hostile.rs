@@ -150,8 +150,8 @@ proptest! {
     }
 }
 
-/// A sink once took a packet whose generation is half the number space away, which is neither before
-/// nor after what it holds, into an entry that it had not opened.
+/// A sink once took a packet whose generation is half the number space away, which is neither
+/// before nor after what it holds, into an entry that it had not opened.
 #[test]
 fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
     for role_kind in [1, 2] {

@@ -228,8 +228,8 @@ fn a_source_that_restarts_is_followed() {
     line.check();
 }
 
-/// A single packet of a generation far away once made a relay and a sink give up all they held, and a
-/// relay send a whole plan: in a network that reorders, 64 packets for one, on every hop.
+/// A single packet of a generation far away once made a relay and a sink give up all they held, and
+/// a relay send a whole plan: in a network that reorders, 64 packets for one, on every hop.
 #[test]
 fn strays_of_another_life_disturb_nothing() {
     let mut line = Line::new(3, 0.05, 17, |params| params.redundancy = Redundancy::Fixed(1.5));
@@ -255,8 +255,8 @@ fn strays_of_another_life_disturb_nothing() {
     line.check();
 }
 
-/// A relay once closed a generation when its last packet overtook the others, and swallowed them; and it
-/// dropped what was older than its table.
+/// A relay once closed a generation when its last packet overtook the others, and dropped them;
+/// and it dropped what was older than its table.
 #[test]
 fn relays_pass_on_what_is_overtaken() {
     for recoding in [Recoding::Systematic, Recoding::Random] {
@@ -366,8 +366,8 @@ fn the_source_hears_the_rank_histogram_of_its_sink() {
     line.check();
 }
 
-/// IP bytes that a source sends for each byte of IP packets of 188 bytes that come every 4 ms, once it
-/// knows its path.
+/// IP bytes that a source sends for each byte of IP packets of 188 bytes that come every 4 ms, once
+/// it knows its path.
 fn sparse_overhead(hops: usize, loss: f64) -> f64 {
     const HEADERS: usize = 20 + 8; // IPv4, UDP
     let mut line = Line::new(hops, loss, 31, |params| params.symbol_bytes = 1404);
@@ -396,8 +396,8 @@ fn sparse_overhead(hops: usize, loss: f64) -> f64 {
     sent as f64 / f64::from(count * 188)
 }
 
-/// A packet of 188 bytes once took a whole symbol of 1404, several times: 24 times its bytes without
-/// loss, 40 times over two hops of 10 %.
+/// A packet of 188 bytes once took a whole symbol of 1404, several times: 24 times its bytes
+/// without loss, 40 times over two hops of 10 %.
 #[test]
 fn small_packets_stay_small() {
     let (clean, lossy) = (sparse_overhead(2, 0.0), sparse_overhead(2, 0.1));

@@ -1,5 +1,5 @@
-//! Window flows: what goes in at the source comes out at the sink, whole and in order, over relays that
-//! forward; redundancy is what was asked for or what the loss demands.
+//! Window flows: what goes in at the source comes out at the sink, whole and in order, over relays
+//! that forward; redundancy is what was asked for or what the loss demands.
 
 mod common;
 
@@ -351,8 +351,8 @@ fn stray_packets_cost_nothing_and_a_long_silence_is_passed_over() {
         sink.receive_next(&source_packet(stray, 3, &bytes_of(number)), 0);
     }
     assert_eq!(numbers(&sink.delivered), (0..3000).collect::<Vec<_>>());
-    // More than a window is lost. The third packet after it is believed; those before it are known to
-    // be missing.
+    // More than a window is lost. The third packet after it is believed; those before it are known
+    // to be missing.
     let mut parameters = stream(&mut node(SOURCE, |_| ()), 1000);
     let later = parameters.split_off(900);
     let mut sink = node(SINK, |_| ());

@@ -1,6 +1,6 @@
-//! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as they
-//! occur, for the target `header`, and attacks on lines, for the target `pipeline`.
-//! `cargo run -p recoded-fuzz --example seeds`.
+//! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as
+//! they occur, for the target `header`, and attacks on lines, for the target `pipeline`. `cargo run
+//! -p recoded-fuzz --example seeds`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -34,8 +34,8 @@ fn headers(folder: &Path) -> io::Result<()> {
 /// Every attack on lines of every code, with and without a relay. For the bytes of a script see
 /// `src/pipeline/line.rs`.
 fn lines(folder: &Path) -> io::Result<()> {
-    // Code, switches with the size of generations, field, symbol bytes, tables; then the distance of a unit
-    // ahead, 7 in tables of 7 and 14 units, and 255 in a window of 18 symbols.
+    // Code, switches with the size of generations, field, symbol bytes, tables; then the distance
+    // of a unit ahead, 7 in tables of 7 and 14 units, and 255 in a window of 18 symbols.
     let codes: [(&str, &[u8], u8); 3] = [
         ("rlnc", &[0, 0x30, 2, 30, 5], 6),
         ("bats", &[1, 7, 2, 4, 0, 0x34, 2, 30, 5], 6),
@@ -56,12 +56,14 @@ fn lines(folder: &Path) -> io::Result<()> {
 /// Sixteen packets, two milliseconds apart.
 const GOOD: [u8; 4] = [0, 15, 9, 40];
 
-/// What hop reports say in a script: which hops, that 60 % is lost, and how often the report is sent.
+/// What hop reports say in a script: which hops, that 60 % is lost, and how often the report is
+/// sent.
 fn hops(number: u8, shape: u8, first: u8, count: u8) -> Vec<u8> {
     vec![4, 0, 1, 0, 0, number, 0, 0, shape, first, count - 1, 153, 0]
 }
 
-/// Forged packets: how many, at which of the distances, in which strides, and what is wrong with them.
+/// Forged packets: how many, at which of the distances, in which strides, and what is wrong with
+/// them.
 fn strike(link: u8, (count, place, stride): (u8, u8, u8), wrong: u8) -> Vec<u8> {
     vec![2, link, 1, count - 1, place, stride, wrong, 15]
 }
@@ -71,8 +73,8 @@ fn attacks(link: u8, ahead: u8) -> [(&'static str, Vec<u8>); 9] {
     let every_hop = [hops(1, 0, 0, 90), hops(2, 0, 90, 90), hops(3, 0, 180, 76)].concat();
     let idle = [7, 25, 0];
     let finished = [&idle, &strike(link, (6, 0, 0), 9)[..]].concat();
-    let stranger = |count| strike(link, (count, 18, 0), 9);
-    let given_up = [&idle[..], &stranger(3), &idle, &stranger(5)].concat();
+    let out_of_range = |count| strike(link, (count, 18, 0), 9);
+    let given_up = [&idle[..], &out_of_range(3), &idle, &out_of_range(5)].concat();
     let crowd = [strike(link, (64, 18, 7), 8), GOOD.to_vec(), strike(link, (64, 18, 2), 0x10)];
     let requests = [4, 0, 2, 0, 0, 9, 0, 0, 63, 0xFF, 0xFF, 0];
     let restart = [&idle, &strike(link, (3, 18, 2), 8)[..], &strike(link, (3, 18, 2), 0x88)[..]];

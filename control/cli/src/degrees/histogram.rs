@@ -51,8 +51,8 @@ fn list(ids: &[u64]) -> String {
     ids.join(", ")
 }
 
-/// The counts of ranks 0, 1, .. from `path`, `-` being stdin. A `batch_size` makes them `batch_size`
-/// and one, by zeros at the end.
+/// The counts of ranks 0, 1, .. from `path`, `-` being stdin. A `batch_size` makes them
+/// `batch_size` and one, by zeros at the end.
 pub fn read(
     path: &Path,
     flow: Option<u64>,
@@ -105,7 +105,8 @@ fn from_json(value: &Value, flow: Option<u64>) -> Result<Vec<u64>, HistogramErro
     counts(list).ok_or(HistogramError::Shape)
 }
 
-/// The flow asked for, or the only one that has counted ranks: its own, or what its sink has told it.
+/// The flow asked for, or the only one that has counted ranks: its own, or what its sink has told
+/// it.
 fn from_flows(flows: &[Value], flow: Option<u64>) -> Result<Vec<u64>, HistogramError> {
     let mut counted: Vec<(u64, Vec<u64>)> = Vec::new();
     for flow in flows {

@@ -2,7 +2,7 @@
 //! computes; no daemon is asked.
 //!
 //! ```text
-//!  file or `recodectl --json show` --histogram--> ranks --recoded_degrees--> Report --show--> text, JSON
+//!  file or `recodectl --json show` --histogram--> ranks --recoded_degrees--> Report --> text, JSON
 //! ```
 
 mod histogram;

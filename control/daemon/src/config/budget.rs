@@ -1,7 +1,8 @@
-//! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps to it.
+//! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps
+//! to it.
 //!
-//! Everything is allocated when workers start or a flow is created, so the sum is known beforehand: each
-//! worker has its frames and tables of every flow.
+//! Everything is allocated when workers start or a flow is created, so the sum is known beforehand:
+//! each worker has its frames and tables of every flow.
 
 use super::document::Section;
 use super::error::ConfigError;

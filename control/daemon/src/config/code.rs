@@ -132,9 +132,9 @@ impl Coding {
     }
 }
 
-/// Removes what `section` says about other codes than the one that a live change names, and a field that
-/// it is not over, so that changing the code does not take a list of what to forget. `changed` says
-/// which keys stay.
+/// Removes what `section` says about other codes than the one that a live change names, and a field
+/// that it is not over, so that changing the code does not take a list of what to forget. `changed`
+/// says which keys stay.
 pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool) {
     let code = section.get("code").and_then(|entry| entry.value.as_str());
     let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
@@ -149,7 +149,7 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
     });
 }
 
-/// Keys without effect mislead whoever reads the file, so they are refused.
+/// Keys without effect mislead readers of the file, so they are refused.
 fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
     for (key, role, owner) in KEYS {
         let has_ceiling = KEYS.iter().any(|(other, ..)| other.strip_suffix("_max") == Some(key));

@@ -1,4 +1,4 @@
-//! TOML text taken apart into sections, keys and values that remember their lines.
+//! TOML text parsed into sections, keys and values that remember their lines.
 //!
 //! The document outlives the start: a live `set` replaces one value in a copy and has the copy
 //! checked by the same rules as the file.

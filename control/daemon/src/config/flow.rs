@@ -211,9 +211,9 @@ pub fn check_together(
     }
 }
 
-/// An edge with several workers would lose packets: receive queues share nothing of a flow, so a sink
-/// believes lost what another queue received, and feedback reaches one worker of a source only. Goes
-/// when flows have shards.
+/// An edge with several workers would lose packets: receive queues share nothing of a flow, so a
+/// sink believes lost what another queue received, and feedback reaches one worker of a source
+/// only. Goes when flows have shards.
 pub fn refuse_edges_of_several_workers(
     sections: &[Section],
     flows: &[Flow],
@@ -274,7 +274,7 @@ fn id(flow: &Flow) -> u32 {
     flow.params.id
 }
 
-/// Keys without effect mislead whoever reads the file, so they are refused.
+/// Keys without effect mislead readers of the file, so they are refused.
 fn refuse_other_roles(reader: &mut Reader<'_>, kind: Kind) {
     let source = "it is for sources";
     match kind {

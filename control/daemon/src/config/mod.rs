@@ -6,7 +6,7 @@
 //!                       +---- a live `set` replaces a value and walks again      +-> Snapshot
 //! ```
 //!
-//! Parse, don't validate: whoever holds a [`Config`] need check nothing. Every mistake in a file is
+//! Parse, don't validate: a [`Config`] needs no further checks. Every mistake in a file is
 //! found in one pass, and each names file, line, key, value and rule.
 
 pub mod document;
@@ -236,8 +236,8 @@ const TUNNEL_MTU_DEFAULT: u16 = 1400;
 /// do not need it smaller.
 const TUNNEL_MTU_MIN: u16 = 576;
 
-/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the code of
-/// the flow can change while the tunnel exists.
+/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the
+/// code of the flow can change while the tunnel exists.
 fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
     for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
         if *given {

@@ -211,7 +211,7 @@ pub fn shown(value: &Value) -> String {
 pub fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Float(value) => Some(*value).filter(|value| value.is_finite()),
-        // Exact: whoever writes more than 2^53 is out of every range here.
+        // Exact: integers above 2^53 are out of every range here.
         Value::Integer(value) => Some(*value as f64),
         _ => None,
     }

@@ -5,8 +5,8 @@
 //! once, a request too large or too slow ends its connection, and so does a client that does not
 //! read its replies. Nothing that a client sends can do more than lose that client.
 //!
-//! Nor can clients that say nothing keep others out: one slot is kept for root, and while every other
-//! slot is taken, silence ends a connection after [`IDLE_TIMEOUT_FULL`].
+//! Nor can clients that say nothing keep others out: one slot is kept for root, and while every
+//! other slot is taken, silence ends a connection after [`IDLE_TIMEOUT_FULL`].
 
 use recoded_api::service::Service;
 use std::io;
@@ -34,8 +34,8 @@ pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// Longest silence between requests, and longest time for one to arrive.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longest silence while [`CONNECTIONS_MAX`] connections are open: longer than a client needs between
-/// two requests of one task, shorter than an operator waits.
+/// Longest silence while [`CONNECTIONS_MAX`] connections are open: longer than a client needs
+/// between two requests of one task, shorter than an operator waits.
 pub const IDLE_TIMEOUT_FULL: Duration = Duration::from_secs(1);
 
 /// Longest time for a reply to be taken. All connections wait meanwhile.
@@ -57,7 +57,8 @@ pub async fn serve(
     zlink::Server::new(Listener { listener, slots: Rc::default() }, service).run().await
 }
 
-/// Accepts up to [`CONNECTIONS_MAX`] connections at a time, and [`CONNECTIONS_ROOT`] more from root.
+/// Accepts up to [`CONNECTIONS_MAX`] connections at a time, and [`CONNECTIONS_ROOT`] more from
+/// root.
 #[derive(Debug)]
 struct Listener {
     listener: UnixListener,

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Permissions withheld from the socket: owner and group read and write, nobody else.
+/// Permissions withheld from the socket: owner and group read and write, others do not.
 const SOCKET_UMASK: Mode = Mode::from_raw_mode(0o117);
 
 /// Why the socket cannot be had.

@@ -28,16 +28,16 @@ pub enum Interleave {
 }
 
 impl FlowParams {
-    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at least
-    /// [`BLOCKS_MIN`].
+    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at
+    /// least [`BLOCKS_MIN`].
     pub fn blocks(&self, bats: &BatsParams) -> usize {
         let symbols = self.batches * self.generation_size;
         (symbols / bats.source_symbols.max(1)).clamp(BLOCKS_MIN, BLOCKS_MAX)
     }
 }
 
-/// Blocks below which a flow would stand still while one is asked for: one is collected, one is being
-/// sent, two are on the way.
+/// Blocks below which a flow would stand still while one is asked for: one is collected, one is
+/// being sent, two are on the way.
 const BLOCKS_MIN: usize = 4;
 
 /// Blocks above which more are of no use to any path.

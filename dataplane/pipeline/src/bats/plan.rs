@@ -5,8 +5,9 @@
 //!  rank histogram of the sink ──► what the model leaves out ──────┴─► batches for so much rank
 //! ```
 //!
-//! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and one
-//! or two more. So the number of batches is what gathers that rank, and a margin for its spread.
+//! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and
+//! one or two more. So the number of batches is what gathers that rank, and a margin for its
+//! spread.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -25,18 +26,19 @@ const LOSS_UNKNOWN: f64 = 0.1;
 /// Rank beyond the number of symbols that a block needs, before chance.
 const RANK_EXTRA: f64 = 1.0;
 
-/// Batches for which the model stands when a block asks: as many as it takes to believe what the block
-/// itself got of those it was sent.
+/// Batches for which the model stands when a block asks: as many as it takes to believe what the
+/// block itself got of those it was sent.
 const MODEL_WEIGHT: f64 = 2.0;
 
-/// ... which is taken to be no worse than this share of the model: in a silence more would not help.
+/// ... which is taken to be no worse than this share of the model: in a silence more would not
+/// help.
 const WORSE_MAX: f64 = 0.5;
 
 /// A batch is taken to bring at least this much, however bad the path.
 const RANK_MIN: f64 = 0.05;
 
-/// Up to so many batches, their number says little about how many packets a block needs. Whoever asks
-/// may get so many, however short the block.
+/// Up to so many batches, their number says little about how many packets a block needs. A sink
+/// that asks may get so many, however short the block.
 pub(crate) const FEW: usize = 3;
 
 /// Batch ids end here.
@@ -48,8 +50,8 @@ const OBSERVED_MIN: u32 = 48;
 /// Weight of the newest of these.
 const WEIGHT: f64 = 0.3;
 
-/// Measured over modelled rank. Relays that adapt do a little better than the model, paths whose bursts
-/// are longer than interleaving covers far worse.
+/// Measured over modelled rank. Relays that adapt do a little better than the model, paths whose
+/// bursts are longer than interleaving covers far worse.
 const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 
 /// Mean and variance of the rank of a batch at the sink.
@@ -69,8 +71,8 @@ struct Surety {
 }
 
 impl Surety {
-    /// Where what is missing can be asked for: one block in six asks. A round trip more for some costs
-    /// less than a batch more for all.
+    /// Where what is missing can be asked for: one block in six asks. A round trip more for some
+    /// costs less than a batch more for all.
     const MAY_ASK: Surety = Surety { deviations: 1.0, bits: 4.0 };
 
     /// For those who ask: they are few, and there are not many rounds.
@@ -217,13 +219,14 @@ impl BatchPlanner {
         decodable(params, Surety::first(params), self.rank(size), batches)
     }
 
-    /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of freedom.
+    /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of
+    /// freedom.
     fn batches(&self, params: &FlowParams, size: usize, needed: usize) -> usize {
         batches_for(params, Surety::first(params), self.rank(size), needed)
     }
 
-    /// Further batches of `size` for a block that got `got` degrees of freedom of `sent` batches, and
-    /// asks for `missing` more.
+    /// Further batches of `size` for a block that got `got` degrees of freedom of `sent` batches,
+    /// and asks for `missing` more.
     pub(crate) fn further(
         &mut self,
         params: &FlowParams,
@@ -249,8 +252,8 @@ impl BatchPlanner {
         wanted.clamp(1, most(params, size, symbols))
     }
 
-    /// Symbols of a full block, at most `max`: as many as make the most of whole batches. A block of
-    /// 256 may need a batch more than one of 255.
+    /// Symbols of a full block, at most `max`: as many as make the most of whole batches. A block
+    /// of 256 may need a batch more than one of 255.
     pub(crate) fn full(&self, params: &FlowParams, size: usize, max: usize) -> usize {
         let batches = self.first(params, size, max);
         let fewer = batches - 1;
@@ -262,8 +265,8 @@ impl BatchPlanner {
         if is_better { (less as usize).min(max) } else { max }
     }
 
-    /// Batch size for a block of `symbols`: the smallest that needs no more batches than `size` does,
-    /// where these are few. Sixteen packets for a single symbol would be too many.
+    /// Batch size for a block of `symbols`: the smallest that needs no more batches than `size`
+    /// does, where these are few. Sixteen packets for a single symbol would be too many.
     pub(crate) fn short(&self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let batches = self.first(params, size, symbols);
         if batches > FEW {

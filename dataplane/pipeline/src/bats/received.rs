@@ -1,5 +1,5 @@
-//! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols lie where
-//! they came; most of them become known when the rank suffices, all at once.
+//! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols lie
+//! where they came; most of them become known when the rank suffices, all at once.
 
 use crate::batch::{PacketCoding, PacketView};
 use crate::bats::rows::{Rows, Workbench};
@@ -215,8 +215,8 @@ impl Unit for ReceivedBlock {
         }
     }
 
-    /// Batches that are still arriving, as they are when a block decodes, would count as shorter than they
-    /// are: these are left out.
+    /// Batches that are still arriving, as they are when a block decodes, would count as shorter
+    /// than they are: these are left out.
     fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
         let Some(Agreed { params, depth, epoch, .. }) = self.agreed else { return };
         let open = if self.progress.decoded { depth } else { 0 };

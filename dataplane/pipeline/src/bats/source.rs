@@ -6,10 +6,11 @@
 //!                              sink: so much is missing ──────┘  until it says: enough
 //! ```
 //!
-//! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each formed by
-//! one fused multiply, straight into the frames it leaves in. One call forms a few batches only; a large
-//! block leaves over several. Batches of a group take turns packet by packet. Blocks are kept until the
-//! sink needs no more of them, to form further batches for it: the code is rateless.
+//! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each
+//! formed by one fused multiply, straight into the frames it leaves in. One call forms a few
+//! batches only; a large block leaves over several. Batches of a group take turns packet by packet.
+//! Blocks are kept until the sink needs no more of them, to form further batches for it: the code
+//! is rateless.
 
 use crate::bats::block::{Block, Former};
 use crate::bats::plan::{BatchPlanner, FEW, most};
@@ -45,11 +46,12 @@ const GROUP_PACKETS_MAX: usize = 1024;
 /// A source that found no frame looks again after this.
 const RETRY_NANOS: Nanos = 100_000;
 
-/// After so long, more than any transmit ring takes, frames will not come by themselves: a block must go.
+/// After so long, more than any transmit ring takes, frames will not come by themselves: a block
+/// must go.
 const PATIENCE_NANOS: Nanos = 10_000_000;
 
-/// The sink says every 20 ms what it has heard of. A block that it has not heard of after this time gets
-/// one more batch, and again after twice as long, ...
+/// The sink says every 20 ms what it has heard of. A block that it has not heard of after this time
+/// gets one more batch, and again after twice as long, ...
 const PROBE_NANOS: Nanos = 30_000_000;
 
 /// ... so often.
@@ -373,9 +375,9 @@ impl BatsSource {
         }
     }
 
-    /// When the open block is closed as it is: as soon as packets pause, and after a while even if they
-    /// do not. Blocks are large; what fills one steadily shall not be cut into short ones, which cost
-    /// more packets per symbol.
+    /// When the open block is closed as it is: as soon as packets pause, and after a while even if
+    /// they do not. Blocks are large; what fills one steadily shall not be cut into short ones,
+    /// which cost more packets per symbol.
     fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
         let pause = self.touched + params.flush_timeout_nanos;
         let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;

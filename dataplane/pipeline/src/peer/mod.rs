@@ -1,6 +1,6 @@
-//! Neighbours of a flow. Of the one it receives from: which link sequence numbers came, what the link
-//! between loses, when it was last heard, what it is told. Of those it sends to: their link sequence
-//! numbers, and what repairs for them may cost.
+//! Neighbours of a flow. Of the one it receives from: which link sequence numbers came, what the
+//! link between loses, when it was last heard, what it is told. Of those it sends to: their link
+//! sequence numbers, and what repairs for them may cost.
 
 pub(crate) mod next_hops;
 

@@ -29,7 +29,8 @@ impl NextHops {
     }
 
     /// Sends `payload` to every next hop. Writes `header` over its first bytes; the block word of a
-    /// BATS packet must be there. Takes over one reference. Returns how many copies could not be made for want of frames.
+    /// BATS packet must be there. Takes over one reference. Returns how many copies could not be
+    /// made because frames ran out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
@@ -63,9 +64,9 @@ impl NextHops {
 }
 
 impl NextHops {
-    /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are set
-    /// here; END, if it has it, stays with the last one.
-    /// Returns how many were sent, and how many packets found no frame.
+    /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
+    /// set here; END, if it has it, stays with the last one. Returns how many were sent, and how
+    /// many packets found no frame.
     pub(crate) fn send_combinations(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -98,8 +99,8 @@ impl NextHops {
     }
 }
 
-/// Random numbers tell a neighbour that restarted from replays of its former life; the same one for all
-/// buckets lets receivers see that they belong together.
+/// Random numbers tell a neighbour that restarted from replays of its former life; the same one for
+/// all buckets lets receivers see that they belong together.
 fn first_sequences(combiner: &mut Combiner) -> [u32; BUCKETS] {
     [combiner.next_u32(); BUCKETS]
 }

@@ -1,8 +1,8 @@
 //! Answers to repair requests: how many packets one takes, and what all of them may cost.
 //!
-//! Requests come from the network, and each asks for many packets. So repairs have a budget of their
-//! own, apart from the packets that a plan sends: a share of these, and a reserve that covers a blackout.
-//! What exceeds it is not sent, and counted; the sink asks again.
+//! Requests come from the network, and each asks for many packets. So repairs have a budget of
+//! their own, apart from the packets that a plan sends: a share of these, and a reserve that covers
+//! a blackout. What exceeds it is not sent, and counted; the sink asks again.
 
 use recoded_gf::FieldOrder;
 use recoded_wire::header::SIZE_MAX;
@@ -17,15 +17,16 @@ const REPAIR_DEVIATIONS: f64 = 3.1;
 /// Up to so many missing degrees of freedom the exact count takes a few microseconds.
 const EXACT_MAX: usize = 16;
 
-/// Rounds of repair per generation: each one only carries what the last one lost. Requests for later
-/// rounds are ignored.
+/// Rounds of repair per generation: each one only carries what the last one lost. Requests for
+/// later rounds are ignored.
 pub(crate) const ROUNDS: u8 = 4;
 
-/// Packets of repair that each packet of a plan allows for. Bursts of eight at 10 % loss, the worst case
-/// that is measured, need 0.4; what is more lets forged requests take more of the link.
+/// Packets of repair that each packet of a plan allows for. Bursts of eight at 10 % loss, the worst
+/// case that is measured, need 0.4; what is more lets forged requests take more of the link.
 const SHARE: f64 = 0.5;
 
-/// Most packets of repair at once: 40 ms of a link of 300 Mbit/s, as a blackout of that length takes.
+/// Most packets of repair at once: 40 ms of a link of 300 Mbit/s, as a blackout of that length
+/// takes.
 const RESERVE_PACKETS: f64 = 1024.0;
 
 /// What one flow may still spend on repairs, in packets.
@@ -53,8 +54,8 @@ impl RepairBudget {
     }
 }
 
-/// Random combinations to send so that a receiver that lacks `missing` degrees of freedom gains them
-/// all, where each packet arrives with chance `through`; at most `most`.
+/// Random combinations to send so that a receiver that lacks `missing` degrees of freedom gains
+/// them all, where each packet arrives with chance `through`; at most `most`.
 pub(crate) fn repair_packets(
     through: f64,
     field: FieldOrder,
@@ -66,8 +67,8 @@ pub(crate) fn repair_packets(
     if missing > EXACT_MAX {
         return repair_packets_about(through, field, missing).min(most);
     }
-    // gain[k] = chance that a packet is the next degree of freedom of a receiver that has k of them:
-    // it arrives and is innovative.
+    // gain[k] = chance that a packet is the next degree of freedom of a receiver that has k of
+    // them: it arrives and is innovative.
     let mut gain = [0.0f64; EXACT_MAX];
     let mut redundant = 1.0;
     for k in (0..missing).rev() {

@@ -1,9 +1,10 @@
 //! Feedback on its way upstream: when a node reports, and how reports cross lossy links.
 //!
-//! A report repeats present state, so a lost one is made good by the next. Repair requests cannot wait:
-//! the node that sends or relays one repeats it by the loss of the link it saw downstream (links are
-//! taken to be as bad in both directions), and relays let each report pass once, however many copies
-//! arrive. Over ten hops of 20 % loss a single packet gets through one time in ten; copied, nine in ten.
+//! A report repeats present state, so a lost one is made good by the next. Repair requests cannot
+//! wait: the node that sends or relays one repeats it by the loss of the link it saw downstream
+//! (links are taken to be as bad in both directions), and relays let each report pass once, however
+//! many copies arrive. Over ten hops of 20 % loss a single packet gets through one time in ten;
+//! copied, nine in ten.
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
@@ -16,8 +17,8 @@ use recoded_wire::feedback::{Item, Writer, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 
-/// Shortest time between two reports of one node: fifty a second are enough to follow a link and too few
-/// to weigh on it.
+/// Shortest time between two reports of one node: fifty a second are enough to follow a link and
+/// too few to weigh on it.
 const INTERVAL_NANOS: Nanos = 20_000_000;
 
 /// Room for a hop report, a flow report, 32 repair requests and the longest rank histogram, within
@@ -30,7 +31,8 @@ const COPIES_FAILURE: f64 = 0.01;
 /// Most copies of one request on one link.
 const COPIES_MAX: usize = 4;
 
-/// Requests remembered by a relay. Requests of one flow are milliseconds apart, their copies microseconds.
+/// Requests remembered by a relay. Requests of one flow are milliseconds apart, their copies
+/// microseconds.
 const HEARD: usize = 64;
 
 /// One node's reports of one flow.
@@ -40,8 +42,9 @@ pub(crate) struct Reporter {
     origin: u32,
     number: u32,
     due: Option<Nanos>,
-    /// The newest requests, by origin and number, and where the next one goes. All are searched: found by
-    /// their bits, two of them could take each other's place in turns, and every copy of both would pass.
+    /// The newest requests, by origin and number, and where the next one goes. All are searched:
+    /// found by their bits, two of them could take each other's place in turns, and every copy of
+    /// both would pass.
     heard: [Option<(u32, u32)>; HEARD],
     oldest: usize,
 }
@@ -162,8 +165,8 @@ fn copies(loss: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// One flipped bit in a copy of a request once made two of it that every relay took for new over and
-    /// over: four to the power of the hops.
+    /// One flipped bit in a copy of a request once made two of it that every relay took for new
+    /// over and over: four to the power of the hops.
     #[test]
     fn requests_that_differ_in_high_bits_pass_once_each() {
         let mut reporter = Reporter::new(&mut Combiner::new(1));

@@ -1,21 +1,22 @@
-//! Link sequence numbers as they arrive from one neighbour: what is new, what was lost, what is a replay.
+//! Link sequence numbers as they arrive from one neighbour: what is new, what was lost, what is a
+//! replay.
 //!
-//! Numbers run per entropy bucket (see `recoded_wire::entropy`), so that a queue that sees only some of
-//! a flow's buckets still sees no gap that is not a loss.
+//! Numbers run per entropy bucket (see `recoded_wire::entropy`), so that a queue that sees only
+//! some of a flow's buckets still sees no gap that is not a loss.
 //!
 //! ```text
 //!   older: out of range |  window: seen or not, a bit each  | newest | ahead: a gap | out of range
 //! ```
 //!
 //! Numbers out of range come from a neighbour that restarted, since it draws its first numbers at
-//! random, or they are replays. They are believed once two in order have come while nothing in range
-//! did for a while.
+//! random, or they are replays. They are believed once two in order have come while nothing in
+//! range did for a while.
 
 use crate::params::Nanos;
 use recoded_wire::entropy::BUCKETS;
 
-/// Numbers behind the newest that are told apart: packets that are overtaken by more are dropped. At
-/// 300 Mbit/s over 16 buckets this is half a second.
+/// Numbers behind the newest that are told apart: packets that are overtaken by more are dropped.
+/// At 300 Mbit/s over 16 buckets this is half a second.
 const WINDOW: u32 = 1024;
 
 const WORDS: usize = WINDOW as usize / u64::BITS as usize;
@@ -35,7 +36,7 @@ pub(crate) enum Arrived {
     Newer { lost: u32 },
     /// Overtaken by others, and counted as lost before.
     Late,
-    /// Seen before, or so old that nobody can tell.
+    /// Seen before, or too old to tell.
     Replayed,
 }
 

@@ -83,8 +83,8 @@ impl AdaptivePlan {
         Self { asker: Asker::new(flow), plan: None }
     }
 
-    /// Takes in what the next node says of the link between. Asks for a new table when that, or what
-    /// arrives here, has changed.
+    /// Takes in what the next node says of the link between. Asks for a new table when that, or
+    /// what arrives here, has changed.
     pub(crate) fn hear(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,

@@ -1,5 +1,5 @@
-//! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to the
-//! next node, what it says of the link to itself.
+//! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to
+//! the next node, what it says of the link to itself.
 
 use crate::batch::Shape;
 use crate::egress::Egress;
@@ -74,8 +74,8 @@ impl Relay {
         self.adaptive.hear(cx.io, link, &batches);
     }
 
-    /// Whether all of a generation is here, so that the source need not be asked for it. Requests of a
-    /// BATS flow are for blocks, which no relay holds.
+    /// Whether all of a generation is here, so that the source need not be asked for it. Requests
+    /// of a BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, request: RepairRequest) -> bool {
         let index = self.batches.index(request.generation);
         let batch = &self.batches[index];
@@ -85,8 +85,8 @@ impl Relay {
         is_held && batch.is_complete()
     }
 
-    /// Answers a repair request from `hops` links further down, once per round. What is missing there
-    /// was mostly lost on the last few links, so this saves the way to the source and back.
+    /// Answers a repair request from `hops` links further down, once per round. What is missing
+    /// there was mostly lost on the last few links, so this saves the way to the source and back.
     fn answer(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

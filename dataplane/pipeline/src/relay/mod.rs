@@ -8,10 +8,10 @@
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 //!
 //! A relay handles a batch of a BATS flow as a generation, with two differences. The number of
-//! packets sent for it follows its rank (see `adaptive`), not the plan of the source. And batches may
-//! be interleaved: the block word says how many are open at once, and a batch closes when one that
-//! much newer begins. Pending packets of closed batches are sent in turns, one per batch, because a
-//! burst of losses would otherwise hit packets of one batch only.
+//! packets sent for it follows its rank (see `adaptive`), not the plan of the source. And batches
+//! may be interleaved: the block word says how many are open at once, and a batch closes when one
+//! that much newer begins. Pending packets of closed batches are sent in turns, one per batch,
+//! because a burst of losses would otherwise hit packets of one batch only.
 
 pub(crate) mod adaptive;
 
@@ -49,8 +49,9 @@ pub(crate) struct Relay {
     flush_at: Option<Nanos>,
 }
 
-/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it. Bursts
-/// that swallow more whole generations are rare, and cost two packets that are passed on as they came.
+/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it.
+/// Bursts that lose more whole generations are rare, and cost two packets that are passed on as
+/// they came.
 pub(crate) const AHEAD_MAX: u32 = 4;
 
 /// How long a closed batch waits for those it is interleaved with. Their ends are one packet apart,
@@ -61,7 +62,8 @@ const FLUSH_DELAY_NANOS: Nanos = 500_000;
 enum Place {
     Held(usize),
     New(usize),
-    /// Older than all that is held, or out of range: the source restarted, or the packet is a stray.
+    /// Older than all that is held, or out of range: the source restarted, or the packet is a
+    /// stray.
     Elsewhere,
 }
 
@@ -200,8 +202,9 @@ impl Relay {
         wanted.clamp(1, self.batches.len() as u32)
     }
 
-    /// Begins a generation. The generation that held its table entry is evicted. Older ones close: all
-    /// of them, or those it is not interleaved with. Batches of different blocks are not interleaved.
+    /// Begins a generation. The generation that held its table entry is evicted. Older ones close:
+    /// all of them, or those it is not interleaved with. Batches of different blocks are not
+    /// interleaved.
     fn open(
         &mut self,
         index: usize,
@@ -376,9 +379,10 @@ impl Relay {
         Fate::Forwarded
     }
 
-    /// Forwards an innovative packet of a generation that has closed, because packets were reordered or
-    /// the source paused. It leaves as it came, since it is certainly innovative at the next node. It
-    /// replaces a pending packet, but not the last one, which ends the generation.
+    /// Forwards an innovative packet of a generation that has closed, because packets were
+    /// reordered or the source paused. It leaves as it came, since it is certainly innovative at
+    /// the next node. It replaces a pending packet, but not the last one, which ends the
+    /// generation.
     fn straggle(
         &mut self,
         index: usize,

@@ -1,5 +1,5 @@
-//! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others when
-//! the rank is full, by one fused multiply per group of them.
+//! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others
+//! when the rank is full, by one fused multiply per group of them.
 
 use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
 use crate::combine::SOLVED_MAX;

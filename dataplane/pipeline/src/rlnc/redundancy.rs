@@ -19,15 +19,17 @@ pub(crate) const LOSS_UNKNOWN: f64 = 0.1;
 /// Estimates are planned with one standard error added: being short costs far more than a packet.
 pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
 
-/// What a generation that must be repaired is worth in packets: the repair itself, in proportion to its
-/// size, and the round trip by which it delays everything behind it. At four hops of 10 % this leaves
-/// about one generation of 16 in a hundred to repair. A generation of one or two symbols delays less
-/// behind it and is worth less: over two hops of 10 %, single packets are sent twice and not three times.
+/// What a generation that must be repaired is worth in packets: the repair itself, in proportion to
+/// its size, and the round trip by which it delays everything behind it. At four hops of 10 % this
+/// leaves about one generation of 16 in a hundred to repair. A generation of one or two symbols
+/// delays less behind it and is worth less: over two hops of 10 %, single packets are sent twice
+/// and not three times.
 const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
 const REPAIR_COST_PACKETS: f64 = 48.0;
 const REPAIR_COST_SYMBOLS: f64 = 4.0;
 
-/// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart above.
+/// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart
+/// above.
 const SIZE_STEP: (usize, usize) = (5, 4);
 
 /// Generations after which a correction is looked at again.
@@ -98,8 +100,8 @@ pub(crate) struct Plan {
     expected_short: f64,
 }
 
-/// Makes plans for all generations up to the full size: for few sizes from theory, for those between in
-/// proportion, which is a little more than theory asks.
+/// Makes plans for all generations up to the full size: for few sizes from theory, for those
+/// between in proportion, which is a little more than theory asks.
 pub(crate) fn plan(basis: &Basis) -> Plan {
     let mut plan = Plan { packets: [0; SIZE_MAX + 1], expected_short: 0.0 };
     let full = basis.generation_size.clamp(1, SIZE_MAX);

@@ -1,9 +1,9 @@
 //! Source edge: IP packets in, coded packets out.
 //!
-//! Packets are packed into symbols, symbols into generations. A symbol leaves as a systematic packet
-//! once the next one is begun, so that the last one of a generation can say that it is the last, and
-//! how long the generation turned out to be. Coded packets follow when it closes: full, or when the
-//! flush timer ends it. Closed generations are kept to answer repair requests.
+//! Packets are packed into symbols, symbols into generations. A symbol leaves as a systematic
+//! packet once the next one is begun, so that the last one of a generation can say that it is the
+//! last, and how long the generation turned out to be. Coded packets follow when it closes: full,
+//! or when the flush timer ends it. Closed generations are kept to answer repair requests.
 
 use crate::combine::{Combiner, Sources};
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
@@ -25,11 +25,12 @@ use recoded_wire::feedback::{Item, RepairRequest, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, write_index};
 
-/// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it is
-/// sent after this time, and again after twice as long, ...
+/// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it
+/// is sent after this time, and again after twice as long, ...
 const TAIL_PROBE_NANOS: Nanos = 5_000_000;
 
-/// ... so often. The last leaves 155 ms after the generation, past most bursts and blackouts of a link.
+/// ... so often. The last leaves 155 ms after the generation, past most bursts and blackouts of a
+/// link.
 const TAIL_PROBES: u8 = 5;
 
 /// One generation with its source symbols.

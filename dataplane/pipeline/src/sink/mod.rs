@@ -1,5 +1,5 @@
-//! Sink edge: coded packets in, IP packets out. What a sink is, whatever its code, and what those share
-//! that decode units: generations or blocks.
+//! Sink edge: coded packets in, IP packets out. What a sink is, whatever its code, and what those
+//! share that decode units: generations or blocks.
 
 mod trial;
 

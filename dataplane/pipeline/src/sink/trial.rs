@@ -1,9 +1,9 @@
 //! A unit out of range, tried beside the units that are held.
 //!
 //! A number far from all that is held comes from a source that restarted, or that sent so much in a
-//! blackout that whole units are missing; or it is forged. Whoever follows each such packet gives up
-//! what is held for nothing. So the sink collects the unit apart, and resynchronises to it only when
-//! it has decoded to IP packets:
+//! blackout that whole units are missing; or it is forged. A sink that follows each such packet
+//! gives up what it holds for nothing. So the sink collects the unit apart, and resynchronises to it only
+//! when it has decoded to IP packets:
 //!
 //! ```text
 //!  out of range ──► trial unit ──decodes──► a jump within the table: at once
@@ -18,8 +18,8 @@ use crate::relay::AHEAD_MAX;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;
 
-/// A unit on trial that has had no packet for this long makes way for the next. The packets of a unit
-/// leave its source within a millisecond of each other, or as the last one is flushed.
+/// A unit on trial that has had no packet for this long makes way for the next. The packets of a
+/// unit leave its source within a millisecond of each other, or as the last one is flushed.
 const IDLE_NANOS: Nanos = 5_000_000;
 
 /// The unit on trial, if there is one.

@@ -27,8 +27,8 @@ pub(crate) trait Unit {
     /// Numbers this far apart belong to different lives of a source.
     const RESTART: u32;
 
-    /// Number of the unit that a packet belongs to, and what it tells of it. Refuses what the flow does
-    /// not accept.
+    /// Number of the unit that a packet belongs to, and what it tells of it. Refuses what the flow
+    /// does not accept.
     fn told(
         params: &FlowParams,
         header: &Header,
@@ -50,8 +50,8 @@ pub(crate) trait Unit {
     /// Whether the packet was sent because this unit asked for more.
     fn is_answer(&self, header: &Header, view: &PacketView) -> bool;
 
-    /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it was
-    /// innovative.
+    /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it
+    /// was innovative.
     fn accept(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -63,8 +63,8 @@ pub(crate) trait Unit {
     /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool;
 
-    /// An accelerator that took a product has computed `rows`; fewer than were asked for when it failed.
-    /// Whether all symbols are known.
+    /// An accelerator that took a product has computed `rows`; fewer than were asked for when it
+    /// failed. Whether all symbols are known.
     fn solved<'a>(
         &mut self,
         _io: &mut Io<'_, impl Frames, impl Egress>,
@@ -98,7 +98,8 @@ pub(crate) trait Unit {
     /// A new round of requests begins.
     fn begin_round(&mut self) {}
 
-    /// What tells the source that nothing up to `number` is wanted any more, where sources keep that long.
+    /// What tells the source that nothing up to `number` is wanted any more, where sources keep
+    /// that long.
     fn enough(_number: u32) -> Option<Item<'static>> {
         None
     }

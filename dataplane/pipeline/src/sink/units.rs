@@ -1,9 +1,9 @@
 //! Sink edge of a flow whose relays recode: coded packets in, IP packets out, in order per flow.
 //!
 //! Elimination runs on the coding vectors as packets arrive; payloads stay where they are. Source
-//! symbols are delivered as soon as they are known and it is their turn. A unit, generation or block,
-//! that ended short asks the source for its missing degrees of freedom, round by round, and is given
-//! up after the hold timeout.
+//! symbols are delivered as soon as they are known and it is their turn. A unit, generation or
+//! block, that ended short asks the source for its missing degrees of freedom, round by round, and
+//! is given up after the hold timeout.
 //!
 //! ```text
 //!              next      newest
@@ -36,9 +36,9 @@ const ASKS_MAX: usize = 32;
 /// Shortest time between two copies of a request, and its initial value.
 const REQUEST_INTERVAL_NANOS: Nanos = 4_000_000;
 
-/// Parameters of a source change seldom: what comes late is less than so many epochs away. A source that
-/// restarts draws another, so that it is followed also where it numbers a little behind its former life,
-/// as one in 64 does that counts in blocks.
+/// Parameters of a source change seldom: what comes late is less than so many epochs away. A source
+/// that restarts draws another, so that it is followed also where it numbers a little behind its
+/// former life, as one in 64 does that counts in blocks.
 const EPOCHS: u8 = 4;
 
 /// Nor does anything come as late as this.
@@ -57,8 +57,8 @@ enum Place {
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct UnitSink<U> {
     units: Vec<U>,
-    /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the one
-    /// after `newest` when nothing is held.
+    /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the
+    /// one after `newest` when nothing is held.
     range: Option<(u32, u32)>,
     /// Epoch of the newest packet of a unit held, and when it came.
     epoch: u8,
@@ -215,8 +215,8 @@ impl<U: Unit> UnitSink<U> {
         unit.open(number);
     }
 
-    /// Opens all units up to `number`, which closes those before it. The oldest are given up when the
-    /// table is too small.
+    /// Opens all units up to `number`, which closes those before it. The oldest are given up when
+    /// the table is too small.
     fn advance(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != number) {
             if self.held_span() == self.units.len() as u32 * U::STEP {

@@ -1,5 +1,5 @@
-//! Source edge: IP packets in, coded packets out. What a source is, whatever its code, and what sources
-//! know of the path and of their sink.
+//! Source edge: IP packets in, coded packets out. What a source is, whatever its code, and what
+//! sources know of the path and of their sink.
 
 pub(crate) mod path;
 
@@ -15,8 +15,8 @@ use recoded_wire::header::Header;
 
 /// The source of a flow.
 pub(crate) trait SourceCode: Lifecycle {
-    /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a new
-    /// epoch begins when packets will look different.
+    /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a
+    /// new epoch begins when packets will look different.
     fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>);
 
     /// Takes one IP packet.

@@ -1,4 +1,5 @@
-//! What the hops of a path report to its source: the loss of each hop, as the node behind it measured it.
+//! What the hops of a path report to its source: the loss of each hop, as the node behind it
+//! measured it.
 //!
 //! Reports come from the network. A node reports on its own hop only, and how far a report has
 //! travelled says which hop that is; a report that contradicts this is ignored. A hop whose reports
@@ -13,12 +14,12 @@ use recoded_wire::header::Header;
 const LOSS_STEP: f64 = 0.003;
 const LOSS_STEP_RELATIVE: f64 = 0.05;
 
-/// A hop is forgotten when it has not reported for this long and others have. Nodes report every 20 ms
-/// while packets flow: on a path that loses nine reports in ten, one in 10^4 hops is forgotten by
-/// mistake, until its next report.
+/// A hop is forgotten when it has not reported for this long and others have. Nodes report every 20
+/// ms while packets flow: on a path that loses nine reports in ten, one in 10^4 hops is forgotten
+/// by mistake, until its next report.
 const EXPIRY_NANOS: Nanos = 2_000_000_000;
 
-/// When nobody reports for this long the flow is idle, and no hop grows older meanwhile.
+/// When no hop reports for this long the flow is idle, and no hop grows older meanwhile.
 const PAUSE_NANOS: Nanos = 200_000_000;
 
 /// Whether an estimate has changed so much that plans made for `old` are out of date.

@@ -1,14 +1,14 @@
 //! Flows of code `window`: RFC 8681 from edge to edge.
 //!
 //! ```text
-//!  source ── packet: header | ADU | ESI ─────────────► relays: as it came ──► sink ── in order ─► TUN
+//!  source ── packet: header | ADU | ESI ─────────────► relays: as it came ──► sink ─ in order ► TUN
 //!         └─ now and then: header | repair ID | symbol ►
 //! ```
 //!
-//! An IP packet is one ADU and one source symbol. It leaves at once and is delivered at once unless one
-//! before it is missing; repair packets follow at a rate that the loss from end to end demands. There
-//! are no generations: the ESI of a source symbol stands where packets of other codes name theirs, and
-//! counters of generations count source symbols.
+//! An IP packet is one ADU and one source symbol. It leaves at once and is delivered at once unless
+//! one before it is missing; repair packets follow at a rate that the loss from end to end demands.
+//! There are no generations: the ESI of a source symbol stands where packets of other codes name
+//! theirs, and counters of generations count source symbols.
 
 pub(crate) mod source;
 

@@ -1,10 +1,10 @@
 //! When a source of a window flow sends repair packets.
 //!
-//! Each source packet earns a share of a repair packet. A fixed redundancy says the share; automatic
-//! redundancy takes the smallest one at which, by `recoded_code::theory::window`, no more than the
-//! target is lost for good over the path that the hops report, all of them in series since none
-//! recodes. When the flow pauses, repair packets follow until by the same theory, and what was sent,
-//! nothing is missing, but for a chance of the target.
+//! Each source packet earns a share of a repair packet. A fixed redundancy says the share;
+//! automatic redundancy takes the smallest one at which, by `recoded_code::theory::window`, no more
+//! than the target is lost for good over the path that the hops report, all of them in series since
+//! none recodes. When the flow pauses, repair packets follow until by the same theory, and what was
+//! sent, nothing is missing, but for a chance of the target.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -74,7 +74,8 @@ impl Pace {
         pace
     }
 
-    /// Parameters or losses changed: what follows from them at once. The rate is to be planned anew.
+    /// Parameters or losses changed: what follows from them at once. The rate is to be planned
+    /// anew.
     pub(crate) fn replan(&mut self, params: &FlowParams, code: &WindowParams) {
         let rate_max = rate_max(params);
         self.rate = match params.redundancy {
@@ -181,7 +182,8 @@ impl Pace {
         is_due
     }
 
-    /// Whether one more repair packet is due although no source packet follows; it is to be sent then.
+    /// Whether one more repair packet is due although no source packet follows; it is to be sent
+    /// then.
     pub(crate) fn spend_on_tail(&mut self, params: &FlowParams) -> bool {
         let (is_due, credit) = match params.redundancy {
             Redundancy::Fixed(_) => (self.credit > SLACK, self.credit - 1.0),

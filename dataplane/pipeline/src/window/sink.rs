@@ -1,8 +1,8 @@
 //! Sink edge of a window flow: source and repair packets in, IP packets out, in order.
 //!
-//! The decoder keeps the newest symbols, known and sought, and this delivers them one after the other.
-//! A missing one is waited for until it is recovered, the window moves past it, or the hold timeout
-//! ends; then it is given up. No frame is held.
+//! The decoder keeps the newest symbols, known and sought, and this delivers them one after the
+//! other. A missing one is waited for until it is recovered, the window moves past it, or the hold
+//! timeout ends; then it is given up. No frame is held.
 //!
 //! ```text
 //!    delivered or given up  |  known  missing  known  |  not heard of
@@ -28,8 +28,8 @@ use recoded_wire::frames::Frames;
 use recoded_wire::header::{HEADER_BYTES, serial_before};
 use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
 
-/// A packet may be this part of the window ahead of the newest symbol, and at least so many symbols;
-/// beyond, others must confirm it, and the window must have been idle.
+/// A packet may be this part of the window ahead of the newest symbol, and at least so many
+/// symbols; beyond, others must confirm it, and the window must have been idle.
 const AHEAD_PART: usize = 4;
 const AHEAD_MIN: usize = 32;
 
@@ -44,8 +44,8 @@ struct Shape {
 /// What becomes of a packet before the decoder sees it.
 enum Admission {
     Welcome,
-    /// An empty window begins with it, and delivery at `next`: the first packet, the source restarted, or
-    /// its parameters changed.
+    /// An empty window begins with it, and delivery at `next`: the first packet, the source
+    /// restarted, or its parameters changed.
     Begins {
         next: u32,
     },
@@ -58,7 +58,8 @@ enum Admission {
 pub(crate) struct WindowSink {
     decoder: Decoder,
     window_symbols: usize,
-    /// Shape of what arrives, and the ESI next to be delivered; `None` before the first source packet.
+    /// Shape of what arrives, and the ESI next to be delivered; `None` before the first source
+    /// packet.
     stream: Option<(Shape, u32)>,
     /// When a packet first told of a symbol, by the low bits of its ESI.
     heard: Box<[Nanos]>,
@@ -68,7 +69,8 @@ pub(crate) struct WindowSink {
 
 impl WindowSink {
     pub(crate) fn new(params: &FlowParams, code: &WindowParams, combiner: &mut Combiner) -> Self {
-        // Twice the encoding window, as RFC 8681 appendix D advises and the plan of the source assumes.
+        // Twice the encoding window, as RFC 8681 appendix D advises and the plan of the source
+        // assumes.
         let window_symbols = code.window_symbols.saturating_mul(2);
         let parameters =
             parameters(params, &WindowParams { window_symbols, ..*code }, DECODING_WINDOW_MAX);
@@ -150,7 +152,8 @@ impl WindowSink {
         }
     }
 
-    /// Notes when the symbols from `end` to before `after` were heard of, as far as they fit the window.
+    /// Notes when the symbols from `end` to before `after` were heard of, as far as they fit the
+    /// window.
     fn hear(&mut self, end: u32, after: u32, now: Nanos) {
         let count = (after.wrapping_sub(end) as usize).min(self.window_symbols) as u32;
         let mask = self.heard.len() - 1;

@@ -18,7 +18,7 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, WINDOW_BYTES};
 use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES};
 
-/// Repair packets of a tail in one call: nobody else is served meanwhile.
+/// Repair packets of a tail in one call: no other flow is served meanwhile.
 const TAIL_PER_CALL: usize = 32;
 
 /// Source state of a window flow.

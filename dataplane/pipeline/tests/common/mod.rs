@@ -90,7 +90,8 @@ impl Node {
         self.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, now))
     }
 
-    /// As [`Node::receive`], of a data packet that its neighbour sends next, whatever number it has.
+    /// As [`Node::receive`], of a data packet that its neighbour sends next, whatever number it
+    /// has.
     pub fn receive_next(&mut self, payload: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
         let mut payload = payload.to_vec();
         if let Ok(mut header) = Header::parse(&payload)

@@ -37,6 +37,10 @@
 //! sources stay in the L1 cache. Where there are many destinations, the first block also copies
 //! the tile into a packed buffer for the others: symbols that lie a multiple of 4096 bytes apart,
 //! as frames of a UMEM do, would evict each other. The copy costs stores, which are idle there.
+//!
+//! **Ready factors.** A level whose loop waits for the processor's front end (`ready: true`) takes
+//! long symbols the other way round: a block's factors are made once, for all tiles, which leaves
+//! one instruction for a factor instead of two.
 
 /// Sources of one pass: bounds the packed tile (16 KiB with 64-byte vectors, half of an L1 cache).
 pub const SOURCES: usize = 64;
@@ -68,39 +72,11 @@ pub const PACKED: u8 = 2;
 pub mod prelude {
     pub use core::mem::MaybeUninit;
 
+    pub use crate::arch::pass::{Pass, Tiles};
+
     pub use super::{
-        LAST, PACKED, PACKING, Pass, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP,
-        WINDOW,
+        LAST, PACKED, PACKING, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP, WINDOW,
     };
-}
-
-/// What the blocks of one pass have in common.
-#[derive(Copy, Clone)]
-pub struct Pass<'a> {
-    pub tables: &'static crate::table::Tables,
-    /// Row-major; begins at the pass's first column.
-    pub coefficients: &'a [u8],
-    /// Columns of the whole matrix.
-    pub columns: usize,
-    /// The pass's sources, at most [`SOURCES`].
-    pub sources: &'a [&'a [u8]],
-    /// Whether to add to what the destinations hold.
-    pub accumulate: bool,
-}
-
-impl Pass<'_> {
-    /// Whether to copy tiles: for many sources always; for a few, when they lie on so few of the 64
-    /// sets of an L1 cache that they evict each other (16 sources 4096 bytes apart lie on one,
-    /// which has room for 8); never for so few destinations that the copy is read too rarely.
-    #[inline]
-    pub fn pays_to_pack(&self, destinations: usize) -> bool {
-        let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
-        let crowded = || {
-            let sets = self.sources.iter().map(set).fold(0, |sets, set| sets | set);
-            self.sources.len() > 4 * sets.count_ones() as usize
-        };
-        destinations > 2 * STRIP && (self.sources.len() > 16 || crowded())
-    }
 }
 
 /// Bytes of which the last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
@@ -156,14 +132,15 @@ pub(super) use plain_sums;
 /// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
 /// may keep in registers, widest first, always for several destinations; a single one takes
 /// `alone` vectors. `paired` takes two sources at a time, which needs registers for both, and adds
-/// their products together.
+/// their products together. `ready` makes factors once for many tiles.
 macro_rules! matrix_product {
     (
         $features:tt,
         words: [$($word:literal),*],
         widths: [$widest:literal $(, $width:literal)*],
         alone: $alone:literal,
-        paired: $paired:literal
+        paired: $paired:literal,
+        ready: $ready:literal
     ) => {
         #[target_feature(enable = $features)]
         pub fn matmul(
@@ -183,11 +160,13 @@ macro_rules! matrix_product {
             if columns == 0 && !accumulate {
                 return destinations.iter_mut().for_each(|destination| destination.fill(0));
             }
+            let bytes = destinations.first().map_or(0, |destination| destination.len());
             for (number, sources) in sources.chunks(SOURCES).enumerate() {
                 let first = number * SOURCES;
                 let coefficients = coefficients.get(first..).unwrap_or_default();
                 let accumulate = accumulate || first > 0;
-                fill(&Pass { tables, coefficients, columns, sources, accumulate }, destinations);
+                let pass = Pass { tables, coefficients, columns, sources, bytes, accumulate };
+                fill(&pass, destinations);
             }
         }
 
@@ -240,8 +219,9 @@ macro_rules! matrix_product {
             destination: &mut [u8],
             accumulate: bool,
         ) {
-            let columns = sources.len();
-            fill(&Pass { tables, coefficients, columns, sources, accumulate }, &mut [destination]);
+            let (columns, bytes) = (sources.len(), destination.len());
+            let pass = Pass { tables, coefficients, columns, sources, bytes, accumulate };
+            fill(&pass, &mut [destination]);
         }
 
         #[target_feature(enable = $features)]
@@ -256,7 +236,7 @@ macro_rules! matrix_product {
         /// fills, counting a part of a vector as one.
         #[target_feature(enable = $features)]
         fn fill_tiles<const W: usize>(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
-            let bytes = destinations.first().map_or(0, |destination| destination.len());
+            let bytes = pass.bytes;
             if bytes < VECTOR {
                 if bytes > 0 {
                     tile::<W, 1, SHORT>(pass, destinations, 0);
@@ -265,6 +245,14 @@ macro_rules! matrix_product {
             }
             let pack = bytes >= 2 * $widest * VECTOR && pass.pays_to_pack(destinations.len());
             let mut start = 0;
+            if $ready && pass.pays_to_make_ready(destinations.len(), $widest * VECTOR) {
+                let whole = bytes / ($widest * VECTOR) * ($widest * VECTOR);
+                while start < whole {
+                    let end = whole.min(start + pass.ready_bytes($widest * VECTOR));
+                    ready_tiles::<W>(pass, destinations, start, end);
+                    start = end;
+                }
+            }
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
                 // Alone, a destination is bound by loads: longer runs of each source are faster.
@@ -328,6 +316,87 @@ macro_rules! matrix_product {
             }
         }
 
+        /// Computes the widest tiles from `start` to `end`, destination by destination instead of
+        /// tile by tile, so that factors need to be made once only.
+        #[target_feature(enable = $features)]
+        #[inline(never)]
+        fn ready_tiles<const W: usize>(
+            pass: &Pass<'_>,
+            destinations: &mut [&mut [u8]],
+            start: usize,
+            end: usize,
+        ) {
+            let (strips, rest) = destinations.as_chunks_mut::<STRIP>();
+            let mut row = 0;
+            for strip in strips {
+                ready_block::<W, $widest, STRIP>(pass, row, strip, start, end);
+                row += STRIP;
+            }
+            for strip in rest.as_chunks_mut::<1>().0 {
+                ready_block::<W, $widest, 1>(pass, row, strip, start, end);
+                row += 1;
+            }
+        }
+
+        /// Like `block`, for all tiles from `start` to `end`.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn ready_block<const W: usize, const V: usize, const D: usize>(
+            pass: &Pass<'_>,
+            row: usize,
+            strip: &mut [&mut [u8]; D],
+            start: usize,
+            end: usize,
+        ) {
+            let columns = pass.sources.len();
+            let mut rows = [&[][..]; D];
+            for d in 0..D {
+                rows[d] = &pass.coefficients[(row + d) * pass.columns..][..columns];
+            }
+            let mut factors = [const { [const { MaybeUninit::uninit() }; D] }; SOURCES];
+            let factors = &mut factors[..columns];
+            for column in 0..columns {
+                for d in 0..D {
+                    factors[column][d].write(factor::<W>(pass.tables, rows[d][column]));
+                }
+            }
+            let sources = Tiles::<VECTOR, V>::new(pass.sources, start, end);
+            let count = (end - start) / (V * VECTOR);
+            let mut tiles: [&mut [_]; D] = core::array::from_fn(|_| Default::default());
+            for (tiles, destination) in tiles.iter_mut().zip(strip) {
+                let vectors = destination[start..end].as_chunks_mut::<VECTOR>().0;
+                *tiles = &mut vectors.as_chunks_mut::<V>().0[..count];
+            }
+            for number in 0..count {
+                let mut sums = [[empty(); V]; D];
+                let tile = sources.tile(number);
+                for (column, factors) in factors.iter().enumerate() {
+                    let source = tile.of(column);
+                    let mut splits = [split::<W>(zero()); V];
+                    for v in 0..V {
+                        splits[v] = split::<W>(load(source[v]));
+                    }
+                    for d in 0..D {
+                        // SAFETY: the loop above wrote a factor for each column and destination.
+                        let factor = unsafe { factors[d].assume_init_ref() };
+                        for v in 0..V {
+                            sums[d][v] = accumulate::<W>(sums[d][v], factor, &splits[v]);
+                        }
+                    }
+                }
+                for d in 0..D {
+                    let destination = &mut tiles[d][number];
+                    for v in 0..V {
+                        let mut vector = finish::<W>(pass.tables, sums[d][v]);
+                        if pass.accumulate {
+                            vector = xor(vector, load(&destination[v]));
+                        }
+                        store(&mut destination[v], vector);
+                    }
+                }
+            }
+        }
+
         /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so
         /// that only those who use the copy pay for the stack it takes.
         #[target_feature(enable = $features)]
@@ -381,8 +450,8 @@ macro_rules! matrix_product {
             let mut sums = [[empty(); V]; D];
             let mut column = 0;
             while $paired && column + 1 < columns {
-                let even = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
-                let odd = source::<V, PLACE, FROM>(pass.sources, packed, column + 1, start);
+                let even = source::<V, PLACE, FROM>(pass, packed, column, start);
+                let odd = source::<V, PLACE, FROM>(pass, packed, column + 1, start);
                 let (even, odd) = (split_block::<W, V>(&even), split_block::<W, V>(&odd));
                 for d in 0..D {
                     let even_factor = factor::<W>(pass.tables, rows[d][column]);
@@ -398,7 +467,7 @@ macro_rules! matrix_product {
                 column += 2;
             }
             while column < columns {
-                let vectors = source::<V, PLACE, FROM>(pass.sources, packed, column, start);
+                let vectors = source::<V, PLACE, FROM>(pass, packed, column, start);
                 let splits = split_block::<W, V>(&vectors);
                 for d in 0..D {
                     let factor = factor::<W>(pass.tables, rows[d][column]);
@@ -413,7 +482,8 @@ macro_rules! matrix_product {
                 for v in 0..V {
                     vectors[v] = finish::<W>(pass.tables, sums[d][v]);
                 }
-                put_block::<V, PLACE>(strip[d], start, vectors, pass.accumulate);
+                let bytes = if PLACE == SHORT { pass.bytes } else { strip[d].len() };
+                put_block::<V, PLACE>(&mut strip[d][..bytes], start, vectors, pass.accumulate);
             }
         }
 
@@ -444,7 +514,7 @@ macro_rules! matrix_product {
         #[target_feature(enable = $features)]
         #[inline]
         fn source<const V: usize, const PLACE: u8, const FROM: u8>(
-            sources: &[&[u8]],
+            pass: &Pass<'_>,
             packed: &mut [MaybeUninit<[Vector; V]>],
             number: usize,
             start: usize,
@@ -454,7 +524,10 @@ macro_rules! matrix_product {
                 // of the same sources.
                 return unsafe { packed[number].assume_init() };
             }
-            let vectors = load_block::<V, PLACE>(sources[number], start);
+            let source = pass.sources[number];
+            // A common length makes one mask for all.
+            let source = if PLACE == SHORT { &source[..pass.bytes] } else { source };
+            let vectors = load_block::<V, PLACE>(source, start);
             if FROM == PACKING {
                 packed[number].write(vectors);
             }

@@ -11,6 +11,7 @@ mod table;
 
 mod four_russians;
 mod fused;
+mod pass;
 mod single;
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

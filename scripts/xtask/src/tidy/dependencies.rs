@@ -29,7 +29,7 @@ enum Allowed {
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
 const DIRECTIONS: [(&str, Allowed); 25] = [
-    // Names and meanings of counters, for whoever counts and whoever shows.
+    // Names and meanings of counters, for the programs that count and those that show.
     ("recoded-counters", Allowed::Only(&[])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),

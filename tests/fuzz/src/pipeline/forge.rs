@@ -96,7 +96,8 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
     })
 }
 
-/// Reports of up to 119 hops in a row: all in one packet, or one by one from where each could come from.
+/// Reports of up to 119 hops in a row: all in one packet, or one by one from where each could come
+/// from.
 pub(super) fn hops(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let header = feedback_header(input);
     let (shape, first, count) = (input.byte(), input.byte(), 1 + input.below(HOPS_MAX));
@@ -169,12 +170,13 @@ impl Strike {
         (0..self.count as u32).map(move |place| distance.wrapping_add(place.wrapping_mul(stride)))
     }
 
-    /// Whether its packets have link sequence numbers that nobody's next packets have.
+    /// Whether its packets have link sequence numbers that no sender's next packets have.
     pub(super) fn is_unstamped(&self) -> bool {
         self.wrong & 0x80 != 0
     }
 
-    /// The packet at `distance`, its symbol zeros or noise; `None` where `template` is no data packet.
+    /// The packet at `distance`, its symbol zeros or noise; `None` where `template` is no data
+    /// packet.
     pub(super) fn forge(
         &mut self,
         template: &[u8],

@@ -1,5 +1,6 @@
-//! A source and a sink, perhaps a relay between, links that lose nothing, and an attacker beside them who
-//! forges units that the sink does not hold. What enters must come out, whatever the attacker sends.
+//! A source and a sink, perhaps a relay between, links that lose nothing, and an attacker beside
+//! them who forges units that the sink does not hold. What enters must come out, whatever the
+//! attacker sends.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::Input;
 
 const MILLI: Nanos = 1_000_000;
 
-/// Enough for whatever the tables hold: here nothing must be lost for want of one.
+/// Enough for whatever the tables hold: no packet may be lost here because frames ran out.
 const FRAMES: usize = 1024;
 
 /// IPv4 header and the number of the packet.
@@ -29,12 +30,13 @@ const TURNS_MAX: usize = 3000;
 /// A sink takes in packets of units up to so far ahead: they are forged farther away.
 const AHEAD_MAX: i32 = 4;
 
-/// An idle window follows symbols ahead of it without proof, and so does a relay with generations: what
-/// comes there later is taken for a copy, or contradicts what was forged. No script gets farther.
+/// An idle window follows symbols ahead of it without proof, and so does a relay with generations:
+/// what comes there later is taken for a copy, or contradicts what was forged. No script gets
+/// farther.
 const UNPROVEN_AHEAD: i32 = 1 << 18;
 
-/// Distances that a window does not follow while packets come, far enough from those above; and after
-/// this time without one it is soon idle.
+/// Distances that a window does not follow while packets come, far enough from those above; and
+/// after this time without one it is soon idle.
 const BUSY_AHEAD: Range<i32> = 64..1 << 17;
 const BUSY: Nanos = 5 * MILLI;
 
@@ -62,7 +64,8 @@ struct Line {
     newest: Vec<u8>,
     /// Data packets that a link has carried, by link: some come again.
     stale: Vec<Vec<Vec<u8>>>,
-    /// Whether the attacker may have led the flow elsewhere: then nothing is promised but what holds of nodes.
+    /// Whether the attacker may have led the flow elsewhere: then nothing is promised but what
+    /// holds of nodes.
     is_unsure: bool,
 }
 
@@ -201,8 +204,8 @@ impl Line {
         }
     }
 
-    /// Whether forged packets may lead the flow elsewhere: an idle window follows without proof, and a relay
-    /// follows batches.
+    /// Whether forged packets may lead the flow elsewhere: an idle window follows without proof,
+    /// and a relay follows batches.
     fn may_follow(&self) -> bool {
         match self.code {
             FlowCode::Rlnc => false,
@@ -211,8 +214,8 @@ impl Line {
         }
     }
 
-    /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is not
-    /// held, nor among the next ones.
+    /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is
+    /// not held, nor among the next ones.
     fn is_harmless(&self, distance: u32) -> bool {
         let silence = self.now - self.entered_at;
         let has_relay = self.links.len() > 1;
@@ -278,7 +281,8 @@ impl Line {
         self.settle();
     }
 
-    /// Carries packets and lets timers act until nothing is left to do now; when the next timer is due.
+    /// Carries packets and lets timers act until nothing is left to do now; when the next timer is
+    /// due.
     fn settle(&mut self) -> Option<Nanos> {
         for _ in 0..TURNS_MAX {
             let carried = self.carry();

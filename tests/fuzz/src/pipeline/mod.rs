@@ -1,5 +1,5 @@
-//! Nodes and what may come to them. A script drives one node of any role and code ([`single`]), or a line
-//! from a source to a sink with an attacker beside it ([`line`]).
+//! Nodes and what may come to them. A script drives one node of any role and code ([`single`]), or
+//! a line from a source to a sink with an attacker beside it ([`line`]).
 
 mod single;
 

@@ -1,5 +1,5 @@
-//! A node, and what must hold of it whatever comes: every packet has one fate, no frame leaks, timers do
-//! not spin, no call emits without bound.
+//! A node, and what must hold of it whatever comes: every packet has one fate, no frame leaks,
+//! timers do not spin, no call emits without bound.
 
 use std::cell::RefCell;
 
@@ -99,7 +99,8 @@ impl Node {
         self.pipeline.apply(&snapshot, &mut self.frames, &mut self.sent, now);
     }
 
-    /// Answers the question for a plan that waits, if one does: for parameters that may be others by now.
+    /// Answers the question for a plan that waits, if one does: for parameters that may be others
+    /// by now.
     pub(super) fn answer(&mut self) {
         if let Some(request) = self.sent.asked.take() {
             let reply = PLAN_MAKER.with_borrow_mut(|maker| maker.make(&request));

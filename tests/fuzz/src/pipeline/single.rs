@@ -1,5 +1,6 @@
-//! One node of any role and code, and what may come to it: packets that are nearly right, bytes that are
-//! not, feedback, IP packets, time, silences, other parameters, plans for parameters that have changed.
+//! One node of any role and code, and what may come to it: packets that are nearly right, bytes
+//! that are not, feedback, IP packets, time, silences, other parameters, plans for parameters that
+//! have changed.
 
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos};
 use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};

@@ -42,7 +42,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
 
 register!();
 single_source!("neon", words: [1, 2, 4]);
-matrix_product!("neon", words: [1, 2, 4], widths: [3, 2, 1], alone: 8, paired: false);
+matrix_product!("neon", words: [1, 2, 4], widths: [3, 2, 1], alone: 8, paired: false, ready: false);
 four_russians!("neon");
 
 /// A coefficient in every byte, and the field's polynomial without its leading term.
@@ -69,7 +69,8 @@ struct Sum {
 #[target_feature(enable = "neon")]
 #[inline]
 fn factor<const W: usize>(tables: &Tables, c: u8) -> Factor {
-    let elements = (tables.field.order() - 1) as u8;
+    // Not the field's order, which would be looked up for every coefficient.
+    let elements = u8::MAX >> (8 - W);
     Factor { coefficient: vdupq_n_u8(c & elements), polynomial: polynomial(tables) }
 }
 

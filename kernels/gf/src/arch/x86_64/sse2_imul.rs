@@ -43,5 +43,5 @@ xor3_by_two!("sse2");
 short_by_buffer!("sse2");
 plain_sums!("sse2");
 single_source!("sse2", words: [1, 2, 4]);
-matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false);
+matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false, ready: false);
 four_russians!("sse2");

@@ -26,4 +26,4 @@ short_by_mask!(
 );
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
-matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true);
+matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);

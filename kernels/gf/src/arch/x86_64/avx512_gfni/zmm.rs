@@ -32,6 +32,7 @@ matrix_product!(
     words: [],
     widths: [4, 3, 2, 1],
     alone: 8,
-    paired: true
+    paired: true,
+    ready: false
 );
 four_russians!("avx512f,avx512bw,avx512vl,gfni");
