@@ -2,8 +2,8 @@
 //!
 //! A number far from all that is held comes from a source that restarted, or that sent so much in a
 //! blackout that whole units are missing; or it is forged. A sink that follows each such packet
-//! gives up what it holds for nothing. So the sink collects the unit apart, and resynchronises to it only
-//! when it has decoded to IP packets:
+//! gives up what it holds for nothing. So the sink collects the unit apart, and resynchronises to
+//! it only when it has decoded to IP packets:
 //!
 //! ```text
 //!  out of range ──► trial unit ──decodes──► a jump within the table: at once

@@ -1,7 +1,7 @@
 //! Flows of code `window`: RFC 8681 from edge to edge.
 //!
 //! ```text
-//!  source ── packet: header | ADU | ESI ─────────────► relays: as it came ──► sink ─ in order ► TUN
+//!  source ── packet: header | ADU | ESI ─────────────► relays: as it came ─► sink ─ in order ► TUN
 //!         └─ now and then: header | repair ID | symbol ►
 //! ```
 //!
