@@ -337,7 +337,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let core = choose_core(options.core)?;
     cores::pin(core)?;
     let machine = Machine::describe();
-    let (count, rounds) = if options.quick { (600, 2) } else { (4000, 9) };
+    let (count, rounds) = if options.quick { (1200, 2) } else { (4000, 9) };
     println!(
         "| code | node | packets | median us | worst us, no unit completed | worst us, a unit completed |"
     );

@@ -125,9 +125,9 @@ fn raw(path: &Path, request: &str) -> serde_json::Value {
     serde_json::from_slice(&reply).expect("the reply is JSON")
 }
 
-/// The words of a description, comments included, without its layout.
+/// The words of a description, comments included, without its layout: comments may wrap anywhere.
 fn words(text: &str) -> Vec<String> {
-    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('#', " # ");
+    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('#', " ");
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 
