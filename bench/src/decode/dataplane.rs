@@ -8,6 +8,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, Snapshot, TunnelId};
+use recoded_wire::entropy::{BUCKETS, bucket};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};
 
@@ -100,7 +101,8 @@ struct Sink {
     /// The coded packets of a generation, in frames that are kept.
     arriving: Vec<Span>,
     generation: u32,
-    link_sequence: u32,
+    /// Next link sequence number of each entropy bucket.
+    link_sequences: [u32; BUCKETS],
     now: Nanos,
 }
 
@@ -124,7 +126,7 @@ impl Sink {
             outputs: Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() },
             arriving,
             generation: 0,
-            link_sequence: 0,
+            link_sequences: [0; BUCKETS],
             now: 0,
         })
     }
@@ -137,8 +139,9 @@ impl Sink {
         for &span in arriving.iter() {
             let bytes = frames.bytes_mut(span);
             bytes[8..12].copy_from_slice(&self.generation.to_be_bytes());
-            bytes[16..20].copy_from_slice(&self.link_sequence.to_be_bytes());
-            self.link_sequence = self.link_sequence.wrapping_add(1);
+            let sequence = &mut self.link_sequences[bucket(self.generation)];
+            bytes[16..20].copy_from_slice(&sequence.to_be_bytes());
+            *sequence = sequence.wrapping_add(1);
         }
         for &span in arriving.iter() {
             // The pipeline takes over one reference; the other keeps the packet.

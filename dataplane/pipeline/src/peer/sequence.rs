@@ -124,16 +124,25 @@ impl Bucket {
         is_new
     }
 
+    /// Notes that `count` numbers from `first` on, less than a window, were not seen: word by word.
+    fn clear(&mut self, mut first: u32, mut count: u32) {
+        while count > 0 {
+            let (word, bit) = place(first);
+            let run = count.min(u64::BITS - bit.trailing_zeros());
+            let bits = if run == u64::BITS { u64::MAX } else { ((1 << run) - 1) * bit };
+            self.seen[word] &= !bits;
+            first = first.wrapping_add(run);
+            count -= run;
+        }
+    }
+
     /// Moves the window up to `number`, which is ahead of it.
     fn advance(&mut self, number: u32) {
         let ahead = number.wrapping_sub(self.newest);
         if ahead >= WINDOW {
             self.seen = [0; WORDS];
         } else {
-            for passed in 1..=ahead {
-                let (word, bit) = place(self.newest.wrapping_add(passed));
-                self.seen[word] &= !bit;
-            }
+            self.clear(self.newest.wrapping_add(1), ahead);
         }
         self.newest = number;
         self.set(number);
