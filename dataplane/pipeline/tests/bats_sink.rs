@@ -162,33 +162,6 @@ fn source_that_restarts_behind_itself_is_followed() {
     assert_eq!(node.leaked(), 0);
 }
 
-/// A source that restarts and sends blocks which need a further batch each was once not followed at all.
-#[test]
-fn another_life_whose_blocks_need_more_is_followed_after_a_long_silence() {
-    let mut node = Node::new(sink(), 9);
-    let mut before = HandMade::new(900, 64, Profile::CyclicShift);
-    for batch in 0..5 {
-        for index in 0..16 {
-            node.receive(&before.packet(batch, &unit(index)), MILLI);
-        }
-    }
-    assert_eq!(node.delivered.len(), before.packets.len());
-    let mut block = HandMade::new(5000, 64, Profile::CyclicShift);
-    block.link_sequence = before.link_sequence;
-    for batch in 0..3 {
-        for index in 0..16 {
-            node.receive(&block.packet(batch, &unit(index)), 300 * MILLI);
-        }
-    }
-    let asked = requests(&node.tick(330 * MILLI));
-    assert_eq!(asked.first().map(|request| request.generation), Some(5000));
-    for index in 0..16 {
-        node.receive(&block.packet(3, &unit(index)), 340 * MILLI);
-    }
-    assert!(node.delivered.ends_with(&block.packets), "{} delivered", node.delivered.len());
-    assert_eq!(node.leaked(), 0);
-}
-
 #[test]
 fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
     let mut node = Node::new(sink(), 2);

@@ -10,10 +10,6 @@
 //!                                           farther: when nothing in range has come for a while
 //! ```
 //!
-//! Until a unit in range has decoded, any that decodes takes over at once. A unit that needs NACKs to
-//! decode is followed only when nothing in range has come for a long while, since a trial sends no
-//! NACKs.
-//!
 //! One unit is tried at a time, and costs as much memory as any other.
 
 use crate::edge::framing::begins_with_ip_packet;
@@ -29,14 +25,12 @@ const IDLE_NANOS: Nanos = 5_000_000;
 /// The unit on trial, if there is one.
 pub(crate) struct Trial<U> {
     pub unit: U,
-    /// Packets that it took.
-    pub packets: u8,
     number: u32,
 }
 
 impl<U: Unit> Trial<U> {
     pub(crate) fn new(unit: U) -> Self {
-        Self { unit, packets: 0, number: 0 }
+        Self { unit, number: 0 }
     }
 
     /// Number of the unit on trial.
@@ -57,7 +51,7 @@ impl<U: Unit> Trial<U> {
             return false;
         }
         self.clear(frames);
-        (self.number, self.packets) = (number, 0);
+        self.number = number;
         *self.unit.progress_mut() = Progress::opened(now);
         self.unit.open(number);
         true

@@ -44,11 +44,6 @@ const EPOCHS: u8 = 4;
 /// Nor does anything come as late as this.
 const STRAGGLE_NANOS: Nanos = 2_000_000_000;
 
-/// A unit out of range that cannot decode without NACKs is followed after so many packets, when
-/// nothing in range has come for so many batch timeouts.
-const TRIAL_PACKETS: u8 = 3;
-const LONG_SILENCE: Nanos = 10;
-
 /// Where a packet belongs.
 enum Place {
     /// To a unit that is held.
@@ -77,8 +72,6 @@ pub(crate) struct UnitSink<U> {
     request_interval: Nanos,
     /// A unit out of range.
     trial: Trial<U>,
-    /// Whether a unit in range has decoded.
-    is_proven: bool,
     /// When the last packet in range arrived.
     in_range_at: Nanos,
     unpacker: Unpacker,
@@ -92,7 +85,6 @@ impl<U: Unit> UnitSink<U> {
         Self {
             units,
             trial: Trial::new(trial),
-            is_proven: false,
             in_range_at: 0,
             range: None,
             epoch: 0,
@@ -164,22 +156,19 @@ impl<U: Unit> UnitSink<U> {
             Ok(false) => cx.counters.redundant += 1,
             Err(reason) => return Fate::Dropped(reason),
         }
-        self.trial.packets = self.trial.packets.saturating_add(1);
         unit.progress_mut().first.get_or_insert(cx.io.now);
         if !unit.progress().decoded && unit.decode(cx.io, params.id) {
             unit.progress_mut().decoded = true;
         }
-        let silence = cx.io.now.saturating_sub(self.in_range_at);
-        let follows = if self.trial.is_proven(cx.io.frames) {
-            is_jump || !self.is_proven || silence >= params.batch_timeout_nanos
-        } else {
-            self.trial.packets >= TRIAL_PACKETS
-                && silence >= LONG_SILENCE * params.batch_timeout_nanos
-        };
-        if follows {
+        if self.trial.is_proven(cx.io.frames) && (is_jump || self.is_idle(params, cx.io.now)) {
             self.adopt(cx);
         }
         Fate::Consumed
+    }
+
+    /// Whether nothing in range has come for a while.
+    fn is_idle(&self, params: &FlowParams, now: Nanos) -> bool {
+        now >= self.in_range_at.saturating_add(params.batch_timeout_nanos)
     }
 
     /// When a trial that has succeeded may take over, if it waits for that.
@@ -203,12 +192,9 @@ impl<U: Unit> UnitSink<U> {
         self.trial.clear(cx.io.frames);
         let unit = &mut self.units[index];
         self.epoch = unit.epoch().unwrap_or(self.epoch);
-        let Progress { decoded, first, .. } = *unit.progress();
-        self.is_proven = decoded;
-        if decoded {
-            cx.counters.decoded_after(cx.io.now.saturating_sub(first.unwrap_or(cx.io.now)));
-            self.close(index, cx.counters, cx.io.now);
-        }
+        let first = unit.progress().first.unwrap_or(cx.io.now);
+        cx.counters.decoded_after(cx.io.now.saturating_sub(first));
+        self.close(index, cx.counters, cx.io.now);
         self.pump(cx);
     }
 
@@ -218,7 +204,6 @@ impl<U: Unit> UnitSink<U> {
             self.give_up(cx);
         }
         self.begin_delivery();
-        self.is_proven = false;
         self.range = Some((number, number));
         self.open(number, cx.io.now);
     }
@@ -270,7 +255,6 @@ impl<U: Unit> UnitSink<U> {
         let unit = &mut self.units[index];
         if !unit.progress().decoded && unit.decode(cx.io, flow) {
             unit.progress_mut().decode(cx.counters, cx.io.now);
-            self.is_proven = true;
         }
     }
 
