@@ -12,6 +12,11 @@ use recoded_wire::window::WindowPacket;
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
 pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
 
+/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it.
+/// Bursts that lose more whole generations are rare, and cost two packets that are passed on as
+/// they came.
+pub(crate) const AHEAD_MAX: u32 = 4;
+
 /// The outside world during one call: memory, outputs, randomness and the time.
 pub(crate) struct Io<'a, F, E> {
     pub frames: &'a mut F,

@@ -21,7 +21,7 @@ use crate::batch::{Accepted, Batch, PacketView};
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
+use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding};
 use crate::peer::repair::RepairBudget;
 use crate::peer::reporter::Reporter;
@@ -48,11 +48,6 @@ pub(crate) struct Relay {
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
 }
-
-/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it.
-/// Bursts that lose more whole generations are rare, and cost two packets that are passed on as
-/// they came.
-pub(crate) const AHEAD_MAX: u32 = 4;
 
 /// How long a closed batch waits for those it is interleaved with. Their ends are one packet apart,
 /// so this is enough from 50 Mbit/s up, and small beside the delay of interleaving itself.

@@ -13,8 +13,8 @@
 //! One unit is tried at a time, and costs as much memory as any other.
 
 use crate::edge::framing::begins_with_ip_packet;
+use crate::io::AHEAD_MAX;
 use crate::params::Nanos;
-use crate::relay::AHEAD_MAX;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;
 
