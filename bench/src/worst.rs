@@ -16,7 +16,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Planning};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, HopId, Interleave, Nanos, Profile, Role, Snapshot, TunnelId,
+    BatsParams, FlowCode, FlowParams, PeerId, Interleave, Nanos, Profile, Role, Snapshot, TunnelId,
     WindowParams,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
@@ -89,7 +89,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
         self.sent.push(span);
     }
 
@@ -228,7 +228,7 @@ fn row(
 fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<Row> {
     let mut maker = PlanMaker::new();
     let role = |role| FlowParams { role, ..params.clone() };
-    let up = HopId(1);
+    let up = PeerId(1);
     let source = role(Role::Source { tunnel: TunnelId(0) });
     let packets: Vec<Input> =
         (0..count).map(|n| Input::Ip(ip_packet(n), Nanos::from(n) * PACKET_NANOS)).collect();
@@ -297,7 +297,7 @@ fn ip_packet(number: u32) -> Vec<u8> {
 
 /// Codes and sizes measured.
 fn cases() -> Vec<(String, FlowParams)> {
-    let base = FlowParams::new(FLOW, Role::Source { tunnel: TunnelId(0) }, vec![HopId(0)]);
+    let base = FlowParams::new(FLOW, Role::Source { tunnel: TunnelId(0) }, vec![PeerId(0)]);
     let generations = |size: usize, field| {
         let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
         (name, FlowParams { generation_size: size, field, batches: 64, ..base.clone() })

@@ -7,7 +7,7 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, Snapshot, TunnelId};
 use recoded_wire::entropy::{BUCKETS, bucket};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};
@@ -50,7 +50,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
         self.sent.push(span);
     }
 
@@ -109,7 +109,7 @@ struct Sink {
 impl Sink {
     fn new(job: &Decoding) -> Option<Sink> {
         let n = job.n();
-        let role = Role::Sink { tunnel: TunnelId(0), upstream: HopId(0) };
+        let role = Role::Sink { tunnel: TunnelId(0), upstream: PeerId(0) };
         let mut frames = HeapFrames::new(FRAMES, FRAME_BYTES);
         let arriving = job.matrix.chunks(n).zip(&job.received).map(|(vector, symbol)| {
             let mut payload = vec![0; HEADER_BYTES];
@@ -208,7 +208,7 @@ fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
 
 /// The daemon's defaults, but for the sizes.
 fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
-    let flow = FlowParams::new(FLOW, role, vec![HopId(0)]);
+    let flow = FlowParams::new(FLOW, role, vec![PeerId(0)]);
     FlowParams { field: FIELD, generation_size, symbol_bytes, ..flow }
 }
 

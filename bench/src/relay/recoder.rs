@@ -1,6 +1,6 @@
 //! The recoding relay itself: the real runtime, started in this process inside the namespace.
 
-use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_pipeline::report::FlowCounters;
 use recoded_runtime::{HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology};
 use recoded_wire::DEFAULT_PORT;
@@ -92,7 +92,7 @@ fn topology(core: usize) -> Topology {
 
 /// The daemon's defaults, as far as a relay has any.
 fn flow(symbol_bytes: usize) -> FlowParams {
-    let role = Role::Relay { upstream: HopId(1) };
-    let flow = FlowParams::new(FLOW, role, vec![HopId(0)]);
+    let role = Role::Relay { upstream: PeerId(1) };
+    let flow = FlowParams::new(FLOW, role, vec![PeerId(0)]);
     FlowParams { field: FIELD, generation_size: 64, symbol_bytes, ..flow }
 }

@@ -6,7 +6,7 @@ use crate::config::{Config, Flow as FlowConfig, Hop};
 use crate::dataplane::Observation;
 use crate::theory;
 use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
-use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Redundancy, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport};
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         Role::Relay { upstream } => ("relay", None, Some(upstream)),
         Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
     };
-    let hop = |id: HopId| {
+    let hop = |id: PeerId| {
         let Hop { link, address } = config.hops[usize::from(id.0)];
         format!("{}:{address}", config.links[link].name)
     };

@@ -19,14 +19,22 @@ reasons! {
         /// No flow of this id here.
         UnknownFlow = "unknown_flow" => "Configure the flow, or correct next_hops of the node before \
             this one.",
+        /// Its sender is no neighbour of ours by which such packets come.
+        Stranger = "stranger" => "Correct upstream here or next_hops there: packets come from another \
+            address. Else they are forged.",
+        /// Nothing here handles its shard, code or sizes yet: memory for them is being allocated.
+        Opening = "opening" => "Nothing: a flow begins or changes.",
+        /// The memory that flows may take is used up.
+        NoMemory = "no_memory" => "Raise memory under [daemon], or lower sizes at the source.",
         /// A packet type this node does not handle for the flow (data at a source, say).
         WrongRole = "wrong_role" => "Correct next_hops and upstream of the neighbours: a packet went \
             the wrong way.",
-        /// A packet of another code than the sink has: source and sink must agree.
-        WrongCode = "wrong_code" => "Give source and sink the same code, the sink first.",
-        /// Generation, batch, block or symbol size above what the flow accepts.
-        Oversize = "oversize" => "Raise the ceiling here (keys that end in _max, symbol_bytes), or \
-            lower the size at the source.",
+        /// A code that this build does not have, or another one than the flow uses at present.
+        WrongCode = "wrong_code" => "Run the same build on all nodes. Else look for a second source \
+            with the same flow id, or forged packets.",
+        /// Generation, batch, block or symbol size above what fits a frame or what any source
+        /// sends, or above what the flow uses at present.
+        Oversize = "oversize" => "Raise symbol_bytes here, or lower the size at the source.",
         /// Contradicts earlier packets of its generation, batch or block (size, field, symbol
         /// bytes, block word).
         Mismatch = "mismatch" => "Look for a second source with the same flow id, or forged packets.",
@@ -39,8 +47,7 @@ reasons! {
         Stray = "stray" => "Nothing, if the source was restarted. Else look for a second source with \
             the same flow id, or forged packets.",
         /// Its block holds as many batches as there is room for.
-        BatchesExhausted = "batches_exhausted" => "Lower redundancy at the source, or raise \
-            block_symbols_max here.",
+        BatchesExhausted = "batches_exhausted" => "Lower redundancy at the source.",
     }
 }
 
@@ -51,12 +58,15 @@ counters! {
     /// Fate of received packets, summed over all flows of a worker.
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     PacketCounters {
-        /// Packets handed to the pipeline. Always equals forwarded + consumed + dropped.
+        /// Packets handed to the pipeline. Always equals forwarded + consumed + handed over +
+        /// dropped.
         received: Packets,
         /// Of these, sent on as they came (cut-through, or feedback).
         forwarded: Packets,
         /// Of these, used up here: stored, redundant, or feedback addressed to this node.
         consumed: Packets,
+        /// Of these, given to the worker that has their shard, which counts them again.
+        handed_over: Packets,
     }
     by {
         /// Of these, dropped, by [`DropReason`].

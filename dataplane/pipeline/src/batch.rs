@@ -4,8 +4,8 @@
 use crate::params::Nanos;
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
+use recoded_wire::coded::{Block, Coded, Coding, SIZE_MAX};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Block, Coded, Coding, SIZE_MAX};
 
 use crate::combine::Sources;
 
@@ -26,6 +26,7 @@ pub(crate) struct Shape {
     pub epoch: u8,
     pub field: FieldOrder,
     pub symbol_bytes: u16,
+    pub full_log2: u8,
     pub block: Option<Block>,
 }
 
@@ -198,6 +199,7 @@ impl Batch {
 pub(crate) struct PacketView<'a> {
     pub epoch: u8,
     pub size: usize,
+    pub full_log2: u8,
     pub field: FieldOrder,
     pub block: Option<Block>,
     pub symbol: Span,
@@ -237,6 +239,7 @@ impl<'a> PacketView<'a> {
             epoch: self.epoch,
             field: self.field,
             symbol_bytes: self.symbol_bytes,
+            full_log2: self.full_log2,
             block: self.block,
         }
     }
@@ -248,7 +251,7 @@ impl<'a> PacketView<'a> {
         coded: &Coded<'_>,
         vector: &'a mut [u8; SIZE_MAX],
     ) -> Option<PacketView<'a>> {
-        let field = FieldOrder::from_code(coded.header.flags.field_code())?;
+        let field = FieldOrder::from_code(coded.header.common.flags.field_code())?;
         let size = usize::from(coded.header.size);
         let coding = match coded.coding {
             Coding::Systematic(index) => PacketCoding::Systematic(usize::from(index)),
@@ -259,8 +262,9 @@ impl<'a> PacketView<'a> {
             }
         };
         Some(PacketView {
-            epoch: coded.header.epoch,
+            epoch: coded.header.common.epoch,
             size,
+            full_log2: coded.header.full_log2,
             field,
             block: coded.block,
             symbol: payload.slice(coded.symbol_offset, coded.symbol_bytes)?,

@@ -14,9 +14,8 @@ use crate::params::{FlowCode, FlowParams, Role, WindowParams};
 use crate::sink::unit::Progress;
 #[cfg(feature = "bats")]
 use recoded_code::bats::Decoder;
-use recoded_wire::entropy::BUCKETS;
+use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::Span;
-use recoded_wire::header::SIZE_MAX;
 
 impl FlowParams {
     /// Bytes that one worker allocates for this flow, at most.
@@ -32,7 +31,7 @@ impl FlowParams {
             (Role::Source { .. }, FlowCode::Window(code)) => window_source(self, code),
             (Role::Sink { .. }, FlowCode::Window(code)) => window_sink(self, code),
         };
-        FIXED_BYTES + self.next_hops.len() * BUCKETS * 8 + tables
+        FIXED_BYTES + tables
     }
 }
 

@@ -6,8 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
+use recoded_wire::coded::{Block, CODED_BYTES, SIZE_MAX, coding_offset, vector_bytes};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
-use recoded_wire::header::{Block, HEADER_BYTES, PacketType, SIZE_MAX, vector_bytes};
+use recoded_wire::header::PacketType;
 
 use crate::layout::symbol_offset;
 use crate::plan::PlanMaker;
@@ -45,10 +46,9 @@ impl Sources<'_> {
         if self.block.is_some() { PacketType::Bats } else { PacketType::Generation }
     }
 
-    /// Bytes between the fixed header and the symbol of a packet formed: block word and vector.
-    pub(crate) fn coding_bytes(&self) -> usize {
-        let before = self.packet_type().coding_offset() - HEADER_BYTES;
-        before + vector_bytes(self.size, self.field.code())
+    /// Bytes in front of the symbol of a packet formed: header, block word and vector.
+    pub(crate) fn bytes_before(&self) -> usize {
+        coding_offset(self.block.is_some()) + vector_bytes(self.size, self.field.code())
     }
 }
 
@@ -113,7 +113,7 @@ impl Combiner {
             return &self.formed;
         };
         let packed_bytes = vector_bytes(sources.size, sources.field.code());
-        let offset = symbol_offset(sources.coding_bytes()) as u16;
+        let offset = symbol_offset(sources.bytes_before() - CODED_BYTES) as u16;
         for _ in 0..count.min(GROUP_MAX) {
             let Some(frame) = frames.take() else { break };
             self.formed.push(Span { frame, offset, len: first.len });

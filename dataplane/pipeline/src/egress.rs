@@ -1,7 +1,8 @@
 //! Where the pipeline's results go. The runtime implements this over rings and a TUN interface, the
 //! simulator over queues.
 
-use crate::params::{HopId, TunnelId};
+use crate::open::OpenRequest;
+use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
 
@@ -12,7 +13,7 @@ pub trait Egress {
     /// Takes over one reference to the frame, also when it must drop the packet, which it counts.
     /// The frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them);
     /// the span itself may not.
-    fn transmit(&mut self, hop: HopId, span: Span, source_port: u16);
+    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16);
 
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
@@ -29,19 +30,33 @@ pub trait Egress {
         false
     }
 
-    /// Takes a question for a plan to the thread that makes plans.
-    fn plan(&mut self, request: &PlanRequest) -> Planning {
+    /// Asks another thread for a stage that takes packets of a shard.
+    fn open(&mut self, request: &OpenRequest) -> Answer {
         let _ = request;
-        Planning::Here
+        Answer::Here
+    }
+
+    /// Hands the UDP payload of a packet from `peer` to the worker that has its shard. False when
+    /// none has, or when that worker can take no more.
+    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
+        let _ = (shard, peer, payload);
+        false
+    }
+
+    /// Takes a question for a plan to the thread that makes plans.
+    fn plan(&mut self, request: &PlanRequest) -> Answer {
+        let _ = request;
+        Answer::Here
     }
 }
 
-/// What became of a question for a plan.
+/// What became of a question for a plan or for a stage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Planning {
+pub enum Answer {
     /// No other thread answers it: it is answered where it was asked.
     Here,
-    /// The reply comes by [`Pipeline::planned`](crate::Pipeline::planned).
+    /// The reply comes by [`Pipeline::planned`](crate::Pipeline::planned) or
+    /// [`Pipeline::opened`](crate::Pipeline::opened).
     Elsewhere,
     /// The thread that answers is busy: ask again later.
     Busy,
@@ -50,10 +65,10 @@ pub enum Planning {
 /// Names a product that is computed elsewhere.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket {
-    /// The flow it is for.
-    pub flow: u32,
+    /// The shard it is for.
+    pub shard: ShardId,
     /// The generation it is for.
-    pub generation: u32,
+    pub unit: u32,
 }
 
 /// A product of coefficients and symbols.

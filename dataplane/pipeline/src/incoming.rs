@@ -1,29 +1,37 @@
-//! What a relay and a sink know of a flow by what arrives: the link it comes over, its rank
-//! histogram, its parameters as of the newest packet.
+//! What a relay and a sink know of a shard by what arrives: its rank histogram, its parameters as
+//! of the newest packet.
 
 use crate::batch::PacketView;
 use crate::params::Nanos;
-use crate::peer::Peer;
 use crate::rank::RankHistogram;
-use crate::report::{DropReason, FlowReport};
+use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
-use recoded_wire::header::{Block, Header};
+use recoded_wire::coded::{Block, CodedHeader};
 use recoded_wire::window::WindowPacket;
 
 /// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler
 /// of a source that restarted since, or forged.
 const OUT_OF_RANGE_PACKETS: u8 = 3;
 
+/// What the newest packet said.
+#[derive(Copy, Clone, Debug)]
+struct Newest {
+    epoch: u8,
+    field: FieldOrder,
+    /// Of its generation or batch; 1 for a window.
+    size: usize,
+    symbol_bytes: usize,
+}
+
 /// The receiving side of a flow.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    pub peer: Peer,
     pub ranks: RankHistogram,
     /// The earliest generation of the consecutive out-of-range packets, and their number.
     out_of_range: Option<(u32, u8)>,
     /// When the last packet in range arrived.
     in_range_at: Nanos,
-    newest: Option<(FieldOrder, Header, u16)>,
+    newest: Option<Newest>,
     /// Block word of the newest packet, if it belongs to a batch.
     block: Option<Block>,
     /// Plan of the newest packet that was not a repair.
@@ -32,22 +40,17 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// Notes an arrival.
-    ///
-    /// # Errors
-    /// The reason why the packet must be dropped.
-    pub(crate) fn arrived(
-        &mut self,
-        header: &Header,
-        view: &PacketView,
-        now: Nanos,
-    ) -> Result<(), DropReason> {
-        self.peer.arrived(header, view.block.as_ref(), now)?;
-        self.newest = Some((view.field, *header, view.symbol_bytes));
+    pub(crate) fn arrived(&mut self, header: &CodedHeader, view: &PacketView) {
+        self.newest = Some(Newest {
+            epoch: header.common.epoch,
+            field: view.field,
+            size: view.size,
+            symbol_bytes: usize::from(view.symbol_bytes),
+        });
         self.block = view.block;
-        if header.planned > 0 {
+        if !header.is_repair() {
             self.planned = header.planned;
         }
-        Ok(())
     }
 
     /// Notes a packet in range: of a generation that is held, or could be.
@@ -78,41 +81,26 @@ impl Incoming {
     }
 
     /// Notes an arrival of a window flow.
-    ///
-    /// # Errors
-    /// As [`Incoming::arrived`].
-    pub(crate) fn arrived_window(
-        &mut self,
-        packet: &WindowPacket,
-        now: Nanos,
-    ) -> Result<(), DropReason> {
-        self.peer.arrived(&packet.header, None, now)?;
+    pub(crate) fn arrived_window(&mut self, packet: &WindowPacket) {
         // Two bits name a field.
         let field = FieldOrder::from_code(packet.header.flags.field_code());
-        let newest = |field| (field, packet.header, packet.symbol_bytes);
-        self.newest = field.map(newest);
+        let (epoch, symbol_bytes) = (packet.header.epoch, usize::from(packet.symbol_bytes));
+        self.newest = field.map(|field| Newest { epoch, field, size: 1, symbol_bytes });
         self.block = None;
-        Ok(())
     }
 
     /// Size, field and block word of batches, if that is what arrives.
     pub(crate) fn batch(&self) -> Option<(usize, FieldOrder, Block)> {
-        let (field, header, _) = self.newest?;
-        Some((self.ranks.nominal().max(usize::from(header.size)), field, self.block?))
-    }
-
-    /// Hop index of what arrives: links travelled before the one it came over.
-    pub(crate) fn hop_index(&self) -> u8 {
-        self.newest.map_or(0, |(_, header, _)| header.hop_index)
+        let Newest { field, size, .. } = self.newest?;
+        Some((self.ranks.nominal().max(size), field, self.block?))
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        report.hops = self.peer.loss.estimate().into_iter().collect();
-        if let Some((field, header, symbol_bytes)) = self.newest {
+        if let Some(Newest { epoch, field, size, symbol_bytes }) = self.newest {
             report.field = field;
-            report.epoch = header.epoch;
-            report.symbol_bytes = usize::from(symbol_bytes);
-            report.generation_size = self.ranks.nominal().max(usize::from(header.size));
+            report.epoch = epoch;
+            report.symbol_bytes = symbol_bytes;
+            report.generation_size = self.ranks.nominal().max(size);
             report.planned = usize::from(self.planned);
         }
     }

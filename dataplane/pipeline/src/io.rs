@@ -2,11 +2,13 @@
 
 use crate::batch::PacketView;
 use crate::combine::Combiner;
-use crate::params::{FlowParams, Nanos};
+use crate::params::{FlowParams, Nanos, ShardId};
+use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
 use crate::report::{DropReason, FlowCounters};
+use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Span;
-use recoded_wire::header::Header;
+use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::window::WindowPacket;
 
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
@@ -27,11 +29,22 @@ pub(crate) struct Io<'a, F, E> {
 
 /// What a role works with during one call: its flow, and the outside world.
 pub(crate) struct Context<'a, 'io, F, E> {
+    pub shard: ShardId,
     pub params: &'a FlowParams,
     pub counters: &'a mut FlowCounters,
-    /// The next hops of the flow.
+    /// The neighbour that it is received from.
+    pub upstream: &'a mut Upstream,
+    /// Those that it is sent to.
     pub hops: &'a mut NextHops,
     pub io: &'a mut Io<'io, F, E>,
+}
+
+impl<F, E> Context<'_, '_, F, E> {
+    /// The header of a packet formed here; its link sequence number is that of whoever sends it.
+    pub(crate) fn header(&self, packet_type: PacketType, flags: Flags, epoch: u8) -> Header {
+        let ShardId { flow, shard } = self.shard;
+        Header { packet_type, flags, epoch, shard, flow, link_sequence: 0, hop_index: 0 }
+    }
 }
 
 /// A received data packet, parsed, and the span of its UDP payload.
@@ -45,9 +58,19 @@ pub(crate) struct Arrival<'a> {
 #[derive(Debug)]
 pub(crate) enum Data<'a> {
     /// A symbol of a generation or of a batch.
-    Coded { header: Header, view: PacketView<'a> },
+    Coded { header: CodedHeader, view: PacketView<'a> },
     /// A packet of a window flow.
     Window(WindowPacket),
+}
+
+impl Data<'_> {
+    /// What every packet says.
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Data::Coded { header, .. } => &header.common,
+            Data::Window(packet) => &packet.header,
+        }
+    }
 }
 
 /// What became of a received packet.
@@ -55,6 +78,8 @@ pub(crate) enum Data<'a> {
 pub(crate) enum Fate {
     Forwarded,
     Consumed,
+    /// Another worker has its shard, and the packet.
+    HandedOver,
     Dropped(DropReason),
 }
 

@@ -1,7 +1,7 @@
 //! Where a packet that we form lies in its frame: headroom, header, coding vector, symbol.
 
+use recoded_wire::coded::CODED_BYTES;
 use recoded_wire::frames::{HEADROOM_BYTES, Span};
-use recoded_wire::header::HEADER_BYTES;
 
 /// Symbols start on a cache line, so that the kernels load aligned.
 const SYMBOL_ALIGN_BYTES: usize = 64;
@@ -9,11 +9,11 @@ const SYMBOL_ALIGN_BYTES: usize = 64;
 /// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
 /// [`crate::params::FlowParams::frame_bytes_min`] says how far that may reach.
 pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
-    (HEADROOM_BYTES + HEADER_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
+    (HEADROOM_BYTES + CODED_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
 }
 
-/// The UDP payload that ends with `symbol`: header and `vector_bytes` in front of it.
-pub(crate) fn payload_of(symbol: Span, vector_bytes: usize) -> Span {
-    let before = (HEADER_BYTES + vector_bytes) as u16;
+/// The UDP payload that ends with `symbol` and has `before` bytes in front of it.
+pub(crate) fn payload_of(symbol: Span, before: usize) -> Span {
+    let before = before as u16;
     Span { offset: symbol.offset - before, len: symbol.len + before, ..symbol }
 }

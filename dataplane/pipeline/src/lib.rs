@@ -21,7 +21,9 @@ pub mod params;
 
 mod budget;
 
-mod flow;
+mod shards;
+
+mod shard;
 
 mod role;
 
@@ -58,6 +60,8 @@ mod io;
 
 pub mod plan;
 
+pub mod open;
+
 pub mod egress;
 
 pub mod report;
@@ -67,20 +71,22 @@ pub mod memory;
 use batch::PacketView;
 use combine::Combiner;
 use egress::{Egress, Ticket};
-use flow::Flow;
 use io::{Arrival, Data, Fate, Io, earlier};
-use params::{Nanos, Snapshot};
+use open::{Closed, Opened};
+use params::{Nanos, PeerId, ShardId, Share, Snapshot};
 use plan::PlanReply;
+use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Header, HeaderError, PacketType, SIZE_MAX, parse_coded};
-use recoded_wire::window::parse_window;
+use recoded_wire::header::HeaderError;
+use recoded_wire::parse::{Packet, parse};
 use report::{DropReason, PacketCounters, Report};
+use shard::Shard;
+use shards::Shards;
 
 /// One worker's pipeline.
 pub struct Pipeline {
     edition: u64,
-    /// Sorted by flow id.
-    flows: Vec<Flow>,
+    shards: Shards,
     combiner: Combiner,
     /// The unpacked coding vector of the packet at hand.
     vector: Box<[u8; SIZE_MAX]>,
@@ -88,15 +94,19 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Builds the tables of every flow in `snapshot`. `seed` starts the coefficient generator; give
-    /// each start of a program another one.
+    /// The pipeline of a node's only worker: see [`Pipeline::of_worker`].
     pub fn new(snapshot: &Snapshot, seed: u64) -> Pipeline {
+        Pipeline::of_worker(Share::ALL, snapshot, seed)
+    }
+
+    /// Builds the tables of the sources in `snapshot`, for the shards that are this worker's. Those
+    /// of relays and sinks follow when packets come: see [`Egress::open`]. `seed` starts the
+    /// coefficient generator; give each start of a program another one.
+    pub fn of_worker(share: Share, snapshot: &Snapshot, seed: u64) -> Pipeline {
         let mut combiner = Combiner::new(seed);
-        let mut flows: Vec<Flow> =
-            snapshot.flows.iter().map(|params| Flow::new(params, &mut combiner)).collect();
-        flows.sort_by_key(|flow| flow.params.id);
+        let shards = Shards::new(share, snapshot, &mut combiner);
         let (vector, packets) = (Box::new([0; SIZE_MAX]), PacketCounters::default());
-        Pipeline { edition: snapshot.edition, flows, combiner, vector, packets }
+        Pipeline { edition: snapshot.edition, shards, combiner, vector, packets }
     }
 
     /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
@@ -111,65 +121,49 @@ impl Pipeline {
     ) {
         self.edition = snapshot.edition;
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        let wanted = |id: u32| snapshot.flows.iter().find(|params| params.id == id);
-        for flow in &mut self.flows {
-            match wanted(flow.params.id) {
-                Some(params) => flow.apply(params, &mut io),
-                None => {
-                    flow.drain(&mut io);
-                    flow.release(io.frames);
-                }
-            }
-        }
-        self.flows.retain(|flow| wanted(flow.params.id).is_some());
-        for params in &snapshot.flows {
-            if !self.flows.iter().any(|flow| flow.params.id == params.id) {
-                self.flows.push(Flow::new(params, io.combiner));
-            }
-        }
-        self.flows.sort_by_key(|flow| flow.params.id);
+        self.shards.apply(snapshot, &mut io);
     }
 
-    /// Handles a received packet. Takes over one reference to `payload.frame`, whose span is a UDP
-    /// payload.
+    /// Handles a packet that came from `peer`; `None` when its sender is no neighbour of ours.
+    /// Takes over one reference to `payload.frame`, whose span is a UDP payload.
     pub fn receive(
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        payload: Span,
+        (peer, payload): (Option<PeerId>, Span),
         now: Nanos,
     ) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
-            relieve(&mut self.flows, &mut io);
+            self.shards.relieve(&mut io);
         }
-        let fate = dispatch(&mut self.flows, &mut io, &mut self.vector, payload);
+        let fate = dispatch(&mut self.shards, &mut io, &mut self.vector, (peer, payload));
         self.packets.received += 1;
         match fate {
             Fate::Forwarded => self.packets.forwarded += 1,
             Fate::Consumed => self.packets.consumed += 1,
+            Fate::HandedOver => self.packets.handed_over += 1,
             Fate::Dropped(reason) => self.packets.dropped[reason as usize] += 1,
         }
         // A role that keeps the frame holds a reference of its own by now.
         frames.release(payload.frame);
     }
 
-    /// Takes an IP packet from the tunnel of source flow `flow`; ignored when there is no such
-    /// flow.
+    /// Takes an IP packet from the tunnel of a source flow, to be sent by `shard`; ignored when
+    /// that is not here.
     pub fn ingress(
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        flow: u32,
-        packet: &[u8],
+        (shard, packet): (ShardId, &[u8]),
         now: Nanos,
     ) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
-            relieve(&mut self.flows, &mut io);
+            self.shards.relieve(&mut io);
         }
-        if let Some(index) = find(&self.flows, flow) {
-            self.flows[index].ingress(&mut io, packet);
+        if let Some(shard) = self.shards.find(shard) {
+            shard.ingress(&mut io, packet);
         }
     }
 
@@ -185,17 +179,34 @@ impl Pipeline {
         now: Nanos,
     ) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        if let Some(index) = find(&self.flows, ticket.flow) {
-            self.flows[index].solved(&mut io, ticket, rows);
+        if let Some(shard) = self.shards.find(ticket.shard) {
+            shard.solved(&mut io, ticket, rows);
         }
     }
 
-    /// Takes over a plan that a flow asked for; see [`Egress::plan`]. Ignored when the flow is
+    /// Takes over a plan that a shard asked for; see [`Egress::plan`]. Ignored when the shard is
     /// gone.
     pub fn planned(&mut self, reply: PlanReply) {
-        if let Some(index) = find(&self.flows, reply.flow) {
-            self.flows[index].planned(reply.plan);
+        if let Some(shard) = self.shards.find(reply.shard) {
+            shard.planned(reply.plan);
         }
+    }
+
+    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Returns what it replaces.
+    pub fn opened(
+        &mut self,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        opened: Opened,
+        now: Nanos,
+    ) -> Option<Closed> {
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
+        self.shards.opened(opened, &mut io).map(Closed)
+    }
+
+    /// Says that there is no memory for a stage that a shard asked for.
+    pub fn refused(&mut self, shard: ShardId) {
+        self.shards.refused(shard);
     }
 
     /// Lets timers act. Cheap when nothing is due: call it after every burst, and again at the time
@@ -207,21 +218,21 @@ impl Pipeline {
         now: Nanos,
     ) -> Option<Nanos> {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        self.flows.iter_mut().fold(None, |deadline, flow| earlier(deadline, flow.tick(&mut io)))
+        self.shards.iter_mut().fold(None, |deadline, shard| earlier(deadline, shard.tick(&mut io)))
     }
 
     /// Closes every open generation, as before a shutdown.
     pub fn drain(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        for flow in &mut self.flows {
-            flow.drain(&mut io);
+        for shard in self.shards.iter_mut() {
+            shard.drain(&mut io);
         }
     }
 
     /// Lets every frame go: nothing is held afterwards.
     pub fn release(&mut self, frames: &mut impl Frames) {
-        for flow in &mut self.flows {
-            flow.release(frames);
+        for shard in self.shards.iter_mut() {
+            shard.release(frames);
         }
     }
 
@@ -230,60 +241,49 @@ impl Pipeline {
         Report {
             edition: self.edition,
             packets: self.packets,
-            flows: self.flows.iter().map(Flow::report).collect(),
+            flows: self.shards.iter().map(Shard::report).collect(),
         }
     }
 }
 
-fn find(flows: &[Flow], id: u32) -> Option<usize> {
-    flows.binary_search_by_key(&id, |flow| flow.params.id).ok()
-}
-
-fn dispatch<F: Frames, E: Egress>(
-    flows: &mut [Flow],
-    io: &mut Io<'_, F, E>,
+fn dispatch(
+    shards: &mut Shards,
+    io: &mut Io<'_, impl Frames, impl Egress>,
     vector: &mut [u8; SIZE_MAX],
-    payload: Span,
+    (peer, payload): (Option<PeerId>, Span),
 ) -> Fate {
-    let bytes = io.frames.bytes(payload);
-    let header = match Header::parse(bytes) {
-        Ok(header) => header,
+    let packet = match parse(io.frames.bytes(payload)) {
+        Ok(packet) => packet,
         Err(error) => return Fate::Dropped(reason(error)),
     };
-    let Some(index) = find(flows, header.flow) else {
+    let id = ShardId { flow: packet.header().flow, shard: packet.header().shard };
+    if !shards.knows(id.flow) {
         return Fate::Dropped(DropReason::UnknownFlow);
-    };
-    let flow = &mut flows[index];
-    match header.packet_type {
-        PacketType::Feedback => flow.receive_feedback(io, payload, header),
-        PacketType::Generation | PacketType::Bats => match parse_coded(bytes) {
-            Ok(coded) => match PacketView::new(payload, &coded, vector) {
-                Some(view) => {
-                    flow.receive(io, &Arrival { payload, data: Data::Coded { header, view } })
-                }
-                None => Fate::Dropped(DropReason::Malformed),
-            },
-            Err(error) => Fate::Dropped(reason(error)),
-        },
-        PacketType::Window => match parse_window(bytes) {
-            Ok(packet) => flow.receive(io, &Arrival { payload, data: Data::Window(packet) }),
-            Err(error) => Fate::Dropped(reason(error)),
-        },
-        _ => Fate::Dropped(DropReason::WrongRole),
     }
+    let Some(peer) = peer else { return Fate::Dropped(DropReason::Stranger) };
+    if shards.find(id).is_none() && io.egress.hand_over(id, peer, io.frames.bytes(payload)) {
+        return Fate::HandedOver;
+    }
+    let data = match packet {
+        Packet::Feedback(header) => {
+            return match shards.find(id) {
+                Some(shard) => shard.receive_feedback(io, peer, payload, header),
+                None => Fate::Dropped(DropReason::Opening),
+            };
+        }
+        Packet::Window(packet) => Data::Window(packet),
+        Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {
+            Some(view) => Data::Coded { header: coded.header, view },
+            None => return Fate::Dropped(DropReason::Malformed),
+        },
+    };
+    shards.receive(io, (id, peer), &Arrival { payload, data })
 }
 
 fn reason(error: HeaderError) -> DropReason {
     match error {
         HeaderError::Truncated => DropReason::Truncated,
         HeaderError::Version(_) | HeaderError::Type(_) => DropReason::Version,
-        HeaderError::Flags(_) => DropReason::Malformed,
-    }
-}
-
-/// Frees frames under pressure: one unit of the flow that holds most goes, per packet.
-fn relieve<F: Frames, E: Egress>(flows: &mut [Flow], io: &mut Io<'_, F, E>) {
-    if let Some(flow) = flows.iter_mut().max_by_key(|flow| flow.held()) {
-        flow.evict_oldest(io);
+        HeaderError::Flags(_) | HeaderError::Value => DropReason::Malformed,
     }
 }

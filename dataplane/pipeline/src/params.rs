@@ -6,15 +6,50 @@
 #[cfg(feature = "bats")]
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::layout::symbol_offset;
+use crate::open::Sizes;
 use recoded_gf::FieldOrder;
-use recoded_wire::header::{BLOCK_BYTES, INDEX_BYTES, WINDOW_BYTES, vector_bytes};
+use recoded_wire::coded::{BLOCK_BYTES, INDEX_BYTES, vector_bytes};
+use recoded_wire::window::WINDOW_BYTES;
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
 
-/// Index of a next hop in the runtime's table (a link and a neighbour on it).
+/// A shard of a flow; see `recoded_wire::shard`.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShardId {
+    /// Flow id on the wire.
+    pub flow: u32,
+    /// Shard of the flow, from 0.
+    pub shard: u8,
+}
+
+/// Which of a node's workers a pipeline belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The worker, from 0.
+    pub worker: usize,
+    /// How many there are.
+    pub workers: usize,
+}
+
+impl Share {
+    /// All of it: there is one worker.
+    pub const ALL: Share = Share { worker: 0, workers: 1 };
+
+    /// The shards of a source of `shards` that this worker sends.
+    pub fn sends(self, shards: u8) -> impl Iterator<Item = u8> {
+        (0..shards).filter(move |shard| self.owner(*shard) == self.worker)
+    }
+
+    /// The worker that sends a shard of a source.
+    pub fn owner(self, shard: u8) -> usize {
+        usize::from(shard) % self.workers.max(1)
+    }
+}
+
+/// Index of a neighbour in the runtime's table (a link and an address on it).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct HopId(pub u16);
+pub struct PeerId(pub u16);
 
 /// Index of a tunnel (a TUN interface) in the runtime's table.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -37,14 +72,14 @@ pub enum Role {
     /// Coded packets in, recoded packets out.
     Relay {
         /// Where feedback goes.
-        upstream: HopId,
+        upstream: PeerId,
     },
     /// Coded packets in, IP packets out to a tunnel.
     Sink {
         /// Where packets go.
         tunnel: TunnelId,
         /// Where feedback goes.
-        upstream: HopId,
+        upstream: PeerId,
     },
 }
 
@@ -67,8 +102,7 @@ pub enum Recoding {
     Random,
 }
 
-/// What protects a flow. Source and sink agree on it; a relay serves every code with what packets
-/// say and ignores this.
+/// What protects a flow.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum FlowCode {
     /// Random linear network coding over generations.
@@ -109,7 +143,7 @@ impl FlowCode {
         match self {
             FlowCode::Rlnc => vector,
             #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => recoded_wire::header::BLOCK_BYTES + vector,
+            FlowCode::Bats(_) => BLOCK_BYTES + vector,
             FlowCode::Window(_) => WINDOW_BYTES,
         }
     }
@@ -123,13 +157,15 @@ pub struct FlowParams {
     /// What this node does for the flow.
     pub role: Role,
     /// Where coded packets go: source and relay; at most [`NEXT_HOPS_MAX`].
-    pub next_hops: Vec<HopId>,
-    /// What protects it.
+    pub next_hops: Vec<PeerId>,
+    /// Source: shards, 1 to 16. Inner flows are spread over them, and they over workers.
+    pub shards: u8,
+    /// Source: what protects it. Relays and sinks see that by the packets.
     pub code: FlowCode,
     /// Source: field of the coding coefficients.
     pub field: FieldOrder,
     /// Source: symbols per generation, 1 to 256, or packets' worth of a batch (its batch size, 1 to
-    /// 128). Relay and sink: the largest they accept.
+    /// 128). Relays and sinks see that by the packets.
     pub generation_size: usize,
     /// Source: bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: usize,
@@ -160,11 +196,12 @@ pub struct FlowParams {
 impl FlowParams {
     /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults
     /// have it.
-    pub fn new(id: u32, role: Role, next_hops: Vec<HopId>) -> Self {
+    pub fn new(id: u32, role: Role, next_hops: Vec<PeerId>) -> Self {
         Self {
             id,
             role,
             next_hops,
+            shards: 1,
             code: FlowCode::Rlnc,
             field: FieldOrder::Sixteen,
             generation_size: 16,
@@ -197,12 +234,17 @@ impl FlowParams {
     /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest
     /// coding vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {
+        self.frame_bytes_of(&self.sizes())
+    }
+
+    /// As [`FlowParams::frame_bytes_min`], for other sizes.
+    pub(crate) fn frame_bytes_of(&self, sizes: &Sizes) -> usize {
         let coding_bytes = match self.role {
-            Role::Source { .. } => self.code.coding_bytes(self.generation_size, self.field),
+            Role::Source { .. } => sizes.code.coding_bytes(sizes.generation_size, sizes.field),
             // Fields and codes are those of packets.
             Role::Relay { .. } => {
                 let largest = FieldOrder::TwoFiftySix.code();
-                BLOCK_BYTES + vector_bytes(self.generation_size, largest).max(INDEX_BYTES)
+                BLOCK_BYTES + vector_bytes(sizes.generation_size, largest).max(INDEX_BYTES)
             }
             Role::Sink { .. } => 0,
         };

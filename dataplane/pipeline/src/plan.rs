@@ -15,9 +15,9 @@
 #[cfg(feature = "bats")]
 use crate::bats::plan as batches;
 use crate::combine::{BATCH_SIZE_MAX, PACKETS_MAX};
-use crate::egress::{Egress, Planning};
+use crate::egress::{Answer, Egress};
 use crate::io::Io;
-use crate::params::{HOPS_MAX, Nanos};
+use crate::params::{HOPS_MAX, Nanos, ShardId};
 use crate::relay::adaptive;
 use crate::report::HopLoss;
 use crate::rlnc::redundancy as generations;
@@ -34,15 +34,15 @@ const PATIENCE_NANOS: Nanos = 10_000_000_000;
 /// What a plan is to be made for. Plain values: it allocates nothing.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
-    flow: u32,
+    shard: ShardId,
     basis: Basis,
 }
 
-/// A plan, for the flow that asked for it.
+/// A plan, for the shard that asked for it.
 #[derive(Clone, Debug)]
 pub struct PlanReply {
-    /// Id of the flow.
-    pub flow: u32,
+    /// Which one that is.
+    pub shard: ShardId,
     pub(crate) plan: Plan,
 }
 
@@ -95,7 +95,7 @@ impl PlanMaker {
             Basis::Window(basis) => Plan::Window(window::plan(basis)),
             Basis::Recoding(basis) => Plan::Recoding(adaptive::plan(&mut self.adaptive, basis)),
         };
-        PlanReply { flow: request.flow, plan }
+        PlanReply { shard: request.shard, plan }
     }
 }
 
@@ -128,7 +128,7 @@ impl HopList {
 /// When a flow asks for a plan.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    flow: u32,
+    shard: ShardId,
     is_wanted: bool,
     asked_at: Option<Nanos>,
     is_out: bool,
@@ -136,8 +136,8 @@ pub(crate) struct Asker {
 
 impl Asker {
     /// A first plan is wanted.
-    pub(crate) fn new(flow: u32) -> Self {
-        Self { flow, is_wanted: true, asked_at: None, is_out: false }
+    pub(crate) fn new(shard: ShardId) -> Self {
+        Self { shard, is_wanted: true, asked_at: None, is_out: false }
     }
 
     /// What the plan rests on has changed.
@@ -166,17 +166,17 @@ impl Asker {
             return None;
         }
         self.asked_at = Some(io.now);
-        let request = PlanRequest { flow: self.flow, basis: basis() };
+        let request = PlanRequest { shard: self.shard, basis: basis() };
         match io.egress.plan(&request) {
-            Planning::Here => {
+            Answer::Here => {
                 self.is_wanted = false;
                 Some(io.combiner.plan_maker().make(&request).plan)
             }
-            Planning::Elsewhere => {
+            Answer::Elsewhere => {
                 (self.is_wanted, self.is_out) = (false, true);
                 None
             }
-            Planning::Busy => None,
+            Answer::Busy => None,
         }
     }
 

@@ -34,11 +34,13 @@ pub struct RemoteReport {
     pub rank_histogram: Vec<u32>,
 }
 
-/// One flow as a worker sees it.
+/// One shard of a flow as a worker sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowReport {
     /// Flow id.
     pub id: u32,
+    /// Shard of the flow.
+    pub shard: u8,
     /// Role.
     pub role: Role,
     /// Code. A relay's is that of its configuration, which it ignores.
@@ -70,6 +72,6 @@ pub struct Report {
     pub edition: u64,
     /// Fate of received packets.
     pub packets: PacketCounters,
-    /// The flows, in snapshot order.
+    /// The shards, by flow id and shard. One that nothing was received of is missing.
     pub flows: Vec<FlowReport>,
 }

@@ -2,24 +2,24 @@
 
 mod common;
 
-use common::{DOWN, FLOW, UP, ip_packet, params};
+use common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
 
 /// Room for all that one call emits, made beforehand.
 struct Wire {
-    spans: Vec<(HopId, Span)>,
+    spans: Vec<(PeerId, Span)>,
     delivered: usize,
 }
 
 impl Egress for Wire {
-    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
         self.spans.push((hop, span));
     }
 
@@ -55,7 +55,8 @@ fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock:
         if let Some((_, Some(to))) = to.filter(|_| !is_lost)
             && let Some(copy) = to.frames.receive(from.frames.bytes(span))
         {
-            to.pipeline.receive(&mut to.frames, &mut to.wire, copy, clock.now);
+            let peer = Some(if hop == DOWN { UP } else { DOWN });
+            to.pipeline.receive(&mut to.frames, &mut to.wire, (peer, copy), clock.now);
         }
         from.frames.release(span.frame);
     }
@@ -102,7 +103,7 @@ fn allocates_nothing(code: FlowCode) -> FlowCounters {
         for _ in 0..rounds {
             clock.now += 100_000;
             let (frames, wire) = (&mut source.frames, &mut source.wire);
-            source.pipeline.ingress(frames, wire, FLOW, &packet, clock.now);
+            source.pipeline.ingress(frames, wire, (SHARD, &packet), clock.now);
             carry(&mut source, None, Some(&mut relay), &mut clock);
             carry(&mut relay, Some(&mut source), Some(&mut sink), &mut clock);
             carry(&mut sink, Some(&mut relay), None, &mut clock);

@@ -4,34 +4,27 @@
 
 mod common;
 
-use common::{FLOW, Line, Node, UP, ip_packet, params};
+use common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Planning};
+use recoded_pipeline::egress::{Answer, Egress};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HOPS_MAX, HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
-use recoded_wire::feedback::{HopReport, Item, RepairRequest, Writer};
+use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, write_index};
+use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Block, Flags, Header, PacketType, write_index};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::parse::{Packet, parse};
+use recoded_wire::window::{WindowPacket, parse_window, write_header};
 
 const MILLI: u64 = 1_000_000;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 
 /// A feedback packet with `items`, from `travelled` links away.
 fn feedback(travelled: u8, number: u32, items: &[Item<'_>]) -> Vec<u8> {
-    let header = Header {
-        packet_type: PacketType::Feedback,
-        flags: Flags(0),
-        epoch: 0,
-        size: 1,
-        flow: FLOW,
-        generation: number,
-        hop_index: travelled,
-        key_id: 0,
-        planned: 0,
-        link_sequence: 99,
-    };
+    let common = Header { hop_index: travelled, ..header(PacketType::Feedback, 0, number) };
+    let header = FeedbackHeader { common, node: 99, number };
     let mut bytes = vec![0; 1432];
     header.write(&mut bytes);
     let mut writer = Writer::new(&mut bytes);
@@ -87,21 +80,22 @@ fn feedback_that_names_every_hop_index_is_bounded() {
 }
 
 /// A forged packet of a generation: junk under a header that makes sense.
-fn forged(template: &Header, generation: u32, noise: u32) -> Vec<u8> {
-    let flags = Flags(template.flags.field_code() | Flags::SYSTEMATIC);
-    let header = Header { flags, generation, link_sequence: noise, ..*template };
+fn forged(template: &CodedHeader, generation: u32, noise: u32) -> Vec<u8> {
+    let flags = Flags(template.common.flags.field_code() | Flags::SYSTEMATIC);
+    let common = Header { flags, link_sequence: noise, ..template.common };
+    let header = CodedHeader { common, generation, ..*template };
     let mut bytes = vec![noise as u8 | 1; 224];
     header.write(&mut bytes);
-    write_index(&mut bytes, PacketType::Generation, (noise % u32::from(header.size)) as u8);
+    write_index(&mut bytes, false, (noise % u32::from(header.size)) as u8);
     bytes
 }
 
-/// Header of the newest data packet that the source of `line` has sent.
-fn newest_header(line: &mut Line, packet: &[u8]) -> Header {
+/// The newest data packet that the source of `line` has sent.
+fn newest_packet(line: &mut Line, packet: &[u8]) -> Vec<u8> {
     let out = line.nodes[0].ingress(packet, line.now);
-    let header = out.iter().map(|(_, bytes)| Header::parse(bytes).unwrap()).next_back();
+    let newest = out.last().map(|(_, bytes)| bytes.clone());
     line.carry(0, out);
-    header.expect("a packet that fills a symbol leaves at once")
+    newest.expect("a packet that fills a symbol leaves at once")
 }
 
 /// A line of `hops` links without loss that carries packets while `attack` strikes every
@@ -109,22 +103,22 @@ fn newest_header(line: &mut Line, packet: &[u8]) -> Header {
 fn under_attack(
     hops: usize,
     change: impl Fn(&mut FlowParams),
-    mut attack: impl FnMut(u32, &Header) -> Vec<Vec<u8>>,
+    mut attack: impl FnMut(u32, &[u8]) -> Vec<Vec<u8>>,
 ) -> f64 {
     const PACKETS: u32 = 2000;
     let mut line = Line::new(hops, 0.0, 7, |params| {
         params.flush_timeout_nanos = 4 * MILLI;
         change(params);
     });
-    let mut header = None;
+    let mut first = None;
     for number in 0..PACKETS {
         let packet = ip_packet(390, number);
-        match header {
-            None => header = Some(newest_header(&mut line, &packet)),
+        match first {
+            None => first = Some(newest_packet(&mut line, &packet)),
             Some(_) => line.send(&packet),
         }
         line.pass(1);
-        for forged in attack(number, &header.unwrap()) {
+        for forged in attack(number, first.as_deref().unwrap()) {
             for node in 1..=hops {
                 let out = line.nodes[node].receive(&forged, line.now);
                 line.carry(node, out);
@@ -137,8 +131,13 @@ fn under_attack(
     good as f64 / f64::from(PACKETS)
 }
 
+/// As [`under_attack`], of a flow of generations, with the header of its first packet.
+fn generations_under_attack(mut attack: impl FnMut(u32, &CodedHeader) -> Vec<Vec<u8>>) -> f64 {
+    under_attack(2, |_| (), |number, first| attack(number, &CodedHeader::parse(first).unwrap()))
+}
+
 /// Two packets per generation pass each millisecond: where the source is by now.
-fn present(number: u32, first: &Header) -> u32 {
+fn present(number: u32, first: &CodedHeader) -> u32 {
     first.generation.wrapping_add(number / 8)
 }
 
@@ -147,13 +146,9 @@ fn present(number: u32, first: &Header) -> u32 {
 #[test]
 fn a_generation_far_ahead_ends_nothing() {
     for distance in [70, 255, 1 << 15, 1 << 20] {
-        let share = under_attack(
-            2,
-            |_| (),
-            |number, first| {
-                vec![forged(first, present(number, first).wrapping_add(distance), number)]
-            },
-        );
+        let share = generations_under_attack(|number, first| {
+            vec![forged(first, present(number, first).wrapping_add(distance), number)]
+        });
         assert!(share >= 0.95, "{share} of the packets arrive, forged {distance} ahead");
     }
 }
@@ -161,29 +156,21 @@ fn a_generation_far_ahead_ends_nothing() {
 /// Blind packets in threes, each three of one life, once made the sink follow every three.
 #[test]
 fn packets_of_other_lives_in_threes_end_nothing() {
-    let share = under_attack(
-        2,
-        |_| (),
-        |number, first| {
-            let life = number.wrapping_mul(0x9E37_79B1);
-            (0..3).map(|step| forged(first, life.wrapping_add(step), number)).collect()
-        },
-    );
+    let share = generations_under_attack(|number, first| {
+        let life = number.wrapping_mul(0x9E37_79B1);
+        (0..3).map(|step| forged(first, life.wrapping_add(step), number)).collect()
+    });
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
 /// Blind bursts that walk the window once cost three quarters of the goodput and half a core.
 #[test]
 fn bursts_that_walk_the_window_end_nothing() {
-    let share = under_attack(
-        2,
-        |_| (),
-        |number, first| {
-            let life = (number / 50).wrapping_mul(0x9E37_79B1);
-            let steps = if number % 50 == 0 { 33 } else { 0 };
-            (0..steps).map(|step| forged(first, life.wrapping_add(64 * step), number)).collect()
-        },
-    );
+    let share = generations_under_attack(|number, first| {
+        let life = (number / 50).wrapping_mul(0x9E37_79B1);
+        let steps = if number % 50 == 0 { 33 } else { 0 };
+        (0..steps).map(|step| forged(first, life.wrapping_add(64 * step), number)).collect()
+    });
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
@@ -195,18 +182,18 @@ fn a_window_does_not_follow_forged_symbols() {
         params.symbol_bytes = 400;
     };
     let share = under_attack(1, window, |number, first| {
-        let esi = first.generation.wrapping_add(number.wrapping_mul(0x9E37_79B1) | 1 << 12);
-        (0..3).map(|step| window_source(first, esi + step)).collect()
+        let first = parse_window(first).unwrap();
+        let esi = first.first.wrapping_add(number.wrapping_mul(0x9E37_79B1) | 1 << 12);
+        (0..3).map(|step| window_source(&first, esi + step)).collect()
     });
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
-fn window_source(template: &Header, esi: u32) -> Vec<u8> {
-    let flags = Flags(template.flags.field_code() | Flags::SYSTEMATIC);
-    let header = Header { flags, generation: esi, ..*template };
-    let mut bytes = vec![0x45; 124];
-    header.write(&mut bytes);
-    bytes[120..].copy_from_slice(&esi.to_be_bytes());
+fn window_source(template: &WindowPacket, esi: u32) -> Vec<u8> {
+    let mut bytes = vec![0x45; 120];
+    let WindowPacket { header, symbol_bytes, window_symbols, .. } = template;
+    write_header(header, *symbol_bytes, *window_symbols, &mut bytes);
+    bytes[116..].copy_from_slice(&esi.to_be_bytes());
     bytes
 }
 
@@ -216,7 +203,7 @@ fn window_source(template: &Header, esi: u32) -> Vec<u8> {
 #[test]
 fn a_finished_generation_stays_finished_after_a_silence() {
     let mut line = Line::new(1, 0.0, 3, |_| ());
-    let header = newest_header(&mut line, &ip_packet(390, 0));
+    let header = CodedHeader::parse(&newest_packet(&mut line, &ip_packet(390, 0))).unwrap();
     line.pass(300);
     line.now += 2_500 * MILLI;
     for noise in 0..6 {
@@ -238,19 +225,14 @@ fn a_finished_generation_stays_finished_after_a_silence() {
 /// One packet of 67 bytes that announced a generation of 256 once drew 256 packets from a relay.
 #[test]
 fn a_relay_sends_in_proportion_to_the_rank_it_received() {
-    let relay = FlowParams { generation_size: 256, ..params(Role::Relay { upstream: UP }) };
+    let relay = params(Role::Relay { upstream: UP });
     let most = relay.redundancy_max as usize;
     let mut node = Node::new(relay, 5);
     let mut sent = 0;
     for number in 0..100u32 {
-        let header = Header {
-            packet_type: PacketType::Generation,
-            flags: Flags(2 | Flags::END),
-            size: 256,
-            generation: number,
-            planned: u16::MAX,
-            ..Header::parse(&feedback(0, 0, &[])).unwrap()
-        };
+        let common = header(PacketType::Generation, 2 | Flags::END, number);
+        let header =
+            CodedHeader { planned: PLANNED_MAX, full_log2: 8, ..coded(common, number, 256) };
         let out = node.receive(&forged(&header, number, number), u64::from(number) * MILLI);
         sent += out.len() + node.tick(u64::from(number) * MILLI).len();
     }
@@ -270,18 +252,19 @@ fn forged_repair_requests_are_answered_within_a_budget() {
             data.extend(node.tick(u64::from(number) * 10_000));
         }
         let sent = data.len();
-        let names = |bytes: &[u8]| {
-            let header = Header::parse(bytes).unwrap();
-            let block = Block::read(bytes).filter(|_| header.packet_type == PacketType::Bats);
-            block.map_or(header.generation, |block| u32::from(block.number))
+        let names = |bytes: &[u8]| match parse(bytes).unwrap() {
+            Packet::Coded(Coded { block: Some(block), .. }) => u32::from(block.number),
+            Packet::Coded(coded) => coded.header.generation,
+            Packet::Window(packet) => packet.first,
+            Packet::Feedback(_) => unreachable!("a source sends none"),
         };
         let mut units: Vec<u32> = data.iter().map(|(_, bytes)| names(bytes)).collect();
         units.dedup();
         let mut answers = 0;
         for (number, generation) in units.iter().enumerate() {
             let ask = |round| {
-                let missing = RepairRequest::ALL;
-                Item::Repair(RepairRequest { generation: *generation, missing, round })
+                let missing = Nack::ALL;
+                Item::Nack(Nack { unit: *generation, missing, round })
             };
             let bytes = feedback(0, number as u32, &(0..4).map(ask).collect::<Vec<_>>());
             let now = 30 * MILLI + number as u64 * 1000;
@@ -298,19 +281,14 @@ fn forged_repair_requests_are_answered_within_a_budget() {
 #[test]
 fn a_stale_packet_repeated_is_dropped() {
     let mut stale = None;
-    let share = under_attack(
-        2,
-        |_| (),
-        |_, first| {
-            let bytes = stale.get_or_insert_with(|| {
-                let header = Header { link_sequence: first.link_sequence, ..*first };
-                let mut bytes = forged(&header, first.generation, 0);
-                header.write(&mut bytes);
-                bytes
-            });
-            vec![bytes.clone(); 10]
-        },
-    );
+    let share = generations_under_attack(|_, first| {
+        let bytes = stale.get_or_insert_with(|| {
+            let mut bytes = forged(first, first.generation, 0);
+            first.write(&mut bytes);
+            bytes
+        });
+        vec![bytes.clone(); 10]
+    });
     assert!(share >= 0.95, "{share} of the packets arrive");
     let mut relay = Node::new(params(Role::Relay { upstream: UP }), 5);
     let stale = stale.unwrap();
@@ -327,15 +305,15 @@ struct Questions {
 }
 
 impl Egress for Questions {
-    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
         self.spans.push(span);
     }
 
     fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
 
-    fn plan(&mut self, request: &PlanRequest) -> Planning {
+    fn plan(&mut self, request: &PlanRequest) -> Answer {
         self.asked.push(request.clone());
-        Planning::Elsewhere
+        Answer::Elsewhere
     }
 }
 
@@ -353,8 +331,8 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
             let items: Vec<Item<'_>> =
                 (0..117).map(|item| hop(0, ((number + item) % 60) as f32 / 100.0)).collect();
             let span = frames.receive(&feedback(0, number, &items)).unwrap();
-            pipeline.receive(&mut frames, &mut questions, span, now);
-            pipeline.ingress(&mut frames, &mut questions, FLOW, &ip_packet(100, number), now);
+            pipeline.receive(&mut frames, &mut questions, (Some(DOWN), span), now);
+            pipeline.ingress(&mut frames, &mut questions, (SHARD, &ip_packet(100, number)), now);
             pipeline.tick(&mut frames, &mut questions, now);
             if let Some(request) = questions.asked.last().filter(|_| number % 100 == 50) {
                 pipeline.planned(maker.make(request));

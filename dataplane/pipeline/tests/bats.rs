@@ -9,10 +9,11 @@ use recoded_code::theory::adaptive::{self, Outgoing};
 use recoded_code::theory::{self, Hop};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, Interleave, Profile, Recoding, Redundancy, Snapshot,
+    BatsParams, FlowCode, FlowParams, Interleave, Profile, Recoding, Redundancy, Role, Snapshot,
+    TunnelId,
 };
 use recoded_pipeline::report::FlowCounters;
-use recoded_wire::header::Block;
+use recoded_wire::coded::Block;
 
 /// Changes the code of a flow.
 fn with(params: &mut FlowParams, change: impl Fn(&mut BatsParams)) {
@@ -282,15 +283,14 @@ fn parameters_change_while_packets_flow() {
             number += 1;
             sent += 1;
         }
-        // Let the last block arrive: a sink that changes its code gives up what it holds.
-        line.pass(300);
-        for index in (0..line.nodes.len()).rev() {
-            let role = line.nodes[index].flow().role;
-            let flow = FlowParams { code, hold_timeout_nanos: 400_000_000, ..common::params(role) };
-            let snapshot = Snapshot { edition: 2 + edition as u64, flows: vec![flow] };
-            let out = line.nodes[index].apply(&snapshot, line.now);
-            line.carry(index, out);
-        }
+        // The source alone is told. Two stages are in use at most, and one for as long as
+        // deliveries wait.
+        line.pass(250);
+        let role = Role::Source { tunnel: TunnelId(0) };
+        let flow = FlowParams { code, ..common::params(role) };
+        let snapshot = Snapshot { edition: 2 + edition as u64, flows: vec![flow] };
+        let out = line.nodes[0].apply(&snapshot, line.now);
+        line.carry(0, out);
     }
     for _ in 0..400 {
         line.send(&ip_packet(150, number));

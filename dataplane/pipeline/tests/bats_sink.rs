@@ -10,9 +10,10 @@ use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::params::{FlowParams, Role, TunnelId};
 use recoded_pipeline::report::DropReason;
-use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::coded::{Block, CODED_BYTES, CodedHeader, coding_offset, vector_bytes};
+use recoded_wire::feedback::{Item, Nack, items};
 use recoded_wire::frames::Frames;
-use recoded_wire::header::{Block, Flags, HEADER_BYTES, Header, PacketType, vector_bytes};
+use recoded_wire::header::PacketType;
 
 const SYMBOL_BYTES: usize = 200;
 const MILLI: u64 = 1_000_000;
@@ -57,7 +58,8 @@ impl HandMade {
         Block {
             number: self.number,
             batch,
-            source_symbols: params.source_symbols as u32,
+            source_symbols: params.source_symbols as u16,
+            full_log2: 6,
             profile: params.profile.code(),
             generator_bits: params.generator_bits,
             interleave: 1,
@@ -76,20 +78,11 @@ impl HandMade {
             Kernel::best().madd(&mut symbol, factor, row);
         }
         let field = FieldOrder::TwoFiftySix;
-        let header = Header {
-            packet_type: PacketType::Bats,
-            flags: Flags(field.code()),
-            epoch: 0,
-            size: elements.len() as u16,
-            flow: FLOW,
-            generation: u32::from(self.number) * 1000 + u32::from(batch),
-            hop_index: 0,
-            key_id: 0,
-            planned: 16,
-            link_sequence: self.link_sequence,
-        };
+        let common = header(PacketType::Bats, field.code(), self.link_sequence);
+        let generation = u32::from(self.number) * 1000 + u32::from(batch);
+        let header = coded(common, generation, elements.len() as u16);
         self.link_sequence += 1;
-        let at = header.packet_type.coding_offset();
+        let at = coding_offset(true);
         let packed = vector_bytes(elements.len(), field.code());
         let mut bytes = vec![0; at + packed];
         header.write(&mut bytes);
@@ -105,10 +98,10 @@ fn unit(index: usize) -> Vec<u8> {
 }
 
 /// What the sink asks for in these packets, which are copied on lossy links.
-fn requests(sent: &[(recoded_pipeline::params::HopId, Vec<u8>)]) -> Vec<RepairRequest> {
+fn requests(sent: &[(recoded_pipeline::params::PeerId, Vec<u8>)]) -> Vec<Nack> {
     let bodies = sent.iter().flat_map(|(_, packet)| items(packet));
     let asked = bodies.filter_map(|item| match item {
-        Item::Repair(request) => Some(request),
+        Item::Nack(request) => Some(request),
         _ => None,
     });
     let mut asked: Vec<_> = asked.collect();
@@ -127,7 +120,7 @@ fn blocks_of_every_profile_are_delivered_in_order() {
             for batch in 0..20 {
                 for index in (0..16).filter(|index| (index + batch) % 7 != 0) {
                     let packet = block.packet(batch as u16, &unit(index));
-                    node.receive(&packet, MILLI);
+                    node.receive_next(&packet, MILLI);
                 }
             }
         }
@@ -145,16 +138,17 @@ fn source_that_restarts_behind_itself_is_followed() {
     let mut node = Node::new(sink(), 7);
     let mut expected = Vec::new();
     // A foreign epoch; the same one by chance, seconds later.
-    let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 50), (881, 77, 50), (860, 77, 3000)];
+    let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 50), (881, 77, 50), (840, 77, 3000)];
     for (number, epoch, millis) in lives {
         let mut block = HandMade::new(number, 40, Profile::CyclicShift);
         expected.extend(block.packets.iter().cloned());
         for batch in 0..4 {
             for index in 0..16 {
                 let mut packet = block.packet(batch, &unit(index));
-                let header = Header::parse(&packet).expect("a header");
-                Header { epoch, ..header }.write(&mut packet);
-                node.receive(&packet, millis * MILLI);
+                let mut header = CodedHeader::parse(&packet).expect("a header");
+                header.common.epoch = epoch;
+                header.write(&mut packet);
+                node.receive_next(&packet, millis * MILLI);
             }
         }
     }
@@ -174,7 +168,7 @@ fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
     }
     assert!(requests(&node.tick(10 * MILLI)).is_empty(), "asked before the silence");
     let asked = requests(&node.tick(22 * MILLI));
-    assert_eq!(asked, [RepairRequest { generation: 5, missing: 16, round: 0 }]);
+    assert_eq!(asked, [Nack { unit: 5, missing: 16, round: 0 }]);
     for index in 0..16 {
         assert!(node.delivered.len() < block.packets.len());
         let packet = block.packet(3, &unit(index));
@@ -222,14 +216,14 @@ fn packets_that_contradict_their_block_are_dropped_by_reason() {
     send(|word| word.profile = 1, DropReason::Mismatch);
     send(|word| word.generator_bits = 2, DropReason::Mismatch);
     send(|word| word.interleave = 7, DropReason::Mismatch);
-    send(|word| word.source_symbols = 65, DropReason::Oversize);
+    send(|word| word.source_symbols = 65, DropReason::Mismatch);
     send(|word| word.profile = 3, DropReason::Malformed);
     send(|word| word.generator_bits = 5, DropReason::Malformed);
     send(|word| word.batch = u16::MAX, DropReason::BatchesExhausted);
     let mut shorter = good.clone();
-    shorter.truncate(HEADER_BYTES + 30);
+    shorter.truncate(CODED_BYTES + 30);
     node.receive_next(&shorter, MILLI);
-    assert_eq!(node.packets().dropped[DropReason::Mismatch as usize], 5);
+    assert_eq!(node.packets().dropped[DropReason::Mismatch as usize], 6);
     assert_eq!(node.leaked(), 0);
 }
 
@@ -244,7 +238,9 @@ fn block_gives_way_when_frames_run_out() {
     let last = block.packet(1, &unit(0));
     let span = node.frames.receive(&last).expect("a frame");
     let hoard: Vec<_> = std::iter::from_fn(|| node.frames.take()).collect();
-    node.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, 2 * MILLI));
+    node.run(|pipeline, frames, outputs| {
+        pipeline.receive(frames, outputs, (Some(UP), span), 2 * MILLI);
+    });
     assert_eq!(node.flow().counters.generations_evicted, 1);
     hoard.into_iter().for_each(|frame| node.frames.release(frame));
     assert_eq!(node.leaked(), 0);

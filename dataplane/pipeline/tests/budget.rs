@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{FLOW, UP, params};
+use common::{FLOW, SHARD, UP, params};
 use recoded_pipeline::Pipeline;
+use recoded_pipeline::open::{OpenRequest, Opener, Sizes};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, TunnelId, WindowParams};
@@ -14,6 +15,13 @@ const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
 /// Bytes that a pipeline of this flow has allocated when it is there, beyond one without flows.
 fn measured(params: &FlowParams) -> usize {
+    if !matches!(params.role, Role::Source { .. }) {
+        let request = OpenRequest { shard: SHARD, sizes: sizes(params) };
+        let mut opener = Opener::new(1);
+        let mut opened = None;
+        let info = allocation_counter::measure(|| opened = Some(opener.open(&request, params)));
+        return usize::try_from(info.bytes_current).expect("nothing was freed");
+    }
     let bytes = |flows: Vec<FlowParams>| {
         let mut pipeline = None;
         let snapshot = Snapshot { edition: 1, flows };
@@ -21,6 +29,11 @@ fn measured(params: &FlowParams) -> usize {
         usize::try_from(info.bytes_current).expect("nothing was freed that was there before")
     };
     bytes(vec![params.clone()]) - bytes(Vec::new())
+}
+
+fn sizes(params: &FlowParams) -> Sizes {
+    let FlowParams { code, field, generation_size, .. } = *params;
+    Sizes { code, field, generation_size }
 }
 
 /// Never less than it takes, and not much more once it takes much.

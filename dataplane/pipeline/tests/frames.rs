@@ -3,25 +3,25 @@
 
 mod common;
 
-use common::{DOWN, FLOW, Node, UP, params};
+use common::{DOWN, Node, SHARD, UP, params};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Recoding, Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Recoding, Role, Snapshot, TunnelId, WindowParams,
 };
 use recoded_wire::frames::{Frames, Span};
 
 /// What a pipeline sent, and the last byte of a frame that it used.
 #[derive(Default)]
 struct Reach {
-    sent: Vec<(HopId, Span)>,
+    sent: Vec<(PeerId, Span)>,
     end: usize,
 }
 
 impl Egress for Reach {
-    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
         self.end = self.end.max(usize::from(span.offset) + usize::from(span.len));
         self.sent.push((hop, span));
     }
@@ -67,12 +67,12 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
         let packet = common::ip_packet(1400, 7);
         for round in 0..2 * generation_size as u64 {
             let (frames, reach) = (&mut from.frames, &mut from.reach);
-            from.pipeline.ingress(frames, reach, FLOW, &packet, round * 1000);
+            from.pipeline.ingress(frames, reach, (SHARD, &packet), round * 1000);
         }
         for (hop, span) in std::mem::take(&mut from.reach.sent) {
             assert_eq!(hop, DOWN);
             let payload = to.frames.receive(from.frames.bytes(span)).expect("a frame");
-            to.pipeline.receive(&mut to.frames, &mut to.reach, payload, 1_000_000);
+            to.pipeline.receive(&mut to.frames, &mut to.reach, (Some(UP), payload), 1_000_000);
             from.frames.release(span.frame);
         }
         assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
@@ -126,7 +126,7 @@ fn flows_go_on_after_their_frames_were_taken_away() {
 /// One packet enters, and what leaves each node reaches its neighbours but for a loss now and then.
 fn step(nodes: &mut [Node; 3], number: u32) {
     let now = u64::from(number) * 100_000;
-    let mut waiting: Vec<(usize, HopId, Vec<u8>)> = Vec::new();
+    let mut waiting: Vec<(usize, PeerId, Vec<u8>)> = Vec::new();
     let sent = nodes[0].ingress(&common::ip_packet(150, number), now);
     waiting.extend(sent.into_iter().map(|(hop, bytes)| (0, hop, bytes)));
     for (index, node) in nodes.iter_mut().enumerate() {

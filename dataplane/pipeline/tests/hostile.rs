@@ -3,11 +3,14 @@
 
 mod common;
 
-use common::{DOWN, FLOW, Node, UP, params};
+use common::{DOWN, FLOW, Node, UP, coded, header, params};
 use proptest::prelude::*;
 use recoded_pipeline::params::{FlowParams, Recoding, Role, TunnelId};
 use recoded_pipeline::report::DropReason;
-use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};
+use recoded_wire::coded::{Block, CodedHeader, coding_offset, vector_bytes, write_index};
+use recoded_wire::feedback::FeedbackHeader;
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::window::write_header;
 
 fn role(kind: u8) -> Role {
     match kind {
@@ -23,29 +26,34 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let rest = (prop_oneof![Just(FLOW), Just(8u32)], any::<u16>(), any::<u32>(), 1usize..60);
     (numbers, rest, prop::sample::select(&PacketType::ALL[..]), any::<[u8; 32]>()).prop_map(
         |((generation, size, flags, epoch), (flow, planned, sequence, symbol), kind, noise)| {
-            let header = Header {
-                packet_type: kind,
-                flags: Flags(flags & !(Flags::SEED | Flags::TIMESTAMP | Flags::TAGGED)),
-                epoch,
-                size,
-                flow,
-                generation,
-                hop_index: noise[0],
-                key_id: 0,
-                planned: planned % 64,
-                link_sequence: sequence,
+            let meant = match kind {
+                PacketType::Generation => !0x0C,
+                PacketType::Bats => !(0x0C | Flags::REPAIR),
+                PacketType::Window => Flags::SYSTEMATIC | Flags::FIELD,
+                PacketType::Feedback => 0,
             };
-            let systematic = header.flags.has(Flags::SYSTEMATIC);
+            let common = Header {
+                epoch,
+                flow,
+                hop_index: noise[0],
+                ..header(kind, flags & meant, sequence)
+            };
+            let header = CodedHeader { planned: planned % 64, ..coded(common, generation, size) };
+            let systematic = common.flags.has(Flags::SYSTEMATIC);
             let vector = if systematic {
                 4
             } else {
-                vector_bytes(usize::from(size), header.flags.field_code())
+                vector_bytes(usize::from(size), common.flags.field_code())
             };
-            let coding = kind.coding_offset() + vector;
+            let coding = coding_offset(kind == PacketType::Bats) + vector;
             let mut bytes: Vec<u8> =
                 noise.iter().copied().cycle().take(coding + symbol % 3 + 30).collect();
             if kind == PacketType::Window {
-                return window_packet(header, &noise);
+                return window_packet(common, &noise);
+            }
+            if kind == PacketType::Feedback {
+                FeedbackHeader { common, node: 9, number: generation }.write(&mut bytes);
+                return bytes;
             }
             header.write(&mut bytes);
             if kind == PacketType::Bats {
@@ -53,7 +61,8 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
                 Block {
                     number: u16::from(noise[2] % 3),
                     batch: u16::from(noise[3] % 5),
-                    source_symbols: 1 + u32::from(if noise[4] < 230 { 19 } else { noise[4] }),
+                    source_symbols: 1 + u16::from(if noise[4] < 230 { 19 } else { noise[4] }),
+                    full_log2: 6,
                     profile: if noise[5] < 200 { 2 } else { noise[5] % 16 },
                     generator_bits: if noise[6] < 230 { 8 } else { noise[6] % 16 },
                     interleave: noise[7] % 5,
@@ -61,7 +70,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
                 .write(&mut bytes);
             }
             if systematic {
-                write_index(&mut bytes, kind, noise[1] % size.min(255) as u8);
+                write_index(&mut bytes, kind == PacketType::Bats, noise[1] % size.min(255) as u8);
             }
             bytes
         },
@@ -81,12 +90,10 @@ fn window_packet(header: Header, noise: &[u8; 32]) -> Vec<u8> {
     let header = Header {
         flags: Flags(header.flags.0 & !Flags::FIELD | field),
         epoch: if noise[9] < 220 { 0 } else { noise[9] },
-        generation: if noise[10] < 240 { esi } else { header.generation },
-        planned: symbol_bytes,
         ..header
     };
-    let mut bytes = vec![0; 20];
-    header.write(&mut bytes);
+    let mut bytes = vec![0; 16];
+    write_header(&header, symbol_bytes, 64, &mut bytes);
     if is_source {
         let adu = noise.iter().cycle().take(usize::from(noise[11]) % usize::from(symbol_bytes));
         bytes.extend(adu);
@@ -168,18 +175,8 @@ fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
 }
 
 fn systematic(generation: u32, link_sequence: u32) -> Vec<u8> {
-    let header = Header {
-        packet_type: PacketType::Generation,
-        flags: Flags(2 | Flags::SYSTEMATIC),
-        epoch: 0,
-        size: 16,
-        flow: FLOW,
-        generation,
-        hop_index: 0,
-        key_id: 0,
-        planned: 16,
-        link_sequence,
-    };
+    let common = header(PacketType::Generation, 2 | Flags::SYSTEMATIC, link_sequence);
+    let header = coded(common, generation, 16);
     let mut bytes = vec![0; 224];
     header.write(&mut bytes);
     bytes
@@ -194,22 +191,13 @@ fn a_flood_of_blocks_holds_no_more_than_the_table() {
         let most = if kind == 1 { flow.batches } else { flow.blocks(&bats) };
         let mut node = Node::new(flow, 5);
         for number in 0..50_000u32 {
-            let header = Header {
-                packet_type: PacketType::Bats,
-                flags: Flags(2 | Flags::SYSTEMATIC),
-                epoch: 0,
-                size: 16,
-                flow: FLOW,
-                generation: number.wrapping_mul(0x9E37_79B1),
-                hop_index: 0,
-                key_id: 0,
-                planned: 16,
-                link_sequence: number,
-            };
+            let common = header(PacketType::Bats, 2 | Flags::SYSTEMATIC, number);
+            let header = coded(common, number.wrapping_mul(0x9E37_79B1), 16);
             let block = Block {
                 number: (number.wrapping_mul(0x9E37_79B1) >> 16) as u16,
                 batch: (number % 7) as u16,
-                source_symbols: 1 + number % 40,
+                source_symbols: (1 + number % 40) as u16,
+                full_log2: 6,
                 profile: (number % 3) as u8,
                 generator_bits: 8,
                 interleave: (number % 256) as u8,
@@ -217,7 +205,7 @@ fn a_flood_of_blocks_holds_no_more_than_the_table() {
             let mut bytes = vec![number as u8; 232];
             header.write(&mut bytes);
             block.write(&mut bytes);
-            write_index(&mut bytes, PacketType::Bats, (number % 16) as u8);
+            write_index(&mut bytes, true, (number % 16) as u8);
             node.receive(&bytes, u64::from(number) * 1000);
         }
         assert!(node.flow().held <= most, "{} held of {most}", node.flow().held);
@@ -253,8 +241,7 @@ fn a_flood_of_window_packets_holds_no_frame_and_ends_in_reasons() {
         for number in 0..30_000u64 {
             let noise: [u8; 32] = noise();
             let flags = Flags(noise[1] & Flags::SYSTEMATIC);
-            let header = Header::parse(&systematic(0, number as u32)).unwrap();
-            let header = Header { packet_type: PacketType::Window, flags, size: 1, ..header };
+            let header = header(PacketType::Window, flags.0, number as u32);
             node.receive(&window_packet(header, &noise), number * 1000);
             node.tick(number * 1000);
             assert_eq!(node.frames.free(), free);

@@ -7,7 +7,8 @@ use recoded_code::theory::{self, Recoding as TheoryRecoding};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowParams, Recoding, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::DropReason;
-use recoded_wire::header::{Flags, Header, PacketType, write_index};
+use recoded_wire::coded::{CodedHeader, write_index};
+use recoded_wire::header::{Flags, PacketType};
 
 /// As [`common::transfer`].
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
@@ -264,10 +265,9 @@ fn relays_pass_on_what_is_overtaken() {
         let mut node = Node::new(relay, 21);
         let packet = |generation: u32, index: u8| {
             let mut bytes = stray(generation);
-            let mut header = Header::parse(&bytes).unwrap();
-            header.flags = header.flags.with(Flags::END, index == 15);
-            header.write(&mut bytes);
-            write_index(&mut bytes, PacketType::Generation, index);
+            let header = CodedHeader::parse(&bytes).unwrap();
+            header.with(Flags::END, index == 15).write(&mut bytes);
+            write_index(&mut bytes, false, index);
             bytes
         };
         assert_eq!(node.receive_next(&packet(70, 15), 0).len(), 4, "what a rank of 1 is worth");
@@ -293,18 +293,8 @@ fn relays_pass_on_what_is_overtaken() {
 
 /// A systematic packet that fits the flow but for its generation.
 fn stray(generation: u32) -> Vec<u8> {
-    let header = Header {
-        packet_type: PacketType::Generation,
-        flags: Flags(2 | Flags::SYSTEMATIC),
-        epoch: 0,
-        size: 16,
-        flow: common::FLOW,
-        generation,
-        hop_index: 0,
-        key_id: 0,
-        planned: 24,
-        link_sequence: generation,
-    };
+    let common = common::header(PacketType::Generation, 2 | Flags::SYSTEMATIC, generation);
+    let header = CodedHeader { planned: 24, ..common::coded(common, generation, 16) };
     let mut bytes = vec![0; 224];
     header.write(&mut bytes);
     bytes
@@ -336,13 +326,12 @@ fn a_flow_with_two_next_hops_feeds_both_with_gapless_numbers() {
     let mut source = params(Role::Source { tunnel: TunnelId(0) });
     source.next_hops = vec![common::DOWN, common::UP];
     let mut node = Node::new(source, 15);
-    let mut sequences = std::collections::BTreeMap::<(u16, u32), Vec<u32>>::new();
+    let mut sequences = std::collections::BTreeMap::<u16, Vec<u32>>::new();
     let mut payloads = [0usize; 2];
     for number in 0..400u32 {
         for (hop, bytes) in node.ingress(&ip_packet(150, number), u64::from(number)) {
             let header = recoded_wire::header::Header::parse(&bytes).unwrap();
-            let key = (hop.0, header.generation % 16);
-            sequences.entry(key).or_default().push(header.link_sequence);
+            sequences.entry(hop.0).or_default().push(header.link_sequence);
             payloads[usize::from(hop.0)] += bytes.len();
         }
     }
@@ -368,9 +357,9 @@ fn the_source_hears_the_rank_histogram_of_its_sink() {
 
 /// IP bytes that a source sends for each byte of IP packets of 188 bytes that come every 4 ms, once
 /// it knows its path.
-fn sparse_overhead(hops: usize, loss: f64) -> f64 {
+fn sparse_overhead(hops: usize, loss: f64, seed: u64) -> f64 {
     const HEADERS: usize = 20 + 8; // IPv4, UDP
-    let mut line = Line::new(hops, loss, 31, |params| params.symbol_bytes = 1404);
+    let mut line = Line::new(hops, loss, seed, |params| params.symbol_bytes = 1404);
     let (mut sent, mut count) = (0, 0);
     for number in 0..3000 {
         let mut out = line.nodes[0].ingress(&ip_packet(188, number), line.now);
@@ -400,7 +389,11 @@ fn sparse_overhead(hops: usize, loss: f64) -> f64 {
 /// without loss, 40 times over two hops of 10 %.
 #[test]
 fn small_packets_stay_small() {
-    let (clean, lossy) = (sparse_overhead(2, 0.0), sparse_overhead(2, 0.1));
+    let clean = sparse_overhead(2, 0.0, 31);
+    // Whether two packets or three are sent depends on what little the loss is estimated off.
+    let lossy: Vec<f64> = (31..39).map(|seed| sparse_overhead(2, 0.1, seed)).collect();
+    println!("{lossy:.2?}");
+    let lossy = lossy.iter().sum::<f64>() / lossy.len() as f64;
     println!("{clean:.2} times the IP bytes without loss, {lossy:.2} over two hops of 10 %");
     assert!(clean <= 1.6, "{clean}");
     assert!(lossy <= 3.0, "{lossy}");

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{FLOW, UP, ip_packet, params};
+use common::{SHARD, UP, ip_packet, params};
 use recoded_gf::Kernel;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HopId, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
 
@@ -36,7 +36,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
         self.sent.push(span);
     }
 
@@ -72,7 +72,7 @@ impl Egress for Outputs {
                 0
             }
             Accelerator::Mistakes => {
-                ticket.generation += 1;
+                ticket.unit += 1;
                 0
             }
         };
@@ -146,7 +146,7 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
         now += 10_000;
         let packet = ip_packet(150, number);
         let (frames, outputs) = (&mut source.frames, &mut source.outputs);
-        source.pipeline.ingress(frames, outputs, FLOW, &packet, now);
+        source.pipeline.ingress(frames, outputs, (SHARD, &packet), now);
         for span in source.outputs.sent.drain(..) {
             packets += 1;
             let copy = sink.frames.receive(source.frames.bytes(span)).expect("a frame");
@@ -154,7 +154,7 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
             if packets % 16 < 5 {
                 sink.frames.release(copy.frame);
             } else {
-                sink.pipeline.receive(&mut sink.frames, &mut sink.outputs, copy, now);
+                sink.pipeline.receive(&mut sink.frames, &mut sink.outputs, (Some(UP), copy), now);
             }
             sink.solve(now);
         }

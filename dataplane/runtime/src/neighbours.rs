@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Headers of each hop, by `HopId`; `None` while it is unresolved.
+/// Headers of each hop, by `PeerId`; `None` while it is unresolved.
 pub(crate) type NextHops = Vec<Option<Encap>>;
 
 /// A hop as the neighbour thread needs it.
@@ -124,7 +124,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// What the thread needs; bundled, since everything in it is opened before the thread exists.
 pub(crate) struct NeighbourTask {
     pub(crate) netlink: Netlink,
-    /// By `HopId`; `None` while the interface is gone.
+    /// By `PeerId`; `None` while the interface is gone.
     pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
     pub(crate) slot: Arc<Slot<NextHops>>,
 }

@@ -17,7 +17,7 @@ use crate::shared::LinkNow;
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{Egress, Planning, Product, ProductInputs, Ticket};
-use recoded_pipeline::params::{HopId, Nanos, TunnelId};
+use recoded_pipeline::params::{PeerId, Nanos, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
@@ -47,7 +47,7 @@ pub(crate) struct Outbox {
 }
 
 struct Outgoing {
-    hop: HopId,
+    hop: PeerId,
     span: Span,
     source_port: u16,
     /// Whether its link has budget for it.
@@ -198,7 +198,7 @@ fn is_feedback(payload: &[u8]) -> bool {
 
 impl Egress for Outbox {
     #[inline]
-    fn transmit(&mut self, hop: HopId, span: Span, source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16) {
         let index = usize::from(hop.0);
         let Hop { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()

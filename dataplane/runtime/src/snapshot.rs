@@ -3,7 +3,7 @@
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::error::SnapshotError;
 use crate::topology::Topology;
-use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
@@ -72,7 +72,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn check_hop(flow: u32, hop: HopId, topology: &Topology) -> Result<(), SnapshotError> {
+fn check_hop(flow: u32, hop: PeerId, topology: &Topology) -> Result<(), SnapshotError> {
     match topology.hops.get(usize::from(hop.0)) {
         Some(_) => Ok(()),
         None => Err(SnapshotError::Hop { flow, hop: hop.0 }),
@@ -147,7 +147,7 @@ mod tests {
 
     fn source(id: u32, symbol_bytes: usize) -> FlowParams {
         let role = Role::Source { tunnel: TunnelId(0) };
-        FlowParams { symbol_bytes, ..FlowParams::new(id, role, vec![HopId(0)]) }
+        FlowParams { symbol_bytes, ..FlowParams::new(id, role, vec![PeerId(0)]) }
     }
 
     fn outcome(flows: Vec<FlowParams>) -> Result<(), SnapshotError> {
@@ -180,7 +180,7 @@ mod tests {
     fn check_relay_whose_packets_leave_their_frame_is_refused() {
         // 128 of headroom, 20 of header and 264 of block word and vector, to a cache line: 448.
         let relay = |symbol_bytes| FlowParams {
-            role: Role::Relay { upstream: HopId(0) },
+            role: Role::Relay { upstream: PeerId(0) },
             generation_size: 256,
             ..source(1, symbol_bytes)
         };
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn check_unknown_hop_or_tunnel_is_refused() {
         let mut flow = source(1, 1000);
-        flow.next_hops.push(HopId(1));
+        flow.next_hops.push(PeerId(1));
         assert_eq!(outcome(vec![flow]), Err(SnapshotError::Hop { flow: 1, hop: 1 }));
         let mut flow = source(1, 1000);
-        flow.role = Role::Sink { tunnel: TunnelId(3), upstream: HopId(0) };
+        flow.role = Role::Sink { tunnel: TunnelId(3), upstream: PeerId(0) };
         assert_eq!(outcome(vec![flow]), Err(SnapshotError::Tunnel { flow: 1, tunnel: 3 }));
     }
 

@@ -44,7 +44,7 @@ pub struct LinkConfig {
     pub rate_mbit: Option<f64>,
 }
 
-/// A next hop: a neighbour reached over a link. Its index in [`Topology::hops`] is its `HopId`.
+/// A next hop: a neighbour reached over a link. Its index in [`Topology::hops`] is its `PeerId`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HopConfig {
     /// Index of the link in [`Topology::links`].

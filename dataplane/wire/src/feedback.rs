@@ -1,25 +1,69 @@
 //! FEEDBACK bodies: reports, NACKs and block acknowledgements from sinks and relays to the source.
 //!
-//! A feedback packet is a fixed header of type FEEDBACK followed by items, each `kind (8) |
-//! reserved (8) | value bytes (16) | value`. Relays pass feedback upstream unchanged, so one packet
-//! may cross several lossy links: every item is a statement of present state that stays true when
-//! it is repeated or lost.
+//! A feedback packet is a header followed by items, each `kind (8) | reserved (8) | value bytes
+//! (16) | value`. Relays pass feedback upstream unchanged, so one packet may cross several lossy
+//! links: every item is a statement of present state that stays true when it is repeated or lost.
 
-use crate::header::{HEADER_BYTES, SIZE_MAX};
+use crate::coded::SIZE_MAX;
+use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
+
+/// Bytes of the header of a feedback packet.
+pub const FEEDBACK_BYTES: usize = HEADER_BYTES + 8;
 
 /// Bytes in front of every item's value.
 const ITEM_HEADER_BYTES: usize = 4;
 const HOP_BYTES: usize = 8;
 const FLOW_BYTES: usize = 12;
-const REPAIR_BYTES: usize = 8;
+const NACK_BYTES: usize = 8;
 const RANKS_HEADER_BYTES: usize = 4;
-const ENOUGH_BYTES: usize = 4;
+const BLOCK_ACK_BYTES: usize = 4;
 
 /// Kind of an item that a node on the way has dealt with.
 const KIND_WITHDRAWN: u8 = 0;
 
-/// Most repair requests one packet carries, so that it fits any link.
-pub const REPAIRS_MAX: usize = 32;
+/// Most NACKs one packet carries, so that it fits any link.
+pub const NACKS_MAX: usize = 32;
+
+/// The header of a feedback packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FeedbackHeader {
+    /// What every packet says. The shard is the one that the report is about, the epoch the newest
+    /// that the node has seen of it.
+    pub common: Header,
+    /// The node that reports: a random number.
+    pub node: u32,
+    /// Number of the report.
+    pub number: u32,
+}
+
+impl FeedbackHeader {
+    /// Reads the header of a feedback packet.
+    ///
+    /// # Errors
+    /// [`HeaderError`] when there are too few bytes, or it is not that of a feedback packet.
+    pub fn parse(payload: &[u8]) -> Result<FeedbackHeader, HeaderError> {
+        let bytes: &[u8; FEEDBACK_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
+        let common = Header::parse(bytes)?;
+        if common.packet_type != PacketType::Feedback {
+            return Err(HeaderError::Type(common.packet_type as u8));
+        }
+        if common.flags.0 != 0 {
+            return Err(HeaderError::Flags(common.flags.0));
+        }
+        let (node, number) = (word(bytes, HEADER_BYTES), word(bytes, HEADER_BYTES + 4));
+        Ok(FeedbackHeader { common, node, number })
+    }
+
+    /// Writes the header to the start of `out`.
+    ///
+    /// # Panics
+    /// When `out` is shorter than [`FEEDBACK_BYTES`].
+    pub fn write(&self, out: &mut [u8]) {
+        self.common.write(out);
+        out[HEADER_BYTES..][..4].copy_from_slice(&self.node.to_be_bytes());
+        out[HEADER_BYTES + 4..][..4].copy_from_slice(&self.number.to_be_bytes());
+    }
+}
 
 /// Loss of the link by which a flow reaches one node.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -35,27 +79,27 @@ pub struct HopReport {
 /// What the sink has made of a flow so far (counters modulo 2^32).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FlowReport {
-    /// Newest generation seen.
+    /// Newest generation, block or source symbol seen.
     pub newest: u32,
-    /// Generations decoded completely.
+    /// Those decoded completely.
     pub complete: u32,
-    /// Generations given up.
+    /// Those given up.
     pub failed: u32,
 }
 
-/// A generation that lacks degrees of freedom at the sink.
+/// Negative acknowledgement: a generation or block that lacks degrees of freedom at the sink.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct RepairRequest {
-    /// The generation.
-    pub generation: u32,
-    /// Degrees of freedom missing; [`RepairRequest::ALL`] when nothing of it arrived.
+pub struct Nack {
+    /// Number of the generation or block.
+    pub unit: u32,
+    /// Degrees of freedom missing; [`Nack::ALL`] when nothing of it arrived.
     pub missing: u16,
-    /// Round of this request, from 0: a source answers each round once, however often it is said.
+    /// Round of this NACK, from 0: a source answers each round once, however often it is sent.
     pub round: u8,
 }
 
-impl RepairRequest {
-    /// `missing` of a generation whose size the sink does not know.
+impl Nack {
+    /// `missing` of a unit whose size the sink does not know.
     pub const ALL: u16 = u16::MAX;
 }
 
@@ -91,15 +135,15 @@ pub enum Item<'a> {
     /// Kind 2.
     Flow(FlowReport),
     /// Kind 3.
-    Repair(RepairRequest),
+    Nack(Nack),
     /// Kind 4. Written by [`Writer::push_ranks`].
     Ranks(RankReport<'a>),
     /// Kind 5, block acknowledgement: this block of a BATS flow and all before it need no more
     /// batches.
-    Enough(u16),
+    BlockAck(u16),
 }
 
-/// Writes items behind the fixed header of a packet buffer.
+/// Writes items behind the header of a packet buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -107,9 +151,9 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts behind the fixed header, which the caller writes.
+    /// Starts behind the header, which the caller writes.
     pub fn new(buffer: &'a mut [u8]) -> Writer<'a> {
-        Writer { buffer, length: HEADER_BYTES }
+        Writer { buffer, length: FEEDBACK_BYTES }
     }
 
     /// Appends an item. Returns false, writing nothing, when it does not fit.
@@ -130,15 +174,15 @@ impl<'a> Writer<'a> {
                 value[8..12].copy_from_slice(&report.failed.to_be_bytes());
                 (2, FLOW_BYTES)
             }
-            Item::Repair(request) => {
-                value[..4].copy_from_slice(&request.generation.to_be_bytes());
-                value[4..6].copy_from_slice(&request.missing.to_be_bytes());
-                value[6] = request.round;
-                (3, REPAIR_BYTES)
+            Item::Nack(nack) => {
+                value[..4].copy_from_slice(&nack.unit.to_be_bytes());
+                value[4..6].copy_from_slice(&nack.missing.to_be_bytes());
+                value[6] = nack.round;
+                (3, NACK_BYTES)
             }
-            Item::Enough(block) => {
+            Item::BlockAck(block) => {
                 value[..2].copy_from_slice(&block.to_be_bytes());
-                (5, ENOUGH_BYTES)
+                (5, BLOCK_ACK_BYTES)
             }
             Item::Ranks(report) => {
                 let Some(out) = self.item(4, RANKS_HEADER_BYTES + report.counts.len()) else {
@@ -184,7 +228,7 @@ impl<'a> Writer<'a> {
 
 /// The items of a feedback packet; stops at the first malformed one. Unknown kinds are skipped.
 pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
-    let mut rest = payload.get(HEADER_BYTES..).unwrap_or(&[]);
+    let mut rest = payload.get(FEEDBACK_BYTES..).unwrap_or(&[]);
     core::iter::from_fn(move || {
         loop {
             let (head, body) = rest.split_at_checked(ITEM_HEADER_BYTES)?;
@@ -199,13 +243,13 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
 }
 
 /// Withdraws the NACKs for which `answered` returns true: nodes further upstream do not see them.
-pub fn withdraw_repairs(payload: &mut [u8], mut answered: impl FnMut(RepairRequest) -> bool) {
-    let mut rest = payload.get_mut(HEADER_BYTES..).unwrap_or(&mut []);
+pub fn withdraw_nacks(payload: &mut [u8], mut answered: impl FnMut(Nack) -> bool) {
+    let mut rest = payload.get_mut(FEEDBACK_BYTES..).unwrap_or(&mut []);
     while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
         let Some((value, tail)) = body.split_at_mut_checked(length) else { return };
-        if let Some(Item::Repair(request)) = read(head[0], value)
-            && answered(request)
+        if let Some(Item::Nack(nack)) = read(head[0], value)
+            && answered(nack)
         {
             head[0] = KIND_WITHDRAWN;
         }
@@ -223,17 +267,13 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
             burst_mean: (f32::from(half(4)?) / 256.0).max(1.0),
         }),
         2 => Item::Flow(FlowReport { newest: word(0)?, complete: word(4)?, failed: word(8)? }),
-        3 => Item::Repair(RepairRequest {
-            generation: word(0)?,
-            missing: half(4)?,
-            round: *value.get(6)?,
-        }),
+        3 => Item::Nack(Nack { unit: word(0)?, missing: half(4)?, round: *value.get(6)? }),
         4 => {
             let (head, counts) = value.split_at_checked(RANKS_HEADER_BYTES)?;
             let whole = counts.len() % 4 == 0 && (2..=SIZE_MAX + 1).contains(&(counts.len() / 4));
             return whole.then_some(Item::Ranks(RankReport { epoch: head[0], counts }));
         }
-        5 => Item::Enough(half(0)?),
+        5 => Item::BlockAck(half(0)?),
         _ => return None,
     })
 }
@@ -241,6 +281,7 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::header::Flags;
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -250,8 +291,8 @@ mod tests {
         let sent = [
             Item::Hop(HopReport { hop: 3, loss: 0.0, burst_mean: 2.5 }),
             Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
-            Item::Repair(RepairRequest { generation: 7, missing: RepairRequest::ALL, round: 2 }),
-            Item::Enough(0xFFFE),
+            Item::Nack(Nack { unit: 7, missing: Nack::ALL, round: 2 }),
+            Item::BlockAck(0xFFFE),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {
@@ -275,24 +316,44 @@ mod tests {
     }
 
     #[test]
-    fn withdrawn_requests_are_not_read_any_more() {
+    fn withdrawn_nacks_are_not_read_any_more() {
         let mut buffer = [0u8; 128];
         let mut writer = Writer::new(&mut buffer);
-        for generation in 0..3 {
-            writer.push(Item::Repair(RepairRequest { generation, missing: 1, round: 0 }));
+        for unit in 0..3 {
+            writer.push(Item::Nack(Nack { unit, missing: 1, round: 0 }));
         }
         let length = writer.finish();
-        withdraw_repairs(&mut buffer[..length], |request| request.generation != 1);
-        let left = Item::Repair(RepairRequest { generation: 1, missing: 1, round: 0 });
+        withdraw_nacks(&mut buffer[..length], |nack| nack.unit != 1);
+        let left = Item::Nack(Nack { unit: 1, missing: 1, round: 0 });
         assert_eq!(items(&buffer[..length]).collect::<Vec<_>>(), [left]);
     }
 
     #[test]
     fn push_into_a_full_buffer_is_refused() {
-        let mut buffer = [0u8; HEADER_BYTES + 11];
+        let mut buffer = [0u8; FEEDBACK_BYTES + 11];
         let mut writer = Writer::new(&mut buffer);
         assert!(!writer.push(Item::Hop(HopReport { hop: 0, loss: 0.5, burst_mean: 1.0 })));
-        assert_eq!(writer.finish(), HEADER_BYTES);
+        assert_eq!(writer.finish(), FEEDBACK_BYTES);
+    }
+
+    #[test]
+    fn header_layout_is_the_documented_one() {
+        let common = Header {
+            packet_type: PacketType::Feedback,
+            flags: Flags(0),
+            epoch: 3,
+            shard: 4,
+            flow: 1,
+            link_sequence: 2,
+            hop_index: 5,
+        };
+        let header = FeedbackHeader { common, node: 0x1011_1213, number: 0x1415_1617 };
+        let mut bytes = [0u8; FEEDBACK_BYTES];
+        header.write(&mut bytes);
+        assert_eq!(bytes[16..], [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17]);
+        assert_eq!(FeedbackHeader::parse(&bytes), Ok(header));
+        bytes[1] = Flags::END;
+        assert_eq!(FeedbackHeader::parse(&bytes), Err(HeaderError::Flags(Flags::END)));
     }
 
     proptest! {
@@ -300,8 +361,8 @@ mod tests {
         fn random_bytes_end_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(items(&bytes).count() <= bytes.len());
             let mut bytes = bytes;
-            withdraw_repairs(&mut bytes, |_| true);
-            prop_assert!(!items(&bytes).any(|item| matches!(item, Item::Repair(_))));
+            withdraw_nacks(&mut bytes, |_| true);
+            prop_assert!(!items(&bytes).any(|item| matches!(item, Item::Nack(_))));
         }
 
         #[test]

@@ -1,8 +1,8 @@
-//! Coded-packet wire format v1: the bytes that hops exchange.
+//! Coded-packet wire format v2: the bytes that hops exchange.
 //!
 //! Place on the path: everywhere. The XDP program walks [`packet`] and looks at the first words of
-//! [`header`]; the pipeline reads and writes [`header`] and [`feedback`]; [`frames`] is the
-//! contract by which bytes travel from `xsk` to `pipeline` and back without being copied.
+//! [`header`]; the pipeline has [`parse`] read a packet once, into a type of its kind; [`frames`]
+//! is the contract by which bytes travel from `xsk` to `pipeline` and back without being copied.
 //!
 //! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie
 //! at fixed offsets. `README.md` in this folder draws the layout.
@@ -19,11 +19,15 @@ pub mod steer;
 
 pub mod header;
 
+pub mod coded;
+
 pub mod window;
 
 pub mod feedback;
 
-pub mod entropy;
+pub mod parse;
+
+pub mod shard;
 
 pub mod frames;
 

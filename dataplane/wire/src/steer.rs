@@ -69,7 +69,7 @@ pub enum Verdict {
     PassMalformed = 8,
     /// Our port, but a wrong length field, or fewer bytes than a coded header has.
     DropTruncated = 9,
-    /// Our port, but not version 1 of the wire format.
+    /// Our port, but not version 2 of the wire format.
     DropVersion = 10,
     /// Our port, but a packet type that does not exist.
     DropType = 11,
@@ -211,12 +211,12 @@ mod tests {
     use super::*;
 
     /// IPv4, UDP 40000 -> 9426, a coded header with the given first byte and flow id 7.
-    fn coded(first: u8) -> [u8; 62] {
-        let mut frame = [0; 62];
+    fn coded(first: u8) -> [u8; 58] {
+        let mut frame = [0; 58];
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
-        frame[14..18].copy_from_slice(&[0x45, 0, 0, 48]);
+        frame[14..18].copy_from_slice(&[0x45, 0, 0, 44]);
         frame[23] = 17;
-        frame[34..40].copy_from_slice(&[0x9c, 0x40, 0x24, 0xd2, 0, 28]);
+        frame[34..40].copy_from_slice(&[0x9c, 0x40, 0x24, 0xd2, 0, 24]);
         frame[42] = first;
         frame[46..50].copy_from_slice(&7u32.to_be_bytes());
         frame
@@ -245,8 +245,8 @@ mod tests {
     fn decide_first_byte_version_and_type_checked() {
         for first in 0..=255u8 {
             let expected = match (first >> 4, first & 0x0f) {
-                (1, 1..=6 | 15) => Verdict::Redirected,
-                (1, _) => Verdict::DropType,
+                (2, 1..=4) => Verdict::Redirected,
+                (2, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };
             assert_eq!(decide(&coded(first)[..], 9426, |_| true), expected, "{first:#04x}");
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn decide_flow_id_in_host_order_is_asked_for() {
-        assert_eq!(decide(&coded(0x11)[..], 9426, |flow| flow == 7), Verdict::Redirected);
-        assert_eq!(decide(&coded(0x11)[..], 9426, |flow| flow != 7), Verdict::DropUnknownFlow);
+        assert_eq!(decide(&coded(0x21)[..], 9426, |flow| flow == 7), Verdict::Redirected);
+        assert_eq!(decide(&coded(0x21)[..], 9426, |flow| flow != 7), Verdict::DropUnknownFlow);
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn decide_every_truncation_passes_until_the_port_is_known() {
-        let frame = coded(0x11);
+        let frame = coded(0x21);
         for len in 0..frame.len() {
             let expected = if len < 42 { Verdict::PassTruncated } else { Verdict::DropTruncated };
             assert_eq!(decide(&frame[..len], 9426, |_| true), expected, "{len} bytes");

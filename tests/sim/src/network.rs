@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use recoded_pipeline::params::{FlowParams, HopId, Nanos};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos};
 
 use crate::attack::{Attacker, Knowledge};
 use crate::link::{Channel, Link};
@@ -420,7 +420,7 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    fn send(&mut self, node: usize, hop: HopId, payload: Vec<u8>) {
+    fn send(&mut self, node: usize, hop: PeerId, payload: Vec<u8>) {
         self.note(&Step::Sent { node, is_up: hop != DOWN, payload: &payload });
         let (channel, to) = if hop == DOWN {
             (&mut self.channels[node].0, node + 1)

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
-use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{FlowReport, Report};
 use recoded_wire::feedback::{Item, items};
 use recoded_wire::frames::{Frames, Span};
@@ -46,12 +46,12 @@ const SPINS_MAX: usize = 16;
 /// What left a node in one call.
 #[derive(Default)]
 struct Outputs {
-    sent: Vec<(HopId, Span)>,
+    sent: Vec<(PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
         self.sent.push((hop, span));
     }
 
@@ -99,7 +99,7 @@ pub(crate) struct Node {
 /// What a call to a node yields: packets to the network, packets to the tunnel.
 #[derive(Default)]
 pub(crate) struct Results {
-    pub sent: Vec<(HopId, Vec<u8>)>,
+    pub sent: Vec<(PeerId, Vec<u8>)>,
     pub delivered: Vec<Vec<u8>>,
 }
 

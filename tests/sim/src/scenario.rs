@@ -4,7 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, HopId, Nanos, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, TunnelId};
 
 use crate::attack::Attack;
 use crate::code::Code;
@@ -14,10 +14,10 @@ use crate::link::Link;
 pub(crate) const FLOW: u32 = 7;
 
 /// Next hop towards the sink.
-pub(crate) const DOWN: HopId = HopId(0);
+pub(crate) const DOWN: PeerId = PeerId(0);
 
 /// Next hop towards the source.
-pub(crate) const UP: HopId = HopId(1);
+pub(crate) const UP: PeerId = PeerId(1);
 
 /// A run, before it starts.
 #[derive(Clone, Debug)]

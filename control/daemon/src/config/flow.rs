@@ -9,7 +9,7 @@ use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
 use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, PeerId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::{FRAME_BYTES, symbol_bytes_max};
 use recoded_wire::steer::FLOWS_MAX;
@@ -318,7 +318,7 @@ fn tunnel(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<TunnelId> {
     index.and_then(|index| u16::try_from(index).ok()).map(TunnelId)
 }
 
-fn upstream(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<HopId> {
+fn upstream(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<PeerId> {
     let rule =
         "relays and sinks say where feedback goes: { link = \"west\", address = \"10.0.1.1\" }";
     let value = reader.value("upstream");
@@ -326,7 +326,7 @@ fn upstream(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<HopId>
     hop(reader, context, "upstream", "upstream", value, rule)
 }
 
-fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<HopId>> {
+fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
     let rule = "sources and relays list where packets go: \
                 [{ link = \"east\", address = \"10.0.2.2\" }]";
     let value = reader.value("next_hops");
@@ -360,7 +360,7 @@ fn hop(
     part: &str,
     value: &Value,
     rule: &str,
-) -> Option<HopId> {
+) -> Option<PeerId> {
     let mut refuse = |name: &str, value: Option<&Value>, verdict, rule: &str| {
         let value = value.map_or_else(|| "(nothing)".to_owned(), shown);
         reader.refuse_part(key, format!("{part}{name}"), value, verdict, rule);
@@ -403,12 +403,12 @@ fn hop(
     hop_id(context.hops, Hop { link, address })
 }
 
-fn hop_id(hops: &mut Vec<Hop>, hop: Hop) -> Option<HopId> {
+fn hop_id(hops: &mut Vec<Hop>, hop: Hop) -> Option<PeerId> {
     let index = hops.iter().position(|known| *known == hop).unwrap_or_else(|| {
         hops.push(hop);
         hops.len() - 1
     });
-    u16::try_from(index).ok().map(HopId)
+    u16::try_from(index).ok().map(PeerId)
 }
 
 /// Relay and sink: the most they accept, and whether it is written.
@@ -424,7 +424,7 @@ fn accepted_symbol_bytes(reader: &mut Reader<'_>) -> Option<(usize, bool)> {
 fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
-    next_hops: Option<&[HopId]>,
+    next_hops: Option<&[PeerId]>,
     coding: Coding,
 ) -> Option<(usize, bool)> {
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();

@@ -53,7 +53,7 @@ pub struct Config {
     /// `[[link]]`, in order.
     pub links: Vec<Link>,
     /// Every next hop and upstream that a flow names, once each; the index is the
-    /// [`recoded_pipeline::params::HopId`].
+    /// [`recoded_pipeline::params::PeerId`].
     pub hops: Vec<Hop>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
     pub tunnels: Vec<Tunnel>,

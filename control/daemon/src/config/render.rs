@@ -4,7 +4,7 @@ use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
-use recoded_pipeline::params::{FlowCode, FlowParams, HopId, Recoding, Redundancy, Role, TunnelId};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId};
 use toml::Value;
 
 /// Writes `config`; parsing the text gives it again.
@@ -145,11 +145,11 @@ fn tunnel_name(config: &Config, tunnel: TunnelId) -> String {
     config.tunnels[usize::from(tunnel.0)].name.clone()
 }
 
-fn hops(config: &Config, ids: &[HopId]) -> Value {
+fn hops(config: &Config, ids: &[PeerId]) -> Value {
     Value::Array(ids.iter().map(|id| hop(config, *id)).collect())
 }
 
-fn hop(config: &Config, id: HopId) -> Value {
+fn hop(config: &Config, id: PeerId) -> Value {
     let hop = config.hops[usize::from(id.0)];
     let mut table = toml::Table::new();
     table.insert("link".into(), config.links[hop.link].name.clone().into());

@@ -4,7 +4,7 @@ use super::flow::FLOW_KEYS;
 use super::*;
 use proptest::prelude::*;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowCode, HopId, Redundancy, TunnelId};
+use recoded_pipeline::params::{FlowCode, PeerId, Redundancy, TunnelId};
 
 pub(super) const HEAD: &str = r#"[[link]]
 name = "west"
@@ -54,7 +54,7 @@ fn shortest_source_gets_the_documented_defaults() {
     let expected = FlowParams {
         id: 1,
         role: Role::Source { tunnel: TunnelId(0) },
-        next_hops: vec![HopId(0)],
+        next_hops: vec![PeerId(0)],
         code: FlowCode::Rlnc,
         field: FieldOrder::Sixteen,
         generation_size: 16,
@@ -80,8 +80,8 @@ fn relay_and_sink_get_their_ceilings() {
     let relay = parse(&format!("{HEAD}{RELAY}")).expect("valid");
     let params = &relay.flows[0].params;
     assert_eq!((params.generation_size, params.symbol_bytes), (64, 1472));
-    assert_eq!(params.role, Role::Relay { upstream: HopId(0) });
-    assert_eq!(params.next_hops, [HopId(1)]);
+    assert_eq!(params.role, Role::Relay { upstream: PeerId(0) });
+    assert_eq!(params.next_hops, [PeerId(1)]);
     let sink = parse(&format!("{HEAD}{SINK}")).expect("valid");
     assert_eq!(sink.tunnels[0].mtu, 1400, "no source reads from the tunnel");
 }

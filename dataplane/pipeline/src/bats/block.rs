@@ -1,10 +1,11 @@
 //! A block at its source: symbols, and how far its batches have got.
 
 use crate::layout::symbol_offset;
+use crate::params::{FlowCode, FlowParams};
 use recoded_code::bats::{Batch, Code, Operand, Params, Payloads};
 use recoded_gf::{FieldOrder, Kernel};
+use recoded_wire::coded::{BLOCK_BYTES, Block as BlockWord, INDEX_BYTES, log2_ceil};
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
-use recoded_wire::header::{BLOCK_BYTES, Block as BlockWord, INDEX_BYTES};
 use std::convert::Infallible;
 
 /// One block of source symbols.
@@ -14,6 +15,9 @@ pub(crate) struct Block {
     pub live: bool,
     pub epoch: u8,
     pub field: FieldOrder,
+    /// Logarithms of the sizes of full blocks and of their batches.
+    full_log2: u8,
+    pub batch_log2: u8,
     /// How it is coded, once it is closed.
     pub params: Params,
     /// Batches of it that take turns, settled then too.
@@ -36,6 +40,8 @@ impl Block {
             live: false,
             epoch: 0,
             field: FieldOrder::Two,
+            full_log2: 0,
+            batch_log2: 0,
             params: Params::default(),
             interleave: 1,
             symbols: Vec::with_capacity(symbols_max),
@@ -46,9 +52,13 @@ impl Block {
     }
 
     /// Begins block `number` in this entry, which must hold nothing.
-    pub(crate) fn open(&mut self, number: u16, epoch: u8, field: FieldOrder) {
+    pub(crate) fn open(&mut self, (number, epoch): (u16, u8), params: &FlowParams) {
         debug_assert!(self.symbols.is_empty());
-        (self.number, self.epoch, self.field, self.live) = (number, epoch, field, true);
+        (self.number, self.epoch, self.field, self.live) = (number, epoch, params.field, true);
+        self.batch_log2 = log2_ceil(params.generation_size);
+        if let FlowCode::Bats(bats) = &params.code {
+            self.full_log2 = log2_ceil(bats.source_symbols);
+        }
         (self.batches, self.due, self.repaired) = (0, 0, 0);
     }
 
@@ -89,7 +99,8 @@ impl Block {
         BlockWord {
             number: self.number,
             batch,
-            source_symbols: self.params.source_symbols as u32,
+            source_symbols: self.params.source_symbols as u16,
+            full_log2: self.full_log2,
             profile: self.params.profile.code(),
             generator_bits: self.params.generator_bits,
             interleave: self.interleave,

@@ -11,14 +11,13 @@
 
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy};
+use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy, ShardId};
 use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
 use crate::source::path::Path;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
-use recoded_wire::header::Header;
 
 /// Assumed of a path that has not reported yet: one hop this lossy.
 const LOSS_UNKNOWN: f64 = 0.1;
@@ -132,9 +131,9 @@ pub(crate) struct BatchPlanner {
 }
 
 impl BatchPlanner {
-    pub(crate) fn new(flow: u32) -> BatchPlanner {
+    pub(crate) fn new(shard: ShardId) -> BatchPlanner {
         BatchPlanner {
-            asker: Asker::new(flow),
+            asker: Asker::new(shard),
             path: Path::new(),
             model: Plan::assumed(),
             ratio: 1.0,
@@ -176,8 +175,8 @@ impl BatchPlanner {
     }
 
     /// Notes the report of one hop.
-    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
-        if self.path.hear(header, report, now) {
+    pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
+        if self.path.hear(travelled, report, now) {
             self.asker.want();
         }
     }
@@ -394,10 +393,10 @@ mod tests {
 
     #[test]
     fn histogram_of_a_worse_path_asks_for_more_batches() {
-        let mut planner = BatchPlanner::new(1);
+        let mut planner = BatchPlanner::new(ShardId { flow: 1, shard: 0 });
         for hop in 0..4 {
             let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
-            planner.hear(&crate::source::path::feedback_header(hop), report, 0);
+            planner.hear(hop, report, 0);
         }
         let hops = HopList::new(planner.path.planned_with());
         planner.adopt(plan::Plan::Batches(super::plan(&Basis { size: 16, hops })));

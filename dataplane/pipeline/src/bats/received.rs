@@ -6,14 +6,14 @@ use crate::bats::rows::{Rows, Workbench};
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::Io;
-use crate::params::{BatsParams, FlowCode, FlowParams};
+use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
 use crate::report::{DropReason, FlowCounters};
 use crate::sink::unit::{Progress, Unit};
 use recoded_code::bats::{Decoder, Limits, Outcome, Params, Profile};
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{Item, RepairRequest};
+use recoded_wire::coded::{CodedHeader, SIZE_MAX};
+use recoded_wire::feedback::{Item, Nack};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Header, SIZE_MAX};
 
 /// Batches beyond what the redundancy of a block allows: a short one still gets a few.
 const BATCHES_SPARE: usize = 16;
@@ -94,13 +94,13 @@ impl Unit for ReceivedBlock {
 
     fn told(
         params: &FlowParams,
-        _header: &Header,
+        _header: &CodedHeader,
         view: &PacketView,
     ) -> Result<(u32, Told), DropReason> {
         let (FlowCode::Bats(code), Some(block)) = (&params.code, view.block) else {
             return Err(DropReason::WrongCode);
         };
-        let source_symbols = block.source_symbols as usize;
+        let source_symbols = usize::from(block.source_symbols);
         if source_symbols > code.source_symbols {
             return Err(DropReason::Oversize);
         }
@@ -137,7 +137,7 @@ impl Unit for ReceivedBlock {
         self.rows.clear(frames);
     }
 
-    fn is_answer(&self, _header: &Header, view: &PacketView) -> bool {
+    fn is_answer(&self, _header: &CodedHeader, view: &PacketView) -> bool {
         let is_newer = |batch: u16| batch > self.asked_after;
         self.progress.has_asked()
             && !self.progress.decoded
@@ -175,7 +175,7 @@ impl Unit for ReceivedBlock {
         Ok(innovative)
     }
 
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, _flow: u32) -> bool {
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, _shard: ShardId) -> bool {
         if self.agreed.is_none() {
             return false;
         }
@@ -188,7 +188,7 @@ impl Unit for ReceivedBlock {
         decoded
     }
 
-    fn ends_with(&self, _header: &Header) -> bool {
+    fn ends_with(&self, _header: &CodedHeader) -> bool {
         false
     }
 
@@ -210,7 +210,7 @@ impl Unit for ReceivedBlock {
 
     fn missing(&self) -> u16 {
         match self.agreed {
-            None => RepairRequest::ALL,
+            None => Nack::ALL,
             Some(_) => self.decoder.missing() as u16,
         }
     }
@@ -230,8 +230,8 @@ impl Unit for ReceivedBlock {
         self.asked_after = self.newest_batch;
     }
 
-    fn enough(number: u32) -> Option<Item<'static>> {
-        Some(Item::Enough((number / Self::STEP) as u16))
+    fn block_ack(number: u32) -> Option<Item<'static>> {
+        Some(Item::BlockAck((number / Self::STEP) as u16))
     }
 }
 

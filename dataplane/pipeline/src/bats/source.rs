@@ -18,9 +18,9 @@ use crate::combine::Combiner;
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
-use crate::io::{Context, Io, earlier};
+use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{BatsParams, FlowCode, FlowParams, Nanos};
+use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, ShardId};
 use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::plan::Plan;
 use crate::report::{FlowCounters, FlowReport};
@@ -28,11 +28,12 @@ use crate::role::Lifecycle;
 use crate::source::SourceCode;
 use crate::source::remote::Remote;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
-use recoded_wire::feedback::{Item, RepairRequest, items};
-use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{
-    BLOCK_BYTES, Block as BlockWord, Flags, Header, INDEX_BYTES, PacketType, write_index,
+use recoded_wire::coded::{
+    Block as BlockWord, CodedHeader, INDEX_BYTES, coding_offset, write_index,
 };
+use recoded_wire::feedback::{FeedbackHeader, Item, Nack, items};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, PacketType};
 
 /// A block is collected for at most so many flush timeouts.
 const FLUSH_AGE: Nanos = 32;
@@ -60,7 +61,7 @@ const PROBES: u8 = 3;
 /// A batch that waits for those it takes turns with.
 #[derive(Copy, Clone, Debug)]
 struct Formed {
-    header: Header,
+    header: CodedHeader,
     word: BlockWord,
     /// Its packets, in the group's list.
     first: usize,
@@ -69,7 +70,6 @@ struct Formed {
 /// Source state of a BATS flow. Blocks are found by number modulo their count.
 #[derive(Debug)]
 pub(crate) struct BatsSource {
-    flow: u32,
     blocks: Vec<Block>,
     /// Number of the open block, or of the next one.
     number: u16,
@@ -97,12 +97,12 @@ pub(crate) struct BatsSource {
 
 impl BatsSource {
     pub(crate) fn new(
+        shard: ShardId,
         params: &FlowParams,
         bats: &BatsParams,
         combiner: &mut Combiner,
     ) -> BatsSource {
         BatsSource {
-            flow: params.id,
             blocks: blocks(params, bats),
             // Random starts tell a restarted source from stragglers of its former life.
             number: combiner.next_u32() as u16,
@@ -118,7 +118,7 @@ impl BatsSource {
             packets: Vec::with_capacity(GROUP_PACKETS_MAX),
             retry: None,
             probe: None,
-            planner: BatchPlanner::new(params.id),
+            planner: BatchPlanner::new(shard),
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
         }
@@ -173,7 +173,7 @@ impl BatsSource {
             return false;
         }
         block.clear(cx.io.frames);
-        block.open(self.number, self.epoch, params.field);
+        block.open((self.number, self.epoch), params);
         self.open = true;
         (self.opened, self.touched) = (cx.io.now, cx.io.now);
         self.packer.written = 0;
@@ -244,7 +244,7 @@ impl BatsSource {
         }
         while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
             let size = self.blocks[index].params.batch_size;
-            if !self.form(index, cx.io) {
+            if !self.form(index, cx) {
                 // What was formed must not wait for what was not.
                 self.send_group(cx);
                 let since =
@@ -277,27 +277,20 @@ impl BatsSource {
     }
 
     /// Forms the next batch of a block. False when frames ran out.
-    fn form(&mut self, index: usize, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+    fn form(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         let block = &mut self.blocks[index];
         let Some(former) = &mut self.former else { return false };
         let first = self.packets.len();
-        let kernel = io.combiner.kernel();
-        if !former.form(block, block.batches, kernel, io.frames, &mut self.packets) {
+        let kernel = cx.io.combiner.kernel();
+        if !former.form(block, block.batches, kernel, cx.io.frames, &mut self.packets) {
             return false;
         }
         let size = block.params.batch_size as u16;
-        let header = Header {
-            packet_type: PacketType::Bats,
-            flags: Flags(Flags::SYSTEMATIC | block.field.code()),
-            epoch: block.epoch,
-            size,
-            flow: self.flow,
-            generation: self.serial,
-            hop_index: 0,
-            key_id: 0,
-            planned: size,
-            link_sequence: 0,
-        };
+        let flags = Flags(Flags::SYSTEMATIC | block.field.code());
+        let common = cx.header(PacketType::Bats, flags, block.epoch);
+        let full_log2 = block.batch_log2;
+        let header =
+            CodedHeader { common, size, full_log2, planned: size, generation: self.serial };
         self.group.push(Formed { header, word: block.word(block.batches), first });
         self.serial = self.serial.wrapping_add(1);
         block.batches += 1;
@@ -314,36 +307,34 @@ impl BatsSource {
                     continue;
                 }
                 let symbol = self.packets[first + usize::from(index)];
-                let payload = payload_of(symbol, BLOCK_BYTES + INDEX_BYTES);
+                let payload = payload_of(symbol, coding_offset(true) + INDEX_BYTES);
                 let bytes = cx.io.frames.bytes_mut(payload);
+                header.with(Flags::END, index + 1 == header.size).write(bytes);
                 word.write(bytes);
-                write_index(bytes, PacketType::Bats, index as u8);
-                let flags = header.flags.with(Flags::END, index + 1 == header.size);
-                let header = Header { flags, ..*header };
+                write_index(bytes, true, index as u8);
                 cx.counters.sent_coded += 1;
-                cx.counters.send_failed +=
-                    cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
+                cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
             }
         }
         self.group.clear();
         self.packets.clear();
     }
 
-    /// Answers a request for rank with further batches of the block, once per round.
-    fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, request: RepairRequest) {
-        let index = self.index(request.generation as u16);
+    /// Answers a NACK with further batches of the block, once per round.
+    fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, nack: Nack) {
+        let index = self.index(nack.unit as u16);
         let block = &mut self.blocks[index];
         if !block.live
-            || u32::from(block.number) != request.generation
+            || u32::from(block.number) != nack.unit
             || block.batches == 0
             || block.due > 0
-            || !(block.repaired..ROUNDS).contains(&request.round)
-            || request.missing == 0
+            || !(block.repaired..ROUNDS).contains(&nack.round)
+            || nack.missing == 0
         {
             return;
         }
         let Params { source_symbols, batch_size, .. } = block.params;
-        let missing = usize::from(request.missing).min(source_symbols);
+        let missing = usize::from(nack.missing).min(source_symbols);
         let so_far = (usize::from(block.batches), source_symbols - missing);
         let wanted = self.planner.further(params, batch_size, so_far, missing);
         let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
@@ -351,10 +342,10 @@ impl BatsSource {
         let batches = self.repair_budget.spend(wanted * batch_size) / batch_size;
         counters.repairs_refused += ((wanted - batches) * batch_size) as u64;
         if batches == 0 {
-            // A copy of the request may find some budget again.
+            // A copy of the NACK may find some budget again.
             return;
         }
-        block.repaired = request.round.saturating_add(1);
+        block.repaired = nack.round.saturating_add(1);
         block.due = batches as u16;
         counters.repairs += 1;
         counters.sent_repair += (batches * batch_size) as u64;
@@ -409,6 +400,14 @@ impl SourceCode for BatsSource {
         }
     }
 
+    fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    fn begin_epoch(&mut self, epoch: u8) {
+        self.epoch = epoch;
+    }
+
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
         let params = cx.params;
         self.planner.refresh(params.generation_size, cx.io);
@@ -422,28 +421,30 @@ impl SourceCode for BatsSource {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: FeedbackHeader,
     ) {
         let params = cx.params;
-        let mut enough = None;
+        let mut acknowledged = None;
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
-                Item::Hop(report) => self.planner.hear(&header, report, cx.io.now),
-                Item::Repair(request) if params.repair => {
-                    self.answer(params, cx.counters, request);
+                Item::Hop(report) => {
+                    self.planner.hear(header.common.hop_index, report, cx.io.now);
                 }
-                Item::Repair(_) => {}
+                Item::Nack(nack) if params.repair => {
+                    self.answer(params, cx.counters, nack);
+                }
+                Item::Nack(_) => {}
                 Item::Flow(report) => self.remote.hear(report),
                 Item::Ranks(report) if report.epoch == self.epoch => {
                     self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
                 Item::Ranks(_) => {}
-                Item::Enough(block) => enough = Some(block),
+                Item::BlockAck(block) => acknowledged = Some(block),
             }
         }
         self.planner.refresh(params.generation_size, cx.io);
-        if let Some(last) = enough {
+        if let Some(last) = acknowledged {
             self.forget(last, cx.io.frames);
         }
         self.step(cx);

@@ -1,6 +1,6 @@
-//! Neighbours of a flow. Of the one it receives from: which link sequence numbers came, what the
+//! Neighbours of a shard. Of the one it receives from: which link sequence numbers came, what the
 //! link between loses, when it was last heard, what it is told. Of those it sends to: their link
-//! sequence numbers, and what repairs for them may cost.
+//! sequence numbers, and what came of their feedback.
 
 pub(crate) mod next_hops;
 
@@ -12,41 +12,57 @@ pub(crate) mod repair;
 
 pub(crate) mod reporter;
 
-use crate::params::Nanos;
+use crate::combine::Combiner;
+use crate::params::{Nanos, ShardId};
 use crate::report::DropReason;
 use loss::LossTracker;
-use recoded_wire::entropy::bucket_of;
-use recoded_wire::header::{Block, Header};
+use recoded_wire::header::Header;
+use reporter::Reporter;
 use sequence::{Arrived, Sequences};
 
-/// One neighbour, in the direction in which it sends.
-#[derive(Debug, Default)]
-pub(crate) struct Peer {
+/// The neighbour that a shard is received from. A source has none: nothing arrives.
+#[derive(Debug)]
+pub(crate) struct Upstream {
     sequences: Sequences,
     pub loss: LossTracker,
-    /// When a packet of it came last.
-    pub heard_at: Nanos,
+    pub reporter: Reporter,
+    /// The newest packet, and when it came.
+    newest: Option<(Header, Nanos)>,
 }
 
-impl Peer {
+impl Upstream {
+    pub(crate) fn new(shard: ShardId, combiner: &mut Combiner) -> Self {
+        Self {
+            sequences: Sequences::default(),
+            loss: LossTracker::default(),
+            reporter: Reporter::new(shard, combiner),
+            newest: None,
+        }
+    }
+
     /// Notes a data packet, before anything else is made of it.
     ///
     /// # Errors
     /// [`DropReason::Replayed`] when it came before.
-    pub(crate) fn arrived(
-        &mut self,
-        header: &Header,
-        block: Option<&Block>,
-        now: Nanos,
-    ) -> Result<(), DropReason> {
-        let bucket = bucket_of(header, block);
-        match self.sequences.arrived(bucket, header.link_sequence, now) {
+    pub(crate) fn arrived(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
+        match self.sequences.arrived(header.link_sequence, now) {
             Arrived::First => self.loss.arrived(header.hop_index, 0),
             Arrived::Newer { lost } => self.loss.arrived(header.hop_index, lost),
             Arrived::Late => self.loss.arrived_late(),
             Arrived::Replayed => return Err(DropReason::Replayed),
         }
-        self.heard_at = now;
+        self.newest = Some((*header, now));
+        self.reporter.note(now);
         Ok(())
+    }
+
+    /// Hop index of what arrives: links travelled before the one it came over.
+    pub(crate) fn hop_index(&self) -> u8 {
+        self.newest.map_or(0, |(header, _)| header.hop_index)
+    }
+
+    /// Epoch of the newest packet.
+    pub(crate) fn epoch(&self) -> u8 {
+        self.newest.map_or(0, |(header, _)| header.epoch)
     }
 }

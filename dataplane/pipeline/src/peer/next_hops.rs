@@ -1,69 +1,101 @@
-//! Sending: writes the hop-mutable header fields and hands packets to the next hops.
+//! Sending: hands packets to the next hops, each with its own link sequence number.
 
 use crate::combine::{Combiner, GROUP_MAX, Sources};
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::layout::payload_of;
-use crate::params::HopId;
-use recoded_wire::entropy::{BUCKETS, bucket_of, source_port};
+use crate::params::{Nanos, PeerId, ShardId};
+use crate::peer::sequence::{Arrived, Sequences};
+use crate::report::DropReason;
+use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
-use recoded_wire::header::{Block, Flags, Header, PacketType};
+use recoded_wire::header::{Flags, Header, write_link_sequence};
+use recoded_wire::shard::source_port;
 
-/// The next hops of a flow with their link sequence numbers.
+/// A neighbour that a shard is sent to.
+#[derive(Clone, Debug)]
+struct Downstream {
+    peer: PeerId,
+    /// Link sequence number of the next packet to it.
+    next: u32,
+    /// Link sequence numbers of its feedback.
+    feedback: Sequences,
+}
+
+impl Downstream {
+    /// Its numbers start at random, which tells a node that restarted from replays of its former
+    /// life.
+    fn new(peer: PeerId, combiner: &mut Combiner) -> Self {
+        Self { peer, next: combiner.next_u32(), feedback: Sequences::default() }
+    }
+}
+
+/// The next hops of a shard.
 #[derive(Debug)]
 pub(crate) struct NextHops {
-    hops: Vec<(HopId, [u32; BUCKETS])>,
+    source_port: u16,
+    hops: Vec<Downstream>,
 }
 
 impl NextHops {
-    pub(crate) fn new(hops: &[HopId], combiner: &mut Combiner) -> NextHops {
-        NextHops { hops: hops.iter().map(|hop| (*hop, first_sequences(combiner))).collect() }
+    pub(crate) fn new(shard: ShardId, peers: &[PeerId], combiner: &mut Combiner) -> NextHops {
+        let source_port = source_port(shard.flow, shard.shard);
+        let hops = peers.iter().map(|peer| Downstream::new(*peer, combiner)).collect();
+        NextHops { source_port, hops }
     }
 
-    /// Takes over another list of hops; one that stays keeps its sequence numbers.
-    pub(crate) fn update(&mut self, hops: &[HopId], combiner: &mut Combiner) {
-        let kept =
-            |hop: &HopId| self.hops.iter().find(|(known, _)| known == hop).map(|pair| pair.1);
-        let mut numbers = |hop: &HopId| kept(hop).unwrap_or_else(|| first_sequences(combiner));
-        self.hops = hops.iter().map(|hop| (*hop, numbers(hop))).collect();
+    /// Takes over another list of hops; one that stays keeps its sequence number.
+    pub(crate) fn update(&mut self, peers: &[PeerId], combiner: &mut Combiner) {
+        let kept = |peer: &PeerId| self.hops.iter().find(|hop| hop.peer == *peer).cloned();
+        let hop = |peer: &PeerId| kept(peer).unwrap_or_else(|| Downstream::new(*peer, combiner));
+        self.hops = peers.iter().map(hop).collect();
     }
 
-    /// Sends `payload` to every next hop. Writes `header` over its first bytes; the block word of a
-    /// BATS packet must be there. Takes over one reference. Returns how many copies could not be
-    /// made because frames ran out.
+    /// Notes a feedback packet from `peer`.
+    ///
+    /// # Errors
+    /// [`DropReason::Stranger`] when that is no next hop, [`DropReason::Replayed`] when the packet
+    /// came before.
+    pub(crate) fn heard(
+        &mut self,
+        peer: PeerId,
+        header: &Header,
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        let hop = self.hops.iter_mut().find(|hop| hop.peer == peer);
+        match hop.ok_or(DropReason::Stranger)?.feedback.arrived(header.link_sequence, now) {
+            Arrived::Replayed => Err(DropReason::Replayed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends `payload`, whose header is written but for the link sequence number, to every next
+    /// hop. Takes over one reference. Returns how many copies could not be made because frames ran
+    /// out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
         payload: Span,
-        mut header: Header,
     ) -> u64 {
-        let is_bats = header.packet_type == PacketType::Bats;
-        let block = if is_bats { Block::read(frames.bytes(payload)) } else { None };
-        let bucket = bucket_of(&header, block.as_ref());
-        let port = source_port(header.flow, bucket);
         let mut failed = 0;
-        let Some(((first, first_sequences), others)) = self.hops.split_first_mut() else {
+        let Some((first, others)) = self.hops.split_first_mut() else {
             frames.release(payload.frame);
             return 0;
         };
-        for (hop, sequences) in others {
+        for hop in others {
             let Some(copy) = copy(frames, payload) else {
                 failed += 1;
                 continue;
             };
-            header.link_sequence = next(&mut sequences[bucket]);
-            header.write(frames.bytes_mut(copy));
-            egress.transmit(*hop, copy, port);
+            write_link_sequence(frames.bytes_mut(copy), next(&mut hop.next));
+            egress.transmit(hop.peer, copy, self.source_port);
         }
-        header.link_sequence = next(&mut first_sequences[bucket]);
-        header.write(frames.bytes_mut(payload));
-        egress.transmit(*first, payload, port);
+        write_link_sequence(frames.bytes_mut(payload), next(&mut first.next));
+        egress.transmit(first.peer, payload, self.source_port);
         failed
     }
-}
 
-impl NextHops {
     /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
     /// set here; END, if it has it, stays with the last one. Returns how many were sent, and how
     /// many packets found no frame.
@@ -71,11 +103,13 @@ impl NextHops {
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         sources: &Sources<'_>,
-        header: Header,
+        mut header: CodedHeader,
         count: usize,
     ) -> (u64, u64) {
-        let code = sources.field.code();
-        let (packet_type, coding_bytes) = (sources.packet_type(), sources.coding_bytes());
+        let ends = header.common.flags.has(Flags::END);
+        header.common.packet_type = sources.packet_type();
+        header.size = sources.size as u16;
+        header = header.with(sources.field.code(), true).with(Flags::END, false);
         let (mut left, mut sent, mut failed) = (count, 0, 0);
         while left > 0 {
             let group = left.min(GROUP_MAX);
@@ -84,14 +118,13 @@ impl NextHops {
             left -= group;
             for (position, symbol) in formed.iter().enumerate() {
                 let is_last = left == 0 && position + 1 == formed.len();
-                let ends = header.flags.has(Flags::END) && is_last;
-                let flags = Flags(header.flags.0 | code).with(Flags::END, ends);
-                let header = Header { packet_type, flags, size: sources.size as u16, ..header };
-                let payload = payload_of(*symbol, coding_bytes);
+                let payload = payload_of(*symbol, sources.bytes_before());
+                let bytes = io.frames.bytes_mut(payload);
+                header.with(Flags::END, ends && is_last).write(bytes);
                 if let Some(block) = &sources.block {
-                    block.write(io.frames.bytes_mut(payload));
+                    block.write(bytes);
                 }
-                failed += self.send(io.frames, io.egress, payload, header);
+                failed += self.send(io.frames, io.egress, payload);
                 sent += 1;
             }
         }
@@ -99,13 +132,7 @@ impl NextHops {
     }
 }
 
-/// Random numbers tell a neighbour that restarted from replays of its former life; the same one for
-/// all buckets lets receivers see that they belong together.
-fn first_sequences(combiner: &mut Combiner) -> [u32; BUCKETS] {
-    [combiner.next_u32(); BUCKETS]
-}
-
-fn next(sequence: &mut u32) -> u32 {
+pub(super) fn next(sequence: &mut u32) -> u32 {
     let current = *sequence;
     *sequence = sequence.wrapping_add(1);
     current

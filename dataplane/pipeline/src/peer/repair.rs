@@ -5,7 +5,7 @@
 //! a blackout. What exceeds it is not sent, and counted; the sink asks again.
 
 use recoded_gf::FieldOrder;
-use recoded_wire::header::SIZE_MAX;
+use recoded_wire::coded::SIZE_MAX;
 
 /// A repair reaches the sink with at most this chance of being short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;

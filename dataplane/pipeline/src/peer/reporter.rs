@@ -1,7 +1,7 @@
 //! Feedback on its way upstream: when a node reports, and how reports cross lossy links.
 //!
-//! A report repeats present state, so a lost one is made good by the next. Repair requests cannot
-//! wait: the node that sends or relays one repeats it by the loss of the link it saw downstream
+//! A report repeats present state, so a lost one is made good by the next. NACKs cannot wait:
+//! the node that sends or relays one repeats it by the loss of the link it saw downstream
 //! (links are taken to be as bad in both directions), and relays let each report pass once, however
 //! many copies arrive. Over ten hops of 20 % loss a single packet gets through one time in ten;
 //! copied, nine in ten.
@@ -10,50 +10,54 @@ use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::{Fate, Io};
 use crate::layout::symbol_offset;
-use crate::params::{HopId, Nanos};
-use crate::peer::next_hops::copy;
-use recoded_wire::entropy::source_port;
-use recoded_wire::feedback::{Item, Writer, items};
+use crate::params::{Nanos, PeerId, ShardId};
+use crate::peer::next_hops::{copy, next};
+use recoded_wire::feedback::{FeedbackHeader, Item, Writer, items};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
+use recoded_wire::shard::source_port;
 
 /// Shortest time between two reports of one node: fifty a second are enough to follow a link and
 /// too few to weigh on it.
 const INTERVAL_NANOS: Nanos = 20_000_000;
 
-/// Room for a hop report, a flow report, 32 repair requests and the longest rank histogram, within
+/// Room for a hop report, a flow report, 32 NACKs and the longest rank histogram, within
 /// the smallest MTU of IPv6.
 const BYTES_MAX: usize = 1232;
 
-/// A copied request is lost on one link with at most this chance.
+/// A copied NACK is lost on one link with at most this chance.
 const COPIES_FAILURE: f64 = 0.01;
 
-/// Most copies of one request on one link.
+/// Most copies of one NACK on one link.
 const COPIES_MAX: usize = 4;
 
-/// Requests remembered by a relay. Requests of one flow are milliseconds apart, their copies
+/// Reports with NACKs that a relay remembers. Those of one flow are milliseconds apart, their copies
 /// microseconds.
 const HEARD: usize = 64;
 
-/// One node's reports of one flow.
+/// One node's reports of one shard.
 #[derive(Debug)]
 pub(crate) struct Reporter {
+    shard: ShardId,
     /// Tells the reports of different nodes apart. Random.
-    origin: u32,
+    node: u32,
     number: u32,
+    link_sequence: u32,
     due: Option<Nanos>,
-    /// The newest requests, by origin and number, and where the next one goes. All are searched:
-    /// found by their bits, two of them could take each other's place in turns, and every copy of
-    /// both would pass.
+    /// The newest reports with NACKs, by node and number, and where the next one goes. All are
+    /// searched: found by their bits, two of them could take each other's place in turns, and every
+    /// copy of both would pass.
     heard: [Option<(u32, u32)>; HEARD],
     oldest: usize,
 }
 
 impl Reporter {
-    pub(crate) fn new(combiner: &mut Combiner) -> Reporter {
+    pub(crate) fn new(shard: ShardId, combiner: &mut Combiner) -> Reporter {
         Reporter {
-            origin: combiner.next_u32(),
+            shard,
+            node: combiner.next_u32(),
             number: 0,
+            link_sequence: combiner.next_u32(),
             due: None,
             heard: [None; HEARD],
             oldest: 0,
@@ -70,45 +74,45 @@ impl Reporter {
         self.due
     }
 
-    /// Sends a report now; one that `requests` repairs is copied as `loss` demands.
+    /// Nothing was reported that was due up to `now`, since there was nothing to report.
+    pub(crate) fn settle(&mut self, now: Nanos) {
+        self.due = self.due.filter(|due| *due > now);
+    }
+
+    /// Sends a report now about packets of `epoch`; `fill` writes its items. One with NACKs is
+    /// copied as `loss` demands.
     pub(crate) fn send(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (flow, upstream): (u32, HopId),
-        (requests, loss): (bool, f64),
+        upstream: PeerId,
+        (epoch, loss): (u8, f64),
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.due = None;
         let Some(frame) = io.frames.take() else { return };
         let offset = symbol_offset(0) as u16;
         let buffer = Span { frame, offset, len: BYTES_MAX as u16 };
-        let header = Header {
+        let common = Header {
             packet_type: PacketType::Feedback,
-            flags: Flags::default().with(Flags::END, requests),
-            epoch: 0,
-            size: 1,
-            flow,
-            generation: self.number,
+            flags: Flags(0),
+            epoch,
+            shard: self.shard.shard,
+            flow: self.shard.flow,
+            link_sequence: 0,
             hop_index: 0,
-            key_id: 0,
-            planned: 0,
-            link_sequence: self.origin,
         };
-        self.number = self.number.wrapping_add(1);
+        let header = FeedbackHeader { common, node: self.node, number: next(&mut self.number) };
         let bytes = io.frames.bytes_mut(buffer);
         header.write(bytes);
         let mut writer = Writer::new(bytes);
         fill(&mut writer);
         let payload = Span { len: writer.finish() as u16, ..buffer };
-        emit(io, (flow, upstream), payload, if requests { copies(loss) } else { 1 });
+        self.emit(io, upstream, payload, loss);
     }
 
-    /// Whether this request was already handed on; notes it.
-    pub(crate) fn is_repeated(&mut self, header: &Header) -> bool {
-        let name = Some((header.link_sequence, header.generation));
-        if !header.flags.has(Flags::END) {
-            return false;
-        }
+    /// Whether this report, which has NACKs, was already handed on; notes it.
+    pub(crate) fn is_repeated(&mut self, header: &FeedbackHeader) -> bool {
+        let name = Some((header.node, header.number));
         let is_known = self.heard.contains(&name);
         if !is_known {
             self.heard[self.oldest] = name;
@@ -121,35 +125,42 @@ impl Reporter {
     pub(crate) fn relay(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        upstream: HopId,
+        upstream: PeerId,
         payload: Span,
-        mut header: Header,
+        header: &FeedbackHeader,
         loss: f64,
     ) -> Fate {
-        let asks = |item| matches!(item, Item::Repair(_));
-        let requests = items(io.frames.bytes(payload)).any(asks);
-        header.flags = header.flags.with(Flags::END, requests);
         header.write(io.frames.bytes_mut(payload));
         io.frames.retain(payload.frame);
-        emit(io, (header.flow, upstream), payload, if requests { copies(loss) } else { 1 });
+        self.emit(io, upstream, payload, loss);
         Fate::Forwarded
+    }
+
+    /// Transmits `payload`, whose reference it takes over, and, if it has NACKs, further copies of
+    /// it as frames allow.
+    fn emit(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        upstream: PeerId,
+        payload: Span,
+        loss: f64,
+    ) {
+        let copies = if has_nacks(io.frames.bytes(payload)) { copies(loss) } else { 1 };
+        let port = source_port(self.shard.flow, self.shard.shard);
+        for _ in 1..copies {
+            if let Some(copy) = copy(io.frames, payload) {
+                write_link_sequence(io.frames.bytes_mut(copy), next(&mut self.link_sequence));
+                io.egress.transmit(upstream, copy, port);
+            }
+        }
+        write_link_sequence(io.frames.bytes_mut(payload), next(&mut self.link_sequence));
+        io.egress.transmit(upstream, payload, port);
     }
 }
 
-/// Transmits `payload`, whose reference it takes over, and further copies of it as frames allow.
-fn emit(
-    io: &mut Io<'_, impl Frames, impl Egress>,
-    (flow, upstream): (u32, HopId),
-    payload: Span,
-    copies: usize,
-) {
-    let port = source_port(flow, 0);
-    for _ in 1..copies {
-        if let Some(copy) = copy(io.frames, payload) {
-            io.egress.transmit(upstream, copy, port);
-        }
-    }
-    io.egress.transmit(upstream, payload, port);
+/// Whether a report asks for anything.
+pub(crate) fn has_nacks(payload: &[u8]) -> bool {
+    items(payload).any(|item| matches!(item, Item::Nack(_)))
 }
 
 /// Copies that bring one packet across a link of this loss almost surely.
@@ -169,19 +180,18 @@ mod tests {
     /// over and over: four to the power of the hops.
     #[test]
     fn requests_that_differ_in_high_bits_pass_once_each() {
-        let mut reporter = Reporter::new(&mut Combiner::new(1));
-        let header = |generation| Header {
+        let shard = ShardId { flow: 7, shard: 0 };
+        let mut reporter = Reporter::new(shard, &mut Combiner::new(1));
+        let common = Header {
             packet_type: PacketType::Feedback,
-            flags: Flags(Flags::END),
+            flags: Flags(0),
             epoch: 0,
-            size: 1,
+            shard: 0,
             flow: 7,
-            generation,
+            link_sequence: 0,
             hop_index: 3,
-            key_id: 0,
-            planned: 0,
-            link_sequence: 9,
         };
+        let header = |number| FeedbackHeader { common, node: 9, number };
         let names = (0..400).map(|turn| header(97 | (turn % 2) << 22));
         let passed = names.filter(|header| !reporter.is_repeated(header)).count();
         assert_eq!(passed, 2);

@@ -12,6 +12,7 @@
 use crate::combine::BATCH_SIZE_MAX;
 use crate::egress::Egress;
 use crate::io::Io;
+use crate::params::ShardId;
 use crate::plan::{self, Asker};
 use crate::report::HopLoss;
 use crate::source::path::moved;
@@ -79,8 +80,8 @@ pub(crate) struct Batches<'a> {
 }
 
 impl AdaptivePlan {
-    pub(crate) fn new(flow: u32) -> Self {
-        Self { asker: Asker::new(flow), plan: None }
+    pub(crate) fn new(shard: ShardId) -> Self {
+        Self { asker: Asker::new(shard), plan: None }
     }
 
     /// Takes in what the next node says of the link between. Asks for a new table when that, or

@@ -22,17 +22,17 @@ use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
-use crate::params::{FlowParams, Nanos, Recoding};
+use crate::params::{FlowParams, Nanos, Recoding, ShardId};
 use crate::peer::repair::RepairBudget;
-use crate::peer::reporter::Reporter;
 use crate::plan::Plan;
 use crate::relay::adaptive::AdaptivePlan;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
+use recoded_wire::coded::{Block, CodedHeader, PLANNED_MAX};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Block, Flags, Header, serial_before};
-use recoded_wire::window::WindowPacket;
+use recoded_wire::header::{Flags, serial_before};
+use recoded_wire::window::{WindowPacket, write_header};
 
 /// Relay state of one flow. Batches are found by generation number modulo their count.
 pub(crate) struct Relay {
@@ -41,7 +41,6 @@ pub(crate) struct Relay {
     /// Block of the newest batch.
     newest_block: Option<u16>,
     incoming: Incoming,
-    reporter: Reporter,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
     /// Closed batches with pending packets, by place in the table, and when they are flushed.
@@ -63,7 +62,7 @@ enum Place {
 }
 
 impl Relay {
-    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> Relay {
+    pub(crate) fn new(shard: ShardId, params: &FlowParams) -> Relay {
         Relay {
             batches: Table::new(
                 (0..params.batches.max(1)).map(|_| Batch::new(params.generation_size, false)),
@@ -71,8 +70,7 @@ impl Relay {
             newest: None,
             newest_block: None,
             incoming: Incoming::default(),
-            reporter: Reporter::new(combiner),
-            adaptive: AdaptivePlan::new(params.id),
+            adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
             deferred: Vec::with_capacity(params.batches.max(1)),
             flush_at: None,
@@ -96,15 +94,12 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: CodedHeader,
         view: &PacketView,
     ) -> Fate {
         let params = cx.params;
-        if let Err(reason) = self.incoming.arrived(&header, view, cx.io.now) {
-            return Fate::Dropped(reason);
-        }
-        self.reporter.note(cx.io.now);
-        let is_repair = header.planned == 0 && view.block.is_none();
+        self.incoming.arrived(&header, view);
+        let is_repair = header.is_repair();
         let index = match self.place(header.generation, cx) {
             Place::Held(index) => index,
             Place::New(index) => {
@@ -128,7 +123,7 @@ impl Relay {
         if is_repair {
             return self.repair((index, accepted), cx, payload, header);
         }
-        let ends = header.flags.has(Flags::END) || batch.is_complete();
+        let ends = header.common.flags.has(Flags::END) || batch.is_complete();
         let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
         if !batch.is_planned {
             batch.planned = plan_within(params, batch.size(), announced);
@@ -146,7 +141,7 @@ impl Relay {
         if cut_through {
             let batch = &mut self.batches[index];
             batch.sent += 1;
-            let forwarded = Header { planned: batch.planned, ..header };
+            let forwarded = CodedHeader { planned: batch.planned, ..header };
             // What a batch will be worth is not known before it ends.
             let last = batch.sent == batch.planned && (ends || view.block.is_none());
             self.forward(cx, payload, forwarded, last);
@@ -287,8 +282,7 @@ impl Relay {
             return;
         }
         batch.sent += shortfall;
-        let planned = batch.planned;
-        cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, planned);
+        cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, false);
     }
 
     /// Sends the pending packets of closed batches, in turns.
@@ -300,8 +294,7 @@ impl Relay {
                 let batch = &mut self.batches[index];
                 batch.pending -= 1;
                 batch.sent += 1;
-                let planned = batch.planned;
-                cx.counters.sent_recoded += self.send_recoded(index, cx, 1, planned);
+                cx.counters.sent_recoded += self.send_recoded(index, cx, 1, false);
             }
             let batches = &self.batches;
             self.deferred.retain(|index| batches[*index].pending > 0);
@@ -309,31 +302,29 @@ impl Relay {
     }
 
     /// Sends `count` fresh combinations of a generation; the last one ends it on this hop unless
-    /// more are pending or they are repairs (`planned` 0). Returns how many were sent.
+    /// more are pending or they are repairs. Returns how many were sent.
     fn send_recoded(
         &mut self,
         index: usize,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         count: u16,
-        planned: u16,
+        is_repair: bool,
     ) -> u64 {
-        let params = cx.params;
         let batch = &self.batches[index];
         let (Some(sources), Some(shape)) = (batch.sources(), batch.shape()) else {
             return 0;
         };
-        let ends = planned > 0 && batch.pending == 0;
-        let header = Header {
-            packet_type: sources.packet_type(),
-            flags: Flags(Flags::RECODED).with(Flags::END, ends),
-            epoch: shape.epoch,
+        let flags = Flags(Flags::RECODED)
+            .with(Flags::END, !is_repair && batch.pending == 0)
+            .with(Flags::REPAIR, is_repair);
+        let mut common = cx.header(sources.packet_type(), flags, shape.epoch);
+        common.hop_index = cx.upstream.hop_index().saturating_add(1);
+        let header = CodedHeader {
+            common,
             size: sources.size as u16,
-            flow: params.id,
+            full_log2: shape.full_log2,
+            planned: if is_repair { 0 } else { batch.planned },
             generation: batch.generation,
-            hop_index: self.incoming.hop_index().saturating_add(1),
-            key_id: 0,
-            planned,
-            link_sequence: 0,
         };
         let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, usize::from(count));
         cx.counters.send_failed += failed;
@@ -345,17 +336,13 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: CodedHeader,
         last: bool,
     ) {
-        cx.io.frames.retain(payload.frame);
-        let header = Header {
-            flags: header.flags.with(Flags::END, last),
-            hop_index: header.hop_index.saturating_add(1),
-            ..header
-        };
-        cx.counters.sent_forwarded += 1;
-        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
+        let mut header = header.with(Flags::END, last);
+        header.common.hop_index = header.common.hop_index.saturating_add(1);
+        header.write(cx.io.frames.bytes_mut(payload));
+        send_on(cx, payload);
     }
 
     /// Passes a packet of a window flow on as it came: no recoding is defined for it.
@@ -365,12 +352,12 @@ impl Relay {
         payload: Span,
         packet: &WindowPacket,
     ) -> Fate {
-        if let Err(reason) = self.incoming.arrived_window(packet, cx.io.now) {
-            return Fate::Dropped(reason);
-        }
-        self.reporter.note(cx.io.now);
-        let is_last = packet.header.flags.has(Flags::END);
-        self.forward(cx, payload, packet.header, is_last);
+        self.incoming.arrived_window(packet);
+        let mut header = packet.header;
+        header.hop_index = header.hop_index.saturating_add(1);
+        let window = (packet.symbol_bytes, packet.window_symbols);
+        write_header(&header, window.0, window.1, cx.io.frames.bytes_mut(payload));
+        send_on(cx, payload);
         Fate::Forwarded
     }
 
@@ -383,7 +370,7 @@ impl Relay {
         index: usize,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: CodedHeader,
     ) -> Fate {
         let batch = &mut self.batches[index];
         if batch.pending > 1 {
@@ -391,8 +378,8 @@ impl Relay {
             batch.sent += 1;
         }
         // One that ended with a silence still has its end to come.
-        let last = header.flags.has(Flags::END) && batch.pending == 0;
-        let header = Header { planned: batch.planned, ..header };
+        let last = header.common.flags.has(Flags::END) && batch.pending == 0;
+        let header = CodedHeader { planned: batch.planned, ..header };
         self.forward(cx, payload, header, last);
         Fate::Forwarded
     }
@@ -404,14 +391,14 @@ impl Relay {
         (index, accepted): (usize, Accepted),
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: CodedHeader,
     ) -> Fate {
         cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
             self.forward(cx, payload, header, false);
             return Fate::Forwarded;
         }
-        cx.counters.sent_recoded += self.send_recoded(index, cx, 1, 0);
+        cx.counters.sent_recoded += self.send_recoded(index, cx, 1, true);
         Fate::Consumed
     }
 
@@ -455,15 +442,14 @@ impl Lifecycle for Relay {
         if self.flush_at.is_some_and(|due| due <= cx.io.now) {
             self.flush_deferred(cx);
         }
-        if self.reporter.due().is_some_and(|due| due <= cx.io.now) {
+        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report_loss(cx);
         }
-        earlier(earlier(deadline, self.flush_at), self.reporter.due())
+        earlier(deadline, self.flush_at)
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        let timers = earlier(self.flush_at, self.reporter.due());
-        earlier(Some(now + params.batch_timeout_nanos), timers)
+        earlier(Some(now + params.batch_timeout_nanos), self.flush_at)
     }
 
     fn held(&self) -> usize {
@@ -498,9 +484,16 @@ impl Lifecycle for Relay {
     }
 }
 
+/// Sends a received packet, whose header is as it shall leave, to the next hops.
+fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
+    cx.io.frames.retain(payload.frame);
+    cx.counters.sent_forwarded += 1;
+    cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
+}
+
 /// The plan a packet announces, within what configuration allows: output per input stays bounded
 /// whatever a packet claims.
 fn plan_within(params: &FlowParams, size: usize, announced: u16) -> u16 {
-    let most = (params.redundancy_max * size as f64).max(1.0).min(f64::from(u16::MAX)) as u16;
+    let most = (params.redundancy_max * size as f64).max(1.0).min(f64::from(PLANNED_MAX)) as u16;
     announced.clamp(1, most)
 }

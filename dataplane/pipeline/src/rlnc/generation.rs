@@ -7,12 +7,13 @@ use crate::egress::{Egress, Product, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, RESTART_DISTANCE};
 use crate::layout::symbol_offset;
-use crate::params::{FlowParams, Nanos};
+use crate::params::{FlowParams, Nanos, ShardId};
 use crate::report::{DropReason, FlowCounters};
 use crate::sink::unit::{Progress, Unit};
-use recoded_wire::feedback::RepairRequest;
+use recoded_wire::coded::CodedHeader;
+use recoded_wire::feedback::Nack;
 use recoded_wire::frames::{FrameId, Frames, Span};
-use recoded_wire::header::{Flags, Header};
+use recoded_wire::header::Flags;
 
 /// So long an accelerator may take; then the CPU does it. Engines give up far earlier.
 const OFFER_NANOS: Nanos = 100_000_000;
@@ -51,14 +52,14 @@ impl Generation {
     }
 
     /// Offers the product that gives the missing symbols to an accelerator. Whether it was taken.
-    fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
+    fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool {
         let (columns, rows) = (self.batch.rank(), self.missing_symbols().count());
         if self.was_offered || rows == 0 {
             return false;
         }
         self.was_offered = true;
         let row_bytes = self.batch.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
-        let ticket = Ticket { flow, generation: self.batch.generation };
+        let ticket = Ticket { shard, unit: self.batch.generation };
         let Io { egress, frames, .. } = io;
         let taken = egress.offload(ticket, Product { rows, columns, row_bytes }, |inputs| {
             for (row, symbol) in self.missing_symbols().enumerate() {
@@ -83,7 +84,7 @@ impl Unit for Generation {
 
     fn told(
         _params: &FlowParams,
-        header: &Header,
+        header: &CodedHeader,
         view: &PacketView,
     ) -> Result<(u32, ()), DropReason> {
         match view.block {
@@ -112,8 +113,8 @@ impl Unit for Generation {
         self.batch.clear(frames);
     }
 
-    fn is_answer(&self, header: &Header, _view: &PacketView) -> bool {
-        header.planned == 0 && self.progress.has_asked() && !self.is_complete()
+    fn is_answer(&self, header: &CodedHeader, _view: &PacketView) -> bool {
+        header.is_repair() && self.progress.has_asked() && !self.is_complete()
     }
 
     fn accept(
@@ -136,9 +137,9 @@ impl Unit for Generation {
         }
     }
 
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool {
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool {
         let is_patient = |since: Nanos| io.now.saturating_sub(since) < OFFER_NANOS;
-        if !self.is_complete() || self.offered.is_some_and(is_patient) || self.offer(io, flow) {
+        if !self.is_complete() || self.offered.is_some_and(is_patient) || self.offer(io, shard) {
             return false;
         }
         self.offered = None;
@@ -151,7 +152,7 @@ impl Unit for Generation {
         ticket: Ticket,
         mut rows: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
-        if self.batch.generation != ticket.generation || self.offered.take().is_none() {
+        if self.batch.generation != ticket.unit || self.offered.take().is_none() {
             return false;
         }
         let offset = symbol_offset(0) as u16;
@@ -168,9 +169,9 @@ impl Unit for Generation {
         true
     }
 
-    fn ends_with(&self, header: &Header) -> bool {
+    fn ends_with(&self, header: &CodedHeader) -> bool {
         // A repair packet comes from a generation that its source has closed.
-        header.planned == 0 || header.flags.has(Flags::END) || self.is_complete()
+        header.is_repair() || header.common.flags.has(Flags::END) || self.is_complete()
     }
 
     fn is_complete(&self) -> bool {
@@ -191,7 +192,7 @@ impl Unit for Generation {
 
     fn missing(&self) -> u16 {
         match self.batch.size() {
-            0 => RepairRequest::ALL,
+            0 => Nack::ALL,
             size => (size - self.batch.rank()) as u16,
         }
     }

@@ -2,15 +2,15 @@
 
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy};
+use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy, ShardId};
 use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
 use crate::source::path::Path;
 use recoded_code::theory::{self, Hop};
 use recoded_gf::FieldOrder;
+use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
-use recoded_wire::header::{Header, SIZE_MAX};
 
 /// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
 /// flow over a bad path are not lost while its first report travels.
@@ -96,15 +96,16 @@ pub(crate) struct Basis {
 pub(crate) struct Plan {
     /// Of generations of size `index`; 0 where there is no plan.
     packets: [u16; SIZE_MAX + 1],
-    /// Share of full generations expected to close short.
+    /// Size of full generations, and the share of them expected to close short.
+    full: usize,
     expected_short: f64,
 }
 
 /// Makes plans for all generations up to the full size: for few sizes from theory, for those
 /// between in proportion, which is a little more than theory asks.
 pub(crate) fn plan(basis: &Basis) -> Plan {
-    let mut plan = Plan { packets: [0; SIZE_MAX + 1], expected_short: 0.0 };
     let full = basis.generation_size.clamp(1, SIZE_MAX);
+    let mut plan = Plan { packets: [0; SIZE_MAX + 1], full, expected_short: 0.0 };
     let mut size = 1;
     while size < full {
         let packets = plan_size(basis, size).0;
@@ -154,10 +155,10 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    pub(crate) fn new(flow: u32) -> Planner {
+    pub(crate) fn new(shard: ShardId) -> Planner {
         Planner {
-            asker: Asker::new(flow),
-            plan: Plan { packets: [0; SIZE_MAX + 1], expected_short: 0.0 },
+            asker: Asker::new(shard),
+            plan: Plan { packets: [0; SIZE_MAX + 1], full: 1, expected_short: 0.0 },
             path: Path::new(),
             correction: Correction::default(),
         }
@@ -175,15 +176,18 @@ impl Planner {
     }
 
     /// Notes the report of one hop.
-    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) {
-        if self.path.hear(header, report, now) {
+    pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
+        if self.path.hear(travelled, report, now) {
             self.asker.want();
         }
     }
 
-    /// Notes the rank histogram of the sink.
+    /// Notes the rank histogram of the sink. Where traffic is sparse it counts generations that
+    /// were short from the start, which have plans of their own, and says nothing of full ones.
     pub(crate) fn observe(&mut self, report: &RankReport<'_>) {
-        self.correction.observe(report, self.plan.expected_short);
+        if report.size() == self.plan.full {
+            self.correction.observe(report, self.plan.expected_short);
+        }
     }
 
     /// Asks for a new plan where one is due.
@@ -231,7 +235,9 @@ impl Planner {
             // The small slack keeps 1.1 * 10 from becoming 12.
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
             Redundancy::Auto if planned == 0 => size + size.div_ceil(2) + 2,
-            Redundancy::Auto => planned + usize::from(self.correction.extra),
+            Redundancy::Auto => {
+                planned + usize::from(self.correction.extra) * size / self.plan.full
+            }
         };
         packets.clamp(size, most(params.redundancy_max, size)) as u16
     }

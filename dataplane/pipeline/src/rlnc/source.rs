@@ -3,7 +3,7 @@
 //! Packets are packed into symbols, symbols into generations. A symbol leaves as a systematic
 //! packet once the next one is begun, so that the last one of a generation can say that it is the
 //! last, and how long the generation turned out to be. Coded packets follow when it closes: full,
-//! or when the flush timer ends it. Closed generations are kept to answer repair requests.
+//! or when the flush timer ends it. Closed generations are kept to answer NACKs.
 
 use crate::combine::{Combiner, Sources};
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
@@ -11,7 +11,7 @@ use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowParams, Nanos};
+use crate::params::{FlowParams, Nanos, ShardId};
 use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
 use crate::report::FlowReport;
@@ -21,9 +21,12 @@ use crate::source::SourceCode;
 use crate::source::remote::Remote;
 use crate::table::Table;
 use recoded_gf::FieldOrder;
-use recoded_wire::feedback::{Item, RepairRequest, items};
+use recoded_wire::coded::{
+    CodedHeader, INDEX_BYTES, PLANNED_MAX, SIZE_MAX, coding_offset, log2_ceil, write_index,
+};
+use recoded_wire::feedback::{FeedbackHeader, Item, Nack, items};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, Header, INDEX_BYTES, PacketType, SIZE_MAX, write_index};
+use recoded_wire::header::{Flags, PacketType};
 
 /// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it
 /// is sent after this time, and again after twice as long, ...
@@ -41,13 +44,14 @@ struct Generation {
     repaired: u8,
     epoch: u8,
     field: FieldOrder,
+    /// Size of full ones.
+    full: usize,
     symbols: Vec<Span>,
 }
 
 /// Source state of one flow. Generations are found by number modulo their count.
 #[derive(Debug)]
 pub(crate) struct RlncSource {
-    flow: u32,
     generations: Table<Generation>,
     /// Number of the open generation, or of the next one.
     number: u32,
@@ -67,16 +71,16 @@ pub(crate) struct RlncSource {
 }
 
 impl RlncSource {
-    pub(crate) fn new(params: &FlowParams, combiner: &mut Combiner) -> RlncSource {
+    pub(crate) fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> RlncSource {
         let generation = |_| Generation {
             number: 0,
             repaired: 0,
             epoch: 0,
             field: params.field,
+            full: params.generation_size,
             symbols: Vec::with_capacity(SIZE_MAX),
         };
         RlncSource {
-            flow: params.id,
             generations: Table::new((0..params.batches.max(2)).map(generation)),
             // A random start tells a restarted source from stragglers of its former life.
             number: combiner.next_u32(),
@@ -86,7 +90,7 @@ impl RlncSource {
             sent: 0,
             epoch: combiner.next_u32() as u8,
             tail: None,
-            planner: Planner::new(params.id),
+            planner: Planner::new(shard),
             planned: 0,
             repair_budget: RepairBudget::new(),
             remote: Remote::new(),
@@ -107,6 +111,7 @@ impl RlncSource {
         generation.number = number;
         generation.epoch = epoch;
         generation.field = params.field;
+        generation.full = params.generation_size;
         generation.repaired = 0;
         self.open = true;
         self.opened = cx.io.now;
@@ -145,7 +150,7 @@ impl RlncSource {
         }
         cx.counters.source_symbols += size as u64;
         let coded = planned - size;
-        cx.counters.sent_coded += self.send_coded(index, cx, coded, planned as u16);
+        cx.counters.sent_coded += self.send_coded(index, cx, coded, Some(planned as u16));
         self.repair_budget.earn(planned as u64);
         self.tail = params.repair.then_some((0, cx.io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
@@ -163,23 +168,25 @@ impl RlncSource {
         let index = self.sent;
         self.sent += 1;
         let generation = &self.generations[self.open_index()];
-        let header = generation.header(self.flow, size, planned);
-        let flags = header.flags.with(Flags::SYSTEMATIC, true).with(Flags::END, ends);
-        let payload = payload_of(generation.symbols[index], INDEX_BYTES);
+        let flags = Flags(Flags::SYSTEMATIC).with(Flags::END, ends);
+        let header = generation.header(cx, flags, (size, planned));
+        let payload = payload_of(generation.symbols[index], coding_offset(false) + INDEX_BYTES);
         cx.io.frames.retain(payload.frame);
-        write_index(cx.io.frames.bytes_mut(payload), PacketType::Generation, index as u8);
+        let bytes = cx.io.frames.bytes_mut(payload);
+        header.write(bytes);
+        write_index(bytes, false, index as u8);
         cx.counters.sent_systematic += 1;
-        cx.counters.send_failed +=
-            cx.hops.send(cx.io.frames, cx.io.egress, payload, Header { flags, ..header });
+        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
     }
 
-    /// Sends `count` coded packets of a closed generation; repairs when `planned` is 0.
+    /// Sends `count` coded packets of a closed generation: by its plan of so many packets, or as
+    /// repairs.
     fn send_coded(
         &mut self,
         index: usize,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         count: usize,
-        planned: u16,
+        plan: Option<u16>,
     ) -> u64 {
         let generation = &self.generations[index];
         let size = generation.symbols.len();
@@ -190,47 +197,42 @@ impl RlncSource {
             symbols: &generation.symbols,
             vectors: None,
         };
-        let header = generation.header(self.flow, size, planned);
-        let flags = header.flags.with(Flags::END, planned > 0);
-        let header = Header { flags, ..header };
+        let kind = if plan.is_some() { Flags::END } else { Flags::REPAIR };
+        let header = generation.header(cx, Flags(kind), (size, plan.unwrap_or(0)));
         let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, count);
         cx.counters.send_failed += failed;
         sent
     }
 
-    /// Answers a repair request with fresh combinations, once per round.
-    fn answer(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        request: RepairRequest,
-    ) {
+    /// Answers a NACK with fresh combinations, once per round.
+    fn answer(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, nack: Nack) {
         let params = cx.params;
-        let index = self.generations.index(request.generation);
-        let is_open = self.open && request.generation == self.number;
+        let index = self.generations.index(nack.unit);
+        let is_open = self.open && nack.unit == self.number;
         let is_held = self.generations.is_held(index);
         let generation = &self.generations[index];
         if is_open
             || !is_held
-            || !(generation.repaired..ROUNDS).contains(&request.round)
-            || generation.number != request.generation
-            || request.missing == 0
+            || !(generation.repaired..ROUNDS).contains(&nack.round)
+            || generation.number != nack.unit
+            || nack.missing == 0
         {
             return;
         }
         let size = generation.symbols.len();
-        let missing = usize::from(request.missing).min(size);
+        let missing = usize::from(nack.missing).min(size);
         let most = (params.redundancy_max * size as f64) as usize;
         let field = generation.field;
         let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));
         let packets = self.repair_budget.spend(wanted);
         cx.counters.repairs_refused += (wanted - packets) as u64;
         if packets == 0 {
-            // A copy of the request may find some budget again.
+            // A copy of the NACK may find some budget again.
             return;
         }
-        self.generations[index].repaired = request.round.saturating_add(1);
+        self.generations[index].repaired = nack.round.saturating_add(1);
         cx.counters.repairs += 1;
-        cx.counters.sent_repair += self.send_coded(index, cx, packets, 0);
+        cx.counters.sent_repair += self.send_coded(index, cx, packets, None);
     }
 }
 
@@ -244,6 +246,14 @@ impl SourceCode for RlncSource {
             self.epoch = self.epoch.wrapping_add(1);
         }
         self.planner.reset();
+    }
+
+    fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    fn begin_epoch(&mut self, epoch: u8) {
+        self.epoch = epoch;
     }
 
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
@@ -286,31 +296,33 @@ impl SourceCode for RlncSource {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: FeedbackHeader,
     ) {
         let params = cx.params;
-        let mut requests = [RepairRequest { generation: 0, missing: 0, round: 0 }; 64];
+        let mut nacks = [Nack { unit: 0, missing: 0, round: 0 }; 64];
         let mut count = 0;
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
-                Item::Hop(report) => self.planner.hear(&header, report, cx.io.now),
-                Item::Repair(request) if count < requests.len() => {
-                    requests[count] = request;
+                Item::Hop(report) => {
+                    self.planner.hear(header.common.hop_index, report, cx.io.now);
+                }
+                Item::Nack(nack) if count < nacks.len() => {
+                    nacks[count] = nack;
                     count += 1;
                 }
-                Item::Repair(_) => {}
+                Item::Nack(_) => {}
                 Item::Flow(report) => self.remote.hear(report),
                 Item::Ranks(report) if report.epoch == self.epoch => {
                     self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
-                Item::Ranks(_) | Item::Enough(_) => {}
+                Item::Ranks(_) | Item::BlockAck(_) => {}
             }
         }
         self.planner.refresh(params, cx.io);
         if params.repair {
-            for request in &requests[..count] {
-                self.answer(cx, *request);
+            for nack in &nacks[..count] {
+                self.answer(cx, *nack);
             }
         }
     }
@@ -329,7 +341,7 @@ impl Lifecycle for RlncSource {
         if let Some((probes, _)) = self.tail.filter(|(_, due)| *due <= cx.io.now) {
             let newest = self.generations.index(self.number.wrapping_sub(1));
             if self.generations.is_held(newest) {
-                cx.counters.sent_repair += self.send_coded(newest, cx, 1, 0);
+                cx.counters.sent_repair += self.send_coded(newest, cx, 1, None);
             }
             let pause = TAIL_PROBE_NANOS << (probes + 1);
             self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, cx.io.now + pause));
@@ -382,18 +394,17 @@ impl Generation {
         }
     }
 
-    fn header(&self, flow: u32, size: usize, planned: u16) -> Header {
-        Header {
-            packet_type: PacketType::Generation,
-            flags: Flags(self.field.code()),
-            epoch: self.epoch,
-            size: size as u16,
-            flow,
-            generation: self.number,
-            hop_index: 0,
-            key_id: 0,
-            planned,
-            link_sequence: 0,
-        }
+    /// The header of one of its packets, which has the given flags beside its field.
+    fn header<F, E>(
+        &self,
+        cx: &Context<'_, '_, F, E>,
+        flags: Flags,
+        (size, planned): (usize, u16),
+    ) -> CodedHeader {
+        let flags = flags.with(self.field.code(), true);
+        let common = cx.header(PacketType::Generation, flags, self.epoch);
+        let full_log2 = log2_ceil(self.full);
+        let planned = planned.min(PLANNED_MAX);
+        CodedHeader { common, size: size as u16, full_log2, planned, generation: self.number }
     }
 }

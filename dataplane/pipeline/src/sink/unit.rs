@@ -4,12 +4,12 @@ use crate::batch::PacketView;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, earlier};
-use crate::params::{FlowParams, Nanos};
+use crate::params::{FlowParams, Nanos, ShardId};
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
+use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::Item;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::Header;
 
 /// Each request is sent three times per round, since the reverse path is lossy too. The source
 /// answers once.
@@ -31,7 +31,7 @@ pub(crate) trait Unit {
     /// does not accept.
     fn told(
         params: &FlowParams,
-        header: &Header,
+        header: &CodedHeader,
         view: &PacketView,
     ) -> Result<(u32, Self::Told), DropReason>;
 
@@ -48,7 +48,7 @@ pub(crate) trait Unit {
     fn clear(&mut self, frames: &mut impl Frames);
 
     /// Whether the packet was sent because this unit asked for more.
-    fn is_answer(&self, header: &Header, view: &PacketView) -> bool;
+    fn is_answer(&self, header: &CodedHeader, view: &PacketView) -> bool;
 
     /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it
     /// was innovative.
@@ -61,7 +61,7 @@ pub(crate) trait Unit {
     ) -> Result<bool, DropReason>;
 
     /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
-    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, flow: u32) -> bool;
+    fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool;
 
     /// An accelerator that took a product has computed `rows`; fewer than were asked for when it
     /// failed. Whether all symbols are known.
@@ -75,7 +75,7 @@ pub(crate) trait Unit {
     }
 
     /// Whether nothing more is planned for it after this packet.
-    fn ends_with(&self, header: &Header) -> bool;
+    fn ends_with(&self, header: &CodedHeader) -> bool;
 
     /// Whether the rank suffices.
     fn is_complete(&self) -> bool;
@@ -100,7 +100,7 @@ pub(crate) trait Unit {
 
     /// What tells the source that nothing up to `number` is wanted any more, where sources keep
     /// that long.
-    fn enough(_number: u32) -> Option<Item<'static>> {
+    fn block_ack(_number: u32) -> Option<Item<'static>> {
         None
     }
 }

@@ -12,7 +12,6 @@
 //! ```
 
 use crate::batch::PacketView;
-use crate::combine::Combiner;
 use crate::edge::framing::{Unpacker, is_ip_packet};
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
@@ -20,13 +19,12 @@ use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
-use crate::peer::reporter::Reporter;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, REQUEST_COPIES, Unit};
-use recoded_wire::feedback::{FlowReport as SinkReport, Item, RepairRequest};
+use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::{Frames, Span};
 
 /// Most requests in one report.
@@ -75,12 +73,11 @@ pub(crate) struct UnitSink<U> {
     in_range_at: Nanos,
     unpacker: Unpacker,
     incoming: Incoming,
-    reporter: Reporter,
 }
 
 impl<U: Unit> UnitSink<U> {
     /// A sink that holds as many units as there are in `units`, all unused, and tries one more.
-    pub(crate) fn new((units, trial): (Vec<U>, U), combiner: &mut Combiner) -> Self {
+    pub(crate) fn new((units, trial): (Vec<U>, U)) -> Self {
         Self {
             units,
             trial: Trial::new(trial),
@@ -93,7 +90,6 @@ impl<U: Unit> UnitSink<U> {
             request_interval: REQUEST_INTERVAL_NANOS,
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
-            reporter: Reporter::new(combiner),
         }
     }
 
@@ -156,7 +152,7 @@ impl<U: Unit> UnitSink<U> {
             Err(reason) => return Fate::Dropped(reason),
         }
         unit.progress_mut().first.get_or_insert(cx.io.now);
-        if !unit.progress().decoded && unit.decode(cx.io, params.id) {
+        if !unit.progress().decoded && unit.decode(cx.io, cx.shard) {
             unit.progress_mut().decoded = true;
         }
         if self.trial.is_proven(cx.io.frames) && (is_jump || self.is_idle(params, cx.io.now)) {
@@ -245,14 +241,9 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// Decodes a unit as far as it goes.
-    fn decode(
-        &mut self,
-        index: usize,
-        flow: u32,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-    ) {
+    fn decode(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let unit = &mut self.units[index];
-        if !unit.progress().decoded && unit.decode(cx.io, flow) {
+        if !unit.progress().decoded && unit.decode(cx.io, cx.shard) {
             unit.progress_mut().decode(cx.counters, cx.io.now);
         }
     }
@@ -356,34 +347,30 @@ impl<U: Unit> UnitSink<U> {
         }
     }
 
-    fn report(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        asks: &[RepairRequest],
-    ) {
+    fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, asks: &[Nack]) {
         let params = cx.params;
         let (Role::Sink { upstream, .. }, Some((next, newest))) = (&params.role, self.range) else {
             return;
         };
-        let hop = hop_report(&self.incoming.peer.loss);
+        let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: newest / U::STEP,
             complete: cx.counters.generations_complete as u32,
             failed: cx.counters.generations_failed as u32,
         });
         let ranks = self.incoming.ranks.epoch().map(|epoch| (epoch, &cx.counters.rank_histogram));
-        let urgency = (!asks.is_empty(), self.incoming.peer.loss.loss());
-        self.reporter.send(cx.io, (params.id, *upstream), urgency, |writer| {
+        let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
+        cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {
-                writer.push(Item::Repair(*ask));
+                writer.push(Item::Nack(*ask));
             });
             if let Some(hop) = hop {
                 writer.push(hop);
             }
             writer.push(state);
-            if let Some(enough) = U::enough(next.wrapping_sub(U::STEP)) {
-                writer.push(enough);
+            if let Some(block_ack) = U::block_ack(next.wrapping_sub(U::STEP)) {
+                writer.push(block_ack);
             }
             if let Some((epoch, counts)) = ranks {
                 writer.push_ranks(epoch, counts.iter().map(|count| *count as u32));
@@ -406,11 +393,8 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             Ok(told) => told,
             Err(reason) => return Fate::Dropped(reason),
         };
-        if let Err(reason) = self.incoming.arrived(header, view, cx.io.now) {
-            return Fate::Dropped(reason);
-        }
-        self.reporter.note(cx.io.now);
-        match self.place(cx, number, header.epoch) {
+        self.incoming.arrived(header, view);
+        match self.place(cx, number, header.common.epoch) {
             Place::Held => {}
             Place::Finished => {
                 cx.counters.redundant += 1;
@@ -421,7 +405,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
                 return self.try_unit(cx, (number, told), arrival, is_jump);
             }
         }
-        (self.epoch, self.admitted_at) = (header.epoch, cx.io.now);
+        (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(header, view) {
@@ -437,7 +421,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             Err(reason) => return Fate::Dropped(reason),
         }
         unit.progress_mut().first.get_or_insert(cx.io.now);
-        self.decode(index, params.id, cx);
+        self.decode(index, cx);
         let unit = &self.units[index];
         if unit.progress().decoded || unit.ends_with(header) {
             self.close(index, cx.counters, cx.io.now);
@@ -452,8 +436,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         ticket: Ticket,
         rows: impl Iterator<Item = &'a [u8]>,
     ) {
-        let params = cx.params;
-        let index = self.index(ticket.generation);
+        let index = self.index(ticket.unit);
         let unit = &mut self.units[index];
         if unit.progress().decoded || !unit.progress().live {
             return;
@@ -462,7 +445,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             cx.counters.generations_offloaded += 1;
             unit.progress_mut().decode(cx.counters, cx.io.now);
         } else {
-            self.decode(index, params.id, cx);
+            self.decode(index, cx);
         }
         self.pump(cx);
     }
@@ -476,7 +459,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.adopt(cx);
         }
         let mut deadline = takes_over_at.filter(|at| *at > cx.io.now);
-        let mut asks = [RepairRequest { generation: 0, missing: 0, round: 0 }; ASKS_MAX];
+        let mut asks = [Nack { unit: 0, missing: 0, round: 0 }; ASKS_MAX];
         let mut count = 0;
         let (next, _) = self.range?;
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
@@ -489,7 +472,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             }
             self.close(index, cx.counters, cx.io.now);
             // Frames may have run out the last time.
-            self.decode(index, params.id, cx);
+            self.decode(index, cx);
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete();
             let interval = self.request_interval;
@@ -505,18 +488,17 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         cx.counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
         self.expire(cx);
         self.pump(cx);
-        if count > 0 || self.reporter.due().is_some_and(|due| due <= cx.io.now) {
+        if count > 0 || cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report(cx, &asks[..count]);
         }
-        earlier(deadline, self.reporter.due())
+        deadline
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         if self.urgent {
             return Some(now);
         }
-        let open = self.holds().then_some(now + params.batch_timeout_nanos);
-        earlier(open, self.reporter.due())
+        self.holds().then_some(now + params.batch_timeout_nanos)
     }
 
     fn held(&self) -> usize {
@@ -552,10 +534,10 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
 }
 
 /// Says what unit `number` lacks.
-fn ask<U: Unit>(unit: &mut U, number: u32, now: Nanos) -> RepairRequest {
+fn ask<U: Unit>(unit: &mut U, number: u32, now: Nanos) -> Nack {
     let (round, begins) = unit.progress_mut().ask(now);
     if begins {
         unit.begin_round();
     }
-    RepairRequest { generation: number / U::STEP, missing: unit.missing(), round }
+    Nack { unit: number / U::STEP, missing: unit.missing(), round }
 }

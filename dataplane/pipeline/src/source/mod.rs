@@ -10,14 +10,20 @@ use crate::io::Context;
 use crate::params::FlowParams;
 use crate::plan::Plan;
 use crate::role::Lifecycle;
+use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::Header;
 
 /// The source of a flow.
 pub(crate) trait SourceCode: Lifecycle {
     /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a
     /// new epoch begins when packets will look different.
     fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>);
+
+    /// Epoch of what it sends. All packets of one have the same code, field and sizes.
+    fn epoch(&self) -> u8;
+
+    /// Goes on with another epoch.
+    fn begin_epoch(&mut self, epoch: u8);
 
     /// Takes one IP packet.
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]);
@@ -27,7 +33,7 @@ pub(crate) trait SourceCode: Lifecycle {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: FeedbackHeader,
     );
 
     /// Takes over a plan that it asked for.

@@ -8,7 +8,6 @@
 use crate::params::{HOPS_MAX, Nanos};
 use crate::report::HopLoss;
 use recoded_wire::feedback::HopReport;
-use recoded_wire::header::Header;
 
 /// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
 const LOSS_STEP: f64 = 0.003;
@@ -58,11 +57,11 @@ impl Path {
         }
     }
 
-    /// Notes a hop report that came in a packet with `header`. Whether plans made before are out of
-    /// date.
-    pub(crate) fn hear(&mut self, header: &Header, report: HopReport, now: Nanos) -> bool {
+    /// Notes a hop report that `travelled` so many links beyond the first. Whether plans made before
+    /// are out of date.
+    pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) -> bool {
         // As many relays have passed the report on as there are links in front of that hop.
-        if report.hop != header.hop_index || usize::from(report.hop) >= HOPS_MAX {
+        if report.hop != travelled || usize::from(report.hop) >= HOPS_MAX {
             return false;
         }
         let loss = HopLoss {
@@ -101,24 +100,6 @@ impl Path {
     }
 }
 
-/// The header of a report that `travelled` so many links since the node behind the reported hop.
-#[cfg(test)]
-pub(crate) fn feedback_header(travelled: u8) -> Header {
-    use recoded_wire::header::{Flags, PacketType};
-    Header {
-        packet_type: PacketType::Feedback,
-        flags: Flags(0),
-        epoch: 0,
-        size: 1,
-        flow: 1,
-        generation: 0,
-        hop_index: travelled,
-        key_id: 0,
-        planned: 0,
-        link_sequence: 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +108,7 @@ mod tests {
 
     fn hear(path: &mut Path, hop: u8, travelled: u8, now: Nanos) -> bool {
         let report = HopReport { hop, loss: 0.1, burst_mean: 1.0 };
-        path.hear(&feedback_header(travelled), report, now)
+        path.hear(travelled, report, now)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What the sink of a flow last said of itself to its source.
 
 use crate::report::{FlowReport, RemoteReport};
+use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{FlowReport as SinkReport, RankReport};
-use recoded_wire::header::SIZE_MAX;
 
 /// The sink as its source knows it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::params::{FlowParams, Nanos, Redundancy, WindowParams};
+use crate::params::{FlowParams, Nanos, Redundancy, ShardId, WindowParams};
 use crate::plan::{self, Asker};
 use crate::report::HopLoss;
 use crate::rlnc::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
@@ -17,7 +17,6 @@ use recoded_code::theory::Hop;
 use recoded_code::theory::window::{Deficit, WindowCode};
 use recoded_wire::feedback::HopReport;
 use recoded_wire::frames::Frames;
-use recoded_wire::header::Header;
 
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
@@ -59,10 +58,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(params: &FlowParams, code: &WindowParams) -> Self {
+    pub(crate) fn new(shard: ShardId, params: &FlowParams, code: &WindowParams) -> Self {
         let path = Hop::independent(LOSS_UNKNOWN);
         let mut pace = Self {
-            asker: Asker::new(params.id),
+            asker: Asker::new(shard),
             hops: Path::new(),
             path,
             rate: 0.0,
@@ -137,10 +136,10 @@ impl Pace {
         &mut self,
         params: &FlowParams,
         code: &WindowParams,
-        (header, report): (&Header, HopReport),
+        (travelled, report): (u8, HopReport),
         now: Nanos,
     ) {
-        self.hops.hear(header, report, now);
+        self.hops.hear(travelled, report, now);
         let cautious = |hop: &HopLoss| Hop {
             loss: (hop.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95),
             burst_mean: hop.burst_mean,

@@ -10,14 +10,12 @@
 //!           <-------------- decoding window --------->
 //! ```
 
-use crate::combine::Combiner;
 use crate::edge::framing::is_ip_packet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
+use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE};
 use crate::params::{FlowParams, Nanos, Role, WindowParams};
 use crate::peer::loss::hop_report;
-use crate::peer::reporter::Reporter;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
@@ -64,11 +62,10 @@ pub(crate) struct WindowSink {
     /// When a packet first told of a symbol, by the low bits of its ESI.
     heard: Box<[Nanos]>,
     incoming: Incoming,
-    reporter: Reporter,
 }
 
 impl WindowSink {
-    pub(crate) fn new(params: &FlowParams, code: &WindowParams, combiner: &mut Combiner) -> Self {
+    pub(crate) fn new(params: &FlowParams, code: &WindowParams) -> Self {
         // Twice the encoding window, as RFC 8681 appendix D advises and the plan of the source
         // assumes.
         let window_symbols = code.window_symbols.saturating_mul(2);
@@ -81,7 +78,6 @@ impl WindowSink {
             stream: None,
             heard: vec![0; slots].into_boxed_slice(),
             incoming: Incoming::default(),
-            reporter: Reporter::new(combiner),
         }
     }
 
@@ -225,13 +221,14 @@ impl WindowSink {
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         let Role::Sink { upstream, .. } = &params.role else { return };
-        let hop = hop_report(&self.incoming.peer.loss);
+        let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: self.decoder.end().wrapping_sub(1),
             complete: cx.counters.generations_complete as u32,
             failed: cx.counters.generations_failed as u32,
         });
-        self.reporter.send(cx.io, (params.id, *upstream), (false, 0.0), |writer| {
+        let about = (cx.upstream.epoch(), 0.0);
+        cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
             if let Some(hop) = hop {
                 writer.push(hop);
             }
@@ -252,10 +249,7 @@ impl SinkCode for WindowSink {
         if usize::from(packet.symbols) > self.window_symbols {
             return Fate::Dropped(DropReason::Oversize);
         }
-        if let Err(reason) = self.incoming.arrived_window(packet, cx.io.now) {
-            return Fate::Dropped(reason);
-        }
-        self.reporter.note(cx.io.now);
+        self.incoming.arrived_window(packet);
         match self.admit(cx, packet) {
             Admission::Welcome | Admission::Begins { .. } => {}
             Admission::Useless => {
@@ -298,15 +292,14 @@ impl Lifecycle for WindowSink {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
         self.pump(cx);
-        if self.reporter.due().is_some_and(|due| due <= cx.io.now) {
+        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report(cx);
         }
         self.wake(params, cx.io.now)
     }
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
-        let patience = self.patience(params).map(|(_, end)| end);
-        earlier(patience, self.reporter.due())
+        self.patience(params).map(|(_, end)| end)
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {

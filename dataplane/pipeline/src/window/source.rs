@@ -4,7 +4,7 @@ use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowCode, FlowParams, Nanos, WindowParams};
+use crate::params::{FlowCode, FlowParams, Nanos, ShardId, WindowParams};
 use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
@@ -13,17 +13,16 @@ use crate::source::remote::Remote;
 use crate::window::pace::Pace;
 use crate::window::{density, field, parameters};
 use recoded_code::window::{ENCODING_WINDOW_MAX, Encoder, Parameters};
-use recoded_wire::feedback::{Item, items};
+use recoded_wire::feedback::{FeedbackHeader, Item, items};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, WINDOW_BYTES};
-use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES};
+use recoded_wire::header::{Flags, HEADER_BYTES, PacketType};
+use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WINDOW_BYTES, write_header};
 
 /// Repair packets of a tail in one call: no other flow is served meanwhile.
 const TAIL_PER_CALL: usize = 32;
 
 /// Source state of a window flow.
 pub(crate) struct WindowSource {
-    flow: u32,
     code: WindowParams,
     parameters: Parameters,
     encoder: Encoder,
@@ -37,18 +36,22 @@ pub(crate) struct WindowSource {
 }
 
 impl WindowSource {
-    pub(crate) fn new(params: &FlowParams, code: WindowParams, combiner: &mut Combiner) -> Self {
+    pub(crate) fn new(
+        shard: ShardId,
+        params: &FlowParams,
+        code: WindowParams,
+        combiner: &mut Combiner,
+    ) -> Self {
         let parameters = parameters(params, &code, ENCODING_WINDOW_MAX);
         // A random start tells a restarted source from stragglers of its former life.
         let next = combiner.next_u32();
         Self {
-            flow: params.id,
             code,
             parameters,
             encoder: encoder(parameters, next),
             next,
             epoch: combiner.next_u32() as u8,
-            pace: Pace::new(params, &code),
+            pace: Pace::new(shard, params, &code),
             flush_at: None,
             remote: Remote::new(),
         }
@@ -63,30 +66,23 @@ impl WindowSource {
         };
         let body = &mut cx.io.frames.bytes_mut(payload)[HEADER_BYTES..];
         match self.encoder.repair(density(&self.code), body) {
-            Ok(id) => {
+            Ok(_) => {
                 cx.counters.sent_coded += 1;
-                let header = self.header(0, id.first);
-                cx.counters.send_failed +=
-                    cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
+                self.send(cx, payload, 0);
             }
             // Nothing has been sent yet that it could be of.
             Err(_) => cx.io.frames.release(payload.frame),
         }
     }
 
-    fn header(&self, flags: u8, esi: u32) -> Header {
-        Header {
-            packet_type: PacketType::Window,
-            flags: Flags(flags | field(self.parameters.scheme).code()),
-            epoch: self.epoch,
-            size: 1,
-            flow: self.flow,
-            generation: esi,
-            hop_index: 0,
-            key_id: 0,
-            planned: self.parameters.symbol_bytes,
-            link_sequence: 0,
-        }
+    /// Writes the header of a packet and sends it.
+    fn send(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span, flags: u8) {
+        let flags = Flags(flags | field(self.parameters.scheme).code());
+        let header = cx.header(PacketType::Window, flags, self.epoch);
+        let bytes = cx.io.frames.bytes_mut(payload);
+        let Parameters { symbol_bytes, window_symbols, .. } = self.parameters;
+        write_header(&header, symbol_bytes, window_symbols as u16, bytes);
+        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
     }
 
     /// Sends that tail, or the next part of it.
@@ -109,15 +105,20 @@ impl SourceCode for WindowSource {
         let parameters = parameters(new, &code, ENCODING_WINDOW_MAX);
         if parameters != self.parameters {
             self.drain(cx);
-            let shape = |of: &Parameters| (of.scheme, of.symbol_bytes);
-            if shape(&parameters) != shape(&self.parameters) {
-                self.epoch = self.epoch.wrapping_add(1);
-            }
+            self.epoch = self.epoch.wrapping_add(1);
             self.parameters = parameters;
             self.encoder = encoder(parameters, self.next);
         }
         self.code = code;
         self.pace.reset(new, &code);
+    }
+
+    fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    fn begin_epoch(&mut self, epoch: u8) {
+        self.epoch = epoch;
     }
 
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
@@ -145,8 +146,7 @@ impl SourceCode for WindowSource {
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;
         cx.counters.sent_systematic += 1;
-        let header = self.header(Flags::SYSTEMATIC, esi);
-        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload, header);
+        self.send(cx, payload, Flags::SYSTEMATIC);
         self.pace.earn(params, &self.code);
         while self.pace.spend() {
             self.send_repair(cx);
@@ -158,13 +158,18 @@ impl SourceCode for WindowSource {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         payload: Span,
-        header: Header,
+        header: FeedbackHeader,
     ) {
         let params = cx.params;
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
-                    self.pace.hear(params, &self.code, (&header, report), cx.io.now);
+                    self.pace.hear(
+                        params,
+                        &self.code,
+                        (header.common.hop_index, report),
+                        cx.io.now,
+                    );
                 }
                 Item::Flow(report) => self.remote.hear(report),
                 // This code asks for nothing and has no generations.
@@ -221,5 +226,5 @@ fn encoder(parameters: Parameters, next: u32) -> Encoder {
 fn take(io: &mut Io<'_, impl Frames, impl Egress>, bytes: usize, before: usize) -> Option<Span> {
     let frame = io.frames.take()?;
     let symbol = Span { frame, offset: symbol_offset(before) as u16, len: bytes as u16 };
-    Some(payload_of(symbol, before))
+    Some(payload_of(symbol, HEADER_BYTES + before))
 }

@@ -10,27 +10,29 @@ use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, HopId, Nanos, Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
+use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Header, PacketType};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 
 pub const FLOW: u32 = 7;
-pub const DOWN: HopId = HopId(0);
-pub const UP: HopId = HopId(1);
+pub const SHARD: ShardId = ShardId { flow: FLOW, shard: 0 };
+pub const DOWN: PeerId = PeerId(0);
+pub const UP: PeerId = PeerId(1);
 const FRAMES: usize = 4096;
 const TICKS_MAX: usize = 1000;
 
 /// What a pipeline emitted.
 #[derive(Default)]
 pub struct Outputs {
-    pub sent: Vec<(HopId, Span, u16)>,
+    pub sent: Vec<(PeerId, Span, u16)>,
     pub delivered: Vec<Vec<u8>>,
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, hop: HopId, span: Span, source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16) {
         self.sent.push((hop, span, source_port));
     }
 
@@ -72,7 +74,7 @@ impl Node {
     pub fn run(
         &mut self,
         work: impl FnOnce(&mut Pipeline, &mut HeapFrames, &mut Outputs),
-    ) -> Vec<(HopId, Vec<u8>)> {
+    ) -> Vec<(PeerId, Vec<u8>)> {
         let mut outputs = Outputs::default();
         work(&mut self.pipeline, &mut self.frames, &mut outputs);
         self.delivered.append(&mut outputs.delivered);
@@ -84,27 +86,27 @@ impl Node {
         packets
     }
 
-    pub fn receive(&mut self, payload: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+    pub fn receive(&mut self, payload: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         // A receive ring without frames drops.
         let Some(span) = self.frames.receive(payload) else { return Vec::new() };
-        self.run(|pipeline, frames, outputs| pipeline.receive(frames, outputs, span, now))
+        let peer = Some(sender(payload));
+        self.run(|pipeline, frames, outputs| {
+            pipeline.receive(frames, outputs, (peer, span), now);
+        })
     }
 
     /// As [`Node::receive`], of a data packet that its neighbour sends next, whatever number it
     /// has.
-    pub fn receive_next(&mut self, payload: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+    pub fn receive_next(&mut self, payload: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         let mut payload = payload.to_vec();
-        if let Ok(mut header) = Header::parse(&payload)
-            && header.packet_type != PacketType::Feedback
-        {
-            header.link_sequence = self.link_sequence;
+        if Header::parse(&payload).is_ok() && sender(&payload) == UP {
+            write_link_sequence(&mut payload, self.link_sequence);
             self.link_sequence += 1;
-            header.write(&mut payload);
         }
         self.receive(&payload, now)
     }
 
-    pub fn tick(&mut self, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+    pub fn tick(&mut self, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
             // A deadline that has come asks to be called again.
             for _ in 0..TICKS_MAX {
@@ -116,17 +118,19 @@ impl Node {
     }
 
     /// As [`Node::tick`], but once, whatever deadline it returns.
-    pub fn tick_once(&mut self, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+    pub fn tick_once(&mut self, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
             pipeline.tick(frames, outputs, now);
         })
     }
 
-    pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(HopId, Vec<u8>)> {
-        self.run(|pipeline, frames, outputs| pipeline.ingress(frames, outputs, FLOW, packet, now))
+    pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
+        self.run(|pipeline, frames, outputs| {
+            pipeline.ingress(frames, outputs, (SHARD, packet), now);
+        })
     }
 
-    pub fn apply(&mut self, snapshot: &Snapshot, now: Nanos) -> Vec<(HopId, Vec<u8>)> {
+    pub fn apply(&mut self, snapshot: &Snapshot, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| pipeline.apply(snapshot, frames, outputs, now))
     }
 
@@ -143,6 +147,31 @@ impl Node {
         self.pipeline.release(&mut self.frames);
         self.frames_total - self.frames.free()
     }
+}
+
+/// The neighbour that sends such packets.
+pub fn sender(payload: &[u8]) -> PeerId {
+    let header = Header::parse(payload);
+    let is_feedback = header.is_ok_and(|header| header.packet_type == PacketType::Feedback);
+    if is_feedback { DOWN } else { UP }
+}
+
+/// The header of a packet that a source has just formed.
+pub fn header(packet_type: PacketType, flags: u8, link_sequence: u32) -> Header {
+    Header {
+        packet_type,
+        flags: Flags(flags),
+        epoch: 0,
+        shard: 0,
+        flow: FLOW,
+        link_sequence,
+        hop_index: 0,
+    }
+}
+
+/// The header of a packet of a generation or batch of `size`, of which as many are planned.
+pub fn coded(common: Header, generation: u32, size: u16) -> CodedHeader {
+    CodedHeader { common, size, full_log2: 4, planned: size, generation }
 }
 
 /// Source parameters the tests start from.
@@ -227,8 +256,8 @@ impl Line {
     }
 
     /// Carries packets that left node `from` until none is under way, in order.
-    pub fn carry(&mut self, from: usize, packets: Vec<(HopId, Vec<u8>)>) {
-        let mut queue: std::collections::VecDeque<(usize, HopId, Vec<u8>)> =
+    pub fn carry(&mut self, from: usize, packets: Vec<(PeerId, Vec<u8>)>) {
+        let mut queue: std::collections::VecDeque<(usize, PeerId, Vec<u8>)> =
             packets.into_iter().map(|(hop, bytes)| (from, hop, bytes)).collect();
         while let Some((from, hop, bytes)) = queue.pop_front() {
             let (to, loss) =

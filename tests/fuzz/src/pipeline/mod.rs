@@ -11,15 +11,15 @@ mod forge;
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, HopId, Interleave, Profile, Recoding, Redundancy, Role,
+    BatsParams, FlowCode, FlowParams, PeerId, Interleave, Profile, Recoding, Redundancy, Role,
     TunnelId, WindowParams,
 };
 
 use crate::Input;
 
 const FLOW: u32 = 7;
-const DOWN: HopId = HopId(0);
-const UP: HopId = HopId(1);
+const DOWN: PeerId = PeerId(0);
+const UP: PeerId = PeerId(1);
 const SYMBOL_BYTES: usize = 40;
 
 /// Scripts that begin with this byte or a larger one drive a line, the others one node.

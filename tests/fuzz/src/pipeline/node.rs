@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Planning};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HopId, Nanos, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_wire::entropy::{BUCKETS, bucket_of};
 use recoded_wire::frames::{Frames, Span};
@@ -30,7 +30,7 @@ thread_local! {
 /// Takes what a node emits, to be let go after the call.
 #[derive(Default)]
 struct Sent {
-    packets: Vec<(HopId, Span)>,
+    packets: Vec<(PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
     /// Whether plans are made elsewhere, and the question that waits for its answer.
     plans_elsewhere: bool,
@@ -38,7 +38,7 @@ struct Sent {
 }
 
 impl Egress for Sent {
-    fn transmit(&mut self, hop: HopId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
         self.packets.push((hop, span));
     }
 
@@ -127,8 +127,8 @@ impl Node {
     }
 
     /// What the node sent, as hops and UDP payloads.
-    pub(super) fn take_sent(&mut self) -> Vec<(HopId, Vec<u8>)> {
-        let packet = |(hop, span): &(HopId, Span)| (*hop, self.frames.bytes(*span).to_vec());
+    pub(super) fn take_sent(&mut self) -> Vec<(PeerId, Vec<u8>)> {
+        let packet = |(hop, span): &(PeerId, Span)| (*hop, self.frames.bytes(*span).to_vec());
         let packets = self.sent.packets.iter().map(packet).collect();
         self.let_go();
         packets

@@ -1,0 +1,201 @@
+//! Stages for what packets announce.
+//!
+//! Only the source of a flow is told its code and sizes; relays and sinks take them from packets.
+//! Tables for them are not allocated on the packet path: a shard asks, another thread allocates
+//! within a budget, and the shard takes over what was made.
+//!
+//! ```text
+//!  packet of another code, or larger ─► Egress::open(request) ─► Opener ─► Pipeline::opened
+//!                                         until then: dropped as `opening`
+//! ```
+//!
+//! Sizes are rounded up, so that a flow whose sizes vary asks once or twice; a stage that grows
+//! never shrinks. Nothing a packet says leads to more than one question at a time per shard.
+
+use crate::batch::PacketView;
+#[cfg(feature = "bats")]
+use crate::combine::BATCH_SIZE_MAX;
+use crate::combine::Combiner;
+use crate::io::Data;
+#[cfg(feature = "bats")]
+use crate::params::{BatsParams, Interleave, Profile};
+use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
+use crate::shard::Stage;
+#[cfg(feature = "bats")]
+use recoded_code::bats::SOURCE_SYMBOLS_MAX;
+use recoded_code::window::ENCODING_WINDOW_MAX;
+use recoded_gf::FieldOrder;
+use recoded_wire::frames::Frames;
+
+/// Smallest size that tables are made for, in symbols of a generation or packets of a batch.
+const SIZE_MIN: usize = 32;
+
+/// Logarithm of the largest size.
+const FULL_LOG2_MAX: u8 = 8;
+
+/// As `SIZE_MIN`, of a window.
+const WINDOW_MIN: usize = 64;
+
+/// Code and sizes, as packets announce them.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Sizes {
+    /// The code, with the size of its windows or blocks.
+    pub code: FlowCode,
+    /// Field of the coefficients.
+    pub field: FieldOrder,
+    /// Generation or batch size.
+    pub generation_size: usize,
+}
+
+/// Asks for a stage that takes the packets of a shard.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct OpenRequest {
+    /// The shard.
+    pub shard: ShardId,
+    /// What it has to take.
+    pub sizes: Sizes,
+}
+
+/// A stage that was asked for.
+pub struct Opened {
+    pub(crate) shard: ShardId,
+    pub(crate) stage: Stage,
+}
+
+impl Opened {
+    /// The shard it is for.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+}
+
+/// A stage that is not used any more: to be dropped where that may take its time.
+pub struct Closed(#[allow(dead_code, reason = "held to be dropped")] pub(crate) Stage);
+
+/// Makes stages.
+pub struct Opener {
+    combiner: Combiner,
+}
+
+impl Opener {
+    /// `seed` starts the generator of what must be random; give each start of a program another
+    /// one.
+    pub fn new(seed: u64) -> Opener {
+        Opener { combiner: Combiner::new(seed) }
+    }
+
+    /// Allocates what `request` asks for, of a flow with `settings`.
+    pub fn open(&mut self, request: &OpenRequest, settings: &FlowParams) -> Opened {
+        let OpenRequest { shard, sizes } = *request;
+        Opened { shard, stage: Stage::new(shard, settings.with(sizes), &mut self.combiner) }
+    }
+}
+
+impl FlowParams {
+    /// Code and sizes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let Self { code, field, generation_size, .. } = *self;
+        Sizes { code, field, generation_size }
+    }
+
+    /// These parameters of a relay or sink, with code and sizes.
+    #[must_use]
+    pub fn with(&self, sizes: Sizes) -> FlowParams {
+        let Sizes { code, field, generation_size } = sizes;
+        FlowParams { code, field, generation_size, ..self.clone() }
+    }
+
+    /// Sizes of a stage of this relay or sink that takes a packet, and all that one of the
+    /// `present` sizes takes if it is of the same code. `None` when no source sends such a packet,
+    /// or frames do not hold what would be made of it.
+    pub(crate) fn that_take(
+        &self,
+        data: &Data<'_>,
+        present: Option<Sizes>,
+        frames: &impl Frames,
+    ) -> Option<Sizes> {
+        let announced = announced(data);
+        let is_relay = matches!(self.role, Role::Relay { .. });
+        let is_alike = |present: &Sizes| {
+            is_relay
+                || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
+        };
+        let sizes = match present.filter(is_alike) {
+            Some(present) => larger(announced, present),
+            None => announced,
+        };
+        let symbol_bytes = match data {
+            Data::Coded { view, .. } => view.symbol_bytes,
+            Data::Window(packet) => packet.symbol_bytes,
+        };
+        let is_possible = usize::from(symbol_bytes) <= self.symbol_bytes
+            && is_sent(&sizes)
+            && self.frame_bytes_of(&sizes) <= frames.frame_bytes();
+        is_possible.then_some(sizes)
+    }
+}
+
+/// Whether any source sends such sizes.
+fn is_sent(sizes: &Sizes) -> bool {
+    match sizes.code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(code) => {
+            code.source_symbols <= SOURCE_SYMBOLS_MAX && sizes.generation_size <= BATCH_SIZE_MAX
+        }
+        _ => true,
+    }
+}
+
+/// What a packet announces, rounded up.
+fn announced(data: &Data<'_>) -> Sizes {
+    match data {
+        Data::Coded { view, .. } => Sizes {
+            code: code_of(view),
+            field: view.field,
+            generation_size: (1 << view.full_log2.min(FULL_LOG2_MAX)).max(view.size).max(SIZE_MIN),
+        },
+        Data::Window(packet) => {
+            let window_symbols = usize::from(packet.window_symbols).next_power_of_two();
+            let window_symbols = window_symbols.clamp(WINDOW_MIN, ENCODING_WINDOW_MAX);
+            let field = FieldOrder::from_code(packet.header.flags.field_code());
+            Sizes {
+                code: FlowCode::Window(WindowParams { window_symbols, density: 15 }),
+                field: field.unwrap_or(FieldOrder::TwoFiftySix),
+                generation_size: SIZE_MIN,
+            }
+        }
+    }
+}
+
+/// The code of a packet of a generation or batch.
+#[cfg_attr(not(feature = "bats"), allow(unused_variables, reason = "there is one"))]
+fn code_of(view: &PacketView) -> FlowCode {
+    #[cfg(feature = "bats")]
+    if let Some(block) = view.block {
+        return FlowCode::Bats(BatsParams {
+            source_symbols: (1 << block.full_log2).max(usize::from(block.source_symbols)),
+            profile: Profile::CyclicShift,
+            generator_bits: block.generator_bits,
+            interleave: Interleave::Auto,
+        });
+    }
+    FlowCode::Rlnc
+}
+
+/// The larger of each size; the code is that of the first.
+fn larger(sizes: Sizes, other: Sizes) -> Sizes {
+    let code = match (sizes.code, other.code) {
+        #[cfg(feature = "bats")]
+        (FlowCode::Bats(new), FlowCode::Bats(old)) => {
+            let source_symbols = new.source_symbols.max(old.source_symbols);
+            FlowCode::Bats(BatsParams { source_symbols, ..new })
+        }
+        (FlowCode::Window(new), FlowCode::Window(old)) => {
+            let window_symbols = new.window_symbols.max(old.window_symbols);
+            FlowCode::Window(WindowParams { window_symbols, ..new })
+        }
+        (code, _) => code,
+    };
+    let generation_size = sizes.generation_size.max(other.generation_size);
+    Sizes { code, generation_size, ..sizes }
+}

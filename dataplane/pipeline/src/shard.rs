@@ -1,0 +1,586 @@
+//! One shard of a flow on one node: its parameters, neighbours and counters, and the one place that
+//! tells roles and codes apart.
+//!
+//! Packets say which code and sizes they have, so a stage is what handles one code and sizes up to
+//! some: a source encodes with it, a relay and a sink take packets in. Where packets change, the
+//! stage of before remains beside the new one: a source still answers NACKs with it, a sink decodes
+//! with it what is still on the way.
+
+#[cfg(feature = "bats")]
+use crate::bats::received::ReceivedBlock;
+#[cfg(feature = "bats")]
+use crate::bats::source::BatsSource;
+use crate::combine::Combiner;
+use crate::egress::{Egress, Ticket};
+use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
+use crate::open::Sizes;
+use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Role, ShardId};
+use crate::peer::Upstream;
+use crate::peer::next_hops::NextHops;
+use crate::plan::Plan;
+use crate::relay::Relay;
+use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::rlnc::generation::Generation;
+use crate::rlnc::source::RlncSource;
+use crate::role::Lifecycle;
+use crate::sink::SinkCode;
+use crate::sink::units::UnitSink;
+use crate::source::SourceCode;
+use crate::window::sink::WindowSink;
+use crate::window::source::WindowSource;
+use recoded_wire::feedback::FeedbackHeader;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Header;
+
+/// A stage that took a packet in this recently is in use: nothing comes later than this.
+const IN_USE_NANOS: Nanos = 2_000_000_000;
+
+/// One that took none for as long may be replaced if there is another: deliveries wait no longer.
+const REPLACE_NANOS: Nanos = 200_000_000;
+
+/// The state of a role.
+enum State {
+    RlncSource(Box<RlncSource>),
+    #[cfg(feature = "bats")]
+    BatsSource(Box<BatsSource>),
+    WindowSource(Box<WindowSource>),
+    Relay(Box<Relay>),
+    RlncSink(Box<UnitSink<Generation>>),
+    #[cfg(feature = "bats")]
+    BatsSink(Box<UnitSink<ReceivedBlock>>),
+    WindowSink(Box<WindowSink>),
+}
+
+/// Evaluates an expression over the role, whichever it is.
+macro_rules! each {
+    ($state:expr, $role:ident => $result:expr) => {
+        match $state {
+            State::RlncSource($role) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSource($role) => $result,
+            State::WindowSource($role) => $result,
+            State::Relay($role) => $result,
+            State::RlncSink($role) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSink($role) => $result,
+            State::WindowSink($role) => $result,
+        }
+    };
+}
+
+/// Evaluates an expression over a source, or another one where the role is not a source.
+macro_rules! source {
+    ($state:expr, $source:ident => $result:expr, $otherwise:expr) => {
+        match $state {
+            State::RlncSource($source) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSource($source) => $result,
+            State::WindowSource($source) => $result,
+            _ => $otherwise,
+        }
+    };
+}
+
+/// As `source`, of sinks.
+macro_rules! sink {
+    ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
+        match $state {
+            State::RlncSink($sink) => $result,
+            #[cfg(feature = "bats")]
+            State::BatsSink($sink) => $result,
+            State::WindowSink($sink) => $result,
+            _ => $otherwise,
+        }
+    };
+}
+
+impl State {
+    fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> Self {
+        match (&params.role, &params.code) {
+            (Role::Source { .. }, FlowCode::Rlnc) => {
+                Self::RlncSource(Box::new(RlncSource::new(shard, params, combiner)))
+            }
+            #[cfg(feature = "bats")]
+            (Role::Source { .. }, FlowCode::Bats(code)) => {
+                Self::BatsSource(Box::new(BatsSource::new(shard, params, code, combiner)))
+            }
+            (Role::Source { .. }, FlowCode::Window(code)) => {
+                Self::WindowSource(Box::new(WindowSource::new(shard, params, *code, combiner)))
+            }
+            (Role::Relay { .. }, _) => Self::Relay(Box::new(Relay::new(shard, params))),
+            (Role::Sink { .. }, FlowCode::Rlnc) => {
+                Self::RlncSink(Box::new(UnitSink::new(Generation::table(params))))
+            }
+            #[cfg(feature = "bats")]
+            (Role::Sink { .. }, FlowCode::Bats(code)) => {
+                Self::BatsSink(Box::new(UnitSink::new(ReceivedBlock::table(params, code))))
+            }
+            (Role::Sink { .. }, FlowCode::Window(code)) => {
+                Self::WindowSink(Box::new(WindowSink::new(params, code)))
+            }
+        }
+    }
+}
+
+/// A role with its parameters: code and sizes, and what they do not concern.
+pub(crate) struct Stage {
+    params: FlowParams,
+    state: State,
+    /// When it last took a packet in; of a source: when it was replaced.
+    used_at: Nanos,
+    /// Epoch of that packet.
+    epoch: Option<u8>,
+}
+
+impl Stage {
+    pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
+        Self { state: State::new(shard, &params, combiner), params, used_at: 0, epoch: None }
+    }
+
+    /// Whether it takes packets of this code and these sizes.
+    fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
+        let is_relay = matches!(self.state, State::Relay(_));
+        let (fits, size, symbol_bytes) = match (data, &self.params.code) {
+            (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
+            (Data::Window(packet), FlowCode::Window(code)) => {
+                let window_symbols = usize::from(packet.window_symbols);
+                (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
+            }
+            (Data::Coded { view, .. }, _) if is_relay => (true, view.size, view.symbol_bytes),
+            (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {
+                (true, view.size, view.symbol_bytes)
+            }
+            #[cfg(feature = "bats")]
+            (Data::Coded { view, .. }, FlowCode::Bats(code)) if view.block.is_some() => {
+                let symbols = view.block.map_or(0, |block| usize::from(block.source_symbols));
+                (symbols <= code.source_symbols, view.size, view.symbol_bytes)
+            }
+            _ => return Err(DropReason::WrongCode),
+        };
+        let is_within = fits
+            && size <= self.params.generation_size
+            && usize::from(symbol_bytes) <= self.params.symbol_bytes;
+        if is_within { Ok(()) } else { Err(DropReason::Oversize) }
+    }
+
+    /// Whether packets of this epoch are its own.
+    fn is_of(&self, epoch: u8, now: Nanos) -> bool {
+        self.epoch == Some(epoch) && self.is_used(now)
+    }
+
+    fn is_used(&self, now: Nanos) -> bool {
+        now < self.used_at.saturating_add(IN_USE_NANOS)
+    }
+
+    /// Whether the state can go on under other parameters.
+    fn fits(&self, params: &FlowParams) -> bool {
+        let is_same_code =
+            std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
+        self.has_role_of(params) && self.params.batches == params.batches && is_same_code
+    }
+
+    fn has_role_of(&self, params: &FlowParams) -> bool {
+        std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
+    }
+
+    /// This stage of a relay or sink under the present settings of its flow, if they still suit it.
+    pub(crate) fn under(mut self, settings: &FlowParams) -> Option<Self> {
+        if !self.has_role_of(settings) {
+            return None;
+        }
+        self.params = settings.with(self.params.sizes());
+        Some(self)
+    }
+}
+
+/// A shard of a flow on this node.
+pub(crate) struct Shard {
+    id: ShardId,
+    counters: FlowCounters,
+    upstream: Upstream,
+    hops: NextHops,
+    present: Stage,
+    /// The one of before, or one that has yet to prove itself.
+    other: Option<Stage>,
+    /// When [`Shard::tick`] has something to do; it may be early, never late.
+    deadline: Option<Nanos>,
+}
+
+/// A stage's state, and the context that it works in.
+fn split<'a, 'io, F, E>(
+    shard: &'a mut Shard,
+    io: &'a mut Io<'io, F, E>,
+) -> (&'a mut State, Context<'a, 'io, F, E>) {
+    let Shard { id, counters, upstream, hops, present: Stage { params, state, .. }, .. } = shard;
+    (state, Context { shard: *id, params, counters, upstream, hops, io })
+}
+
+impl Shard {
+    pub(crate) fn new(id: ShardId, present: Stage, combiner: &mut Combiner) -> Shard {
+        Shard {
+            id,
+            counters: FlowCounters::default(),
+            upstream: Upstream::new(id, combiner),
+            hops: NextHops::new(id, &present.params.next_hops, combiner),
+            present,
+            other: None,
+            deadline: None,
+        }
+    }
+
+    /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
+    /// follow link sequence numbers through any change. What it replaces is returned.
+    pub(crate) fn apply(
+        &mut self,
+        params: &FlowParams,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Stage> {
+        self.hops.update(&params.next_hops, io.combiner);
+        self.deadline = Some(io.now);
+        if !matches!(params.role, Role::Source { .. }) {
+            // What code and sizes it takes follows the packets.
+            for stage in [Some(&mut self.present), self.other.as_mut()].into_iter().flatten() {
+                stage.params = params.with(stage.params.sizes());
+            }
+            return None;
+        }
+        if self.present.fits(params) {
+            let (state, mut cx) = split(self, io);
+            source!(state, source => source.apply(params, &mut cx), ());
+            self.present.params = params.clone();
+            return None;
+        }
+        self.drain(io);
+        let next_epoch = source!(&self.present.state, source => source.epoch(), 0).wrapping_add(1);
+        if self.other.as_ref().is_some_and(|other| other.fits(params)) {
+            // Back to a code of before: it goes on with its numbers.
+            self.exchange();
+            let (state, mut cx) = split(self, io);
+            source!(
+                state,
+                source => {
+                    source.apply(params, &mut cx);
+                    source.begin_epoch(next_epoch);
+                },
+                ()
+            );
+            self.present.params = params.clone();
+            return None;
+        }
+        let mut new = Stage::new(self.id, params.clone(), io.combiner);
+        source!(&mut new.state, source => source.begin_epoch(next_epoch), ());
+        self.put_beside(new, io)
+    }
+
+    /// Makes `stage` the present one and keeps the one it replaces beside it. Returns the third.
+    fn put_beside(
+        &mut self,
+        stage: Stage,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Stage> {
+        let mut before = std::mem::replace(&mut self.present, stage);
+        before.used_at = io.now;
+        let mut gone = self.other.replace(before);
+        if let Some(gone) = &mut gone {
+            each!(&mut gone.state, role => role.release(io.frames));
+        }
+        gone
+    }
+
+    /// Calls `act` with the present stage and with the one beside it, each in the place of the
+    /// present one.
+    fn both<T>(&mut self, mut act: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
+        let first = act(self);
+        let Some(other) = self.other.take() else { return (first, None) };
+        let present = std::mem::replace(&mut self.present, other);
+        let second = act(self);
+        self.other = Some(std::mem::replace(&mut self.present, present));
+        (first, Some(second))
+    }
+
+    /// Exchanges the present stage and the one beside it.
+    fn exchange(&mut self) {
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.present, other);
+        }
+    }
+
+    pub(crate) fn id(&self) -> ShardId {
+        self.id
+    }
+
+    /// Whether it does for its flow what `params` say.
+    pub(crate) fn has_role_of(&self, params: &FlowParams) -> bool {
+        self.present.has_role_of(params)
+    }
+
+    /// Units held.
+    pub(crate) fn held(&self) -> usize {
+        let held = |stage: &Stage| each!(&stage.state, role => role.held());
+        held(&self.present) + self.other.as_ref().map_or(0, held)
+    }
+
+    /// Notes a data packet from `peer`, whatever becomes of it.
+    ///
+    /// # Errors
+    /// The reason why it must be dropped.
+    pub(crate) fn admit(
+        &mut self,
+        peer: PeerId,
+        header: &Header,
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        let upstream = match self.present.params.role {
+            Role::Source { .. } => return Err(DropReason::WrongRole),
+            Role::Relay { upstream } | Role::Sink { upstream, .. } => upstream,
+        };
+        if upstream != peer {
+            return Err(DropReason::Stranger);
+        }
+        self.upstream.arrived(header, now)?;
+        self.counters.received += 1;
+        Ok(())
+    }
+
+    /// Handles a data packet that was admitted. [`DropReason::Oversize`] and
+    /// [`DropReason::WrongCode`] say that no stage takes such packets: see [`Shard::that_take`].
+    pub(crate) fn take(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        if let Err(reason) = self.choose(&arrival.data, io.now) {
+            return Fate::Dropped(reason);
+        }
+        (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
+        let (state, mut cx) = split(self, io);
+        let fate = match state {
+            State::Relay(relay) => relay.receive(&mut cx, arrival),
+            state => sink!(state, sink => sink.receive(&mut cx, arrival), {
+                Fate::Dropped(DropReason::WrongRole)
+            }),
+        };
+        self.wake(io.now);
+        fate
+    }
+
+    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of an
+    /// epoch, so a packet that differs from others of its epoch is forged or damaged.
+    fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
+        let epoch = data.header().epoch;
+        let fits = self.present.takes(data);
+        if self.present.is_of(epoch, now) {
+            return fits.map_err(|_| DropReason::Mismatch);
+        }
+        let Some(other) = &self.other else { return fits };
+        match other.takes(data) {
+            Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
+            // One that is new was opened for this epoch.
+            Ok(()) if other.is_of(epoch, now) || other.epoch.is_none() || fits.is_err() => {}
+            _ => return fits,
+        }
+        self.exchange();
+        Ok(())
+    }
+
+    /// Sizes of a stage that would take a packet that none here takes. `None` while the stage that
+    /// would have to go is in use.
+    pub(crate) fn that_take(
+        &self,
+        settings: &FlowParams,
+        data: &Data<'_>,
+        io: &Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Sizes> {
+        let idle = |stage: &Stage| io.now >= stage.used_at.saturating_add(REPLACE_NANOS);
+        if self.other.as_ref().is_some_and(|other| !idle(other) && !idle(&self.present)) {
+            return None;
+        }
+        settings.that_take(data, Some(self.present.params.sizes()), io.frames)
+    }
+
+    /// Takes over a stage that was asked for. Returns the one it replaces.
+    pub(crate) fn open(
+        &mut self,
+        stage: Stage,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Stage> {
+        self.drain(io);
+        if self.other.as_ref().is_some_and(|other| other.used_at > self.present.used_at) {
+            self.exchange();
+        }
+        let used_at = self.present.used_at;
+        let mut gone = self.put_beside(stage, io);
+        if let Some(before) = &mut self.other {
+            before.used_at = used_at;
+        }
+        if matches!(self.present.state, State::Relay(_)) {
+            // The larger one takes all that the smaller one took.
+            gone = self.other.take();
+            if let Some(gone) = &mut gone {
+                each!(&mut gone.state, role => role.release(io.frames));
+            }
+        }
+        // The next packet decides which of both is the present one.
+        self.exchange();
+        self.wake(io.now);
+        gone
+    }
+
+    /// Takes an IP packet; only a source does anything with it.
+    pub(crate) fn ingress(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: &[u8]) {
+        let (state, mut cx) = split(self, io);
+        source!(
+            state,
+            source => {
+                cx.counters.ingress_packets += 1;
+                cx.counters.ingress_bytes += packet.len() as u64;
+                source.ingress(&mut cx, packet);
+            },
+            ()
+        );
+        self.wake(io.now);
+    }
+
+    /// Handles a feedback packet from `peer`: the source reads it, a relay hands it upstream.
+    pub(crate) fn receive_feedback(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        peer: PeerId,
+        payload: Span,
+        header: FeedbackHeader,
+    ) -> Fate {
+        if matches!(self.present.params.role, Role::Sink { .. }) {
+            return Fate::Dropped(DropReason::WrongRole);
+        }
+        if let Err(reason) = self.hops.heard(peer, &header.common, io.now) {
+            return Fate::Dropped(reason);
+        }
+        let (fate, _) = self.both(|shard| {
+            let (state, mut cx) = split(shard, io);
+            match state {
+                State::Relay(relay) if header.common.hop_index < u8::MAX => {
+                    relay.hand_up(&mut cx, payload, header)
+                }
+                state => source!(
+                    state,
+                    source => {
+                        source.receive_feedback(&mut cx, payload, header);
+                        Fate::Consumed
+                    },
+                    Fate::Dropped(DropReason::WrongRole)
+                ),
+            }
+        });
+        self.wake(io.now);
+        fate
+    }
+
+    /// Notes when the roles want to be called, after something came.
+    fn wake(&mut self, now: Nanos) {
+        let stages = [Some(&self.present), self.other.as_ref()];
+        let wake = |stage: &Stage| each!(&stage.state, role => role.wake(&stage.params, now));
+        let stages = stages.into_iter().flatten().fold(None, |at, stage| earlier(at, wake(stage)));
+        let own = earlier(stages, self.upstream.reporter.due());
+        self.deadline = earlier(self.deadline, own);
+    }
+
+    /// Takes what an accelerator computed.
+    pub(crate) fn solved<'a>(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        ticket: Ticket,
+        rows: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let (state, mut cx) = split(self, io);
+        sink!(state, sink => sink.solved(&mut cx, ticket, rows), ());
+    }
+
+    /// Takes over a plan that was asked for.
+    pub(crate) fn planned(&mut self, plan: Plan) {
+        match &mut self.present.state {
+            State::Relay(relay) => relay.planned(plan),
+            state => source!(state, source => source.planned(plan), ()),
+        }
+    }
+
+    /// Lets timers act; returns the next deadline.
+    pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
+        if self.deadline.is_some_and(|deadline| deadline <= io.now) {
+            let (first, second) = self.both(|shard| {
+                let (state, mut cx) = split(shard, io);
+                each!(state, role => role.tick(&mut cx))
+            });
+            let roles = earlier(first, second.flatten());
+            // A role that had something to report has done so.
+            self.upstream.reporter.settle(io.now);
+            let own = earlier(self.upstream.reporter.due(), self.let_go(io));
+            self.deadline = earlier(roles, own);
+        }
+        self.deadline
+    }
+
+    /// Lets the frames go of a source that was replaced a while ago; else when that is due.
+    fn let_go(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let other = self.other.as_mut()?;
+        let is_source = matches!(other.params.role, Role::Source { .. });
+        let held = each!(&other.state, role => role.held());
+        if !is_source || held == 0 {
+            return None;
+        }
+        let end = other.used_at.saturating_add(IN_USE_NANOS);
+        if end > io.now {
+            return Some(end);
+        }
+        each!(&mut other.state, role => role.release(io.frames));
+        None
+    }
+
+    /// Ends the oldest unit held, to free frames. False when none is held.
+    pub(crate) fn evict_oldest(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
+        let mut done = false;
+        // The stage of before first.
+        self.exchange();
+        self.both(|shard| {
+            let (state, mut cx) = split(shard, io);
+            done = done || each!(state, role => role.evict_oldest(&mut cx));
+        });
+        self.exchange();
+        done
+    }
+
+    /// Closes what is open.
+    pub(crate) fn drain(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        self.both(|shard| {
+            let (state, mut cx) = split(shard, io);
+            each!(state, role => role.drain(&mut cx));
+        });
+    }
+
+    /// Lets all frames go.
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        for stage in [Some(&mut self.present), self.other.as_mut()].into_iter().flatten() {
+            each!(&mut stage.state, role => role.release(frames));
+        }
+    }
+
+    pub(crate) fn report(&self) -> FlowReport {
+        let Stage { params, state, .. } = &self.present;
+        let mut report = FlowReport {
+            id: self.id.flow,
+            shard: self.id.shard,
+            role: params.role.clone(),
+            code: params.code,
+            epoch: 0,
+            field: params.field,
+            generation_size: params.generation_size,
+            symbol_bytes: params.symbol_bytes,
+            planned: 0,
+            hops: self.upstream.loss.estimate().into_iter().collect(),
+            remote: None,
+            held: self.held(),
+            counters: self.counters.clone(),
+        };
+        each!(state, role => role.fill(&mut report));
+        report
+    }
+}

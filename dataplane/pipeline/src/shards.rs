@@ -1,0 +1,243 @@
+//! The shards that a worker has, and those that it asks for.
+//!
+//! A worker has the shards of sources that are its share from the start. A relay or a sink cannot
+//! know which shards will come by its queue: it asks for one when the first packet of it comes.
+
+use crate::combine::Combiner;
+use crate::egress::{Answer, Egress};
+use crate::io::{Arrival, Data, Fate, Io};
+use crate::open::{OpenRequest, Opened};
+use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
+use crate::report::DropReason;
+use crate::shard::{Shard, Stage};
+use recoded_wire::frames::Frames;
+
+/// Shards that wait for a stage at once: more than a few flows that begin at the same moment.
+const OPENING_MAX: usize = 64;
+
+/// What was asked for is asked for again after this: it was refused, or the answer was lost.
+const AGAIN_NANOS: Nanos = 1_000_000_000;
+
+/// A shard that has asked for a stage.
+#[derive(Debug)]
+struct Opening {
+    shard: ShardId,
+    asked_at: Nanos,
+    is_refused: bool,
+}
+
+/// The shards of a worker, and the flows they belong to.
+pub(crate) struct Shards {
+    share: Share,
+    /// Flows as configured, sorted by id.
+    settings: Vec<FlowParams>,
+    /// Sorted by id.
+    shards: Vec<Shard>,
+    opening: Vec<Opening>,
+}
+
+impl Shards {
+    pub(crate) fn new(share: Share, snapshot: &Snapshot, combiner: &mut Combiner) -> Self {
+        let mut shards = Self {
+            share,
+            settings: sorted(snapshot),
+            shards: Vec::new(),
+            opening: Vec::with_capacity(OPENING_MAX),
+        };
+        shards.add_sources(combiner);
+        shards
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
+        self.shards.iter_mut()
+    }
+
+    /// The shard of this id, if it is here.
+    pub(crate) fn find(&mut self, id: ShardId) -> Option<&mut Shard> {
+        let index = self.place(id).ok()?;
+        Some(&mut self.shards[index])
+    }
+
+    /// Whether the flow is configured.
+    pub(crate) fn knows(&self, flow: u32) -> bool {
+        self.settings(flow).is_some()
+    }
+
+    fn settings(&self, flow: u32) -> Option<&FlowParams> {
+        let index = self.settings.binary_search_by_key(&flow, |params| params.id).ok()?;
+        Some(&self.settings[index])
+    }
+
+    fn place(&self, id: ShardId) -> Result<usize, usize> {
+        self.shards.binary_search_by_key(&id, Shard::id)
+    }
+
+    /// Adopts a new snapshot.
+    pub(crate) fn apply(&mut self, snapshot: &Snapshot, io: &mut Io<'_, impl Frames, impl Egress>) {
+        self.settings = sorted(snapshot);
+        for mut shard in std::mem::take(&mut self.shards) {
+            let params = self.settings(shard.id().flow);
+            match params.filter(|params| shard.has_role_of(params) && self.is_ours(&shard, params))
+            {
+                Some(params) => {
+                    shard.apply(params, io);
+                    self.shards.push(shard);
+                }
+                None => {
+                    shard.drain(io);
+                    shard.release(io.frames);
+                }
+            }
+        }
+        self.add_sources(io.combiner);
+    }
+
+    /// Whether this worker is to have a shard of a flow, if it is here.
+    fn is_ours(&self, shard: &Shard, params: &FlowParams) -> bool {
+        let is_source = matches!(params.role, Role::Source { .. });
+        !is_source || self.share.sends(params.shards).any(|own| own == shard.id().shard)
+    }
+
+    /// Adds the shards of sources that are this worker's and not there yet.
+    fn add_sources(&mut self, combiner: &mut Combiner) {
+        for params in self.settings.clone() {
+            if !matches!(params.role, Role::Source { .. }) {
+                continue;
+            }
+            for shard in self.share.sends(params.shards) {
+                let id = ShardId { flow: params.id, shard };
+                if let Err(at) = self.place(id) {
+                    let stage = Stage::new(id, params.clone(), combiner);
+                    self.shards.insert(at, Shard::new(id, stage, combiner));
+                }
+            }
+        }
+    }
+
+    /// Handles a data packet from `peer` of a flow that is configured.
+    pub(crate) fn receive(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (id, peer): (ShardId, PeerId),
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        let header = arrival.data.header();
+        let mut reason = DropReason::Oversize;
+        let is_here = self.find(id).is_some();
+        if let Some(shard) = self.find(id) {
+            if let Err(reason) = shard.admit(peer, header, io.now) {
+                return Fate::Dropped(reason);
+            }
+            match shard.take(io, arrival) {
+                Fate::Dropped(why @ (DropReason::Oversize | DropReason::WrongCode)) => reason = why,
+                fate => return fate,
+            }
+        }
+        match self.ask(io, (id, peer), &arrival.data) {
+            Ok(true) => {}
+            Ok(false) => return Fate::Dropped(reason),
+            Err(reason) => return Fate::Dropped(reason),
+        }
+        // The stage was made here: the packet is the first that it takes.
+        let Some(shard) = self.find(id) else { return Fate::Dropped(reason) };
+        if !is_here && let Err(reason) = shard.admit(peer, header, io.now) {
+            return Fate::Dropped(reason);
+        }
+        shard.take(io, arrival)
+    }
+
+    /// Asks for a stage that takes a packet, unless one was asked for a moment ago. Whether there
+    /// is one now.
+    ///
+    /// # Errors
+    /// Why there is none yet, or will be none.
+    fn ask(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (shard, peer): (ShardId, PeerId),
+        data: &Data<'_>,
+    ) -> Result<bool, DropReason> {
+        let Some(settings) = self.settings(shard.flow) else { return Err(DropReason::UnknownFlow) };
+        match settings.role {
+            Role::Source { .. } => return Err(DropReason::WrongRole),
+            Role::Relay { upstream } | Role::Sink { upstream, .. } if upstream != peer => {
+                return Err(DropReason::Stranger);
+            }
+            _ => {}
+        }
+        let sizes = match self.place(shard) {
+            Ok(index) => self.shards[index].that_take(settings, data, io),
+            Err(_) => settings.that_take(data, None, io.frames),
+        };
+        let Some(sizes) = sizes else { return Ok(false) };
+        self.forget_old(io.now);
+        if let Some(opening) = self.opening.iter().find(|opening| opening.shard == shard) {
+            let refused = DropReason::NoMemory;
+            return Err(if opening.is_refused { refused } else { DropReason::Opening });
+        }
+        if self.opening.len() == OPENING_MAX {
+            return Err(DropReason::Opening);
+        }
+        let request = OpenRequest { shard, sizes };
+        match io.egress.open(&request) {
+            Answer::Here => {
+                let settings = self.settings(shard.flow).ok_or(DropReason::UnknownFlow)?;
+                let stage = Stage::new(shard, settings.with(sizes), io.combiner);
+                self.opened(Opened { shard, stage }, io);
+                Ok(true)
+            }
+            Answer::Elsewhere => {
+                self.opening.push(Opening { shard, asked_at: io.now, is_refused: false });
+                Err(DropReason::Opening)
+            }
+            Answer::Busy => Err(DropReason::Opening),
+        }
+    }
+
+    /// Forgets that something was asked for a while ago.
+    fn forget_old(&mut self, now: Nanos) {
+        self.opening.retain(|opening| now < opening.asked_at.saturating_add(AGAIN_NANOS));
+    }
+
+    /// Takes over a stage. Returns the one that it replaces.
+    pub(crate) fn opened(
+        &mut self,
+        Opened { shard, stage }: Opened,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Stage> {
+        self.opening.retain(|opening| opening.shard != shard);
+        // Parameters may have changed since it was asked for.
+        let settings = self.settings(shard.flow);
+        let Some(stage) = settings.and_then(|settings| stage.under(settings)) else { return None };
+        match self.place(shard) {
+            Ok(index) => self.shards[index].open(stage, io),
+            Err(at) => {
+                self.shards.insert(at, Shard::new(shard, stage, io.combiner));
+                None
+            }
+        }
+    }
+
+    /// There is no memory for a stage that was asked for.
+    pub(crate) fn refused(&mut self, shard: ShardId) {
+        let asked = self.opening.iter_mut().filter(|opening| opening.shard == shard);
+        asked.for_each(|opening| opening.is_refused = true);
+    }
+
+    /// Frees frames under pressure: one unit of the shard that holds most goes, per packet.
+    pub(crate) fn relieve(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        if let Some(shard) = self.shards.iter_mut().max_by_key(|shard| shard.held()) {
+            shard.evict_oldest(io);
+        }
+    }
+}
+
+fn sorted(snapshot: &Snapshot) -> Vec<FlowParams> {
+    let mut settings = snapshot.flows.clone();
+    settings.sort_by_key(|params| params.id);
+    settings
+}

@@ -1,0 +1,61 @@
+//! A received packet, parsed once, by its type.
+
+use crate::coded::{Coded, parse_coded};
+use crate::feedback::FeedbackHeader;
+use crate::header::{Header, HeaderError, PacketType};
+use crate::window::{WindowPacket, parse_window};
+
+/// A packet of any type. Whatever it says is within the range of its field.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Packet<'a> {
+    /// Of a generation or of a batch.
+    Coded(Coded<'a>),
+    /// Of a window.
+    Window(WindowPacket),
+    /// Feedback, whose items are read by [`crate::feedback::items`].
+    Feedback(FeedbackHeader),
+}
+
+/// Parses a UDP payload.
+///
+/// # Errors
+/// [`HeaderError`] when it is no packet of ours, or contradicts itself.
+#[inline]
+pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
+    match Header::parse(payload)?.packet_type {
+        PacketType::Bats | PacketType::Generation => parse_coded(payload).map(Packet::Coded),
+        PacketType::Window => parse_window(payload).map(Packet::Window),
+        PacketType::Feedback => FeedbackHeader::parse(payload).map(Packet::Feedback),
+    }
+}
+
+impl Packet<'_> {
+    /// What every packet says.
+    pub fn header(&self) -> &Header {
+        match self {
+            Packet::Coded(coded) => &coded.header.common,
+            Packet::Window(packet) => &packet.header,
+            Packet::Feedback(header) => &header.common,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_parses_is_what_its_header_says(
+            kind in 1u8..5,
+            mut bytes in prop::collection::vec(any::<u8>(), 16..300),
+        ) {
+            bytes[0] = crate::header::VERSION << 4 | kind;
+            if let Ok(packet) = parse(&bytes) {
+                prop_assert_eq!(Ok(*packet.header()), Header::parse(&bytes));
+                prop_assert_eq!(packet.header().packet_type as u8, kind);
+            }
+        }
+    }
+}
