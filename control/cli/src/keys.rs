@@ -1,5 +1,5 @@
-//! What `recodectl set` can change: its help, and words for completion, from the tables of keys. The
-//! daemon decides what is allowed.
+//! What `recodectl set` can change: its help, and words for completion, from the tables of keys.
+//! The daemon decides what is allowed.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use recoded_api::keys::{DAEMON, FLOW};

@@ -79,6 +79,13 @@ fn engine() -> Engine {
         batches: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
         batch_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
         latency_us: vec![0, 0, 0, 0, 0, 0, 1_000, 2_800, 100],
+        counters: counted([
+            ("offered_jobs", 90_000),
+            ("device_downs", 1),
+            ("device_ups", 2),
+            ("late", 0),
+            ("jobs_of_tomorrow", 6),
+        ]),
     }
 }
 

@@ -243,7 +243,8 @@ fn annotated_file_has_the_keys_of_the_table_and_their_defaults() {
     }
 }
 
-/// The comment above the first line of each key says who has it, whether it is live, and its values.
+/// The comment above the first line of each key says who has it, whether it is live and what it
+/// takes.
 #[test]
 fn annotated_file_says_who_has_a_key_and_what_it_takes() {
     let shown = annotated();
