@@ -1,5 +1,5 @@
-//! Verdicts of the XDP program, one counter of packets each. The list is `recoded_wire`'s, which the
-//! program is built from.
+//! Verdicts of the XDP program, one counter of packets each. The list is `recoded_wire`'s, from
+//! which the program is built.
 
 use recoded_wire::steer::Verdict;
 

@@ -2,7 +2,8 @@
 
 use super::parse;
 use crate::config::{Config, code, daemon};
-use recoded_api::keys::{DefaultValue, FLOW, Key, Role, TABLES, Table, Values};
+use crate::state;
+use recoded_api::keys::{DAEMON, DefaultValue, FLOW, Key, Role, TABLES, Table, Values};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeSet;
 
@@ -189,6 +190,39 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
     for Table { section, .. } in TABLES {
         let file = File::new(Role::Relay, None).with(section, "colour", Some("1"));
         assert!(file.parse().expect_err("no such key").contains("unknown key colour"));
+    }
+}
+
+/// `recodectl show config` and `show flows` leave nothing out.
+#[test]
+fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
+    let codes = ["rlnc", "window", "bats"].into_iter();
+    let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
+    for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
+        let config = File::new(role, code).parse().expect("valid");
+        let serves = |key: &Key| role == Role::Relay || key.code.is_none() || key.code == code;
+        let own = |key: &&Key| key.roles.contains(&role) && serves(key);
+        let names = |table: Table, own: &dyn Fn(&&Key) -> bool| -> BTreeSet<&str> {
+            let always = |key: &&Key| !matches!(key.default, DefaultValue::Depends(_));
+            table.keys.iter().filter(always).filter(own).map(|key| key.name).collect()
+        };
+        let text: toml::Table = config.to_toml().parse().expect("TOML");
+        let written = |table: &toml::Value| -> BTreeSet<String> {
+            table.as_table().expect("a section").keys().cloned().collect()
+        };
+        let flow = written(&text["flow"][0]);
+        assert!(flow.iter().eq(&names(FLOW, &own)), "{role:?} {code:?}: {flow:?}");
+        let daemon = written(&text["daemon"]);
+        assert!(daemon.iter().eq(&names(DAEMON, &|_| true)), "{daemon:?}");
+
+        let shown = state::parameters(&config.flows[0].params);
+        let shown = serde_json::to_value(shown).expect("JSON");
+        // The size of generations was never optional; ceilings have the names of what they bound.
+        for key in FLOW.live().filter(|key| key.code != Some("rlnc")) {
+            let Some(value) = shown.get(key.name) else { continue };
+            let is_own = own(&key) || key.ceiling().as_ref().is_some_and(own);
+            assert_eq!(!value.is_null(), is_own, "{role:?} {code:?}: {}", key.name);
+        }
     }
 }
 
