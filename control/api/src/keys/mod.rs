@@ -44,7 +44,7 @@ pub struct Key {
     pub name: &'static str,
     /// Roles of a flow that have it; of other sections none.
     pub roles: &'static [Role],
-    /// The only code that has it, at sources and sinks.
+    /// The only code that has it, where the role is told the code.
     pub code: Option<&'static str>,
     /// Whether `recodectl set` may change it.
     pub is_live: bool,
@@ -98,6 +98,11 @@ pub enum Role {
 impl Role {
     /// Every role, in the order of the path.
     pub const ALL: [Role; 3] = [Role::Source, Role::Relay, Role::Sink];
+
+    /// Whether a flow of this role is told its code; the others serve every code.
+    pub fn has_code(self) -> bool {
+        FLOW.find("code").is_some_and(|code| code.roles.contains(&self))
+    }
 
     /// How it is written.
     pub const fn name(self) -> &'static str {

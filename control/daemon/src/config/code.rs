@@ -73,7 +73,7 @@ impl Coding {
     /// Reads the code of a flow of this role, and refuses the keys of other codes and roles.
     pub fn read(reader: &mut Reader<'_>, kind: Kind) -> Coding {
         let rule = "it is \"rlnc\", \"bats\" or \"window\"";
-        let word = if kind == Kind::Relay { None } else { reader.choice("code", &CODES, rule) };
+        let word = if kind.has_code() { reader.choice("code", &CODES, rule) } else { None };
         let word = word.unwrap_or(Word::Rlnc);
         refuse_others(reader, kind, word);
         let generation_size = match (kind, word) {
@@ -128,10 +128,9 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
     });
 }
 
-/// Keys of another code mislead readers of the file, so they are refused. Relays serve every code.
+/// Keys of another code mislead readers of the file, so they are refused.
 fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
-    let present = FLOW.keys.iter().filter(|key| key.roles.contains(&kind) && kind != Kind::Relay);
-    for key in present {
+    for key in FLOW.keys.iter().filter(|key| kind.has_code() && key.roles.contains(&kind)) {
         if let Some(owner) = key.code.filter(|owner| *owner != word.name()) {
             reader.unsuitable(key.name, &format!("it is for code = \"{owner}\""));
         }

@@ -29,9 +29,7 @@ impl File {
             Values::Other(_, example) => Some((key.name, example.to_owned())),
             _ => None,
         }));
-        flow.extend(
-            code.filter(|_| role != Role::Relay).map(|code| ("code", format!("\"{code}\""))),
-        );
+        flow.extend(code.filter(|_| role.has_code()).map(|code| ("code", format!("\"{code}\""))));
         File(vec![
             ("daemon", Vec::new()),
             link("\"west\"", "\"eth0\"", "\"10.0.1.2\""),
@@ -182,9 +180,11 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
                 refused(File::new(role, None), &format!("does not apply: {why}"));
             }
         }
-        let (Some(own), [Role::Source | Role::Sink]) = (key.code, key.roles) else { continue };
-        for code in ["rlnc", "window"].into_iter().filter(|code| *code != own) {
-            refused(File::new(key.roles[0], Some(code)), &format!("it is for code = \"{own}\""));
+        for role in key.roles.iter().filter(|role| role.has_code()) {
+            let others = ["rlnc", "window"].into_iter().filter(|code| key.code != Some(*code));
+            for (code, own) in others.filter_map(|code| key.code.map(|own| (code, own))) {
+                refused(File::new(*role, Some(code)), &format!("it is for code = \"{own}\""));
+            }
         }
     }
     for Table { section, .. } in TABLES {
@@ -200,7 +200,7 @@ fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
     let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
     for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
         let config = File::new(role, code).parse().expect("valid");
-        let serves = |key: &Key| role == Role::Relay || key.code.is_none() || key.code == code;
+        let serves = |key: &Key| !role.has_code() || key.code.is_none() || key.code == code;
         let own = |key: &&Key| key.roles.contains(&role) && serves(key);
         let names = |table: Table, own: &dyn Fn(&&Key) -> bool| -> BTreeSet<&str> {
             let always = |key: &&Key| !matches!(key.default, DefaultValue::Depends(_));
