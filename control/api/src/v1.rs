@@ -66,6 +66,9 @@ pub struct Engine {
     /// Batches by the time from their first generation to its result: up to 1 us, 2 us, 4 us and
     /// on.
     pub latency_us: Vec<u64>,
+    /// Every counter that is not by reason, by name; those above too.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// Who does bulk work from now on.

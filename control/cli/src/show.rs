@@ -2,10 +2,11 @@
 
 use crate::arguments::Show;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
-use recoded_api::v1::{Engine, Flow, Link, Parameters, State, Worker};
-use recoded_counters::{Table, Unit, flow, link, tunnel, worker};
+use recoded_api::keys::{FLOW, Key, Role};
+use recoded_api::v1::{Engine, Flow, Link, State, Worker};
+use recoded_counters::{Table, Unit, engine, flow, link, tunnel, verdict, worker};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use Align::{Left, Right};
 
@@ -67,9 +68,24 @@ fn engine_details(engine: &Engine) -> String {
         named("bytes", engine.offloaded_bytes),
     ];
     let mut text = wrapped("generations", &facts);
-    text.push_str(&wrapped("declined", &or_none(nonzero(&engine.declined))));
-    text.push_str(&wrapped("redone", &or_none(nonzero(&engine.redone))));
-    text.push_str(&wrapped("batches", &or_none(nonzero(&engine.batches))));
+    if engine.up && !engine.reason.is_empty() {
+        text.push_str(&sentence("last failure", &engine.reason));
+    }
+    // The others are those above.
+    let is_event =
+        |name: &str| engine::TABLE.find(name).is_none_or(|counter| counter.unit == Unit::Events);
+    let mut events = engine.counters.clone();
+    events.retain(|name, _| is_event(name));
+    let reasons = [
+        ("events", engine::TABLE, &events),
+        ("declined", engine::DECLINED, &engine.declined),
+        ("redone", engine::REDONE, &engine.redone),
+        ("batches", engine::BATCHES, &engine.batches),
+    ];
+    for (name, table, counts) in reasons {
+        text.push_str(&wrapped(name, &or_none(nonzero(counts))));
+        text.push_str(&cures(&table, counts).concat());
+    }
     text.push_str(&wrapped("of size", &or_none(doubling(&engine.batch_bytes, 4, "KiB"))));
     text.push_str(&wrapped("after", &or_none(doubling(&engine.latency_us, 1, "us"))));
     text
@@ -269,7 +285,7 @@ fn flow_details(flows: &[Flow]) -> String {
     let mut text = String::new();
     for flow in flows {
         text.push_str(&format!("\nflow {}: {}\n", flow.id, path(flow)));
-        text.push_str(&wrapped("parameters", &parameters(&flow.parameters)));
+        text.push_str(&wrapped("parameters", &parameters(flow)));
         let losses = flow.hops.iter().map(|hop| {
             format!("hop {} {} in runs of {:.1}", hop.hop, percent(hop.loss), hop.burst_mean)
         });
@@ -305,60 +321,25 @@ fn path(flow: &Flow) -> String {
     }
 }
 
-fn parameters(parameters: &Parameters) -> Vec<String> {
-    let Parameters {
-        code,
-        field,
-        generation_size,
-        block_symbols,
-        batch_size,
-        profile,
-        generator_bits,
-        interleave,
-        window_symbols,
-        density,
-        symbol_bytes,
-        redundancy,
-        target_loss,
-        redundancy_max,
-        flush_timeout_us,
-        batch_timeout_us,
-        hold_timeout_us,
-        recoding,
-        adaptive,
-        repair,
-    } = parameters;
-    // A relay or sink has ceilings, and their keys are called so.
-    let ceiling = if field.is_some() { "" } else { "_max" };
-    let generation_size = (batch_size.or(*window_symbols).is_none()).then_some(generation_size);
-    let items = [
-        item("code", "", code),
-        item("field", "", field),
-        item("generation_size", ceiling, &generation_size),
-        item("block_symbols", ceiling, block_symbols),
-        item("batch_size", ceiling, batch_size),
-        item("profile", "", profile),
-        item("generator_bits", "", generator_bits),
-        item("interleave", "", interleave),
-        item("window_symbols", ceiling, window_symbols),
-        item("density", "", density),
-        Some(format!("symbol_bytes {symbol_bytes}")),
-        item("redundancy", "", redundancy),
-        item("target_loss", "", target_loss),
-        item("redundancy_max", "", redundancy_max),
-        item("flush_timeout_us", "", flush_timeout_us),
-        item("batch_timeout_us", "", batch_timeout_us),
-        item("hold_timeout_us", "", hold_timeout_us),
-        item("recoding", "", recoding),
-        item("adaptive", "", adaptive),
-        item("repair", "", repair),
-    ];
-    items.into_iter().flatten().collect()
-}
-
-/// A key and its value, where the flow has it.
-fn item(key: &str, ending: &str, value: &Option<impl Display>) -> Option<String> {
-    value.as_ref().map(|value| format!("{key}{ending} {value}"))
+/// Keys and values, where the flow has them. Relays and sinks have ceilings of what sources choose.
+fn parameters(flow: &Flow) -> Vec<String> {
+    let values = serde_json::to_value(&flow.parameters).unwrap_or_default();
+    let is_role = |role: &Role| role.name() == flow.role;
+    let of_role = |key: &Key| key.roles.iter().any(is_role);
+    let code = flow.parameters.code.as_deref();
+    let items =
+        FLOW.keys.iter().filter(|key| key.code.is_none() || code.is_none_or(|_| key.code == code));
+    let items = items.filter_map(|key| {
+        let name = [Some(key), key.ceiling()].into_iter().flatten().find(|key| of_role(key))?.name;
+        match values.get(key.name)? {
+            Value::Null => None,
+            Value::String(word) => Some(format!("{name} {word}")),
+            // As in a file: 4, not 4.0.
+            Value::Number(number) => number.as_f64().map(|number| format!("{name} {number}")),
+            value => Some(format!("{name} {value}")),
+        }
+    });
+    items.collect()
 }
 
 /// How much was sent for what arrived, beside theory, and how long decoding took.
@@ -450,29 +431,31 @@ fn worker_table(workers: &[Worker]) -> String {
 }
 
 /// Where packets were dropped or something went wrong: the place, the table of its reasons, counts.
-type Place = (String, Option<Table>, BTreeMap<String, u64>);
+type Place = (String, Table, BTreeMap<String, u64>);
 
 fn places(state: &State) -> Vec<Place> {
     let dropped = state.verdicts.iter().filter(|(verdict, _)| verdict.starts_with("drop"));
     let dropped = dropped.map(|(name, number)| (name.clone(), *number)).collect();
     let mut places = vec![
-        ("XDP program".to_owned(), None, dropped),
-        ("pipeline".to_owned(), Some(worker::TABLE), state.drops.clone()),
+        ("XDP program".to_owned(), verdict::TABLE, dropped),
+        ("pipeline".to_owned(), worker::TABLE, state.drops.clone()),
     ];
     places.extend(
         state
             .links
             .iter()
-            .map(|link| (format!("link {}", link.name), Some(link::TABLE), link.faults.clone())),
+            .map(|link| (format!("link {}", link.name), link::TABLE, link.faults.clone())),
     );
-    places.extend(state.tunnels.iter().map(|tunnel| {
-        (format!("tunnel {}", tunnel.name), Some(tunnel::TABLE), tunnel.faults.clone())
-    }));
+    places.extend(
+        state.tunnels.iter().map(|tunnel| {
+            (format!("tunnel {}", tunnel.name), tunnel::TABLE, tunnel.faults.clone())
+        }),
+    );
     places.extend(
         state
             .flows
             .iter()
-            .map(|flow| (format!("flow {}", flow.id), Some(flow::TABLE), flow_faults(flow))),
+            .map(|flow| (format!("flow {}", flow.id), flow::TABLE, flow_faults(flow))),
     );
     places.iter_mut().for_each(|(_, _, counts)| counts.retain(|_, number| *number > 0));
     places
@@ -495,7 +478,7 @@ fn drop_table(state: &State) -> String {
 fn drop_details(state: &State) -> String {
     let mut lines = Vec::new();
     for (_, table, counts) in places(state) {
-        let new = table.map(|table| cures(&table, &counts)).unwrap_or_default();
+        let new = cures(&table, &counts);
         lines.extend(new.into_iter().filter(|line| !lines.contains(line)).collect::<Vec<_>>());
     }
     if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) }
@@ -512,7 +495,10 @@ fn cures(table: &Table, counts: &BTreeMap<String, u64>) -> Vec<String> {
     let counted = counts.iter().filter(|(_, number)| **number > 0);
     let known = counted.filter_map(|(name, _)| table.find(name));
     known
-        .map(|counter| sentence(counter.name, &format!("{} {}", counter.meaning, counter.cure)))
+        .map(|counter| {
+            let words = format!("{} {}", counter.meaning, counter.cure);
+            sentence(counter.name, words.trim_end())
+        })
         .collect()
 }
 

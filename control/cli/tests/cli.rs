@@ -6,12 +6,13 @@
 
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
+use recoded_api::keys::FLOW;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{
     Adopted, Engine, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
     Version, Worker,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,6 +79,13 @@ fn engine() -> Engine {
         batches: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
         batch_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
         latency_us: vec![0, 0, 0, 0, 0, 0, 1_000, 2_800, 100],
+        counters: counted([
+            ("offered_jobs", 90_000),
+            ("device_downs", 1),
+            ("device_ups", 2),
+            ("late", 0),
+            ("jobs_of_tomorrow", 6),
+        ]),
     }
 }
 
@@ -495,26 +503,36 @@ fn reader_that_has_seen_enough_is_no_error() {
     assert_eq!(code(&command.stdout(writer).output().expect("runs")), 0);
 }
 
-/// Every key of the help is one that completion begins, and the other way around.
+/// A user finds every key that can be changed, and nothing else, with its values.
 #[test]
-fn help_and_completion_name_the_same_keys() {
+fn help_and_completion_offer_the_live_keys_of_the_table() {
     let said = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_recodectl")).args(arguments).output();
         String::from_utf8(output.expect("it runs").stdout).expect("text")
     };
     let (help, script) = (said(&["set", "--help"]), said(&["completion", "bash"]));
-    let lists =
-        help.split("Keys, by the roles").nth(1).and_then(|text| text.split("Examples").next());
-    let keys = lists.expect("they are listed").lines().filter_map(|line| line.strip_prefix("  "));
-    let keys: Vec<&str> = keys.filter_map(|line| line.split(' ').next()).collect();
-    assert!(keys.len() > 20, "{keys:?}");
-    for key in &keys {
-        assert!(script.contains(&format!(" {key}=")), "{key} is not completed");
+    let lines = help.lines().skip_while(|line| !line.starts_with("Keys, by")).skip(1);
+    let lines: Vec<Vec<&str>> = lines
+        .map_while(|line| line.strip_prefix("  "))
+        .map(|line| line.split("  ").collect())
+        .collect();
+    let names: Vec<&str> = lines.iter().map(|line| line[0]).collect();
+    assert_eq!(names, FLOW.live().map(|key| key.name).collect::<Vec<_>>());
+    let values = lines.iter().map(|line| line.last().map_or("", |words| words.trim()));
+    assert!(values.eq(FLOW.live().map(|key| key.values_in_words().replace('"', ""))), "{help}");
+    let examples = [&help[..], &said(&["--help"])].concat();
+    let set = examples.split_whitespace().filter_map(|word| word.split_once('='));
+    for (key, _) in set.filter(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_')) {
+        assert!(names.contains(&key), "an example sets {key}");
     }
+
     let words = script.lines().find(|line| line.contains(" code=bats ")).expect("offered");
     let offered = words.split([' ', '"']).filter_map(|word| word.split_once('='));
-    for (key, _) in offered.filter(|(key, _)| *key != "opts") {
-        assert!(keys.contains(&key), "{key} is not in the help");
+    let offered: BTreeSet<&str> =
+        offered.map(|(key, _)| key).filter(|key| *key != "opts").collect();
+    assert_eq!(offered, names.into_iter().collect());
+    for word in ["interleave=auto ", "interleave= ", "field=16 ", "adaptive=false ", " cuda"] {
+        assert!(words.contains(word), "{word} is not completed");
     }
 }
 

@@ -7,13 +7,13 @@
 use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
 use crate::config::document::{Document, Section};
-use crate::config::flow::{FLOW_KEYS, LIVE_KEYS};
 use crate::config::symbol::Mtus;
 use crate::config::{Config, Flow};
 use crate::dataplane::Dataplane;
 use crate::state;
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
+use recoded_api::keys::FLOW;
 use recoded_api::service::{Backend, SetFuture};
 use recoded_api::v1::{Adopted, Engine, State, Version};
 use recoded_runtime::offload::Mode;
@@ -178,11 +178,12 @@ impl<D: Dataplane> Live<D> {
 
 /// Makes one change in the document, unless the key may not change.
 fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), ControlError> {
-    let live = LIVE_KEYS.join(", ");
     let refused = |reason| Err(ControlError::Refused { reason });
-    if !LIVE_KEYS.contains(&key) {
+    let known = FLOW.find(key);
+    if !known.is_some_and(|key| key.is_live) {
+        let live = FLOW.live().map(|key| key.name).collect::<Vec<_>>().join(", ");
         let shown: String = key.escape_default().take(VALUE_BYTES_MAX).collect();
-        return refused(if FLOW_KEYS.contains(&key) {
+        return refused(if known.is_some() {
             format!(
                 "flow {id}: {shown} cannot change while the daemon runs: edit the file and \
                  restart; these can: {live}"

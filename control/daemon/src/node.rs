@@ -5,9 +5,10 @@ use crate::config::{Config, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
 use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
 use recoded_counters::Counter;
+use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::PacketCounters;
-use recoded_runtime::offload::{self, Close, Declined, Fault, Offload};
+use recoded_runtime::offload::{self, Offload};
 use recoded_runtime::report::{LinkReport, TunnelReport, WorkerReport};
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
@@ -126,22 +127,21 @@ fn observation(report: RuntimeReport) -> Observation {
 
 fn engine(queue: &Offload) -> Engine {
     let metrics = queue.metrics();
-    let named = |names: &[&str], counts: &[u64]| -> BTreeMap<String, u64> {
-        names.iter().zip(counts).map(|(name, count)| ((*name).to_owned(), *count)).collect()
-    };
+    let scalars = metrics.iter().take(EngineCounters::TABLE.len());
     Engine {
         mode: queue.mode().name().into(),
-        up: metrics.is_up,
+        up: queue.is_up(),
         reason: queue.why_down().map(|why| why.to_string()).unwrap_or_default(),
         offered: metrics.offered_jobs,
         taken: metrics.taken_jobs,
         offloaded: metrics.device_jobs,
         offloaded_bytes: metrics.device_bytes,
-        declined: named(&Declined::ALL.map(Declined::name), &metrics.declined),
-        redone: named(&Fault::ALL.map(Fault::name), &metrics.redone),
-        batches: named(&Close::ALL.map(Close::name), &metrics.closed),
+        declined: named(Declined::TABLE.iter().zip(metrics.declined)),
+        redone: named(Fault::TABLE.iter().zip(metrics.redone)),
+        batches: named(Close::TABLE.iter().zip(metrics.closed)),
         batch_bytes: metrics.batch_bytes.to_vec(),
         latency_us: metrics.latency.to_vec(),
+        counters: named(scalars),
     }
 }
 
@@ -219,10 +219,11 @@ type Counts = BTreeMap<String, u64>;
 /// Faults, and all other counters.
 fn split(counters: impl Iterator<Item = (&'static Counter, u64)>) -> (Counts, Counts) {
     let (faults, others): (Vec<_>, Vec<_>) = counters.partition(|(counter, _)| counter.is_fault());
-    let named = |counts: Vec<(&Counter, u64)>| {
-        counts.into_iter().map(|(counter, count)| (counter.name.to_owned(), count)).collect()
-    };
-    (named(faults), named(others))
+    (named(faults.into_iter()), named(others.into_iter()))
+}
+
+fn named(counters: impl Iterator<Item = (&'static Counter, u64)>) -> Counts {
+    counters.map(|(counter, count)| (counter.name.to_owned(), count)).collect()
 }
 
 fn count(number: usize) -> u64 {

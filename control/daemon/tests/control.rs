@@ -6,6 +6,7 @@ mod common;
 
 use common::{FILE, Pairs, Served, changes};
 use recoded::config::Config;
+use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Redundancy;
 use recoded_runtime::offload::Mode;
@@ -108,10 +109,8 @@ fn set_that_changes_nothing_publishes_nothing() {
 fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
     let served = Served::start();
     let mut client = served.client();
-    let live = "code, field, generation_size, generation_size_max, block_symbols, \
-                block_symbols_max, batch_size, batch_size_max, profile, generator_bits, interleave, \
-                window_symbols, window_symbols_max, density, redundancy, target_loss, redundancy_max, flush_timeout_us, batch_timeout_us, hold_timeout_us, recoding, \
-                adaptive, repair";
+    let live = FLOW.live().map(|key| key.name).collect::<Vec<_>>().join(", ");
+    assert!(live.starts_with("code, field, ") && !live.contains("symbol_bytes"), "{live}");
     let long = "1".repeat(65);
     let cases: [(i64, Pairs, String); 9] = [
         (

@@ -3,7 +3,7 @@
 use crate::Table;
 
 /// Counters of a flow on one node.
-pub const TABLE: Table = Table { owner: "flow", parts: &[FlowCounters::TABLE] };
+pub const TABLE: Table = Table { owner: "a flow", parts: &[FlowCounters::TABLE] };
 
 counters! {
     /// Counters of one flow on one node. Source symbols of a window flow are counted as

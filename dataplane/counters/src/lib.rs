@@ -1,4 +1,5 @@
-//! What a node counts. A counter is declared once, in [`flow`], [`worker`], [`link`] or [`tunnel`]:
+//! What a node counts. A counter is declared once, in [`flow`], [`worker`], [`link`], [`tunnel`] or
+//! [`engine`], and those of the XDP program in `recoded_wire`, of which [`verdict`] makes a table:
 //! its name, unit, meaning and, for a fault, its cure. The struct that a worker increments, sums
 //! over workers, the control API, `recodectl` and the table in this folder's README follow from
 //! that.
@@ -12,12 +13,24 @@ mod merge;
 #[macro_use]
 mod table;
 
+pub mod engine;
 pub mod flow;
 pub mod link;
 pub mod tunnel;
+pub mod verdict;
 pub mod worker;
 
 pub use table::{Counter, Table, Unit};
 
 /// Every table.
-pub const TABLES: [Table; 4] = [flow::TABLE, worker::TABLE, link::TABLE, tunnel::TABLE];
+pub const TABLES: [Table; 9] = [
+    flow::TABLE,
+    worker::TABLE,
+    link::TABLE,
+    tunnel::TABLE,
+    verdict::TABLE,
+    engine::TABLE,
+    engine::DECLINED,
+    engine::REDONE,
+    engine::BATCHES,
+];

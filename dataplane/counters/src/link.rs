@@ -4,14 +4,14 @@ use crate::Table;
 
 /// Counters of a link.
 pub const TABLE: Table = Table {
-    owner: "link",
+    owner: "a link",
     parts: &[LinkCounters::TABLE, Unparsed::TABLE, SocketStatistics::TABLE],
 };
 
 reasons! {
     /// Why a packet from a socket has no UDP payload that we can read. The XDP program lets none of
     /// these through.
-    Unparsed {
+    Unparsed: Packets {
         /// Packets received that are not IP.
         NotIp = "rx_unparsed_not_ip" => "Look for another XDP program on the interface.",
         /// Packets received with more than two VLAN tags.

@@ -13,6 +13,8 @@ pub enum Unit {
     Generations,
     /// Repair requests.
     Requests,
+    /// Jobs for an accelerator: generations, at a sink.
+    Jobs,
     /// Events of any other kind.
     Events,
     /// Nanoseconds, summed.
@@ -30,6 +32,7 @@ impl Unit {
             Unit::Symbols => "symbols",
             Unit::Generations => "generations",
             Unit::Requests => "requests",
+            Unit::Jobs => "jobs",
             Unit::Events => "events",
             Unit::Nanos => "nanoseconds",
             Unit::NanosMax => "nanoseconds, maximum",
@@ -129,13 +132,13 @@ macro_rules! counters {
     };
 }
 
-/// An enum of reasons, one counter of packets each: `/// meaning` above `Variant = "name" =>
-/// "cure"`.
+/// An enum of reasons, one counter each: `/// meaning` above `Variant = "name"`, followed by `=>
+/// "cure"` for a fault.
 macro_rules! reasons {
     (
         $(#[$attribute:meta])*
-        $name:ident {
-            $($(#[doc = $meaning:literal])+ $reason:ident = $text:literal => $cure:literal,)*
+        $name:ident: $unit:ident {
+            $($(#[doc = $meaning:literal])+ $reason:ident = $text:literal $(=> $cure:literal)?,)*
         }
     ) => {
         $(#[$attribute])*
@@ -152,9 +155,9 @@ macro_rules! reasons {
             /// The counters, in the same order.
             pub const TABLE: &'static [$crate::Counter] = &[$($crate::Counter {
                 name: $text,
-                unit: $crate::Unit::Packets,
+                unit: $crate::Unit::$unit,
                 meaning: concat!($($meaning),+).trim_ascii(),
-                cure: $cure,
+                cure: concat!($($cure)?),
             }),*];
 
             /// Name of the counter.

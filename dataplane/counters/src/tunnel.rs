@@ -3,7 +3,7 @@
 use crate::Table;
 
 /// Counters of a tunnel.
-pub const TABLE: Table = Table { owner: "tunnel", parts: &[TunnelCounters::TABLE] };
+pub const TABLE: Table = Table { owner: "a tunnel", parts: &[TunnelCounters::TABLE] };
 
 counters! {
     /// Packets of one tunnel, counted by the workers.

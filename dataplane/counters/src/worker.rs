@@ -4,11 +4,11 @@ use crate::Table;
 
 /// Counters of a worker.
 pub const TABLE: Table =
-    Table { owner: "worker", parts: &[PacketCounters::TABLE, DropReason::TABLE] };
+    Table { owner: "a worker", parts: &[PacketCounters::TABLE, DropReason::TABLE] };
 
 reasons! {
     /// Why a received packet was dropped. One counter each.
-    DropReason {
+    DropReason: Packets {
         /// Shorter than its own header announces.
         Truncated = "truncated" => "Check the MTU of the path and what shortens packets on it.",
         /// A version or type this build does not speak.

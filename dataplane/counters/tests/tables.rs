@@ -3,11 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_counters::flow::FlowCounters;
 use recoded_counters::link::{LinkCounters, SocketStatistics, Unparsed};
 use recoded_counters::tunnel::TunnelCounters;
 use recoded_counters::worker::{DROP_REASONS, DropReason, PacketCounters};
 use recoded_counters::{Counter, TABLES, Table, link, worker};
+use recoded_wire::steer::Verdict;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ fn document() -> String {
     let mut text = String::from(BEGIN);
     for table in TABLES {
         // Writing to a String cannot fail.
-        let _ = write!(text, "\n### Of a {}\n", table.owner);
+        let _ = write!(text, "\n### Of {}\n", table.owner);
         text.push_str("| name | unit | meaning | when it grows |\n|---|---|---|---|\n");
         for Counter { name, unit, meaning, cure } in table.counters() {
             let _ = writeln!(text, "| `{name}` | {} | {meaning} | {cure} |", unit.name());
@@ -83,7 +85,17 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
 
 /// Words in backquotes that begin as names of counters do, and are none.
 fn unknown_counters(text: &str) -> Vec<&str> {
-    let begins = ["rx_", "tx_", "ingress_", "delivered_", "sent_", "generations_", "repairs_"];
+    let begins = [
+        "rx_",
+        "tx_",
+        "ingress_",
+        "delivered_",
+        "sent_",
+        "generations_",
+        "repairs_",
+        "drop_",
+        "pass_",
+    ];
     let words = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let named = words.filter(|word| begins.iter().any(|begin| word.starts_with(begin)));
     named.filter(|word| !TABLES.iter().any(|table| table.find(word).is_some())).collect()
@@ -93,7 +105,7 @@ fn unknown_counters(text: &str) -> Vec<&str> {
 fn readmes_name_only_counters_that_exist() {
     let root = folder().parent().and_then(Path::parent).expect("the repository");
     let mut readmes = vec![root.join("README.md")];
-    for part in ["dataplane", "control"] {
+    for part in ["dataplane", "control", "ebpf"] {
         files(&root.join(part), "README.md", &mut readmes);
     }
     for path in readmes {
@@ -104,13 +116,11 @@ fn readmes_name_only_counters_that_exist() {
     assert_eq!(unknown_counters(text), ["sent_by_nobody", "rx_lost"]);
 }
 
-/// What the dataplane runs: its sources without tests, comments and spaces.
-fn program() -> String {
-    let dataplane = folder().parent().expect("the dataplane");
+/// What runs: the sources in these folders of the repository, without tests, comments and spaces.
+fn program(folders: &[&str]) -> String {
+    let root = folder().parent().and_then(Path::parent).expect("the repository");
     let mut sources = Vec::new();
-    for part in ["counters", "xsk", "pipeline", "runtime"] {
-        files(&dataplane.join(part).join("src"), ".rs", &mut sources);
-    }
+    folders.iter().for_each(|part| files(&root.join(part), ".rs", &mut sources));
     let mut program = String::new();
     for path in sources {
         let text = fs::read_to_string(path).expect("a source file");
@@ -119,6 +129,16 @@ fn program() -> String {
         lines.for_each(|line| program.extend(line.chars().filter(|c| !c.is_whitespace())));
     }
     program
+}
+
+/// Whether the program has this reason as a value. Behind an arrow or a bar it would be a pattern,
+/// and after two equals signs only compared.
+fn is_value(program: &str, reason: &str) -> bool {
+    program.match_indices(reason).any(|(at, _)| {
+        let next = program[at + reason.len()..].chars().next();
+        let is_pattern = next.is_some_and(|next| next.is_alphanumeric() || "=|".contains(next));
+        !is_pattern && !program[..at].ends_with("==")
+    })
 }
 
 /// Whether the program adds to the field, sets it, or copies it from what Linux counted.
@@ -132,7 +152,12 @@ fn is_counted(program: &str, field: &str) -> bool {
 
 #[test]
 fn every_counter_is_counted_somewhere() {
-    let program = program();
+    let program = program(&[
+        "dataplane/counters/src",
+        "dataplane/xsk/src",
+        "dataplane/pipeline/src",
+        "dataplane/runtime/src",
+    ]);
     let fields = [
         FlowCounters::TABLE,
         PacketCounters::TABLE,
@@ -144,13 +169,8 @@ fn every_counter_is_counted_somewhere() {
         assert!(is_counted(&program, name), "nothing counts {name}");
     }
     for reason in DropReason::ALL {
-        // As a value; behind an arrow or a bar it would be a pattern as well.
         let value = format!("DropReason::{reason:?}");
-        let used = program.match_indices(&value).any(|(at, _)| {
-            let next = program[at + value.len()..].chars().next();
-            !next.is_some_and(|next| next.is_alphanumeric() || next == '=' || next == '|')
-        });
-        assert!(used, "nothing drops a packet as {value}");
+        assert!(is_value(&program, &value), "nothing drops a packet as {value}");
     }
     for reason in Unparsed::ALL {
         assert!(program.contains(&format!("=>Unparsed::{reason:?},")), "nothing is {reason:?}");
@@ -158,6 +178,28 @@ fn every_counter_is_counted_somewhere() {
     assert!(program.contains(".rx_unparsed[") && program.contains(".dropped["));
     // The search itself finds no counter that is only declared, compared or summed.
     assert!(!is_counted("Flow{made_up:Packets}if cx.made_up==1{sum+=cx.made_up}", "made_up"));
+}
+
+#[test]
+fn every_verdict_is_reached_and_every_counter_of_the_engine_counted() {
+    let xdp = program(&["dataplane/wire/src", "ebpf/prog/src"]);
+    for verdict in Verdict::ALL {
+        let value = format!("Verdict::{verdict:?}");
+        assert!(is_value(&xdp, &value), "nothing ends as {value}");
+    }
+    let offload = program(&["kernels/offload/src"]);
+    let reasons = [
+        Declined::ALL.map(|reason| format!("Declined::{reason:?}")).to_vec(),
+        Fault::ALL.map(|fault| format!("Fault::{fault:?}")).to_vec(),
+        Close::ALL.map(|close| format!("Close::{close:?}")).to_vec(),
+    ];
+    for value in reasons.concat() {
+        assert!(is_value(&offload, &value), "nothing counts {value}");
+    }
+    for Counter { name, .. } in EngineCounters::TABLE {
+        assert!(offload.contains(&format!("counters.{name},")), "nothing counts {name}");
+    }
+    assert!(!is_value("Fault::Down=>1,iffault==Fault::Down{}Fault::Downed", "Fault::Down"));
 }
 
 #[test]

@@ -44,106 +44,103 @@ pub enum Action {
     Drop,
 }
 
-/// The end of a packet in the XDP program; the value is the index of its counter.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Verdict {
-    /// A coded packet of a configured flow, redirected to the socket of its queue. The socket may
-    /// still refuse it when its ring is full: the socket's own statistics count that.
-    Redirected = 0,
-    /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
-    PassNotIp = 1,
-    /// More than two VLAN tags.
-    PassTags = 2,
-    /// IP but not UDP: TCP, ICMP, ICMPv6 with neighbour discovery.
-    PassNotUdp = 3,
-    /// UDP to another port.
-    PassOtherPort = 4,
-    /// IPv6 with an extension header.
-    PassExtension = 5,
-    /// A fragment.
-    PassFragment = 6,
-    /// Too short for its headers, so that no port can be read.
-    PassTruncated = 7,
-    /// An IP header that contradicts itself.
-    PassMalformed = 8,
-    /// Our port, but a wrong length field, or fewer bytes than a coded header has.
-    DropTruncated = 9,
-    /// Our port, but not version 2 of the wire format.
-    DropVersion = 10,
-    /// Our port, but a packet type that does not exist.
-    DropType = 11,
-    /// Our port and a coded header, but of a flow that is not configured.
-    DropUnknownFlow = 12,
-    /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
-    /// stopping or gone, or serves fewer queues than the interface has.
-    ///
-    /// Dropped and not passed: Linux has no listener for it either and would answer with ICMP
-    /// errors, and a loss is what the code is there to repair.
-    DropNoSocket = 13,
+/// The verdicts from one list: `/// meaning` above `Variant = "name", Action` or, where the packet
+/// is dropped, `Variant = "name", Drop => "cure"`.
+macro_rules! verdicts {
+    (
+        $(#[$attribute:meta])*
+        $name:ident {
+            $(
+                $(#[doc = $meaning:literal])+
+                $verdict:ident = $text:literal, $action:ident $(=> $cure:literal)?;
+            )*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+        #[repr(u32)]
+        pub enum $name {
+            $($(#[doc = $meaning])+ $verdict,)*
+        }
+
+        impl $name {
+            /// Every verdict, in the order of the counters.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$verdict),*];
+
+            /// Number of verdicts, and entries of [`MAP_VERDICTS`].
+            pub const COUNT: u32 = Self::ALL.len() as u32;
+
+            /// Name of the counter.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$verdict => $text,)*
+                }
+            }
+
+            /// What was counted, in sentences.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$verdict => concat!($($meaning),+).trim_ascii(),)*
+                }
+            }
+
+            /// What to do when it grows; empty if that is no fault.
+            pub const fn cure(self) -> &'static str {
+                match self {
+                    $(Self::$verdict => concat!($($cure)?),)*
+                }
+            }
+
+            /// What the program does with the packet.
+            #[inline(always)]
+            pub const fn action(self) -> Action {
+                match self {
+                    $(Self::$verdict => Action::$action,)*
+                }
+            }
+        }
+    };
 }
 
-impl Verdict {
-    /// Every verdict, in the order of the counters.
-    pub const ALL: [Self; 14] = [
-        Self::Redirected,
-        Self::PassNotIp,
-        Self::PassTags,
-        Self::PassNotUdp,
-        Self::PassOtherPort,
-        Self::PassExtension,
-        Self::PassFragment,
-        Self::PassTruncated,
-        Self::PassMalformed,
-        Self::DropTruncated,
-        Self::DropVersion,
-        Self::DropType,
-        Self::DropUnknownFlow,
-        Self::DropNoSocket,
-    ];
-
-    /// Number of verdicts, and entries of [`MAP_VERDICTS`].
-    pub const COUNT: u32 = Self::ALL.len() as u32;
-
-    /// Name of the counter.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Redirected => "redirected",
-            Self::PassNotIp => "pass_not_ip",
-            Self::PassTags => "pass_tags",
-            Self::PassNotUdp => "pass_not_udp",
-            Self::PassOtherPort => "pass_other_port",
-            Self::PassExtension => "pass_extension",
-            Self::PassFragment => "pass_fragment",
-            Self::PassTruncated => "pass_truncated",
-            Self::PassMalformed => "pass_malformed",
-            Self::DropTruncated => "drop_truncated",
-            Self::DropVersion => "drop_version",
-            Self::DropType => "drop_type",
-            Self::DropUnknownFlow => "drop_unknown_flow",
-            Self::DropNoSocket => "drop_no_socket",
-        }
-    }
-
-    /// What the program does with the packet.
-    #[inline(always)]
-    pub const fn action(self) -> Action {
-        match self {
-            Self::Redirected => Action::Redirect,
-            Self::PassNotIp
-            | Self::PassTags
-            | Self::PassNotUdp
-            | Self::PassOtherPort
-            | Self::PassExtension
-            | Self::PassFragment
-            | Self::PassTruncated
-            | Self::PassMalformed => Action::Pass,
-            Self::DropTruncated
-            | Self::DropVersion
-            | Self::DropType
-            | Self::DropUnknownFlow
-            | Self::DropNoSocket => Action::Drop,
-        }
+verdicts! {
+    /// The end of a packet in the XDP program; the value is the index of its counter.
+    Verdict {
+        /// A coded packet of a configured flow, redirected to the socket of its queue. The socket
+        /// may still refuse it when its ring is full: the socket's own statistics count that.
+        Redirected = "redirected", Redirect;
+        /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
+        PassNotIp = "pass_not_ip", Pass;
+        /// More than two VLAN tags.
+        PassTags = "pass_tags", Pass;
+        /// IP but not UDP: TCP, ICMP, ICMPv6 with neighbour discovery.
+        PassNotUdp = "pass_not_udp", Pass;
+        /// UDP to another port.
+        PassOtherPort = "pass_other_port", Pass;
+        /// IPv6 with an extension header.
+        PassExtension = "pass_extension", Pass;
+        /// A fragment.
+        PassFragment = "pass_fragment", Pass;
+        /// Too short for its headers, so that no port can be read.
+        PassTruncated = "pass_truncated", Pass;
+        /// An IP header that contradicts itself.
+        PassMalformed = "pass_malformed", Pass;
+        /// Our port, but a wrong length field, or fewer bytes than a coded header has.
+        DropTruncated = "drop_truncated", Drop => "Look for what else sends to our port.";
+        /// Our port, but not version 2 of the wire format.
+        DropVersion = "drop_version", Drop => "Run the same version on all nodes; else look for what \
+            else sends to our port.";
+        /// Our port, but a packet type that does not exist.
+        DropType = "drop_type", Drop => "Run the same version on all nodes; else look for what else \
+            sends to our port.";
+        /// Our port and a coded header, but of a flow that is not configured.
+        DropUnknownFlow = "drop_unknown_flow", Drop => "Configure the flow, or correct next_hops of \
+            the node before this one.";
+        // Dropped and not passed: Linux has no listener for it either and would answer with ICMP
+        // errors, and a loss is what the code is there to repair.
+        /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
+        /// stopping or gone, or serves fewer queues than the interface has.
+        DropNoSocket = "drop_no_socket", Drop => "Nothing, while the daemon starts or stops. Else \
+            give the interface as many queues as there are workers.";
     }
 }
 
@@ -230,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_names_start_with_their_action() {
+    fn verdict_names_start_with_their_action_and_drops_have_cures() {
         for verdict in Verdict::ALL {
             let prefix = match verdict.action() {
                 Action::Redirect => "redirect",
@@ -238,6 +235,8 @@ mod tests {
                 Action::Drop => "drop_",
             };
             assert!(verdict.name().starts_with(prefix), "{}", verdict.name());
+            let is_fault = !verdict.cure().is_empty();
+            assert_eq!(is_fault, verdict.action() == Action::Drop, "{}", verdict.name());
         }
     }
 

@@ -8,10 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use recoded_code::engine::{Bundle, Cpu, Job, Operation};
+use recoded_counters::engine::{Close, Fault};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::{Close, Fault, add};
+use crate::metrics::add;
 use crate::model::Class;
 use crate::runner::OpenEngine;
 use crate::slot::{Rings, Shared, Slot};

@@ -45,9 +45,10 @@ mod together;
 
 pub use config::{Config, Mode, SpotCheck};
 pub use device::{By, Device};
-pub use metrics::{Close, Declined, Fault, Metrics};
 pub use model::{Class, Model, Rates};
 pub use offload::{Offload, StartError};
 pub use port::{Delivered, Inputs, Port};
 pub use runner::OpenEngine;
 pub use together::{Shares, Together};
+
+pub use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};

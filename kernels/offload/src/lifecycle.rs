@@ -17,9 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use recoded_code::engine::{Bundle, Completed, Error, Retained};
+use recoded_counters::engine::Fault;
 
 use crate::config::Config;
-use crate::metrics::{Fault, add};
+use crate::metrics::add;
 use crate::model::Class;
 use crate::runner::{Event, Gone, Measured, OpenEngine, Runner};
 use crate::slot::{Shared, bytes};

@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use recoded_code::engine::{Bundle, Cpu, Error, Partition};
+use recoded_counters::engine::{Close, EngineCounters};
 
 use crate::config::{Config, Mode};
 use crate::dispatcher::Dispatcher;
-use crate::metrics::{Close, Metrics};
 use crate::model::Model;
 use crate::port::Port;
 use crate::runner::OpenEngine;
@@ -76,8 +76,14 @@ impl Offload {
 
     /// All counters.
     #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        self.shared.counters.read(self.shared.is_up.load(Ordering::Relaxed))
+    pub fn metrics(&self) -> EngineCounters {
+        self.shared.counters.read()
+    }
+
+    /// Whether a device is in use.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.shared.is_up.load(Ordering::Relaxed)
     }
 
     /// The last failure of the device, for people; `None` when it never failed.

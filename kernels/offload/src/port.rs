@@ -7,9 +7,10 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use recoded_code::engine::{Bundle, Cpu, Job, Singular};
+use recoded_counters::engine::{Close, Declined, Fault};
 
 use crate::config::{Config, Mode};
-use crate::metrics::{Close, Declined, Fault, add};
+use crate::metrics::add;
 use crate::model::Class;
 use crate::slot::{Rings, Shared, Slot};
 

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use crossbeam::queue::ArrayQueue;
 use recoded_code::engine::{Bundle, Error};
+use recoded_counters::engine::Close;
 
 use crate::config::Mode;
-use crate::metrics::{Close, Counters};
+use crate::metrics::Counters;
 use crate::model::Model;
 
 /// A bundle between worker and device, owned by the thread that holds it: it cannot be delivered

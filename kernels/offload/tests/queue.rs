@@ -94,7 +94,7 @@ fn device_that_never_answers_is_given_up_by_the_watchdog() {
     one_job_comes_back(&mut ports[0]);
     let metrics = offload.metrics();
     assert_eq!(metrics.redone[Fault::Hung as usize], 1);
-    assert!(!metrics.is_up);
+    assert!(!offload.is_up());
     assert!(matches!(offload.why_down(), Some(Error::Lost { call: "watchdog", .. })));
     thread::sleep(Duration::from_millis(30));
     assert_eq!(offload.metrics().device_ups, 1, "left alone after hanging");

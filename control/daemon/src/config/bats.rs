@@ -1,8 +1,8 @@
 //! Keys of BATS flows: read, and written as configuration.
 
-use super::kind::Kind;
 use super::reader::Reader;
 use super::writer::{key, whole};
+use recoded_api::keys::Role as Kind;
 use recoded_pipeline::params::{BatsParams, FlowParams, Interleave, Profile};
 
 /// Words of `profile`.

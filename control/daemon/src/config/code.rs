@@ -4,30 +4,14 @@
 //! these keys but the ceiling `generation_size_max`, which bounds generations and batches alike.
 
 use super::document::Section;
-use super::kind::{Kind, LEARNED};
 use super::reader::Reader;
+use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, WindowParams};
 
 /// Words of `code`.
 pub const CODES: [(&str, Word); 3] =
     [("rlnc", Word::Rlnc), ("bats", Word::Bats), ("window", Word::Window)];
-
-/// Keys that belong to one code, with the role that has them.
-const KEYS: [(&str, Kind, Word); 12] = [
-    ("generation_size", Kind::Source, Word::Rlnc),
-    ("generation_size_max", Kind::Sink, Word::Rlnc),
-    ("block_symbols", Kind::Source, Word::Bats),
-    ("block_symbols_max", Kind::Sink, Word::Bats),
-    ("batch_size", Kind::Source, Word::Bats),
-    ("batch_size_max", Kind::Sink, Word::Bats),
-    ("profile", Kind::Source, Word::Bats),
-    ("generator_bits", Kind::Source, Word::Bats),
-    ("interleave", Kind::Source, Word::Bats),
-    ("window_symbols", Kind::Source, Word::Window),
-    ("window_symbols_max", Kind::Sink, Word::Window),
-    ("density", Kind::Source, Word::Window),
-];
 
 /// A code, without its parameters.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -89,12 +73,7 @@ impl Coding {
     /// Reads the code of a flow of this role, and refuses the keys of other codes and roles.
     pub fn read(reader: &mut Reader<'_>, kind: Kind) -> Coding {
         let rule = "it is \"rlnc\", \"bats\" or \"window\"";
-        let word = if kind == Kind::Relay {
-            reader.unsuitable("code", "a relay serves every code");
-            None
-        } else {
-            reader.choice("code", &CODES, rule)
-        };
+        let word = if kind.has_code() { reader.choice("code", &CODES, rule) } else { None };
         let word = word.unwrap_or(Word::Rlnc);
         refuse_others(reader, kind, word);
         let generation_size = match (kind, word) {
@@ -139,9 +118,9 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
     let code = section.get("code").and_then(|entry| entry.value.as_str());
     let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
     section.entries.retain(|entry| {
-        let owner = KEYS.iter().find(|(key, ..)| *key == entry.key);
+        let owner = FLOW.find(&entry.key).and_then(|key| key.code);
         let has_effect = match owner {
-            Some((_, _, owner)) => Some(*owner) == word,
+            Some(owner) => Some(owner) == word.map(Word::name),
             // The one key of all codes whose values are not all good for each.
             None => entry.key != "field" || word.is_none_or(|word| word.has_field(&entry.value)),
         };
@@ -149,24 +128,12 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
     });
 }
 
-/// Keys without effect mislead readers of the file, so they are refused.
+/// Keys of another code mislead readers of the file, so they are refused.
 fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
-    for (key, role, owner) in KEYS {
-        let has_ceiling = KEYS.iter().any(|(other, ..)| other.strip_suffix("_max") == Some(key));
-        let rule = match (kind, role) {
-            (Kind::Relay, _) if key == "generation_size_max" => continue,
-            (Kind::Relay, _) if key != "generation_size" => "a relay serves every code".to_owned(),
-            (Kind::Source, Kind::Sink) => {
-                format!("a source has {}", key.strip_suffix("_max").unwrap_or(key))
-            }
-            (Kind::Relay | Kind::Sink, Kind::Source) if has_ceiling => {
-                format!("relays and sinks learn it from packets; their ceiling is {key}_max")
-            }
-            (Kind::Relay | Kind::Sink, Kind::Source) => LEARNED.to_owned(),
-            _ if owner == word => continue,
-            _ => format!("it is for code = \"{}\"", owner.name()),
-        };
-        reader.unsuitable(key, &rule);
+    for key in FLOW.keys.iter().filter(|key| kind.has_code() && key.roles.contains(&kind)) {
+        if let Some(owner) = key.code.filter(|owner| *owner != word.name()) {
+            reader.unsuitable(key.name, &format!("it is for code = \"{owner}\""));
+        }
     }
 }
 

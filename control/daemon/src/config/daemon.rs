@@ -6,6 +6,7 @@ use super::error::ConfigError;
 use super::reader::{Reader, unicast};
 use super::{Daemon, Idle, Link, TUNNEL_MTU_DEFAULT, TUNNEL_MTU_MIN, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
+use recoded_api::keys;
 use recoded_runtime::offload::Mode as Engine;
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
@@ -38,16 +39,10 @@ const CORES_MAX: usize = 8192;
 /// Largest MTU of a tunnel.
 const TUNNEL_MTU_MAX: u64 = 9000;
 
-/// Keys of the section.
-pub const DAEMON_KEYS: [&str; 10] = [
-    "socket", "workers", "cores", "idle", "frames", "port", "xdp_mode", "batches", "memory",
-    "engine",
-];
-
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
     let mut reader = Reader::new(section, 0, errors);
-    reader.known(&DAEMON_KEYS);
+    reader.known(&keys::DAEMON);
     let socket = reader.text("socket", "an absolute path of at most 107 bytes", |text| {
         let fits = text.starts_with('/') && text.len() <= SOCKET_BYTES_MAX;
         (fits && !text.contains('\0')).then(|| PathBuf::from(text))
@@ -111,16 +106,13 @@ fn cores(reader: &mut Reader<'_>, workers: usize) -> Option<Vec<usize>> {
     Some(cores)
 }
 
-/// Keys of the section.
-pub const LINK_KEYS: [&str; 4] = ["name", "interface", "local", "rate_mbit"];
-
 /// Reads every `[[link]]`. One that is wrong still gets an entry when it has a name, so that flows
 /// that refer to it are not blamed.
 pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
     let mut links = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         let mut reader = Reader::new(section, index, errors);
-        reader.known(&LINK_KEYS);
+        reader.known(&keys::LINK);
         let rule = "a name has 1 to 32 letters, digits, - and _";
         let name = reader.text("name", rule, link_name);
         let name = reader.require("name", name, rule);
@@ -150,9 +142,6 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
     links
 }
 
-/// Keys of the section.
-pub const TUNNEL_KEYS: [&str; 3] = ["name", "address", "mtu"];
-
 /// Reads every `[[tunnel]]`, and says whether its MTU was written.
 pub fn tunnels(
     sections: &[Section],
@@ -162,7 +151,7 @@ pub fn tunnels(
     let mut tunnels = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         let mut reader = Reader::new(section, index, errors);
-        reader.known(&TUNNEL_KEYS);
+        reader.known(&keys::TUNNEL);
         let rule = "it is the TUN interface to create: 1 to 15 bytes, no space, no slash";
         let name = reader.text("name", rule, interface_name);
         let name = reader.require("name", name, rule);

@@ -4,10 +4,10 @@ use super::code::Coding;
 use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
-use super::kind::{Kind, LEARNED};
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
 use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
+use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
@@ -16,66 +16,6 @@ use recoded_wire::steer::FLOWS_MAX;
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 use toml::Value;
-
-/// Keys that `set` may change while traffic runs.
-pub const LIVE_KEYS: [&str; 23] = [
-    "code",
-    "field",
-    "generation_size",
-    "generation_size_max",
-    "block_symbols",
-    "block_symbols_max",
-    "batch_size",
-    "batch_size_max",
-    "profile",
-    "generator_bits",
-    "interleave",
-    "window_symbols",
-    "window_symbols_max",
-    "density",
-    "redundancy",
-    "target_loss",
-    "redundancy_max",
-    "flush_timeout_us",
-    "batch_timeout_us",
-    "hold_timeout_us",
-    "recoding",
-    "adaptive",
-    "repair",
-];
-
-/// Keys of the section.
-pub const FLOW_KEYS: [&str; 29] = [
-    "id",
-    "role",
-    "tunnel",
-    "next_hops",
-    "upstream",
-    "code",
-    "field",
-    "generation_size",
-    "generation_size_max",
-    "block_symbols",
-    "block_symbols_max",
-    "batch_size",
-    "batch_size_max",
-    "profile",
-    "generator_bits",
-    "interleave",
-    "window_symbols",
-    "window_symbols_max",
-    "density",
-    "symbol_bytes",
-    "redundancy",
-    "target_loss",
-    "redundancy_max",
-    "flush_timeout_us",
-    "batch_timeout_us",
-    "hold_timeout_us",
-    "recoding",
-    "adaptive",
-    "repair",
-];
 
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
 const SYMBOL_BYTES_ACCEPTED: usize = 1472;
@@ -102,7 +42,7 @@ pub fn flow(
 ) -> Option<Flow> {
     let mut reader = Reader::new(section, index, errors);
     let reader = &mut reader;
-    reader.known(&FLOW_KEYS);
+    reader.known(&FLOW);
     let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
                 host of the path";
     let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
@@ -276,32 +216,10 @@ fn id(flow: &Flow) -> u32 {
 
 /// Keys without effect mislead readers of the file, so they are refused.
 fn refuse_other_roles(reader: &mut Reader<'_>, kind: Kind) {
-    let source = "it is for sources";
-    match kind {
-        Kind::Source => {
-            reader.unsuitable("upstream", "a source is where feedback ends");
-            reader.unsuitable("batch_timeout_us", "it is for relays and sinks");
-            reader.unsuitable("hold_timeout_us", "it is for sinks");
-            reader.unsuitable("recoding", "it is for relays");
-            reader.unsuitable("adaptive", "it is for relays");
+    for key in FLOW.keys {
+        if let Some(rule) = key.why_not(kind) {
+            reader.unsuitable(key.name, &rule);
         }
-        Kind::Relay => {
-            reader.unsuitable("tunnel", "a relay has none");
-            reader.unsuitable("hold_timeout_us", "it is for sinks");
-            reader.unsuitable("repair", "it is for sources and sinks");
-        }
-        Kind::Sink => {
-            reader.unsuitable("next_hops", "a sink is where the flow ends");
-            reader.unsuitable("redundancy_max", "it is for sources and relays");
-            reader.unsuitable("recoding", "it is for relays");
-            reader.unsuitable("adaptive", "it is for relays");
-        }
-    }
-    if kind != Kind::Source {
-        reader.unsuitable("field", LEARNED);
-        reader.unsuitable("redundancy", source);
-        reader.unsuitable("target_loss", source);
-        reader.unsuitable("flush_timeout_us", source);
     }
 }
 

@@ -26,8 +26,6 @@ pub mod code;
 #[cfg(feature = "bats")]
 pub mod bats;
 
-mod kind;
-
 pub mod symbol;
 
 mod writer;

@@ -5,6 +5,7 @@
 
 use super::document::{Entry, Section};
 use super::error::{ConfigError, Fault};
+use recoded_api::keys::{TABLES, Table};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use toml::Value;
@@ -22,10 +23,11 @@ impl<'a> Reader<'a> {
         Reader { section, place: place(section, index), errors }
     }
 
-    /// Refuses keys that are not among `known`.
-    pub fn known(&mut self, known: &[&'static str]) {
+    /// Refuses keys that are not in the table.
+    pub fn known(&mut self, table: &Table) {
+        let known: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
         for entry in &self.section.entries {
-            if !known.contains(&entry.key.as_str()) {
+            if table.find(&entry.key).is_none() {
                 let near = known.iter().min_by_key(|key| distance(key, &entry.key));
                 let hint = match near {
                     Some(near) if distance(near, &entry.key) <= 2 => {
@@ -40,16 +42,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What is written for `key`, which the table of the section has: nothing else is read.
+    fn entry(&self, key: &str) -> Option<&'a Entry> {
+        let mut tables = TABLES.iter().filter(|table| table.section == self.section.kind);
+        debug_assert!(
+            tables.any(|table| table.find(key).is_some()),
+            "{key} is not in the table of keys"
+        );
+        self.section.get(key)
+    }
+
     /// Refuses `key` where it would have no effect.
     pub fn unsuitable(&mut self, key: &'static str, rule: &str) {
-        if self.section.get(key).is_some() {
+        if self.entry(key).is_some() {
             self.refuse(key, "does not apply", rule);
         }
     }
 
     /// Whether `key` is written.
     pub fn has(&self, key: &str) -> bool {
-        self.section.get(key).is_some()
+        self.entry(key).is_some()
     }
 
     /// Demands a key.
@@ -81,7 +93,7 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<u64>,
         rule: &str,
     ) -> Option<u64> {
-        let entry = self.section.get(key)?;
+        let entry = self.entry(key)?;
         let Value::Integer(value) = entry.value else {
             self.refuse(key, "is not a whole number", rule);
             return None;
@@ -100,7 +112,7 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<f64>,
         rule: &str,
     ) -> Option<f64> {
-        let entry = self.section.get(key)?;
+        let entry = self.entry(key)?;
         let Some(value) = float(&entry.value) else {
             self.refuse(key, "is not a number", rule);
             return None;
@@ -114,7 +126,7 @@ impl<'a> Reader<'a> {
 
     /// `true` or `false`.
     pub fn truth(&mut self, key: &'static str) -> Option<bool> {
-        let value = self.section.get(key)?.value.as_bool();
+        let value = self.entry(key)?.value.as_bool();
         if value.is_none() {
             self.refuse(key, "is neither", "it is true or false");
         }
@@ -128,7 +140,7 @@ impl<'a> Reader<'a> {
         choices: &[(&str, T)],
         rule: &str,
     ) -> Option<T> {
-        let entry = self.section.get(key)?;
+        let entry = self.entry(key)?;
         let word = entry.value.as_str();
         let chosen = choices.iter().find(|(name, _)| Some(*name) == word);
         if chosen.is_none() {
@@ -144,7 +156,7 @@ impl<'a> Reader<'a> {
         rule: &str,
         accept: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let entry = self.section.get(key)?;
+        let entry = self.entry(key)?;
         let Some(text) = entry.value.as_str() else {
             self.refuse(key, "is not a text in quotes", rule);
             return None;
@@ -158,7 +170,7 @@ impl<'a> Reader<'a> {
 
     /// Any value, to be judged by the caller.
     pub fn value(&self, key: &str) -> Option<&'a Value> {
-        self.section.get(key).map(|entry| &entry.value)
+        self.entry(key).map(|entry| &entry.value)
     }
 
     /// Records that the value of `key` breaks `rule`.

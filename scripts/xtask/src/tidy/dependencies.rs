@@ -29,14 +29,15 @@ enum Allowed {
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
 const DIRECTIONS: [(&str, Allowed); 25] = [
-    // Names and meanings of counters, for the programs that count and those that show.
-    ("recoded-counters", Allowed::Only(&[])),
+    // Names and meanings of counters, for the programs that count and those that show. The verdicts
+    // of the XDP program are listed where that can be built from.
+    ("recoded-counters", Allowed::Only(&["recoded-wire"])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     // Knows engines, not devices: who owns a queue says which engine it is for.
-    ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code"])),
+    ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
     (
         "recoded-cuda",
         Allowed::Only(&[

@@ -1,0 +1,166 @@
+//! Keys of `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed from start to stop, but for `engine`.
+
+use super::DefaultValue::{Depends, Is, Required};
+use super::Values::{Number, Other, Whole, Words};
+use super::{KEY, Key, Table};
+
+/// Keys of `[daemon]`.
+pub const DAEMON: Table = Table {
+    section: "daemon",
+    keys: &[
+        Key {
+            name: "socket",
+            values: Other("an absolute path of at most 107 bytes", r#""/run/other.sock""#),
+            default: Is(r#""/run/recoded/recoded.sock""#),
+            meaning: "Unix socket on which recodectl finds the daemon; change it to run several \
+                daemons on one host.",
+            ..KEY
+        },
+        Key {
+            name: "workers",
+            values: Whole(1, 64),
+            unit: "threads",
+            default: Is("1"),
+            meaning: "Worker n serves receive queue n of every link; raise it on hosts whose flows \
+                are all relays, up to the queues that each interface has.",
+            ..KEY
+        },
+        Key {
+            name: "cores",
+            values: Other("a list of cores, as many as workers, each once", "[1]"),
+            default: Depends("Linux places the workers"),
+            meaning: "The core of each worker; set it to cores of the NIC's NUMA node for the last \
+                tenth of throughput.",
+            ..KEY
+        },
+        Key {
+            name: "idle",
+            values: Words(&["busy", "adaptive", "interrupt"]),
+            default: Is(r#""adaptive""#),
+            meaning: "What a worker does when no packet arrives: poll without end for least delay, \
+                poll for a while and then sleep, or sleep at once for least power.",
+            ..KEY
+        },
+        Key {
+            name: "frames",
+            values: Whole(1024, 1_048_576),
+            unit: "buffers of 2048 bytes",
+            default: Is("16384"),
+            meaning: "Packet buffers per worker, locked in memory; raise it when send_failed, \
+                ingress_dropped or generations_evicted of flows grow.",
+            ..KEY
+        },
+        Key {
+            name: "port",
+            values: Whole(1, 65535),
+            default: Is("9426"),
+            meaning: "UDP destination port of coded packets, the same on every host of the path; \
+                change it where another program has it.",
+            ..KEY
+        },
+        Key {
+            name: "xdp_mode",
+            values: Words(&["auto", "zero-copy", "native", "generic"]),
+            default: Is(r#""auto""#),
+            meaning: "Which XDP and AF_XDP modes may be used; name one to get it or an error, or \
+                where the best that a driver offers is broken.",
+            ..KEY
+        },
+        Key {
+            name: "batches",
+            values: Whole(2, 4096),
+            unit: "generations or batches",
+            default: Is("256"),
+            meaning: "What each flow holds at once, allocated when it is created; raise it with \
+                bandwidth times delay, when generations_evicted grows.",
+            ..KEY
+        },
+        Key {
+            name: "memory",
+            values: Other("a size of 4 MiB to 1024 GiB", r#""2 GiB""#),
+            default: Is(r#""512 MiB""#),
+            meaning: "What may be allocated for packets and flows; raise it when a file or a live \
+                change is refused for needing more.",
+            ..KEY
+        },
+        Key {
+            name: "engine",
+            is_live: true,
+            values: Words(&["auto", "cpu", "cuda"]),
+            default: Is(r#""auto""#),
+            meaning: "Who solves large generations at a sink: whichever is faster, the workers, or \
+                the card whenever it works; change it live with recodectl set engine.",
+            ..KEY
+        },
+    ],
+};
+
+/// Keys of `[[link]]`.
+pub const LINK: Table = Table {
+    section: "link",
+    keys: &[
+        Key {
+            name: "name",
+            values: Other("1 to 32 letters, digits, - and _", r#""west""#),
+            default: Required,
+            meaning: "Name that flows refer to.",
+            ..KEY
+        },
+        Key {
+            name: "interface",
+            values: Other("a network interface as ip link shows it", r#""eth0""#),
+            default: Required,
+            meaning: "The interface that carries coded packets; each belongs to one link.",
+            ..KEY
+        },
+        Key {
+            name: "local",
+            values: Other("an IP address of this host", r#""10.0.1.2""#),
+            default: Required,
+            meaning: "This host's address on the link: the source of what it sends.",
+            ..KEY
+        },
+        Key {
+            name: "rate_mbit",
+            values: Number(0.001, 1e6),
+            unit: "Mbit/s",
+            default: Depends("as fast as the interface takes packets"),
+            meaning: "Pace of what is sent, Ethernet headers included; set it a little below the \
+                rate of whatever is slowest on the way.",
+            ..KEY
+        },
+    ],
+};
+
+/// Keys of `[[tunnel]]`.
+pub const TUNNEL: Table = Table {
+    section: "tunnel",
+    keys: &[
+        Key {
+            name: "name",
+            values: Other("1 to 15 bytes without space or slash", r#""rec0""#),
+            default: Required,
+            meaning: "The TUN interface to create; it goes when the daemon stops.",
+            ..KEY
+        },
+        Key {
+            name: "address",
+            values: Other("an IP address with the length of its prefix", r#""10.99.0.1/24""#),
+            default: Required,
+            meaning: "Address of the interface.",
+            ..KEY
+        },
+        Key {
+            name: "mtu",
+            values: Whole(576, 9000),
+            unit: "bytes",
+            default: Depends(
+                "the symbol size of the source flow that reads from it, minus 3; 1400 \
+                if there is none",
+            ),
+            meaning: "MTU of the interface, for IPv6 at least 1280; set it where hosts behind the \
+                tunnel need a certain one.",
+            ..KEY
+        },
+    ],
+};

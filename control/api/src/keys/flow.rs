@@ -1,0 +1,330 @@
+//! Keys of `[[flow]]`.
+
+use super::DefaultValue::{Depends, Is, Required};
+use super::Role::{Relay, Sink, Source};
+use super::Values::{Auto, Number, Numbers, Other, Truth, Whole, Words};
+use super::{KEY, Key, LEARNED, Role, Table};
+
+/// Codes, as keys of one code alone name them.
+const RLNC: Option<&str> = Some("rlnc");
+const BATS: Option<&str> = Some("bats");
+const WINDOW: Option<&str> = Some("window");
+
+/// Keys of `[[flow]]`.
+pub const FLOW: Table = Table {
+    section: "flow",
+    keys: &[
+        Key {
+            name: "id",
+            roles: &Role::ALL,
+            values: Whole(0, 4_294_967_295),
+            default: Required,
+            meaning: "Number of the flow in every packet, the same on every host of its path.",
+            ..KEY
+        },
+        Key {
+            name: "role",
+            roles: &Role::ALL,
+            values: Words(&["source", "relay", "sink"]),
+            default: Required,
+            meaning: "What this host does for the flow: take IP packets, recode, or deliver.",
+            ..KEY
+        },
+        Key {
+            name: "tunnel",
+            roles: &[Source, Sink],
+            values: Other("the name of a tunnel", r#""rec0""#),
+            default: Required,
+            meaning: "The tunnel that packets come from or go to; a tunnel feeds one source.",
+            elsewhere: "a relay has none",
+            ..KEY
+        },
+        Key {
+            name: "next_hops",
+            roles: &[Source, Relay],
+            values: Other("1 to 8 neighbours", r#"[{ link = "east", address = "10.0.2.2" }]"#),
+            default: Required,
+            meaning: "Where coded packets go; each must be reachable directly.",
+            elsewhere: "a sink is where the flow ends",
+            ..KEY
+        },
+        Key {
+            name: "upstream",
+            roles: &[Relay, Sink],
+            values: Other("a neighbour", r#"{ link = "west", address = "10.0.1.1" }"#),
+            default: Required,
+            meaning: "Where feedback goes: the neighbour that packets come from.",
+            elsewhere: "a source is where feedback ends",
+            ..KEY
+        },
+        Key {
+            name: "code",
+            roles: &[Source, Sink],
+            is_live: true,
+            values: Words(&["rlnc", "bats", "window"]),
+            default: Is(r#""rlnc""#),
+            meaning: "What protects the flow, the same at both ends: rlnc by default, bats for bulk \
+                over many lossy hops, window for one lossy link. Set the sink first.",
+            elsewhere: "a relay serves every code",
+            ..KEY
+        },
+        Key {
+            name: "field",
+            roles: &[Source],
+            is_live: true,
+            values: Numbers(&[2, 4, 16, 256]),
+            default: Is("16"),
+            meaning: "Order of the field of coding coefficients, of a window 2 or 256, which is its \
+                default; larger wastes fewer packets and lengthens headers.",
+            elsewhere: LEARNED,
+            ..KEY
+        },
+        Key {
+            name: "generation_size",
+            roles: &[Source],
+            code: RLNC,
+            is_live: true,
+            values: Whole(1, 256),
+            unit: "symbols",
+            default: Is("16"),
+            meaning: "Symbols per generation; 16 suits interactive traffic, 64 bulk, which waits \
+                longer for a loss and evens losses out better.",
+            ..KEY
+        },
+        Key {
+            name: "generation_size_max",
+            roles: &[Relay, Sink],
+            code: RLNC,
+            is_live: true,
+            values: Whole(1, 256),
+            unit: "symbols",
+            default: Is("64"),
+            meaning: "Largest generation accepted, at a relay also the largest batch; raise it to \
+                the source's size when drops by reason oversize grow.",
+            ..KEY
+        },
+        Key {
+            name: "block_symbols",
+            roles: &[Source],
+            code: BATS,
+            is_live: true,
+            values: Whole(1, 4096),
+            unit: "source symbols",
+            default: Is("256"),
+            meaning: "Source symbols of a block; larger blocks need fewer packets in excess and \
+                wait longer.",
+            ..KEY
+        },
+        Key {
+            name: "block_symbols_max",
+            roles: &[Sink],
+            code: BATS,
+            is_live: true,
+            values: Whole(1, 4096),
+            unit: "source symbols",
+            default: Is("512"),
+            meaning: "Largest block accepted, whose memory is taken at once; raise it to the \
+                source's size when drops by reason oversize grow.",
+            ..KEY
+        },
+        Key {
+            name: "batch_size",
+            roles: &[Source],
+            code: BATS,
+            is_live: true,
+            values: Whole(1, 128),
+            unit: "packets",
+            default: Is("16"),
+            meaning: "Packets of a batch, which relays recode together; larger ones lose less per \
+                hop and lengthen headers.",
+            ..KEY
+        },
+        Key {
+            name: "batch_size_max",
+            roles: &[Sink],
+            code: BATS,
+            is_live: true,
+            values: Whole(1, 128),
+            unit: "packets",
+            default: Is("32"),
+            meaning: "Largest batch accepted; raise it to the source's size when drops by reason \
+                oversize grow.",
+            ..KEY
+        },
+        Key {
+            name: "profile",
+            roles: &[Source],
+            code: BATS,
+            is_live: true,
+            values: Words(&["cyclic-shift", "precoded", "baseline"]),
+            default: Is(r#""cyclic-shift""#),
+            meaning: "How batches combine source symbols; change it to compare: the others compute \
+                more or need more packets.",
+            ..KEY
+        },
+        Key {
+            name: "generator_bits",
+            roles: &[Source],
+            code: BATS,
+            is_live: true,
+            values: Numbers(&[1, 2, 3, 4, 8]),
+            default: Is("8"),
+            meaning: "Bits of the coefficients with which batches combine symbols; lower it where \
+                hardware does the arithmetic, for a few more packets.",
+            ..KEY
+        },
+        Key {
+            name: "interleave",
+            roles: &[Source],
+            code: BATS,
+            is_live: true,
+            values: Auto(&Whole(1, 255)),
+            unit: "batches",
+            default: Is(r#""auto""#),
+            meaning: "Batches whose packets take turns, automatically twice the mean burst of the \
+                worst hop; raise it where bursts of losses hit few batches entirely.",
+            ..KEY
+        },
+        Key {
+            name: "window_symbols",
+            roles: &[Source],
+            code: WINDOW,
+            is_live: true,
+            values: Whole(1, 4095),
+            unit: "packets",
+            default: Is("64"),
+            meaning: "Packets that a repair packet combines; more outlast longer bursts and take \
+                longer to decode.",
+            ..KEY
+        },
+        Key {
+            name: "window_symbols_max",
+            roles: &[Sink],
+            code: WINDOW,
+            is_live: true,
+            values: Whole(1, 4095),
+            unit: "packets",
+            default: Is("256"),
+            meaning: "Largest window accepted; raise it to the source's size when drops by reason \
+                oversize grow.",
+            ..KEY
+        },
+        Key {
+            name: "density",
+            roles: &[Source],
+            code: WINDOW,
+            is_live: true,
+            values: Whole(0, 15),
+            default: Is("15"),
+            meaning: "Density + 1 of 16 coefficients are not zero, over field 2 at most 14 and by \
+                default 7; lower it to make decoding cheaper.",
+            ..KEY
+        },
+        Key {
+            name: "symbol_bytes",
+            roles: &Role::ALL,
+            values: Whole(16, 1706),
+            unit: "bytes",
+            default: Depends("source: what the MTU of the next hops leaves; relay and sink: 1472"),
+            meaning: "Bytes per symbol, at a relay or sink the most accepted; set it where a hop \
+                further on has a smaller MTU.",
+            ..KEY
+        },
+        Key {
+            name: "redundancy",
+            roles: &[Source],
+            is_live: true,
+            values: Auto(&Number(1.0, 32.0)),
+            unit: "packets per symbol",
+            default: Is(r#""auto""#),
+            meaning: "Packets sent per symbol, automatically what the measured losses need for \
+                target_loss; fix it where no feedback comes back.",
+            ..KEY
+        },
+        Key {
+            name: "target_loss",
+            roles: &[Source],
+            is_live: true,
+            values: Number(1e-9, 0.5),
+            unit: "of all generations",
+            default: Is("1e-4"),
+            meaning: "Share that may stay incomplete under automatic redundancy; raise it to 1e-2 \
+                for media with concealment of its own.",
+            ..KEY
+        },
+        Key {
+            name: "redundancy_max",
+            roles: &[Source, Relay],
+            is_live: true,
+            values: Number(1.0, 32.0),
+            unit: "packets per symbol",
+            default: Is("4.0"),
+            meaning: "Most packets sent per symbol, whatever is asked or reported; raise it for \
+                losses above three quarters.",
+            ..KEY
+        },
+        Key {
+            name: "flush_timeout_us",
+            roles: &[Source],
+            is_live: true,
+            values: Whole(1, 1_000_000),
+            unit: "microseconds",
+            default: Is("1000"),
+            meaning: "A generation that is not full closes after this time; lower it for less delay \
+                of sparse traffic, raise it for less overhead.",
+            ..KEY
+        },
+        Key {
+            name: "batch_timeout_us",
+            roles: &[Relay, Sink],
+            is_live: true,
+            values: Whole(1, 10_000_000),
+            unit: "microseconds",
+            default: Is("20000"),
+            meaning: "Relay: an open batch closes after this time without a packet. Sink: wait \
+                before asking for repair. Raise it above the jitter of the path.",
+            ..KEY
+        },
+        Key {
+            name: "hold_timeout_us",
+            roles: &[Sink],
+            is_live: true,
+            values: Whole(1, 60_000_000),
+            unit: "microseconds",
+            default: Is("200000"),
+            meaning: "How long delivery in order waits for a generation; raise it above \
+                batch_timeout_us and one round trip.",
+            ..KEY
+        },
+        Key {
+            name: "recoding",
+            roles: &[Relay],
+            is_live: true,
+            values: Words(&["systematic", "random"]),
+            default: Is(r#""systematic""#),
+            meaning: "Whether innovative packets go on at once or are combined when the batch \
+                closes; random hides the order in which packets came.",
+            ..KEY
+        },
+        Key {
+            name: "adaptive",
+            roles: &[Relay],
+            is_live: true,
+            values: Truth,
+            default: Is("true"),
+            meaning: "Whether packets for a batch of a BATS flow follow what has arrived of it; \
+                false sends as many for each, for comparison.",
+            ..KEY
+        },
+        Key {
+            name: "repair",
+            roles: &[Source, Sink],
+            is_live: true,
+            values: Truth,
+            default: Is("true"),
+            meaning: "Whether the sink asks for what a generation lacks and the source answers; \
+                turn it off where the way back is dead or slow.",
+            ..KEY
+        },
+    ],
+};

@@ -1,0 +1,159 @@
+//! Every key of the configuration, declared once: its name, who has it, what it takes, what holds
+//! without it, what it is for. What the daemon knows and refuses, what `recodectl set` offers, the
+//! tables in this folder's README and the check of the annotated configuration follow from that.
+//!
+//! Place: beside the packet path, a list without behaviour. The daemon parses; its tests hold its
+//! parser to these rows.
+
+mod daemon;
+mod flow;
+mod values;
+
+pub use daemon::{DAEMON, LINK, TUNNEL};
+pub use flow::FLOW;
+pub use values::Values;
+
+/// Every table, in the order of a file.
+pub const TABLES: [Table; 4] = [DAEMON, LINK, TUNNEL, FLOW];
+
+/// The keys of one section.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Table {
+    /// `daemon`, `link`, `tunnel` or `flow`.
+    pub section: &'static str,
+    /// Its keys, in the order in which messages list them.
+    pub keys: &'static [Key],
+}
+
+impl Table {
+    /// The key of this name.
+    pub fn find(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// Keys that `recodectl set` may change while traffic runs.
+    pub fn live(&self) -> impl Iterator<Item = &'static Key> + use<> {
+        self.keys.iter().filter(|key| key.is_live)
+    }
+}
+
+/// One key.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Key {
+    /// How it is written.
+    pub name: &'static str,
+    /// Roles of a flow that have it; of other sections none.
+    pub roles: &'static [Role],
+    /// The only code that has it, where the role is told the code.
+    pub code: Option<&'static str>,
+    /// Whether `recodectl set` may change it.
+    pub is_live: bool,
+    /// What it takes.
+    pub values: Values,
+    /// What its numbers count; may be empty.
+    pub unit: &'static str,
+    /// What holds where it is not written.
+    pub default: DefaultValue,
+    /// What it does and when to change it, in sentences.
+    pub meaning: &'static str,
+    /// Why the other roles do not have it, where there is more to say than who has it.
+    pub elsewhere: &'static str,
+}
+
+/// What every row begins with.
+const KEY: Key = Key {
+    name: "",
+    roles: &[],
+    code: None,
+    is_live: false,
+    values: Values::Truth,
+    unit: "",
+    default: DefaultValue::Required,
+    meaning: "",
+    elsewhere: "",
+};
+
+/// What holds where a key is not written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum DefaultValue {
+    /// This value, as TOML.
+    Is(&'static str),
+    /// What the rest of the configuration makes of it, in words.
+    Depends(&'static str),
+    /// Nothing: the key must be written.
+    Required,
+}
+
+/// The part that a host has in a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Takes IP packets.
+    Source,
+    /// Recodes.
+    Relay,
+    /// Delivers IP packets.
+    Sink,
+}
+
+impl Role {
+    /// Every role, in the order of the path.
+    pub const ALL: [Role; 3] = [Role::Source, Role::Relay, Role::Sink];
+
+    /// Whether a flow of this role is told its code; the others serve every code.
+    pub fn has_code(self) -> bool {
+        FLOW.find("code").is_some_and(|code| code.roles.contains(&self))
+    }
+
+    /// How it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Source => "source",
+            Role::Relay => "relay",
+            Role::Sink => "sink",
+        }
+    }
+}
+
+/// Why relays and sinks do not have most keys of a code.
+const LEARNED: &str = "only a source chooses it; relays and sinks learn it from packets";
+
+impl Key {
+    /// What it takes, in words, with the unit.
+    pub fn values_in_words(&self) -> String {
+        format!("{} {}", self.values.in_words(), self.unit).trim_end().to_owned()
+    }
+
+    /// Who has it: `source and sink`, `source of code bats`; empty where everybody has.
+    pub fn owners(&self) -> String {
+        let names: Vec<&str> = self.roles.iter().map(|role| role.name()).collect();
+        let roles = if self.roles == Role::ALL { String::new() } else { names.join(" and ") };
+        self.code.map(|code| format!("{roles} of code {code}")).unwrap_or(roles)
+    }
+
+    /// Why a flow of this role does not have the key; `None` where it does.
+    pub fn why_not(&self, role: Role) -> Option<String> {
+        let ceiling = self.ceiling().filter(|key| key.roles.contains(&role));
+        Some(match (self.code, role, ceiling) {
+            _ if self.roles.contains(&role) => return None,
+            _ if !self.elsewhere.is_empty() => self.elsewhere.to_owned(),
+            (None, ..) => {
+                let owners = self.roles.iter().map(|role| format!("{}s", role.name()));
+                format!("it is for {}", owners.collect::<Vec<_>>().join(" and "))
+            }
+            (_, Role::Source, _) => {
+                format!("a source has {}", self.name.strip_suffix("_max").unwrap_or(self.name))
+            }
+            (.., Some(Key { name, .. })) => {
+                format!("relays and sinks learn it from packets; their ceiling is {name}")
+            }
+            (_, Role::Relay, None) => "a relay serves every code".to_owned(),
+            (_, Role::Sink, None) => LEARNED.to_owned(),
+        })
+    }
+
+    /// The key by which relays or sinks bound what this one says at the source.
+    pub fn ceiling(&self) -> Option<&'static Key> {
+        let of_code = FLOW.keys.iter().filter(|key| key.code.is_some());
+        of_code.into_iter().find(|key| key.name.strip_suffix("_max") == Some(self.name))
+    }
+}

@@ -1,0 +1,127 @@
+//! The tables of keys hold: whole sentences, the README and the interface say what they say.
+//! `RECODED_WRITE_KEYS=1 cargo test -p recoded-api` rewrites the README's tables.
+
+#![forbid(unsafe_code)]
+
+use recoded_api::IDL;
+use recoded_api::keys::{DefaultValue, FLOW, Key, TABLES, Table};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+const BEGIN: &str = "<!-- tables: written by tests/keys.rs -->\n";
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The tables as the README has them.
+fn document() -> String {
+    let mut text = String::from(BEGIN);
+    // Writing to a String cannot fail.
+    for Table { section, keys } in TABLES {
+        let heading =
+            if section == "daemon" { "[daemon]".into() } else { format!("[[{section}]]") };
+        let _ = write!(text, "\n### `{heading}`\n");
+        text.push_str("| key | of | values | default | live | what it does |\n");
+        text.push_str("|---|---|---|---|---|---|\n");
+        for key in keys {
+            let default = match key.default {
+                DefaultValue::Is(value) => format!("`{value}`"),
+                DefaultValue::Depends(words) => words.to_owned(),
+                DefaultValue::Required => "must be written".to_owned(),
+            };
+            let live = if key.is_live { "yes" } else { "" };
+            let Key { name, meaning, .. } = key;
+            let (owners, values) = (key.owners(), key.values_in_words());
+            let row = format!("`{name}` | {owners} | {values} | {default} | {live} | {meaning}");
+            let _ = writeln!(text, "| {row} |");
+        }
+    }
+    text
+}
+
+#[test]
+fn readme_has_every_table_as_the_program_has_it() {
+    let path = folder().join("README.md");
+    let readme = fs::read_to_string(&path).expect("a README");
+    let (prose, _) = readme.split_once(BEGIN).expect("the README marks where the tables begin");
+    let made = format!("{prose}{}", document());
+    if env::var_os("RECODED_WRITE_KEYS").is_some() {
+        fs::write(&path, &made).expect("a writable README");
+        return;
+    }
+    assert!(readme == made, "README.md: run RECODED_WRITE_KEYS=1 cargo test -p recoded-api");
+}
+
+#[test]
+fn every_key_has_one_name_and_whole_sentences() {
+    for Table { section, keys } in TABLES {
+        let mut names = BTreeSet::new();
+        for key @ Key { name, meaning, unit, roles, .. } in keys {
+            assert!(names.insert(name), "{section}: {name} twice");
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name} is no name");
+            assert!(meaning.len() > 10 && meaning.ends_with('.'), "{name}: {meaning:?}");
+            let shown = format!("{meaning}{unit}{}", key.values_in_words());
+            assert!(!shown.contains(['|', '\n']) && !shown.contains("  "), "{name}: {shown:?}");
+            assert_eq!(roles.is_empty(), section != "flow", "{name}: flows alone have roles");
+            assert!(key.code.is_none() || section == "flow", "{name}: flows alone have codes");
+        }
+    }
+}
+
+/// Names of the fields of a type in the interface description.
+fn fields_of(kind: &str) -> Vec<&'static str> {
+    let (_, fields) = IDL.split_once(&format!("type {kind} (")).expect("the type");
+    let (fields, _) = fields.split_once("\n)").expect("its end");
+    let lines = fields.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect()
+}
+
+/// A ceiling is shown under the name of what it bounds.
+#[test]
+fn parameters_of_a_flow_are_its_live_keys_and_the_size_of_symbols() {
+    let ceilings: Vec<&str> =
+        FLOW.keys.iter().filter_map(Key::ceiling).map(|key| key.name).collect();
+    let shown = |key: &&Key| key.is_live && !ceilings.contains(&key.name);
+    let shown = FLOW.keys.iter().filter(|key| shown(key) || key.name == "symbol_bytes");
+    assert_eq!(fields_of("Parameters"), shown.map(|key| key.name).collect::<Vec<_>>());
+}
+
+/// READMEs below `folder`.
+fn readmes(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            readmes(&path, found);
+        } else if path.ends_with("README.md") {
+            found.push(path);
+        }
+    }
+}
+
+/// Keys that are set in backquotes, as in `workers = 4` or `field=4`, and are none.
+fn unknown_keys(text: &str) -> Vec<&str> {
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let set = quoted.flat_map(|code| {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let before = code.split('=').rev().skip(1);
+        before.filter_map(move |text| text.trim_end().rsplit(|c| !is_name(c)).next())
+    });
+    let is_known = |name: &str| TABLES.iter().any(|table| table.find(name).is_some());
+    set.filter(|name| name.len() > 1 && !is_known(name)).collect()
+}
+
+#[test]
+fn readmes_set_only_keys_that_exist() {
+    let root = folder().parent().and_then(Path::parent).expect("the repository");
+    let mut paths = vec![root.join("README.md")];
+    readmes(&root.join("control"), &mut paths);
+    for path in paths {
+        let text = fs::read_to_string(&path).expect("a README");
+        assert_eq!(unknown_keys(&text), [""; 0], "{}", path.display());
+    }
+    let text = "with `code = \"bats\"`, `recodectl set 1 field=4 colour=3`\nand `hue = 2`, a = 3";
+    assert_eq!(unknown_keys(text), ["colour", "hue"]);
+}

@@ -1,0 +1,332 @@
+//! The table of keys says what the parser does, and the annotated file what the table says.
+
+use super::parse;
+use crate::config::{Config, code, daemon};
+use crate::state;
+use recoded_api::keys::{DAEMON, DefaultValue, FLOW, Key, Role, TABLES, Table, Values};
+use recoded_runtime::offload::Mode;
+use std::collections::BTreeSet;
+
+const ANNOTATED: &str = include_str!("../../../recoded.toml");
+
+/// A file with one flow, as sections of keys and values, to be edited.
+struct File(Vec<(&'static str, Vec<(&'static str, String)>)>);
+
+impl File {
+    fn new(role: Role, code: Option<&str>) -> File {
+        let of = |keys: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+            keys.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()
+        };
+        let link = |name, interface, local| {
+            ("link", of(&[("name", name), ("interface", interface), ("local", local)]))
+        };
+        let tunnel = ("tunnel", of(&[("name", "\"rec0\""), ("address", "\"10.99.0.1/24\"")]));
+        let mut flow = of(&[("id", "1")]);
+        flow.push(("role", format!("\"{}\"", role.name())));
+        let required = |key: &&Key| key.default == DefaultValue::Required;
+        let own = FLOW.keys.iter().filter(required).filter(|key| key.roles.contains(&role));
+        flow.extend(own.filter_map(|key| match key.values {
+            Values::Other(_, example) => Some((key.name, example.to_owned())),
+            _ => None,
+        }));
+        flow.extend(code.filter(|_| role.has_code()).map(|code| ("code", format!("\"{code}\""))));
+        File(vec![
+            ("daemon", Vec::new()),
+            link("\"west\"", "\"eth0\"", "\"10.0.1.2\""),
+            link("\"east\"", "\"eth1\"", "\"10.0.2.1\""),
+            tunnel,
+            ("flow", flow),
+        ])
+    }
+
+    /// The file with this key in the first section of that kind; without it for `None`.
+    fn with(mut self, section: &str, key: &'static str, value: Option<&str>) -> File {
+        let (_, keys) = self.0.iter_mut().find(|(kind, _)| *kind == section).expect("a section");
+        keys.retain(|(name, _)| *name != key);
+        keys.extend(value.map(|value| (key, value.to_owned())));
+        self
+    }
+
+    /// The file in which `key` may have any of its values.
+    fn with_room_for(self, key: &str) -> File {
+        match key {
+            "memory" => return self,
+            "hold_timeout_us" => self.with("flow", "batch_timeout_us", Some("1")),
+            "redundancy" => self.with("flow", "redundancy_max", Some("32")),
+            _ => self,
+        }
+        .with("daemon", "memory", Some("\"1024 GiB\""))
+    }
+
+    fn parse(&self) -> Result<Config, String> {
+        let mut text = String::new();
+        for (kind, keys) in &self.0 {
+            text += &if *kind == "daemon" { "[daemon]\n".into() } else { format!("[[{kind}]]\n") };
+            keys.iter().for_each(|(key, value)| text += &format!("{key} = {value}\n"));
+        }
+        parse(&text).map_err(|errors| errors.to_string())
+    }
+}
+
+fn all() -> impl Iterator<Item = (&'static str, &'static Key)> {
+    let keys = TABLES
+        .into_iter()
+        .flat_map(|Table { section, keys }| keys.iter().map(move |key| (section, key)));
+    keys.filter(|(_, key)| cfg!(feature = "bats") || key.code != Some("bats"))
+}
+
+/// Roles and codes that have the key. Keys of other sections stand beside any flow.
+fn files(key: &Key) -> Vec<File> {
+    let roles = if key.roles.is_empty() { &Role::ALL } else { key.roles };
+    roles.iter().map(|role| File::new(*role, key.code).with_room_for(key.name)).collect()
+}
+
+/// Values as TOML: the ends of ranges, and everything that can be listed.
+fn good(values: &Values) -> Vec<String> {
+    match values {
+        Values::Words(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
+        Values::Whole(least, most) => vec![least.to_string(), most.to_string()],
+        Values::Number(least, most) => vec![least.to_string(), most.to_string()],
+        Values::Auto(others) => [vec!["\"auto\"".to_owned()], good(others)].concat(),
+        Values::Numbers(_) | Values::Truth => values.choices(),
+        Values::Other(_, example) => vec![(*example).to_owned()],
+    }
+}
+
+/// What is just not among them.
+fn bad(values: &Values) -> Vec<String> {
+    match values {
+        Values::Whole(least, most) => {
+            vec![(i128::from(*least) - 1).to_string(), (most + 1).to_string()]
+        }
+        Values::Number(least, most) => vec![(least / 2.0).to_string(), (most * 2.0).to_string()],
+        Values::Numbers(numbers) => {
+            let most = numbers.iter().max().copied().unwrap_or(0) + 1;
+            let others = (0..=most).filter(|number| !numbers.contains(number));
+            others.map(|number| number.to_string()).collect()
+        }
+        Values::Auto(others) => [vec!["\"automatic\"".to_owned()], bad(others)].concat(),
+        Values::Words(_) => vec!["\"Auto\"".to_owned(), "1".to_owned()],
+        Values::Truth => vec!["1".to_owned(), "\"true\"".to_owned()],
+        Values::Other(..) => vec!["false".to_owned()],
+    }
+}
+
+#[test]
+fn each_value_of_the_table_is_accepted_and_read_and_the_next_one_refused() {
+    for (section, key) in all() {
+        let Key { name, values, .. } = key;
+        for value in good(values) {
+            if !cfg!(feature = "bats") && value == "\"bats\"" {
+                continue;
+            }
+            let mut accepted = 0;
+            for file in files(key) {
+                let without = file.parse();
+                let Ok(with) = file.with(section, name, Some(&value)).parse() else { continue };
+                accepted += 1;
+                match key.default {
+                    DefaultValue::Required => {}
+                    DefaultValue::Is(default) if default == value => {
+                        assert_eq!(Ok(with), without, "{section}: {name} = {value} by default");
+                    }
+                    _ => assert_ne!(Ok(with), without, "{section}: {name} = {value} has no effect"),
+                }
+            }
+            assert!(accepted > 0, "{section}: {name} = {value} is in the table");
+        }
+        let is_exact = !matches!(values, Values::Other(..) | Values::Auto(Values::Number(..)));
+        for value in bad(values) {
+            for file in files(key) {
+                let said = file.with(section, name, Some(&value)).parse().expect_err(name);
+                assert!(said.contains(&format!("{name} = {value} ")), "{said}");
+                assert!(!is_exact || said.contains(&values.in_words()), "{name}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_default_of_the_table_is_the_one_of_the_parser() {
+    for (section, key) in all() {
+        for file in files(key) {
+            let without = file.parse();
+            match key.default {
+                DefaultValue::Required => {
+                    let said = file.with(section, key.name, None).parse().expect_err(key.name);
+                    assert!(said.contains(&format!("{} is missing", key.name)), "{said}");
+                }
+                DefaultValue::Is(value) => {
+                    let with = file.with(section, key.name, Some(value)).parse();
+                    assert!(with.is_ok(), "{with:?}");
+                    assert_eq!(with, without, "{section}: {} = {value}", key.name);
+                }
+                DefaultValue::Depends(_) => assert!(without.is_ok(), "{without:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_are_refused_where_the_table_does_not_have_them() {
+    for (section, key) in all() {
+        let value = good(&key.values).swap_remove(0);
+        let refused = |file: File, why: &str| {
+            let said = file.with(section, key.name, Some(&value)).parse().expect_err(key.name);
+            assert!(said.contains(&format!("{} = ", key.name)) && said.contains(why), "{said}");
+        };
+        for role in Role::ALL.into_iter().filter(|_| section == "flow") {
+            if let Some(why) = key.why_not(role) {
+                refused(File::new(role, None), &format!("does not apply: {why}"));
+            }
+        }
+        for role in key.roles.iter().filter(|role| role.has_code()) {
+            let others = ["rlnc", "window"].into_iter().filter(|code| key.code != Some(*code));
+            for (code, own) in others.filter_map(|code| key.code.map(|own| (code, own))) {
+                refused(File::new(*role, Some(code)), &format!("it is for code = \"{own}\""));
+            }
+        }
+    }
+    for Table { section, .. } in TABLES {
+        let file = File::new(Role::Relay, None).with(section, "colour", Some("1"));
+        assert!(file.parse().expect_err("no such key").contains("unknown key colour"));
+    }
+}
+
+/// `recodectl show config` and `show flows` leave nothing out.
+#[test]
+fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
+    let codes = ["rlnc", "window", "bats"].into_iter();
+    let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
+    for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
+        let config = File::new(role, code).parse().expect("valid");
+        let serves = |key: &Key| !role.has_code() || key.code.is_none() || key.code == code;
+        let own = |key: &&Key| key.roles.contains(&role) && serves(key);
+        let names = |table: Table, own: &dyn Fn(&&Key) -> bool| -> BTreeSet<&str> {
+            let always = |key: &&Key| !matches!(key.default, DefaultValue::Depends(_));
+            table.keys.iter().filter(always).filter(own).map(|key| key.name).collect()
+        };
+        let text: toml::Table = config.to_toml().parse().expect("TOML");
+        let written = |table: &toml::Value| -> BTreeSet<String> {
+            table.as_table().expect("a section").keys().cloned().collect()
+        };
+        let flow = written(&text["flow"][0]);
+        assert!(flow.iter().eq(&names(FLOW, &own)), "{role:?} {code:?}: {flow:?}");
+        let daemon = written(&text["daemon"]);
+        assert!(daemon.iter().eq(&names(DAEMON, &|_| true)), "{daemon:?}");
+
+        let shown = state::parameters(&config.flows[0].params);
+        let shown = serde_json::to_value(shown).expect("JSON");
+        // The size of generations was never optional; ceilings have the names of what they bound.
+        for key in FLOW.live().filter(|key| key.code != Some("rlnc")) {
+            let Some(value) = shown.get(key.name) else { continue };
+            let is_own = own(&key) || key.ceiling().as_ref().is_some_and(own);
+            assert_eq!(!value.is_null(), is_own, "{role:?} {code:?}: {}", key.name);
+        }
+    }
+}
+
+#[test]
+fn words_of_the_table_are_the_parsers_words() {
+    let words = |name: &str| {
+        let (_, key) = all().find(|(_, key)| key.name == name).expect("a key");
+        key.values.choices()
+    };
+    assert_eq!(words("idle"), daemon::IDLE.map(|(word, _)| word));
+    assert_eq!(words("xdp_mode"), daemon::XDP_MODES.map(|(word, _)| word));
+    assert_eq!(words("engine"), Mode::NAMES.map(|(word, _)| word));
+    assert_eq!(words("code"), code::CODES.map(|(word, _)| word));
+}
+
+/// A key of the annotated file: section, name, value, and the comment right above it.
+fn annotated() -> Vec<(&'static str, &'static str, &'static str, String)> {
+    let mut keys = Vec::new();
+    let (mut section, mut comment) = ("", String::new());
+    for line in ANNOTATED.lines() {
+        if let Some(text) = line.strip_prefix("# ") {
+            comment += &format!("{} ", text.trim());
+            continue;
+        }
+        let line = line.trim_start_matches('#');
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']);
+        } else if let Some((name, value)) = line.split_once(" = ") {
+            keys.push((section, name, value, std::mem::take(&mut comment)));
+        }
+        comment.clear();
+    }
+    keys
+}
+
+#[test]
+fn annotated_file_has_the_keys_of_the_table_and_their_defaults() {
+    let shown = annotated();
+    let names: BTreeSet<_> = shown.iter().map(|(section, name, ..)| (*section, *name)).collect();
+    let known: BTreeSet<_> = TABLES
+        .iter()
+        .flat_map(|table| table.keys.iter().map(|key| (table.section, key.name)))
+        .collect();
+    assert_eq!(names, known);
+    let plain = |value: &str| format!("value = {value}").parse::<toml::Table>().expect("a value");
+    for (section, name, value, _) in shown {
+        let table = TABLES.into_iter().find(|table| table.section == section).expect("a section");
+        let key = table.find(name).expect("a key");
+        if let (DefaultValue::Is(default), false) = (key.default, name == "code") {
+            assert_eq!(plain(value), plain(default), "{section}: {name}");
+        }
+    }
+}
+
+/// The comment above the first line of each key says who has it, whether it is live and what it
+/// takes.
+#[test]
+fn annotated_file_says_who_has_a_key_and_what_it_takes() {
+    let shown = annotated();
+    let comment_of = |section, name| {
+        let mut lines = shown.iter().filter(|(of, key, ..)| (*of, *key) == (section, name));
+        lines.next().map(|(.., comment)| comment.clone()).expect("a line")
+    };
+    for (section, key) in all() {
+        let comment = comment_of(section, key.name);
+        let live = if key.is_live { "live" } else { "" };
+        let owners = [key.owners(), live.to_owned()].into_iter().filter(|text| !text.is_empty());
+        let begin = owners.collect::<Vec<_>>().join(", ");
+        let begins = comment.to_lowercase().starts_with(&format!("{begin}: "));
+        assert!(begins || begin.is_empty(), "{} is not of {begin}: {comment:?}", key.name);
+        let says = |what: &str| assert!(comment.contains(what), "{}: no {what}", key.name);
+        match key.values {
+            Values::Words(words) => words.iter().for_each(|word| says(&format!("\"{word}\""))),
+            Values::Auto(others) => {
+                says("\"auto\"");
+                says(&others.in_words());
+            }
+            Values::Other(..) => assert!(comment.len() > 10, "{} is not explained", key.name),
+            Values::Truth => assert!(!comment.is_empty(), "{} is not explained", key.name),
+            _ => says(&key.values.in_words()),
+        }
+    }
+}
+
+/// Words that are written as keys and counters are and are neither.
+fn unknown_names(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c| !is_part(c)).filter(|word| word.trim_matches('_').contains('_'));
+    let is_key = |word: &str| TABLES.iter().any(|table| table.find(word).is_some());
+    let is_counter =
+        |word: &str| recoded_counters::TABLES.iter().any(|table| table.find(word).is_some());
+    words.filter(|word| !is_key(word) && !is_counter(word)).map(str::to_owned).collect()
+}
+
+/// The annotated file told of drops by a reason that no longer existed.
+#[test]
+fn annotations_meanings_and_cures_name_only_keys_and_counters_that_exist() {
+    assert_eq!(unknown_names("raise block_sise_max, or frames: `tx_full`"), ["block_sise_max"]);
+    assert_eq!(unknown_names(ANNOTATED), [""; 0]);
+    for (section, key) in all() {
+        assert_eq!(unknown_names(key.meaning), [""; 0], "{section}: {}", key.name);
+    }
+    for counter in recoded_counters::TABLES.iter().flat_map(|table| table.counters()) {
+        let text = format!("{} {}", counter.meaning, counter.cure);
+        assert_eq!(unknown_names(&text), [""; 0], "{}", counter.name);
+    }
+}
