@@ -21,11 +21,7 @@ const ENDS: [(&str, u8); 2] = [
          generation_size = 128\nfield = 256\nredundancy = 1.2\n",
         1,
     ),
-    (
-        "role = \"sink\"\nupstream = { link = \"link\", address = \"10.7.0.1\" }\n\
-         generation_size_max = 256\n",
-        2,
-    ),
+    ("role = \"sink\"\nupstream = { link = \"link\", address = \"10.7.0.1\" }\n", 2),
 ];
 
 /// Two namespaces joined by a veth pair, and whatever runs in them.
