@@ -201,7 +201,8 @@ impl Pipeline {
         now: Nanos,
     ) -> Option<Closed> {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        self.shards.opened(opened, &mut io).map(Closed)
+        let shard = opened.shard;
+        self.shards.opened(opened, &mut io).map(|stage| Closed { shard, stage })
     }
 
     /// Says that there is no memory for a stage that a shard asked for.

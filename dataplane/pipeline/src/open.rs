@@ -70,7 +70,22 @@ impl Opened {
 }
 
 /// A stage that is not used any more: to be dropped where that may take its time.
-pub struct Closed(#[allow(dead_code, reason = "held to be dropped")] pub(crate) Stage);
+pub struct Closed {
+    pub(crate) shard: ShardId,
+    pub(crate) stage: Stage,
+}
+
+impl Closed {
+    /// The shard it was of.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Bytes that dropping it frees, as [`FlowParams::memory_bytes`] counts them.
+    pub fn memory_bytes(&self) -> usize {
+        self.stage.memory_bytes()
+    }
+}
 
 /// Makes stages.
 pub struct Opener {

@@ -163,6 +163,11 @@ impl Stage {
         if is_within { Ok(()) } else { Err(DropReason::Oversize) }
     }
 
+    /// Bytes it takes, at most.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.params.memory_bytes()
+    }
+
     /// Whether packets of this epoch are its own.
     fn is_of(&self, epoch: u8, now: Nanos) -> bool {
         self.epoch == Some(epoch) && self.is_used(now)

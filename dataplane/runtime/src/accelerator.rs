@@ -5,15 +5,26 @@ use recoded_offload::{Inputs, Port};
 use recoded_pipeline::egress::{Product, ProductInputs, Ticket};
 use std::time::Instant;
 
-/// A port of the queue, and how much is still out.
+/// Products that may be out at once: more than any queue in front of a device holds.
+const OUTSTANDING_MAX: u32 = 4096;
+
+/// A port of the queue, and what is still out.
 pub(crate) struct Accelerator {
     port: Port,
-    outstanding: usize,
+    /// What results are for, by tag.
+    tickets: Vec<Option<Ticket>>,
+    /// Tags that are not in use.
+    free: Vec<u32>,
 }
 
 impl Accelerator {
     pub(crate) fn new(port: Port) -> Accelerator {
-        Accelerator { port, outstanding: 0 }
+        let tickets = vec![None; OUTSTANDING_MAX as usize];
+        Accelerator { port, tickets, free: (0..OUTSTANDING_MAX).collect() }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.tickets.len() - self.free.len()
     }
 
     /// Offers a product; see [`recoded_pipeline::egress::Egress::offload`].
@@ -24,16 +35,20 @@ impl Accelerator {
         fill: impl FnOnce(&mut dyn ProductInputs),
     ) -> bool {
         let Product { rows, columns, row_bytes } = product;
+        let Some(tag) = self.free.last().copied() else { return false };
         let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
-        let offered =
-            self.port.offer(job, tag(ticket), Instant::now(), |inputs| fill(&mut Writer(inputs)));
-        self.outstanding += usize::from(offered.is_ok());
-        offered.is_ok()
+        let write = |inputs: Inputs<'_>| fill(&mut Writer(inputs));
+        let is_taken = self.port.offer(job, u64::from(tag), Instant::now(), write).is_ok();
+        if is_taken {
+            self.free.pop();
+            self.tickets[tag as usize] = Some(ticket);
+        }
+        is_taken
     }
 
     /// Whether results are pending: no event wakes a worker for them.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.outstanding > 0
+        self.outstanding() > 0
     }
 
     /// Submits products that have waited long enough, and calls `solved` for each result. Whether
@@ -43,28 +58,24 @@ impl Accelerator {
         mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),
     ) -> bool {
         self.port.tick(Instant::now());
-        let before = self.outstanding;
+        let Accelerator { port, tickets, free } = self;
+        let before = free.len();
         loop {
-            let jobs = self.port.poll(|delivered| {
+            let jobs = port.poll(|delivered| {
                 // None of the jobs inverts a matrix, so none has found one that is singular.
                 let rows = 0..delivered.job().rows;
                 let mut rows = rows.map_while(|row| delivered.destination(row).ok());
-                solved(ticket(delivered.tag()), &mut rows);
+                let tag = delivered.tag() as u32;
+                if let Some(ticket) = tickets[tag as usize].take() {
+                    free.push(tag);
+                    solved(ticket, &mut rows);
+                }
             });
             if jobs == 0 {
-                return self.outstanding < before;
+                return free.len() > before;
             }
-            self.outstanding -= jobs;
         }
     }
-}
-
-fn tag(Ticket { flow, generation }: Ticket) -> u64 {
-    u64::from(flow) << 32 | u64::from(generation)
-}
-
-fn ticket(tag: u64) -> Ticket {
-    Ticket { flow: (tag >> 32) as u32, generation: tag as u32 }
 }
 
 struct Writer<'a>(Inputs<'a>);
@@ -76,18 +87,5 @@ impl ProductInputs for Writer<'_> {
 
     fn source(&mut self, column: usize) -> &mut [u8] {
         self.0.source(column)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_name_tickets() {
-        for (flow, generation) in [(0, 0), (1, u32::MAX), (u32::MAX, 7)] {
-            let named = Ticket { flow, generation };
-            assert_eq!(ticket(tag(named)), named);
-        }
     }
 }

@@ -6,7 +6,6 @@
 
 use crate::segments::{READ_BYTES_MAX, Segments};
 use crate::tunnel::{self, Offload, Tunnel};
-use std::ops::Range;
 
 /// What one worker has read from one tunnel and not handed out yet.
 pub(crate) struct Intake {
@@ -25,8 +24,8 @@ struct Lane {
 /// How taking a packet ended.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Taken<'a> {
-    /// An IP packet.
-    Packet(&'a [u8]),
+    /// An IP packet, and the queue it was read from.
+    Packet(usize, &'a [u8]),
     /// Nothing waits.
     Empty,
     /// Linux refused, or handed over what contradicts itself.
@@ -35,7 +34,7 @@ pub(crate) enum Taken<'a> {
 
 impl Intake {
     /// Reads these queues.
-    pub(crate) fn new(queues: Range<usize>) -> Intake {
+    pub(crate) fn new(queues: impl Iterator<Item = usize>) -> Intake {
         let lane = |queue| Lane {
             queue,
             buffer: vec![0; READ_BYTES_MAX].into(),
@@ -78,7 +77,8 @@ impl Intake {
             if lane.segments.is_empty() {
                 self.pass();
             }
-            return Taken::Packet(&self.lanes[of].buffer[range]);
+            let Lane { queue, buffer, .. } = &self.lanes[of];
+            return Taken::Packet(*queue, &buffer[range]);
         }
         Taken::Empty
     }

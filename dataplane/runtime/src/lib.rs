@@ -53,6 +53,10 @@ mod neighbours;
 
 mod planning;
 
+mod opening;
+
+mod handover;
+
 mod wake;
 
 mod slot;

@@ -14,7 +14,8 @@ use crate::attach::Attachment;
 use crate::error::StartError;
 use crate::neighbours::{HopRoute, NextHops};
 use crate::netlink::{Interface, Netlink};
-use crate::outbox::Outbox;
+use crate::opening::Counter;
+use crate::outbox::{Outbox, Whereabouts};
 use crate::pacing::Pacer;
 use crate::planning::Desk;
 use crate::report::{
@@ -32,11 +33,11 @@ use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
 use recoded_offload::Port;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::params::{PeerId, Share, Snapshot};
 use recoded_xsk::SocketStatistics;
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -80,19 +81,21 @@ impl Node {
         index: usize,
         resources: WorkerResources,
         snapshot: &Snapshot,
-        (port, desk): (Option<Port>, Desk),
+        (port, desk, counter): (Option<Port>, Desk, Counter),
     ) -> Result<(), StartError> {
+        let share = Share { worker: index, workers: self.topology.workers };
         let outbox = Outbox::new(
             &self.topology,
             self.shared.links.get(),
             self.pacers.clone(),
             (&self.shared.tunnels.get(), index),
             self.shared.next_hops.get(),
-            (port.map(Accelerator::new), desk),
+            (port.map(Accelerator::new), desk, counter),
+            Whereabouts::new(self.shared.clone(), share),
         );
         let parked = Parked {
             closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
-            pipeline: Pipeline::new(snapshot, seed()),
+            pipeline: Pipeline::of_worker(share, snapshot, seed()),
             outbox,
             state: State::default(),
         };
@@ -125,8 +128,8 @@ impl Node {
             local: topology.links.iter().map(|link| local(link.local)).collect(),
             pacers: self.pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
+            peers: peers(topology),
             tunnels: self.shared.tunnels.get(),
-            reads_tunnels: index == 0,
             state,
         };
         let core = topology.cores.as_ref().map(|cores| cores[index]);
@@ -345,6 +348,15 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
     topology.hops.iter().map(route).collect()
 }
 
+/// The neighbours on each link, by address.
+fn peers(topology: &Topology) -> Vec<Vec<(IpAddr, PeerId)>> {
+    let mut peers = vec![Vec::new(); topology.links.len()];
+    for (index, hop) in (0..).zip(&topology.hops) {
+        peers[hop.link].push((hop.address, PeerId(index)));
+    }
+    peers
+}
+
 /// Pins the current thread; on a machine without that core the thread runs unpinned.
 fn pin(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
@@ -356,6 +368,6 @@ fn pin(core: usize) -> bool {
 
 /// A different seed of the coefficient generator for every worker of every run. It need not be
 /// secret: predictable coefficients recode equally well.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }

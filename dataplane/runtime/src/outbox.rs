@@ -8,16 +8,19 @@
 
 use crate::accelerator::Accelerator;
 use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::handover::Owners;
 use crate::merge::{Merger, Write};
 use crate::neighbours::NextHops;
 use crate::pacing::Pacer;
+use crate::opening::Counter;
 use crate::planning::Desk;
 use crate::report::{LinkCounters, TunnelCounters};
-use crate::shared::LinkNow;
+use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
-use recoded_pipeline::egress::{Egress, Planning, Product, ProductInputs, Ticket};
-use recoded_pipeline::params::{PeerId, Nanos, TunnelId};
+use recoded_pipeline::egress::{Answer, Egress, Product, ProductInputs, Ticket};
+use recoded_pipeline::open::OpenRequest;
+use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
@@ -44,6 +47,43 @@ pub(crate) struct Outbox {
     pub(crate) accelerator: Option<Accelerator>,
     /// Makes plans.
     pub(crate) desk: Desk,
+    /// Allocates what shards need.
+    pub(crate) counter: Counter,
+    /// Which worker has which shard.
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Which worker has which shard.
+pub(crate) struct Whereabouts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) share: Share,
+    /// Of relays and sinks.
+    pub(crate) owners: Arc<Owners>,
+    /// Sources, with their shards.
+    sources: Vec<(u32, u8)>,
+}
+
+impl Whereabouts {
+    pub(crate) fn new(shared: Arc<Shared>, share: Share) -> Whereabouts {
+        Whereabouts { shared, share, owners: Arc::default(), sources: Vec::new() }
+    }
+
+    /// Adopts a snapshot.
+    pub(crate) fn adopt(&mut self, snapshot: &Snapshot) {
+        let is_source = |role: &Role| matches!(role, Role::Source { .. });
+        let sources = snapshot.flows.iter().filter(|flow| is_source(&flow.role));
+        self.sources = sources.map(|flow| (flow.id, flow.shards)).collect();
+    }
+
+    /// Another worker that has the shard.
+    fn other(&self, shard: ShardId) -> Option<usize> {
+        let source = self.sources.iter().find(|(flow, _)| *flow == shard.flow);
+        let owner = match source {
+            Some((_, shards)) => (shard.shard < *shards).then(|| self.share.owner(shard.shard)),
+            None => self.owners.get(&shard).copied(),
+        };
+        owner.filter(|owner| *owner != self.share.worker)
+    }
 }
 
 struct Outgoing {
@@ -76,7 +116,8 @@ impl Outbox {
         pacers: Arc<[Pacer]>,
         (tunnels, worker): (&Tunnels, usize),
         next_hops: Arc<NextHops>,
-        (accelerator, desk): (Option<Accelerator>, Desk),
+        (accelerator, desk, counter): (Option<Accelerator>, Desk, Counter),
+        whereabouts: Whereabouts,
     ) -> Outbox {
         let hop = |hop: &HopConfig| Hop { link: hop.link, header_bytes: header_bytes(hop.address) };
         Outbox {
@@ -92,6 +133,8 @@ impl Outbox {
             links: vec![LinkCounters::default(); topology.links.len()],
             accelerator,
             desk,
+            counter,
+            whereabouts,
         }
     }
 
@@ -219,7 +262,23 @@ impl Egress for Outbox {
         }
     }
 
-    fn plan(&mut self, request: &PlanRequest) -> Planning {
+    fn open(&mut self, request: &OpenRequest) -> Answer {
+        self.counter.ask(request)
+    }
+
+    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
+        let Some(owner) = self.whereabouts.other(shard) else { return false };
+        let Whereabouts { shared, .. } = &self.whereabouts;
+        let inbox = &shared.inboxes[owner];
+        let was_empty = inbox.is_empty();
+        let is_in = inbox.put(peer, payload);
+        if was_empty && is_in {
+            shared.waker(owner).wake();
+        }
+        is_in
+    }
+
+    fn plan(&mut self, request: &PlanRequest) -> Answer {
         self.desk.ask(request)
     }
 

@@ -9,7 +9,7 @@
 //! computed, so that it takes a fifth of a core at most. A worker never waits for it.
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use recoded_pipeline::egress::Planning;
+use recoded_pipeline::egress::Answer;
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
 use std::io;
 use std::thread::JoinHandle;
@@ -33,10 +33,10 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Takes a question; see [`recoded_pipeline::egress::Egress::plan`].
-    pub(crate) fn ask(&self, request: &PlanRequest) -> Planning {
+    pub(crate) fn ask(&self, request: &PlanRequest) -> Answer {
         match self.requests.try_send((self.worker, request.clone())) {
-            Ok(()) => Planning::Elsewhere,
-            Err(_) => Planning::Busy,
+            Ok(()) => Answer::Elsewhere,
+            Err(_) => Answer::Busy,
         }
     }
 

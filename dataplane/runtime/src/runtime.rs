@@ -4,7 +4,8 @@ use crate::error::{SnapshotError, StartError};
 use crate::links;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::{LinkEvents, Netlink};
-use crate::node::{Node, mtus, routes};
+use crate::node::{Node, mtus, routes, seed};
+use crate::opening::{self, Counter};
 use crate::pacing::Pacer;
 use crate::planning;
 use crate::report::RuntimeReport;
@@ -29,6 +30,8 @@ pub struct Runtime {
     neighbours: Option<(Sender<()>, JoinHandle<()>)>,
     /// Ends by itself when the workers have gone.
     planning: Option<JoinHandle<()>>,
+    /// So does this one.
+    opening: Option<JoinHandle<()>>,
     watch: Watch,
     links: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     offload: Option<Offload>,
@@ -93,6 +96,7 @@ impl Runtime {
             node: Arc::new(node),
             neighbours: None,
             planning: None,
+            opening: None,
             watch,
             links: None,
             offload: None,
@@ -104,9 +108,12 @@ impl Runtime {
         let (thread, desks) = planning::start(workers.len())
             .map_err(|source| StartError::Limit { what: "the planning thread", source })?;
         runtime.planning = Some(thread);
-        for (index, (resources, desk)) in workers.into_iter().zip(desks).enumerate() {
+        let (thread, counters) = start_opening(&runtime.node, workers.len())?;
+        runtime.opening = Some(thread);
+        let threads = desks.into_iter().zip(counters);
+        for (index, (resources, (desk, counter))) in workers.into_iter().zip(threads).enumerate() {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
-            runtime.node.start_worker(index, resources, &snapshot, (port, desk))?;
+            runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter))?;
         }
         // Last: packets arrive from here on.
         runtime.node.steering().accept(&snapshot)?;
@@ -142,7 +149,7 @@ impl Runtime {
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
-        let threads = neighbours.chain(links).chain(&self.planning);
+        let threads = neighbours.chain(links).chain(&self.planning).chain(&self.opening);
         self.node.is_healthy()
             && self.watch.is_running()
             && !threads.into_iter().any(JoinHandle::is_finished)
@@ -215,6 +222,15 @@ fn start_offload(
     let Some(Acceleration { config, open }) = acceleration else { return Ok((None, Vec::new())) };
     let (offload, ports) = Offload::start(config, workers, open).map_err(StartError::Offload)?;
     Ok((Some(offload), ports))
+}
+
+fn start_opening(
+    node: &Node,
+    workers: usize,
+) -> Result<(JoinHandle<()>, Vec<Counter>), StartError> {
+    let budget = node.topology.flow_memory_bytes;
+    opening::start(node.shared.clone(), workers, (budget, seed()))
+        .map_err(|source| StartError::Limit { what: "the thread that opens shards", source })
 }
 
 fn start_neighbours(

@@ -1,5 +1,6 @@
 //! What the threads of a node share: published values, a stop flag, and each worker's report.
 
+use crate::handover::{Inbox, Owners};
 use crate::neighbours::NextHops;
 use crate::report::WorkerPart;
 use crate::slot::Slot;
@@ -33,6 +34,10 @@ pub(crate) struct Shared {
     /// Edition each worker has adopted: Release there, Acquire where it is read. Padded, so that
     /// workers do not write to each other's cache lines.
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
+    /// Which worker has which shard of a relay or sink.
+    pub(crate) owners: Slot<Owners>,
+    /// By worker.
+    pub(crate) inboxes: Vec<Inbox>,
     wakers: Arc<[Waker]>,
     parts: Vec<Mutex<Option<WorkerPart>>>,
 }
@@ -52,6 +57,8 @@ impl Shared {
             links: Slot::new(links),
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            owners: Slot::new(Owners::new()),
+            inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
             wakers,
         }

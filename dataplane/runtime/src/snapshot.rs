@@ -125,6 +125,8 @@ mod tests {
     fn topology() -> Topology {
         Topology {
             workers: 1,
+            tunnel_queues: 1,
+            flow_memory_bytes: 1 << 30,
             cores: None,
             idle: Idle::Adaptive,
             frames_per_worker: 4096,

@@ -73,6 +73,10 @@ pub struct Topology {
     pub cores: Option<Vec<usize>>,
     /// What workers do when idle.
     pub idle: Idle,
+    /// Queues of every tunnel: at least as many as workers, and as shards of any source.
+    pub tunnel_queues: usize,
+    /// Bytes that relays and sinks may take together for what packets announce.
+    pub flow_memory_bytes: usize,
     /// UMEM frames per worker, 2048 bytes each.
     pub frames_per_worker: u32,
     /// UDP destination port of coded packets.
@@ -305,6 +309,8 @@ mod tests {
     fn topology() -> Topology {
         Topology {
             workers: 1,
+            tunnel_queues: 1,
+            flow_memory_bytes: 1 << 30,
             cores: None,
             idle: Idle::Adaptive,
             frames_per_worker: 4096,

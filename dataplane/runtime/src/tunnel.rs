@@ -164,7 +164,7 @@ impl Tunnel {
         &self.reason
     }
 
-    /// Number of queues, one per worker.
+    /// Number of queues.
     pub(crate) fn queues(&self) -> usize {
         self.queues.len()
     }
@@ -237,7 +237,7 @@ pub(crate) fn plans(topology: &Topology) -> Vec<TunnelPlan> {
     let slowest = topology.links.iter().filter_map(|link| link.rate_mbit).reduce(f64::min);
     let plan = |config: &TunnelConfig| TunnelPlan {
         config: config.clone(),
-        queues: topology.workers,
+        queues: topology.tunnel_queues.max(topology.workers),
         segments_max: slowest.map(|rate| segments_max(rate, config.mtu)),
     };
     topology.tunnels.iter().map(plan).collect()

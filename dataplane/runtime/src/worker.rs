@@ -13,19 +13,20 @@
 
 use crate::accelerator::Accelerator;
 use crate::intake::{Intake, Taken};
+use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::report::{WorkerPart, WorkerReport, unparsed};
 use crate::shared::{Clock, Shared};
 use crate::topology::Idle;
-use crate::tunnel::{Tunnel, Tunnels};
+use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::params::{Nanos, Role, Snapshot};
-use recoded_wire::frames::{Frames, Span};
+use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
+use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::packet::locate;
 use recoded_xsk::{Received, Socket, SocketStatistics, Umem};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,9 +51,8 @@ pub(crate) struct Worker {
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
     pub(crate) tunnels: Arc<Tunnels>,
-    /// Whether it reads the tunnels: worker 0 reads every queue, since Linux spreads flows over
-    /// them and the others encode nothing yet. Once they do, each reads its own queue.
-    pub(crate) reads_tunnels: bool,
+    /// The neighbours on each link, by address.
+    pub(crate) peers: Vec<Vec<(IpAddr, PeerId)>>,
     pub(crate) state: State,
 }
 
@@ -68,10 +68,9 @@ pub(crate) struct Parked {
 #[derive(Default)]
 pub(crate) struct State {
     received: Vec<Received>,
-    /// By tunnel; none where tunnels are not read.
-    intakes: Vec<Intake>,
-    /// Source flows whose tunnels are read.
+    /// Sources of which this worker sends shards.
     sources: Vec<Source>,
+    owners_seen: u64,
     snapshot_seen: u64,
     tunnels_seen: u64,
     next_hops_seen: u64,
@@ -87,6 +86,10 @@ pub(crate) struct State {
 struct Source {
     flow: u32,
     tunnel: usize,
+    /// Shards of the flow. Queue `q` of the tunnel is read into shard `q % shards`.
+    shards: u8,
+    /// The queues of this worker's shards.
+    intake: Intake,
     /// Links that its packets leave by.
     links: Vec<usize>,
     /// Not read before this time, because a read failed.
@@ -107,18 +110,18 @@ impl Worker {
     pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>]) -> Worker {
         let shared = self.shared.clone();
         self.state.received.reserve_exact(BURST_PACKETS);
-        if self.reads_tunnels {
-            let intake = |tunnel: &Arc<Tunnel>| Intake::new(0..tunnel.queues());
-            self.state.intakes = self.tunnels.iter().map(intake).collect();
-        }
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
-            // Until a tunnel is another one: what is waited on belongs to it.
+            // Until a tunnel is another one, or other queues are read: those are waited on.
             let tunnels = self.tunnels.clone();
             let waker = shared.waker(self.index);
             let mut sleeper = Sleeper::new(waker, socket_fds, self.queues_read(&tunnels));
-            while Arc::ptr_eq(&tunnels, &self.tunnels) && !shared.stop.load(Ordering::Acquire) {
+            let snapshot_seen = self.state.snapshot_seen;
+            while Arc::ptr_eq(&tunnels, &self.tunnels)
+                && snapshot_seen == self.state.snapshot_seen
+                && !shared.stop.load(Ordering::Acquire)
+            {
                 self.turn(&mut sleeper);
             }
         }
@@ -142,10 +145,11 @@ impl Worker {
 
     /// Queues to wait on, each with the index of its tunnel.
     fn queues_read<'a>(&self, tunnels: &'a Tunnels) -> Vec<(usize, BorrowedFd<'a>)> {
-        let intakes = self.state.intakes.iter().zip(tunnels).enumerate();
-        intakes
-            .flat_map(|(index, (intake, tunnel))| {
-                intake.queues().map(move |queue| (index, tunnel.queue_fd(queue)))
+        let sources = self.state.sources.iter();
+        sources
+            .flat_map(|source| {
+                let tunnel = &tunnels[source.tunnel];
+                source.intake.queues().map(|queue| (source.tunnel, tunnel.queue_fd(queue)))
             })
             .collect()
     }
@@ -180,6 +184,8 @@ impl Worker {
         while let Some(reply) = self.outbox.desk.reply() {
             self.pipeline.planned(reply);
         }
+        worked |= self.open(now);
+        worked |= self.take_over(now);
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
             self.outbox.flush(&mut self.umem, &mut self.sockets);
@@ -214,7 +220,10 @@ impl Worker {
                     // Both lie within the packet, whose length is 16 bits.
                     let offset = offset + found.payload_offset as u16;
                     let payload = Span { frame, offset, len: found.payload_len as u16 };
-                    self.pipeline.receive(&mut self.umem, &mut self.outbox, payload, now);
+                    let sender = found.source.ip();
+                    let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
+                    let from = (peer.map(|(_, peer)| *peer), payload);
+                    self.pipeline.receive(&mut self.umem, &mut self.outbox, from, now);
                 }
                 Ok(_) => {
                     counters.rx_not_ours += 1;
@@ -228,6 +237,42 @@ impl Worker {
         }
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         true
+    }
+
+    /// Passes stages that shards asked for to the pipeline. Whether there were any.
+    fn open(&mut self, now: Nanos) -> bool {
+        let mut came = false;
+        while let Some(reply) = self.outbox.counter.reply() {
+            came = true;
+            match reply {
+                Reply::Refused(shard) => self.pipeline.refused(shard),
+                Reply::Opened(opened) => {
+                    let (umem, outbox) = (&mut self.umem, &mut self.outbox);
+                    if let Some(closed) = self.pipeline.opened(umem, outbox, opened, now) {
+                        self.outbox.counter.give_back(closed);
+                    }
+                }
+            }
+        }
+        came
+    }
+
+    /// Takes packets over that arrived at other workers. Whether there were any.
+    fn take_over(&mut self, now: Nanos) -> bool {
+        let shared = self.shared.clone();
+        let inbox = &shared.inboxes[self.index];
+        let mut came = false;
+        for _ in 0..BURST_PACKETS {
+            let Some(parcel) = inbox.take() else { break };
+            came = true;
+            if let Some(payload) = copy_in(&mut self.umem, parcel.payload()) {
+                let from = (Some(parcel.peer), payload);
+                self.pipeline.receive(&mut self.umem, &mut self.outbox, from, now);
+            }
+            inbox.recycle(parcel);
+        }
+        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        came
     }
 
     /// Passes the results of an accelerator to the pipeline. Whether there were any.
@@ -250,9 +295,9 @@ impl Worker {
             if self.gate(index, now) != Gate::Open {
                 break;
             }
-            let Source { flow, tunnel, .. } = self.state.sources[index];
-            let counters = &mut self.outbox.tunnel_counters[tunnel];
-            match self.state.intakes[tunnel].take(&self.tunnels[tunnel]) {
+            let Source { flow, tunnel, shards, intake, .. } = &mut self.state.sources[index];
+            let counters = &mut self.outbox.tunnel_counters[*tunnel];
+            match intake.take(&self.tunnels[*tunnel]) {
                 Taken::Empty => break,
                 Taken::Failed => {
                     counters.read_failed += 1;
@@ -260,10 +305,12 @@ impl Worker {
                     self.state.dirty = true;
                     break;
                 }
-                Taken::Packet(packet) => {
+                Taken::Packet(queue, packet) => {
                     counters.read_packets += 1;
                     counters.read_bytes += packet.len() as u64;
-                    self.pipeline.ingress(&mut self.umem, &mut self.outbox, flow, packet, now);
+                    let shard = (queue % usize::from(*shards)) as u8;
+                    let packet = (ShardId { flow: *flow, shard }, packet);
+                    self.pipeline.ingress(&mut self.umem, &mut self.outbox, packet, now);
                     worked = true;
                 }
             }
@@ -275,11 +322,11 @@ impl Worker {
     /// A tunnel is read only while every link of its flow can take its packets. Otherwise
     /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
     fn gate(&self, source: usize, now: Nanos) -> Gate {
-        let Source { tunnel, held_until, .. } = self.state.sources[source];
-        if held_until > now {
-            return Gate::Until(held_until);
+        let Source { tunnel, held_until, .. } = &self.state.sources[source];
+        if *held_until > now {
+            return Gate::Until(*held_until);
         }
-        if self.tunnels[tunnel].is_gone() {
+        if self.tunnels[*tunnel].is_gone() {
             return Gate::Until(Nanos::MAX);
         }
         for link in &self.state.sources[source].links {
@@ -318,6 +365,9 @@ impl Worker {
             self.outbox.set_tunnels(&tunnels);
             self.tunnels = tunnels;
         }
+        if let Some(owners) = self.shared.owners.newer(&mut self.state.owners_seen) {
+            self.outbox.whereabouts.owners = owners;
+        }
         let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
             return;
         };
@@ -325,13 +375,47 @@ impl Worker {
         self.outbox.now = now;
         self.pipeline.apply(&snapshot, &mut self.umem, &mut self.outbox, now);
         self.outbox.flush(&mut self.umem, &mut self.sockets);
-        if self.reads_tunnels {
-            self.state.sources = sources(&snapshot, &self.hop_links);
-        }
+        self.outbox.whereabouts.adopt(&snapshot);
+        self.state.sources = self.sources(&snapshot);
         // New timers may be due at once.
         self.state.tick_at = Some(0);
         self.state.dirty = true;
         self.shared.editions[self.index].store(snapshot.edition, Ordering::Release);
+    }
+
+    /// The sources of which this worker sends shards. One that goes on keeps what it has read.
+    fn sources(&mut self, snapshot: &Snapshot) -> Vec<Source> {
+        let mut before = std::mem::take(&mut self.state.sources);
+        let share = self.outbox.whereabouts.share;
+        let mut sources = Vec::new();
+        for flow in &snapshot.flows {
+            let Role::Source { tunnel } = flow.role else { continue };
+            let (tunnel, shards) = (usize::from(tunnel.0), flow.shards.max(1));
+            let is_ours = |queue: &usize| {
+                let shard = (queue % usize::from(shards)) as u8;
+                share.owner(shard) == share.worker
+            };
+            let queues = (0..self.tunnels[tunnel].queues()).filter(is_ours);
+            let same = before
+                .iter()
+                .position(|old| old.tunnel == tunnel && old.intake.queues().eq(queues.clone()));
+            let intake = match same {
+                Some(index) => before.swap_remove(index).intake,
+                None => Intake::new(queues),
+            };
+            if intake.queues().next().is_none() {
+                continue;
+            }
+            sources.push(Source {
+                flow: flow.id,
+                tunnel,
+                shards,
+                intake,
+                links: flow.next_hops.iter().map(|peer| self.hop_links[usize::from(peer.0)]).collect(),
+                held_until: 0,
+            });
+        }
+        sources
     }
 
     /// Nothing to do: spins or sleeps, as configured.
@@ -350,7 +434,7 @@ impl Worker {
             match self.gate(index, now) {
                 Gate::Until(at) => until = until.min(at),
                 // The gate has opened since, and no poll reports that.
-                Gate::Open if self.state.intakes[source.tunnel].is_pending() => return,
+                Gate::Open if source.intake.is_pending() => return,
                 Gate::Open => {}
             }
         }
@@ -362,6 +446,9 @@ impl Worker {
             } else if socket.pending() > 0 {
                 until = until.min(now + COMPLETE_NANOS);
             }
+        }
+        if !self.shared.inboxes[self.index].is_empty() {
+            return;
         }
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
@@ -430,20 +517,12 @@ impl Worker {
     }
 }
 
-fn sources(snapshot: &Snapshot, hop_links: &[usize]) -> Vec<Source> {
-    snapshot
-        .flows
-        .iter()
-        .filter_map(|flow| match flow.role {
-            Role::Source { tunnel } => Some(Source {
-                flow: flow.id,
-                tunnel: usize::from(tunnel.0),
-                links: flow.next_hops.iter().map(|hop| hop_links[usize::from(hop.0)]).collect(),
-                held_until: 0,
-            }),
-            _ => None,
-        })
-        .collect()
+/// A payload in a frame of this worker; `None` when none is free.
+fn copy_in(umem: &mut Umem, payload: &[u8]) -> Option<Span> {
+    let frame = umem.take()?;
+    let span = Span { frame, offset: HEADROOM_BYTES as u16, len: payload.len() as u16 };
+    umem.bytes_mut(span).copy_from_slice(payload);
+    Some(span)
 }
 
 /// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use recoded_pipeline::params::{FlowParams, HopId, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, TunnelId};
 use recoded_runtime::{Idle, Interface, Resources, Runtime, StartError};
 use recoded_xsk::ModePreference;
 use std::io::{Read, Write};
@@ -206,7 +206,7 @@ fn snapshot_published_live_changes_the_flows_accepted() {
     wait_until("the snapshot is adopted", || receiver.editions() == [2]);
     assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20);
     let mut wrong = sink(7);
-    wrong.role = Role::Sink { tunnel: TunnelId(9), upstream: HopId(0) };
+    wrong.role = Role::Sink { tunnel: TunnelId(9), upstream: PeerId(0) };
     assert!(receiver.publish(snapshot(3, vec![wrong])).is_err());
     assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20, "the good one stays in force");
     assert!(sender.is_healthy() && receiver.is_healthy());
@@ -283,7 +283,7 @@ fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     right.links[0].rate_mbit = Some(4.0);
     right.tunnels.clear();
     // It sends back where packets come from: enough to see what it sends.
-    let relay = FlowParams::new(7, Role::Relay { upstream: HopId(0) }, vec![HopId(0)]);
+    let relay = FlowParams::new(7, Role::Relay { upstream: PeerId(0) }, vec![PeerId(0)]);
     let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
     let relay = inside(&bed.right, || start(&right, vec![relay]).unwrap());
     for node in [&sender, &relay] {

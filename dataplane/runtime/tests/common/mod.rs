@@ -1,7 +1,7 @@
 //! Two namespaces joined by a veth pair, and what tests of nodes in them share.
 #![allow(dead_code)] // each test binary uses its own part
 
-use recoded_pipeline::params::{FlowParams, HopId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::{
     HopConfig, Idle, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
@@ -92,6 +92,8 @@ pub fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
 pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
     Topology {
         workers: 1,
+        tunnel_queues: 1,
+        flow_memory_bytes: 1 << 30,
         cores: None,
         idle: Idle::Adaptive,
         frames_per_worker: 4096,
@@ -114,7 +116,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
 
 pub fn flow(id: u32, role: Role) -> FlowParams {
     let next_hops = match role {
-        Role::Source { .. } => vec![HopId(0)],
+        Role::Source { .. } => vec![PeerId(0)],
         _ => vec![],
     };
     FlowParams::new(id, role, next_hops)
@@ -125,7 +127,7 @@ pub fn source(id: u32) -> FlowParams {
 }
 
 pub fn sink(id: u32) -> FlowParams {
-    flow(id, Role::Sink { tunnel: TunnelId(0), upstream: HopId(0) })
+    flow(id, Role::Sink { tunnel: TunnelId(0), upstream: PeerId(0) })
 }
 
 pub fn snapshot(edition: u64, flows: Vec<FlowParams>) -> Snapshot {

@@ -1,0 +1,212 @@
+//! The thread that allocates what shards of relays and sinks need; see `recoded_pipeline::open`.
+//!
+//! ```text
+//!  worker: Egress::open ─► one queue ─► this thread: budget, allocate ─► a queue each ─► worker
+//!                                            └─► owners: which worker has which shard
+//! ```
+//!
+//! Packets from the network cause the questions. What they can cost is bounded by the budget; a
+//! shard has one question pending; the queue has a few places. The worker that asks first has the
+//! shard from then on: others hand its packets over. What is replaced comes back here, because
+//! freeing it may take long.
+
+use crate::handover::Owners;
+use crate::shared::Shared;
+use crossbeam::channel::{Receiver, Sender, bounded};
+use recoded_pipeline::egress::Answer;
+use recoded_pipeline::open::{Closed, OpenRequest, Opened, Opener};
+use recoded_pipeline::params::{ShardId, Snapshot};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Questions that wait: the shards of some flows that begin at once.
+const QUEUE: usize = 256;
+
+/// What workers say to this thread.
+enum Message {
+    /// A worker asks.
+    Open(usize, OpenRequest),
+    /// Not used any more.
+    Closed(Closed),
+}
+
+/// What this thread answers.
+pub(crate) enum Reply {
+    /// What was asked for.
+    Opened(Opened),
+    /// There is no memory for it.
+    Refused(ShardId),
+}
+
+/// A worker's side.
+pub(crate) struct Counter {
+    worker: usize,
+    messages: Sender<Message>,
+    replies: Receiver<Reply>,
+}
+
+impl Counter {
+    /// Takes a question; see [`recoded_pipeline::egress::Egress::open`].
+    pub(crate) fn ask(&self, request: &OpenRequest) -> Answer {
+        match self.messages.try_send(Message::Open(self.worker, *request)) {
+            Ok(()) => Answer::Elsewhere,
+            Err(_) => Answer::Busy,
+        }
+    }
+
+    /// A reply, if one has come.
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        self.replies.try_recv().ok()
+    }
+
+    /// Gives back what is not used any more.
+    pub(crate) fn give_back(&self, closed: Closed) {
+        // Where the queue is full it is freed here, late but whole.
+        let _ = self.messages.try_send(Message::Closed(closed));
+    }
+}
+
+/// Starts the thread, which ends when all counters are gone. It allocates `budget` bytes at most.
+///
+/// # Errors
+/// When a thread cannot be had.
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    workers: usize,
+    (budget, seed): (usize, u64),
+) -> io::Result<(JoinHandle<()>, Vec<Counter>)> {
+    let (messages, inbox) = bounded(QUEUE);
+    let mut answers = Vec::with_capacity(workers);
+    let mut counters = Vec::with_capacity(workers);
+    for worker in 0..workers {
+        let (reply, replies) = bounded(QUEUE);
+        answers.push(reply);
+        counters.push(Counter { worker, messages: messages.clone(), replies });
+    }
+    let mut office = Office { shared, answers, opener: Opener::new(seed), books: Books::new(budget) };
+    let thread = std::thread::Builder::new().name("recoded-open".into()).spawn(move || {
+        for message in inbox {
+            office.handle(message);
+        }
+    })?;
+    Ok((thread, counters))
+}
+
+/// The thread's state.
+struct Office {
+    shared: Arc<Shared>,
+    answers: Vec<Sender<Reply>>,
+    opener: Opener,
+    books: Books,
+}
+
+impl Office {
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Closed(closed) => self.books.freed(closed.shard(), closed.memory_bytes()),
+            Message::Open(worker, request) => {
+                let snapshot = self.shared.snapshot.get();
+                if let Some(reply) = self.open(worker, &request, &snapshot) {
+                    // A worker whose queue is full asks again; one that has ended does not.
+                    let _ = self.answers[worker].try_send(reply);
+                    self.shared.waker(worker).wake();
+                }
+            }
+        }
+    }
+
+    /// `None` when there is nothing to say: the flow is gone, or another worker has the shard.
+    fn open(
+        &mut self,
+        worker: usize,
+        request: &OpenRequest,
+        snapshot: &Snapshot,
+    ) -> Option<Reply> {
+        let OpenRequest { shard, sizes } = *request;
+        self.books.keep(|flow| snapshot.flows.iter().any(|params| params.id == flow));
+        let settings = snapshot.flows.iter().find(|params| params.id == shard.flow)?;
+        let owner = self.books.owner(shard);
+        if owner.is_some_and(|owner| owner != worker) {
+            return None;
+        }
+        let bytes = settings.with(sizes).memory_bytes();
+        if !self.books.take(shard, worker, bytes) {
+            tracing::warn!(
+                flow = shard.flow,
+                bytes,
+                "no memory is left for what packets announce: raise memory under [daemon]"
+            );
+            return Some(Reply::Refused(shard));
+        }
+        if owner.is_none() {
+            self.shared.owners.publish(self.books.owners());
+        }
+        Some(Reply::Opened(self.opener.open(request, settings)))
+    }
+}
+
+/// Who has what, and what that takes.
+struct Books {
+    budget: usize,
+    /// By shard: its worker, and bytes.
+    shards: HashMap<ShardId, (usize, usize)>,
+}
+
+impl Books {
+    fn new(budget: usize) -> Books {
+        Books { budget, shards: HashMap::new() }
+    }
+
+    /// Forgets the shards of flows that `is_there` does not name.
+    fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.shards.retain(|shard, _| is_there(shard.flow));
+    }
+
+    fn owner(&self, shard: ShardId) -> Option<usize> {
+        self.shards.get(&shard).map(|(worker, _)| *worker)
+    }
+
+    fn owners(&self) -> Owners {
+        self.shards.iter().map(|(shard, (worker, _))| (*shard, *worker)).collect()
+    }
+
+    /// Whether the budget has room; notes that it was used.
+    fn take(&mut self, shard: ShardId, worker: usize, bytes: usize) -> bool {
+        let used: usize = self.shards.values().map(|(_, bytes)| bytes).sum();
+        if used.saturating_add(bytes) > self.budget {
+            return false;
+        }
+        self.shards.entry(shard).or_insert((worker, 0)).1 += bytes;
+        true
+    }
+
+    fn freed(&mut self, shard: ShardId, bytes: usize) {
+        if let Some((_, used)) = self.shards.get_mut(&shard) {
+            *used = used.saturating_sub(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ShardId = ShardId { flow: 1, shard: 0 };
+    const B: ShardId = ShardId { flow: 2, shard: 3 };
+
+    #[test]
+    fn books_refuse_beyond_the_budget_and_remember_the_first_owner() {
+        let mut books = Books::new(100);
+        assert!(books.take(A, 1, 60));
+        assert!(!books.take(B, 0, 60));
+        assert_eq!((books.owner(A), books.owner(B)), (Some(1), None));
+        books.freed(A, 30);
+        assert!(books.take(B, 0, 60));
+        assert_eq!(books.owners().len(), 2);
+        books.keep(|flow| flow == 2);
+        assert_eq!(books.owner(A), None);
+        assert!(books.take(B, 0, 40) && !books.take(B, 0, 1));
+    }
+}
