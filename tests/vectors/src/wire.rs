@@ -361,7 +361,8 @@ fn reports() -> Vec<Vec<Report>> {
 
 fn feedback(number: u8, items: &[Report]) -> Feedback {
     let common = common(PacketType::Feedback, 0, number);
-    let header = FeedbackHeader { common, node: 0x8000_0001, number: u32::MAX - 3 + number as u32 };
+    let number = (u32::MAX - 3).wrapping_add(u32::from(number));
+    let header = FeedbackHeader { common, node: 0x8000_0001, number };
     let mut bytes = vec![0; 1232];
     header.write(&mut bytes);
     let mut writer = Writer::new(&mut bytes);
