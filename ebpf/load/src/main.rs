@@ -2,14 +2,19 @@
 //! on one core; `count` drops and counts them at the end of the row.
 //!
 //! `load` is run by BPF_PROG_TEST_RUN on live frames: Linux runs it on one page after the other and
-//! sends what it redirects. It writes the systematic packets of consecutive generations of 16,
-//! leaves out those that chance loses, and is never more than a window ahead of what `count` has
-//! seen: a closed loop, so that what is measured runs at the highest rate at which it loses
-//! nothing.
+//! sends what it redirects. It writes the systematic packets of consecutive generations of 16 of
+//! one shard, leaves out those that chance loses, and is never more than a window ahead of what
+//! `count` has seen: a closed loop, so that what is measured runs at the highest rate at which it
+//! loses nothing.
 //!
-//! Memory ordering: `load` runs on one CPU at a time and owns `STATE`. `count` may run on several
-//! and adds to the slot of its CPU. `load` and user space read slots and state without order: a
-//! count that is late only makes the window look fuller than it is.
+//! Each shard is sent by a call of its own, whose frames begin as copies of a packet that names the
+//! shard; nothing changes that byte. A veth delivers what XDP sends to the receive queue with the
+//! number of the sending CPU, modulo the queues, so calls on different CPUs reach different queues.
+//!
+//! Memory ordering: `load` runs on one CPU at a time for each shard and owns the state of that
+//! shard. `count` may run on several and adds to the slots of its CPU. `load` and user space read
+//! slots and state without order: a count that is late only makes the window look fuller than it
+//! is.
 
 #![no_std]
 #![no_main]
@@ -33,7 +38,7 @@ struct Plan {
     window: u32,
     /// Packets that come out per generation; 0 means as many as were sent.
     planned: u32,
-    /// UDP source port of the first entropy bucket.
+    /// UDP source port of shard 0.
     port: u32,
     /// CPUs, at most [`CPUS_MAX`].
     cpus: u32,
@@ -41,8 +46,9 @@ struct Plan {
     stop: u32,
 }
 
-/// What has been sent. User space sees `[u64; 8]`, in this order.
-#[repr(C)]
+/// What has been sent of one shard. User space sees `[u64; 8]`, in this order. A cache line of its
+/// own, for shards are sent by different CPUs.
+#[repr(C, align(64))]
 struct State {
     /// Number of the next packet, lost ones counted: generation * 16 + symbol index.
     next: u64,
@@ -62,8 +68,8 @@ struct State {
     stuck_since: u64,
 }
 
-/// What one CPU has seen arrive. User space sees `[u64; 8]`. A cache line of its own, for the CPU
-/// that counts shares nothing with the one that sends but this.
+/// What one CPU has seen arrive of one shard. User space sees `[u64; 8]`. A cache line of its own,
+/// for the CPU that counts shares nothing with the one that sends but this.
 #[repr(C, align(64))]
 struct Arrived {
     coded: u64,
@@ -75,30 +81,21 @@ struct Arrived {
 #[map]
 static PLAN: Array<Plan> = Array::with_max_entries(1, 0);
 
-/// All headers of symbol 0 of generation 0, from Ethernet to the symbol index.
+/// All headers of symbol 0 of generation 0 of shard 0, from Ethernet to the symbol index.
 #[map]
 static HEADERS: Array<[u8; HEADERS_BYTES]> = Array::with_max_entries(1, 0);
 
+/// By shard.
 #[map]
-static STATE: Array<State> = Array::with_max_entries(1, 0);
+static STATE: Array<State> = Array::with_max_entries(SHARDS_MAX, 0);
 
-/// By CPU.
+/// By CPU, and within a CPU by shard.
 #[map]
-static ARRIVED: Array<Arrived> = Array::with_max_entries(CPUS_MAX, 0);
+static ARRIVED: Array<Arrived> = Array::with_max_entries(CPUS_MAX * SHARDS_MAX, 0);
 
 /// Makes one packet and sends it, unless the window is full.
 #[xdp]
 pub fn load(ctx: XdpContext) -> u32 {
-    let (Some(plan), Some(headers), Some(state)) =
-        (PLAN.get(0), HEADERS.get(0), STATE.get_ptr_mut(0))
-    else {
-        return xdp_action::XDP_ABORTED;
-    };
-    // SAFETY: a live map value that only this program writes while it runs, on one CPU at a time.
-    let state = unsafe { &mut *state };
-    if plan.stop != 0 || !has_room(plan, state) {
-        return xdp_action::XDP_DROP;
-    }
     let (start, end) = (ctx.data(), ctx.data_end());
     if start + HEADERS_BYTES > end {
         return xdp_action::XDP_ABORTED;
@@ -106,12 +103,22 @@ pub fn load(ctx: XdpContext) -> u32 {
     // SAFETY: these bytes lie within the packet, checked above, and only this program touches the
     // packet while it runs.
     let packet = unsafe { &mut *(start as *mut [u8; HEADERS_BYTES]) };
+    let shard = u32::from(packet[SHARD]);
+    let (Some(plan), Some(headers), Some(state)) =
+        (PLAN.get(0), HEADERS.get(0), STATE.get_ptr_mut(shard))
+    else {
+        return xdp_action::XDP_ABORTED;
+    };
+    // SAFETY: a live map value that only this program writes while it runs, on one CPU at a time.
+    let state = unsafe { &mut *state };
+    if plan.stop != 0 || !has_room(plan, state, shard) {
+        return xdp_action::XDP_DROP;
+    }
     let number = next_survivor(plan, state);
     let generation = (number / GENERATION_SIZE) as u32;
-    let index = (number % GENERATION_SIZE) as u8;
     // All of them: the page may come back as others have changed it.
     *packet = *headers;
-    write(packet, plan, generation, index);
+    write(packet, plan, shard, number);
     state.next = number + 1;
     state.sent += 1;
     state.expected = match plan.planned {
@@ -143,30 +150,30 @@ fn next_survivor(plan: &Plan, state: &mut State) -> u64 {
 
 /// Writes what differs between packets.
 #[inline(always)]
-fn write(packet: &mut [u8; HEADERS_BYTES], plan: &Plan, generation: u32, index: u8) {
-    let bucket = generation % BUCKETS;
-    let port = (plan.port + bucket) as u16;
+fn write(packet: &mut [u8; HEADERS_BYTES], plan: &Plan, shard: u32, number: u64) {
+    let port = (plan.port + shard) as u16;
     packet[UDP..UDP + 2].copy_from_slice(&port.to_be_bytes());
+    packet[SHARD] = shard as u8;
+    let index = (number % GENERATION_SIZE) as u8;
     if u64::from(index) == GENERATION_SIZE - 1 {
-        packet[CODED + 1] |= FLAG_END;
+        packet[FLAGS] |= FLAG_END;
     }
-    packet[CODED + 8..CODED + 12].copy_from_slice(&generation.to_be_bytes());
-    // Numbers run per bucket, lost packets counted. Generations take turns with the buckets and all
-    // have as many packets as there are buckets, so the number follows from the position.
-    let sequence = generation - bucket + u32::from(index);
-    packet[CODED + 16..CODED + 20].copy_from_slice(&sequence.to_be_bytes());
-    packet[CODED + 23] = index;
+    // Lost packets are counted, so the link sequence number is the number of the packet.
+    packet[CODED + 8..CODED + 12].copy_from_slice(&(number as u32).to_be_bytes());
+    let generation = (number / GENERATION_SIZE) as u32;
+    packet[CODED + 16..CODED + 20].copy_from_slice(&generation.to_be_bytes());
+    packet[INDEX] = index;
 }
 
 /// Whether another packet fits the window. If not, waits a little.
 #[inline(always)]
-fn has_room(plan: &Plan, state: &mut State) -> bool {
+fn has_room(plan: &Plan, state: &mut State, shard: u32) -> bool {
     let bound = u64::from(plan.window) + state.given_up;
     if state.expected <= state.arrived + bound {
         return true;
     }
     let before = state.arrived;
-    state.arrived = arrived(plan);
+    state.arrived = arrived(plan, shard);
     if state.expected <= state.arrived + bound {
         state.stuck_since = 0;
         return true;
@@ -186,15 +193,15 @@ fn has_room(plan: &Plan, state: &mut State) -> bool {
     false
 }
 
-/// Packets that all CPUs have counted.
+/// Packets of a shard that all CPUs have counted.
 #[inline(always)]
-fn arrived(plan: &Plan) -> u64 {
+fn arrived(plan: &Plan, shard: u32) -> u64 {
     let mut sum = 0;
     for cpu in 0..CPUS_MAX {
         if cpu >= plan.cpus {
             break;
         }
-        if let Some(slot) = ARRIVED.get_ptr(cpu) {
+        if let Some(slot) = ARRIVED.get_ptr(cpu * SHARDS_MAX + shard) {
             // SAFETY: a live, aligned map value; another CPU may be adding to it.
             sum += unsafe { core::ptr::read_volatile(&raw const (*slot).coded) };
         }
@@ -221,30 +228,37 @@ pub fn count(ctx: XdpContext) -> u32 {
     if !is_udp || packet[CODED] != VERSION_AND_TYPE {
         return xdp_action::XDP_PASS;
     }
+    let shard = u32::from(packet[SHARD]);
     // SAFETY: a helper without arguments.
-    let Some(slot) = ARRIVED.get_ptr_mut(unsafe { bpf_get_smp_processor_id() }) else {
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    if shard >= SHARDS_MAX {
+        return xdp_action::XDP_PASS;
+    }
+    let Some(slot) = ARRIVED.get_ptr_mut(cpu * SHARDS_MAX + shard) else {
         return xdp_action::XDP_ABORTED;
     };
     // SAFETY: the slot of this CPU, on which no other XDP program runs meanwhile.
     let slot = unsafe { &mut *slot };
     slot.coded += 1;
-    slot.recoded += u64::from(packet[CODED + 1] & FLAG_RECODED != 0);
+    slot.recoded += u64::from(packet[FLAGS] & FLAG_RECODED != 0);
     xdp_action::XDP_DROP
 }
 
 /// Symbols per generation.
 const GENERATION_SIZE: u64 = 16;
-/// Entropy buckets, and so source ports, of a flow; `write` relies on there being as many as
-/// symbols.
-const BUCKETS: u32 = 16;
+/// Most shards of a flow.
+const SHARDS_MAX: u32 = 16;
 const UDP: usize = 14 + 20;
 const CODED: usize = UDP + 8;
-/// To the end of the symbol index.
-const HEADERS_BYTES: usize = CODED + 20 + 4;
+const FLAGS: usize = CODED + 1;
+const SHARD: usize = CODED + 3;
+/// Last byte of the symbol index.
+const INDEX: usize = CODED + 23;
+const HEADERS_BYTES: usize = INDEX + 1;
 const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_UDP: u8 = 17;
-/// Version 1, a packet of a generation.
-const VERSION_AND_TYPE: u8 = 0x12;
+/// Version 2, a packet of a generation.
+const VERSION_AND_TYPE: u8 = 0x22;
 const FLAG_END: u8 = 0x20;
 const FLAG_RECODED: u8 = 0x10;
 /// Slots for counting. On a machine with more CPUs packets that arrive on the others end as

@@ -68,5 +68,5 @@ fn opaque(mut address: usize) -> usize {
     address
 }
 
-/// Ethernet, two tags, the longest IPv4 header, UDP and the coded header make 110 bytes.
+/// Ethernet, two tags, the longest IPv4 header, UDP and our header make 106 bytes.
 const OFFSET_MAX: usize = 255;

@@ -1,42 +1,61 @@
-//! `wire.json`: packets, field by field and byte by byte.
+//! `wire.json`: packets of every type, field by field and byte by byte.
 
-use recoded_wire::header::{Block, Flags, Header, PacketType, write_index};
+use recoded_code::TinyMt32;
+use recoded_wire::coded::{Block, CodedHeader, coding_offset, log2_ceil, write_index};
+use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
+use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
 
 use crate::{Hex, symbols};
 
 const SYMBOL_BYTES: usize = 16;
+const FLOW: u32 = 0x0102_0304;
+const BATCH_SIZE_MAX: u16 = 128;
 
 /// The document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Document {
-    /// UDP payloads.
-    pub packets: Vec<Packet>,
+    /// Packets of generations and batches.
+    pub coded: Vec<Coded>,
+    /// Packets of windows.
+    pub window: Vec<Window>,
+    /// Feedback packets.
+    pub feedback: Vec<Feedback>,
 }
 
-/// A packet and what its header says.
+/// What every packet says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Packet {
-    /// Type: 1 BATS, 2 RLNC generation.
+pub struct Header {
+    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback.
     pub packet_type: u8,
     /// Flags with the field code.
     pub flags: u8,
     /// Parameter epoch.
     pub epoch: u8,
-    /// Generation or batch size.
-    pub size: u16,
+    /// Shard of the flow.
+    pub shard: u8,
     /// Flow id.
     pub flow: u32,
-    /// Generation number, or serial number of the batch.
-    pub generation: u32,
-    /// Hops travelled.
-    pub hop_index: u8,
-    /// Authentication key.
-    pub key_id: u8,
-    /// Packets planned by this hop.
-    pub planned: u16,
     /// Link sequence number.
     pub link_sequence: u32,
+    /// Hops travelled.
+    pub hop_index: u8,
+}
+
+/// A packet of a generation or batch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Coded {
+    /// What every packet says.
+    pub header: Header,
+    /// Generation or batch size.
+    pub size: u16,
+    /// Binary logarithm, rounded up, of the largest size in the epoch.
+    pub full_log2: u8,
+    /// Packets planned by this hop.
+    pub planned: u16,
+    /// Generation number, or serial number of the batch.
+    pub generation: u32,
     /// The block word, of a BATS packet.
     pub block: Option<BlockWord>,
     /// Index of the source symbol (of a batch: of the coded symbol), of a systematic packet.
@@ -57,19 +76,130 @@ pub struct BlockWord {
     /// Batch id.
     pub batch: u16,
     /// Source symbols of the block, K.
-    pub source_symbols: u32,
+    pub source_symbols: u16,
+    /// Binary logarithm, rounded up, of the largest K in the epoch.
+    pub full_log2: u8,
     /// 0 baseline, 1 precoded, 2 cyclic-shift.
     pub profile: u8,
     /// Bits of the outer code's coefficients.
     pub generator_bits: u8,
-    /// Batches that take turns.
+    /// Batches that are interleaved.
     pub interleave: u8,
+}
+
+/// A packet of a window.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Window {
+    /// What every packet says.
+    pub header: Header,
+    /// Longest encoding window of the epoch, in symbols.
+    pub window_symbols: u16,
+    /// E, bytes of a symbol.
+    pub symbol_bytes: u16,
+    /// First ESI.
+    pub first: u32,
+    /// Source symbols: 1 in a source packet, NSS in a repair packet.
+    pub symbols: u16,
+    /// What follows the header: a packet of RFC 8681 (see `window.json`).
+    pub body: Hex,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// A feedback packet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Feedback {
+    /// What every packet says.
+    pub header: Header,
+    /// The node that reports.
+    pub node: u32,
+    /// Number of the report.
+    pub number: u32,
+    /// What it reports.
+    pub items: Vec<Report>,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// An item of a feedback packet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// Kind 1.
+    Hop {
+        /// Hop index.
+        hop: u8,
+        /// Share of packets lost, in 1/65535.
+        loss: u16,
+        /// Mean run of losses, in 1/256 packets.
+        burst_mean: u16,
+    },
+    /// Kind 2.
+    Flow {
+        /// Newest unit.
+        newest: u32,
+        /// Units decoded completely.
+        complete: u32,
+        /// Units given up.
+        failed: u32,
+    },
+    /// Kind 3.
+    Nack {
+        /// Unit.
+        unit: u32,
+        /// Missing degrees of freedom.
+        missing: u16,
+        /// Round.
+        round: u8,
+    },
+    /// Kind 4.
+    Ranks {
+        /// Epoch of the generations.
+        epoch: u8,
+        /// Generations by rank, from 0 to the size.
+        counts: Vec<u32>,
+    },
+    /// Kind 5.
+    BlockAck {
+        /// Block number.
+        block: u16,
+    },
+}
+
+impl From<header::Header> for Header {
+    fn from(header: header::Header) -> Self {
+        let header::Header { packet_type, flags, epoch, shard, flow, link_sequence, hop_index } =
+            header;
+        let (packet_type, flags) = (packet_type as u8, flags.0);
+        Self { packet_type, flags, epoch, shard, flow, link_sequence, hop_index }
+    }
 }
 
 impl From<Block> for BlockWord {
     fn from(block: Block) -> Self {
-        let Block { number, batch, source_symbols, profile, generator_bits, interleave } = block;
-        Self { number, batch, source_symbols, profile, generator_bits, interleave }
+        let Block { number, batch, source_symbols, full_log2, profile, generator_bits, interleave } =
+            block;
+        Self { number, batch, source_symbols, full_log2, profile, generator_bits, interleave }
+    }
+}
+
+impl From<Item<'_>> for Report {
+    fn from(item: Item<'_>) -> Self {
+        match item {
+            Item::Hop(report) => Report::Hop {
+                hop: report.hop,
+                loss: (report.loss * 65535.0).round() as u16,
+                burst_mean: (report.burst_mean * 256.0).round() as u16,
+            },
+            Item::Flow(FlowReport { newest, complete, failed }) => {
+                Report::Flow { newest, complete, failed }
+            }
+            Item::Nack(Nack { unit, missing, round }) => Report::Nack { unit, missing, round },
+            Item::Ranks(report) => {
+                Report::Ranks { epoch: report.epoch, counts: report.counts().collect() }
+            }
+            Item::BlockAck(block) => Report::BlockAck { block },
+        }
     }
 }
 
@@ -85,52 +215,74 @@ pub fn document() -> Document {
         (2, 16, 0),
         (end | 3, 256, 0),
     ];
-    let of_type =
-        |packet_type| (0..).zip(cases).map(move |(number, case)| packet(packet_type, number, case));
-    let types = [PacketType::Generation, PacketType::Bats];
-    Document { packets: types.into_iter().flat_map(of_type).collect() }
+    let repairs = [(Flags::REPAIR | 3, 64, 0), (Flags::REPAIR | Flags::RECODED | 2, 7, 0)];
+    let generations = (0..).zip(cases.into_iter().chain(repairs));
+    let batches = (0..).zip(cases);
+    Document {
+        coded: generations
+            .map(|(number, case)| coded(PacketType::Generation, number, case))
+            .chain(batches.map(|(number, case)| coded(PacketType::Bats, number, case)))
+            .collect(),
+        window: windows(),
+        feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
+    }
 }
 
-fn packet(packet_type: PacketType, number: u8, (flags, size, index): (u8, u16, u8)) -> Packet {
-    let header = Header {
+fn common(packet_type: PacketType, flags: u8, number: u8) -> header::Header {
+    header::Header {
         packet_type,
         flags: Flags(flags),
-        epoch: 200 + number,
-        size,
-        flow: 0x0102_0304,
-        generation: u32::MAX - 2 + u32::from(number % 3),
+        epoch: 253u8.wrapping_add(number),
+        shard: number * 5 % 16,
+        flow: FLOW,
+        link_sequence: u32::MAX - 3 + u32::from(number % 4),
         hop_index: number,
-        key_id: 0,
-        planned: 18 * u16::from(number % 4),
-        link_sequence: 0xFFFF_FFF0 + u32::from(number),
-    };
-    let block = Block {
-        number: 0xFFFE + u16::from(number % 2),
-        batch: u16::from(number) * 0x0101,
-        source_symbols: 256 << (number % 5),
-        profile: number % 3,
-        generator_bits: [1, 2, 3, 4, 8, 8][usize::from(number)],
-        interleave: 16 - number,
-    };
-    written(&header, (packet_type == PacketType::Bats).then_some(block), index)
+    }
 }
 
-fn written(header: &Header, block: Option<Block>, index: u8) -> Packet {
-    let coding_offset = header.packet_type.coding_offset();
-    let vector_bytes = header.vector_bytes().expect("defined flags");
-    let symbol = symbols(header.link_sequence, 1, SYMBOL_BYTES).remove(0);
+fn coded(packet_type: PacketType, number: u8, (flags, size, index): (u8, u16, u8)) -> Coded {
+    let is_bats = packet_type == PacketType::Bats;
+    let size = if is_bats { size.min(BATCH_SIZE_MAX) } else { size };
+    let is_repair = flags & Flags::REPAIR != 0;
+    let header = CodedHeader {
+        common: common(packet_type, flags, number),
+        size,
+        full_log2: (log2_ceil(usize::from(size)) + number % 2).min(8),
+        planned: if is_repair { 0 } else { [4095, 18, 36, 54, 0x102, 300][usize::from(number)] },
+        generation: u32::MAX - 2 + u32::from(number % 3),
+    };
+    let block = is_bats.then(|| {
+        let source_symbols = 256 << (number % 5);
+        Block {
+            number: 0xFFFE + u16::from(number % 2),
+            batch: u16::from(number) * 0x0101,
+            source_symbols,
+            full_log2: (log2_ceil(usize::from(source_symbols)) + number % 2).min(12),
+            profile: number % 3,
+            generator_bits: [1, 2, 3, 4, 8, 8][usize::from(number)],
+            interleave: 16 - number,
+        }
+    });
+    written(&header, block, index)
+}
+
+fn written(header: &CodedHeader, block: Option<Block>, index: u8) -> Coded {
+    let is_bats = block.is_some();
+    let coding_offset = coding_offset(is_bats);
+    let vector_bytes = header.vector_bytes();
+    let symbol = symbols(header.common.link_sequence, 1, SYMBOL_BYTES).remove(0);
     let mut bytes = vec![0; coding_offset];
     header.write(&mut bytes);
     if let Some(block) = &block {
         block.write(&mut bytes);
     }
     let (mut symbol_index, mut vector) = (None, None);
-    if header.flags.has(Flags::SYSTEMATIC) {
+    if header.common.flags.has(Flags::SYSTEMATIC) {
         bytes.resize(coding_offset + vector_bytes, 0);
-        write_index(&mut bytes, header.packet_type, index);
+        write_index(&mut bytes, is_bats, index);
         symbol_index = Some(index);
     } else {
-        let bits = usize::from(header.size) << header.flags.field_code();
+        let bits = usize::from(header.size) << header.common.flags.field_code();
         let mut packed = symbols(7, 1, vector_bytes).remove(0);
         // Padding is zero.
         for bit in bits..vector_bytes * 8 {
@@ -140,21 +292,108 @@ fn written(header: &Header, block: Option<Block>, index: u8) -> Packet {
         vector = Some(packed);
     }
     bytes.extend_from_slice(&symbol.0);
-    Packet {
-        packet_type: header.packet_type as u8,
-        flags: header.flags.0,
-        epoch: header.epoch,
+    Coded {
+        header: Header::from(header.common),
         size: header.size,
-        flow: header.flow,
-        generation: header.generation,
-        hop_index: header.hop_index,
-        key_id: header.key_id,
+        full_log2: header.full_log2,
         planned: header.planned,
-        link_sequence: header.link_sequence,
+        generation: header.generation,
         block: block.map(BlockWord::from),
         symbol_index,
         vector,
         symbol,
         bytes: Hex(bytes),
     }
+}
+
+/// A source and a repair packet of each scheme, of short and of long windows.
+fn windows() -> Vec<Window> {
+    let cases: [(u8, u16); 4] = [(0, 16), (3, 304), (0, 1024), (3, 4096)];
+    let pairs = (0..).zip(cases).flat_map(|(pair, (field, window_symbols))| {
+        let number = 2 * pair;
+        let first = (u32::MAX - 1).wrapping_add(u32::from(pair));
+        let id = first.to_be_bytes();
+        let adu = symbols(u32::from(number) + 90, 1, 11).remove(0);
+        let source = [adu.0.as_slice(), &id].concat();
+        let source_symbols = window_symbols.min(4095);
+        let [high, low] = source_symbols.to_be_bytes();
+        let symbol = symbols(u32::from(number) + 91, 1, SYMBOL_BYTES).remove(0);
+        // Repair key, DT 15 above NSS, first ESI.
+        let repair = [&[0x0A, number, 0xF0 | high, low], id.as_slice(), &symbol.0].concat();
+        [
+            window(number, (Flags::SYSTEMATIC | field, window_symbols), (first, 1), source),
+            window(number + 1, (field, window_symbols), (first, source_symbols), repair),
+        ]
+    });
+    pairs.collect()
+}
+
+fn window(
+    number: u8,
+    (flags, window_symbols): (u8, u16),
+    (first, symbols): (u32, u16),
+    body: Vec<u8>,
+) -> Window {
+    let (header, symbol_bytes) = (common(PacketType::Window, flags, number), SYMBOL_BYTES as u16);
+    let mut bytes = vec![0; HEADER_BYTES];
+    write_header(&header, symbol_bytes, window_symbols, &mut bytes);
+    bytes.extend_from_slice(&body);
+    let (header, body, bytes) = (Header::from(header), Hex(body), Hex(bytes));
+    Window { header, window_symbols, symbol_bytes, first, symbols, body, bytes }
+}
+
+/// What feedback packets report: nothing, each kind alone, all together.
+fn reports() -> Vec<Vec<Report>> {
+    let hop = Report::Hop { hop: 3, loss: 65535, burst_mean: 0x280 };
+    let flow = Report::Flow { newest: 2, complete: u32::MAX, failed: 7 };
+    let nacks = [
+        Report::Nack { unit: u32::MAX, missing: u16::MAX, round: 0 },
+        Report::Nack { unit: 0, missing: 3, round: 2 },
+    ];
+    let mut random = TinyMt32::new(11);
+    let counts = (0..17).map(|_| random.next_u32()).collect();
+    let ranks = Report::Ranks { epoch: 9, counts };
+    let block = Report::BlockAck { block: 0xFFFE };
+    let all = [&[hop.clone(), flow.clone(), ranks.clone()], nacks.as_slice(), &[block.clone()]];
+    let all = all.concat();
+    vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], all]
+}
+
+fn feedback(number: u8, items: &[Report]) -> Feedback {
+    let common = common(PacketType::Feedback, 0, number);
+    let number = (u32::MAX - 3).wrapping_add(u32::from(number));
+    let header = FeedbackHeader { common, node: 0x8000_0001, number };
+    let mut bytes = vec![0; 1232];
+    header.write(&mut bytes);
+    let mut writer = Writer::new(&mut bytes);
+    for item in items {
+        assert!(push(&mut writer, item), "the items fit a packet");
+    }
+    let length = writer.finish();
+    bytes.truncate(length);
+    Feedback {
+        header: Header::from(common),
+        node: header.node,
+        number: header.number,
+        items: items.to_vec(),
+        bytes: Hex(bytes),
+    }
+}
+
+fn push(writer: &mut Writer<'_>, item: &Report) -> bool {
+    writer.push(match *item {
+        Report::Hop { hop, loss, burst_mean } => Item::Hop(HopReport {
+            hop,
+            loss: f32::from(loss) / 65535.0,
+            burst_mean: f32::from(burst_mean) / 256.0,
+        }),
+        Report::Flow { newest, complete, failed } => {
+            Item::Flow(FlowReport { newest, complete, failed })
+        }
+        Report::Nack { unit, missing, round } => Item::Nack(Nack { unit, missing, round }),
+        Report::BlockAck { block } => Item::BlockAck(block),
+        Report::Ranks { epoch, ref counts } => {
+            return writer.push_ranks(epoch, counts.iter().copied());
+        }
+    })
 }

@@ -12,7 +12,10 @@ use recoded_code::window::{self, Parameters, Received, Scheme};
 use recoded_gf::FieldOrder;
 use recoded_vectors::window::Packet;
 use recoded_vectors::{Hex, bats, field, reed_solomon, wire};
-use recoded_wire::header::{Coding as WireCoding, parse_coded};
+use recoded_wire::coded::Coding as WireCoding;
+use recoded_wire::feedback::items;
+use recoded_wire::header::PacketType;
+use recoded_wire::parse::{Packet as Parsed, parse};
 use serde::de::DeserializeOwned;
 
 fn published<T: DeserializeOwned>(name: &str) -> T {
@@ -50,6 +53,15 @@ fn combination<'a>(coefficients: &Hex, rows: impl IntoIterator<Item = &'a Hex>) 
     Hex(sum)
 }
 
+/// The bytes that every packet begins with, as the README of `dataplane/wire` draws them.
+fn header_bytes(header: &wire::Header) -> Vec<u8> {
+    let mut bytes = vec![0x20 | header.packet_type, header.flags, header.epoch, header.shard];
+    bytes.extend(header.flow.to_be_bytes());
+    bytes.extend(header.link_sequence.to_be_bytes());
+    bytes.push(header.hop_index);
+    bytes
+}
+
 fn field_of(order: u16) -> FieldOrder {
     FieldOrder::from_order(order).expect("an order of a field")
 }
@@ -75,17 +87,16 @@ fn field_multiplies_and_subfields_are_closed() {
 }
 
 #[test]
-fn packets_parse_to_what_they_say() {
+fn coded_packets_parse_to_what_they_say() {
     let document: wire::Document = published("wire");
-    for packet in &document.packets {
-        let coded = parse_coded(&packet.bytes.0).expect("a coded packet");
+    for packet in &document.coded {
+        let Ok(Parsed::Coded(coded)) = parse(&packet.bytes.0) else { panic!("{packet:?}") };
         let header = coded.header;
-        let numbers = (header.size, header.flow, header.generation, header.link_sequence);
-        let published = (packet.size, packet.flow, packet.generation, packet.link_sequence);
+        assert_eq!(packet.header, wire::Header::from(header.common));
+        assert!(packet.bytes.0.starts_with(&header_bytes(&packet.header)));
+        let numbers = (header.size, header.full_log2, header.planned, header.generation);
+        let published = (packet.size, packet.full_log2, packet.planned, packet.generation);
         assert_eq!(numbers, published);
-        assert_eq!(packet.packet_type, header.packet_type as u8);
-        assert_eq!((packet.flags, packet.epoch), (header.flags.0, header.epoch));
-        assert_eq!((packet.hop_index, packet.planned), (header.hop_index, header.planned));
         assert_eq!(packet.block, coded.block.map(wire::BlockWord::from));
         assert_eq!(packet.bytes.0[coded.symbol_offset..], packet.symbol.0);
         match coded.coding {
@@ -93,6 +104,51 @@ fn packets_parse_to_what_they_say() {
             WireCoding::Vector(vector) => assert_eq!(packet.vector, Some(Hex::from(vector))),
         }
     }
+}
+
+#[test]
+fn window_packets_parse_to_what_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.window {
+        let Ok(Parsed::Window(window)) = parse(&packet.bytes.0) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(window.header));
+        assert!(packet.bytes.0.starts_with(&header_bytes(&packet.header)));
+        let numbers = (window.window_symbols, window.symbol_bytes, window.first, window.symbols);
+        let published = (packet.window_symbols, packet.symbol_bytes, packet.first, packet.symbols);
+        assert_eq!(numbers, published);
+        assert_eq!(packet.bytes.0[16..], packet.body.0);
+    }
+}
+
+#[test]
+fn feedback_packets_parse_to_what_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.feedback {
+        let Ok(Parsed::Feedback(header)) = parse(&packet.bytes.0) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(header.common));
+        assert!(packet.bytes.0.starts_with(&header_bytes(&packet.header)));
+        assert_eq!((packet.node, packet.number), (header.node, header.number));
+        let reports: Vec<wire::Report> = items(&packet.bytes.0).map(wire::Report::from).collect();
+        assert_eq!(packet.items, reports);
+    }
+}
+
+#[test]
+fn every_packet_type_and_every_item_has_a_vector() {
+    let document: wire::Document = published("wire");
+    let coded = document.coded.iter().map(|packet| packet.header.packet_type);
+    let window = document.window.iter().map(|packet| packet.header.packet_type);
+    let feedback = document.feedback.iter().map(|packet| packet.header.packet_type);
+    let types: Vec<u8> = coded.chain(window).chain(feedback).collect();
+    for packet_type in PacketType::ALL {
+        assert!(types.contains(&(packet_type as u8)), "{packet_type:?}");
+    }
+    let reports = || document.feedback.iter().flat_map(|packet| &packet.items);
+    assert!(reports().any(|item| matches!(item, wire::Report::Hop { .. })));
+    assert!(reports().any(|item| matches!(item, wire::Report::Flow { .. })));
+    assert!(reports().any(|item| matches!(item, wire::Report::Nack { .. })));
+    assert!(reports().any(|item| matches!(item, wire::Report::Ranks { .. })));
+    assert!(reports().any(|item| matches!(item, wire::Report::BlockAck { .. })));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Default for Recipe {
             ip: Ip::V4 { option_words: 0, fragment: 0 },
             protocol: 17,
             port: PORT,
-            first: 0x12,
+            first: 0x22,
             flow: FLOW,
             payload_bytes: 60,
             padding_bytes: 0,
@@ -67,7 +67,7 @@ impl Default for Recipe {
 impl Recipe {
     /// The frame.
     pub fn build(&self) -> Vec<u8> {
-        let mut payload = vec![self.first, 0, 0, 15];
+        let mut payload = vec![self.first, 0, 0, 0];
         payload.extend(self.flow.to_be_bytes());
         payload.resize(self.payload_bytes.max(8), 0x5a);
         payload.truncate(self.payload_bytes);
@@ -161,7 +161,7 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     ];
     let protocol = prop_oneof![6 => Just(17u8), 1 => any::<u8>()];
     let port = prop_oneof![6 => Just(PORT), 1 => any::<u16>()];
-    let first = prop_oneof![3 => (1u8..=6).prop_map(|kind| 0x10 | kind), 1 => any::<u8>()];
+    let first = prop_oneof![3 => (1u8..=6).prop_map(|kind| 0x20 | kind), 1 => any::<u8>()];
     let flow = prop_oneof![4 => Just(FLOW), 1 => any::<u32>()];
     (prop::collection::vec(tag, 0..4), ip, protocol, port, first, flow, 0usize..64, 0usize..20)
         .prop_map(|(tags, ip, protocol, port, first, flow, payload_bytes, padding_bytes)| Recipe {

@@ -77,13 +77,13 @@ fn udp(datagram: &[u8], claimed: usize, port: u16, flow: u32) -> Option<Verdict>
         return Some(Verdict::PassOtherPort);
     }
     let udp_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if udp_bytes > claimed || claimed > datagram.len() || udp_bytes < 8 + 20 {
+    if udp_bytes > claimed || claimed > datagram.len() || udp_bytes < 8 + 16 {
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (1, 1..=6 | 15) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
-        (1, 1..=6 | 15) => Verdict::DropUnknownFlow,
-        (1, _) => Verdict::DropType,
+        (2, 1..=4) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
+        (2, 1..=4) => Verdict::DropUnknownFlow,
+        (2, _) => Verdict::DropType,
         _ => Verdict::DropVersion,
     })
 }

@@ -90,8 +90,8 @@ fn coded_every_first_byte_has_its_verdict() {
     let Some(steering) = ready() else { return };
     for first in 0..=255 {
         let expected = match (first >> 4, first & 15) {
-            (1, 1..=6 | 15) => Verdict::Redirected,
-            (1, _) => Verdict::DropType,
+            (2, 1..=4) => Verdict::Redirected,
+            (2, _) => Verdict::DropType,
             _ => Verdict::DropVersion,
         };
         let recipe = Recipe { first, ..Recipe::default() };
@@ -113,15 +113,15 @@ fn coded_padding_redirected() {
 
 #[test]
 fn payload_shorter_than_the_header_dropped() {
-    for payload_bytes in 0..20 {
+    for payload_bytes in 0..16 {
         assert_verdict(Recipe { payload_bytes, ..Recipe::default() }, Verdict::DropTruncated);
     }
-    assert_verdict(Recipe { payload_bytes: 20, ..Recipe::default() }, Verdict::Redirected);
+    assert_verdict(Recipe { payload_bytes: 16, ..Recipe::default() }, Verdict::Redirected);
 }
 
 #[test]
 fn payload_other_port_passed_whatever_it_is() {
-    for first in [0x12, 0x00, 0xff] {
+    for first in [0x22, 0x00, 0xff] {
         for payload_bytes in [0, 7, 60] {
             let recipe = Recipe { port: PORT + 1, first, payload_bytes, ..Recipe::default() };
             assert_verdict(recipe, Verdict::PassOtherPort);

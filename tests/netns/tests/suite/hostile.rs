@@ -13,8 +13,11 @@ const PACKETS: u64 = 60_000;
 /// The port of coded packets.
 const PORT: u16 = 9426;
 
-/// Bytes of the fixed header.
+/// Bytes of the header of a generation's packet.
 const HEADER_BYTES: usize = 20;
+
+/// Shards of a flow.
+const SHARDS: usize = 16;
 
 #[test]
 fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
@@ -107,30 +110,31 @@ fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
     taken
 }
 
-/// The right version, type and flow, cut anywhere.
+/// The right version, type and flow, truncated anywhere.
 fn truncated(random: &mut Random) -> Vec<u8> {
     let mut packet = plausible(random);
     packet.truncate(random_length(random, HEADER_BYTES + 12));
     packet
 }
 
-/// Everything in the header at random, except what gets it past the XDP program.
+/// Any packet type with everything in the header at random, except what gets it past the XDP
+/// program.
 fn absurd(random: &mut Random) -> Vec<u8> {
     let length = HEADER_BYTES + random_length(random, 1400);
     let mut packet = random.bytes(length);
-    packet[0] = 0x10 | [2, 4][random.below(2)];
+    packet[0] = 0x20 | (1 + random.below(4) as u8);
     packet[4..8].copy_from_slice(&(1 + random.below(2) as u32).to_be_bytes());
     packet
 }
 
-/// A generation packet as the source would send it, of a random generation, with random content.
+/// A generation packet as the source would send it, of a random shard and generation, with random
+/// content.
 fn plausible(random: &mut Random) -> Vec<u8> {
     let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
-    packet[0] = 0x12;
-    packet[1] = 0x02;
-    packet[3] = 15;
+    packet[..4].copy_from_slice(&[0x22, 0x02, 0, random.below(SHARDS) as u8]);
     packet[4..8].copy_from_slice(&1u32.to_be_bytes());
-    packet[12..14].copy_from_slice(&[0, 0]);
+    // Hop 0, 16 symbols, as in the largest generations of this epoch, 18 packets planned.
+    packet[12..16].copy_from_slice(&[0, 15, 0x40, 18]);
     packet
 }
 
