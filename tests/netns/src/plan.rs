@@ -240,16 +240,10 @@ impl FlowPlan {
         let size = self.generation_size;
         let keys = CodeFile::default();
         match (role, self.code) {
-            ("relay", code) => CodeFile {
-                generation_size_max: Some(size.max(64)),
-                adaptive: match code {
-                    CodePlan::Bats { adaptive, .. } => Some(adaptive),
-                    _ => None,
-                },
-                ..keys
-            },
+            ("relay", CodePlan::Bats { adaptive, .. }) => {
+                CodeFile { adaptive: Some(adaptive), ..keys }
+            }
             ("source", CodePlan::Rlnc) => CodeFile { generation_size: Some(size), ..keys },
-            (_, CodePlan::Rlnc) => CodeFile { generation_size_max: Some(size.max(64)), ..keys },
             ("source", CodePlan::Bats { block_symbols, interleave, .. }) => CodeFile {
                 code: Some("bats"),
                 block_symbols: Some(block_symbols),
@@ -257,18 +251,11 @@ impl FlowPlan {
                 interleave,
                 ..keys
             },
-            (_, CodePlan::Bats { block_symbols, .. }) => CodeFile {
-                code: Some("bats"),
-                block_symbols_max: Some(block_symbols),
-                batch_size_max: Some(size),
-                ..keys
-            },
             ("source", CodePlan::Window { window_symbols }) => {
                 CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
             }
-            (_, CodePlan::Window { window_symbols }) => {
-                CodeFile { code: Some("window"), window_symbols_max: Some(window_symbols), ..keys }
-            }
+            // Others see it by the packets.
+            _ => keys,
         }
     }
 }
@@ -357,23 +344,15 @@ struct CodeFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     generation_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    generation_size_max: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     block_symbols: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    block_symbols_max: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     batch_size: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch_size_max: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interleave: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window_symbols: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window_symbols_max: Option<usize>,
 }
 
 #[cfg(test)]
@@ -423,8 +402,7 @@ mod tests {
         assert_eq!(source["interleave"].as_integer(), Some(3));
         assert_eq!(relay["adaptive"].as_bool(), Some(false));
         assert!(relay.get("code").is_none() && source.get("adaptive").is_none());
-        assert_eq!(sink["block_symbols_max"].as_integer(), Some(128));
-        assert!(sink.get("generation_size_max").is_none());
+        assert!(sink.get("code").is_none() && sink.get("block_symbols").is_none());
     }
 
     #[test]
