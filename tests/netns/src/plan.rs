@@ -27,6 +27,8 @@ pub struct LinePlan {
     pub frames: u32,
     /// Generations that each flow holds at once.
     pub batches: u32,
+    /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
+    pub workers: u32,
     /// Worker idle behaviour.
     pub idle: &'static str,
     /// Who does bulk work.
@@ -150,6 +152,7 @@ impl LinePlan {
             ],
             frames: 16384,
             batches: 256,
+            workers: 1,
             idle: "adaptive",
             engine: "auto",
             environment: Vec::new(),
@@ -166,7 +169,7 @@ impl LinePlan {
         let file = File {
             daemon: DaemonFile {
                 socket,
-                workers: 1,
+                workers: self.workers,
                 idle: self.idle,
                 engine: self.engine,
                 frames: self.frames,

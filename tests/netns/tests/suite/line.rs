@@ -73,7 +73,8 @@ impl Line {
                 let frames = worker.frames;
                 let places = frames.free + frames.fill + frames.held + frames.tx;
                 assert_eq!(frames.total, places, "frames leak on {}", daemon.name());
-                let fates = worker.forwarded + worker.consumed + worker.dropped;
+                let fates =
+                    worker.forwarded + worker.consumed + worker.handed_over + worker.dropped;
                 assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
             }
         }
