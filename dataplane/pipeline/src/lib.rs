@@ -280,7 +280,7 @@ fn dispatch(
     if !shards.knows(id.flow) {
         return Fate::Dropped(DropReason::UnknownFlow);
     }
-    let Some(peer) = peer else { return Fate::Dropped(DropReason::Stranger) };
+    let Some(peer) = peer else { return Fate::Dropped(DropReason::UnknownPeer) };
     if shards.find(id).is_none() && io.egress.hand_over(id, peer, io.frames.bytes(payload)) {
         return Fate::HandedOver;
     }

@@ -184,7 +184,7 @@ impl Shards {
         match settings.role {
             Role::Source { .. } => return Err(DropReason::WrongRole),
             Role::Relay { upstream } | Role::Sink { upstream, .. } if upstream != peer => {
-                return Err(DropReason::Stranger);
+                return Err(DropReason::UnknownPeer);
             }
             _ => {}
         }

@@ -1,5 +1,5 @@
 //! Stages that come from another thread: packets wait for them, memory that is refused ends in a
-//! reason, shards of other workers are handed over, strangers are dropped.
+//! reason, shards of other workers are handed over, packets of unknown peers are dropped.
 
 mod common;
 
@@ -187,14 +187,14 @@ fn packets_of_shards_that_another_worker_has_are_handed_over() {
 }
 
 #[test]
-fn senders_that_are_no_neighbours_are_strangers_and_open_nothing() {
+fn senders_that_are_no_neighbours_open_nothing() {
     let mut source = Node::new(params(SOURCE), 3);
     let mut sink = Host::new(params(SINK));
     let packets = stream(&mut source, 0..20);
     for peer in [None, Some(DOWN), Some(PeerId(7))] {
         sink.receive(peer, &packets[0], MILLI);
     }
-    assert_eq!((sink.dropped(DropReason::Stranger), sink.desk.asked.len()), (3, 0));
+    assert_eq!((sink.dropped(DropReason::UnknownPeer), sink.desk.asked.len()), (3, 0));
     sink.end();
 }
 
