@@ -195,7 +195,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Packets that have waited for
+    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Packets that waited for
     /// it follow. Returns what it replaces.
     pub fn opened(
         &mut self,

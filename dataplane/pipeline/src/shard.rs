@@ -353,8 +353,8 @@ impl Shard {
         fate
     }
 
-    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of an
-    /// epoch, so a packet that differs from others of its epoch is forged or damaged.
+    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of
+    /// an epoch, so a packet that differs from others of its epoch is forged or damaged.
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);

@@ -54,8 +54,8 @@ impl NextHops {
     /// Notes a feedback packet from `peer`.
     ///
     /// # Errors
-    /// [`DropReason::UnknownPeer`] when that is no next hop, [`DropReason::Replayed`] when the packet
-    /// came before.
+    /// [`DropReason::UnknownPeer`] when that is no next hop, [`DropReason::Replayed`] when the
+    /// packet came before.
     pub(crate) fn heard(
         &mut self,
         peer: PeerId,
