@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Planning};
+use recoded_pipeline::egress::{Egress, Outer, Planning};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Role, Snapshot, TunnelId,
@@ -89,7 +89,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
         self.sent.push(span);
     }
 
