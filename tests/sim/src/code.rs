@@ -190,13 +190,51 @@ pub(crate) fn frames(params: &FlowParams) -> usize {
     }
 }
 
-/// Whether a sink that adopts `new` parameters forgets what it holds.
-pub(crate) fn forgets(old: &FlowParams, new: &FlowParams) -> bool {
-    let is_window = matches!(new.code, FlowCode::Window(_));
-    old.batches != new.batches
-        || old.code != new.code
-        || old.generation_size != new.generation_size
-        || (is_window && old.symbol_bytes != new.symbol_bytes)
+/// What parameters bound, whatever packets say: of all that a scenario's source sends.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Bounds {
+    /// Symbols that are coded together, and two batches.
+    pub unit: usize,
+    /// Cap of packets per symbol.
+    pub redundancy: f64,
+    /// Generations, blocks or packets that an edge's stage holds.
+    pub table: usize,
+    /// Those that an edge holds of a shard; `None` where packets may announce any size.
+    pub room: Option<usize>,
+}
+
+impl Bounds {
+    /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
+    pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
+        let mut bounds = Bounds { unit: 0, redundancy: 0.0, table: 0, room: None };
+        for params in params {
+            let size = params.generation_size;
+            bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
+            bounds.redundancy = bounds.redundancy.max(params.redundancy_max);
+            bounds.table = bounds.table.max(table(params)).max(table(&rounded(params)));
+        }
+        // Two stages: that of before a change, and the present one.
+        bounds.room = is_genuine.then_some(2 * bounds.table);
+        bounds
+    }
+}
+
+/// Parameters of the stage that a sink has for these of a source: sizes are rounded up.
+pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
+    let code = match params.code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => {
+            let source_symbols = bats.source_symbols.next_power_of_two();
+            FlowCode::Bats(BatsParams { source_symbols, ..bats })
+        }
+        FlowCode::Window(window) => {
+            let window_symbols = window.window_symbols.next_power_of_two().max(64);
+            FlowCode::Window(WindowParams { window_symbols, ..window })
+        }
+        FlowCode::Rlnc => FlowCode::Rlnc,
+    };
+    let generation_size = params.generation_size.next_power_of_two().max(32);
+    FlowParams { code, generation_size, ..params.clone() }
 }
 
 /// Shows a code with its parameters, to be followed by size and symbol.
