@@ -7,7 +7,7 @@ use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
-use crate::report::{DropReason, FlowCounters};
+use crate::report::DropReason;
 use crate::sink::unit::{Progress, Unit};
 use recoded_code::bats::{Decoder, Limits, Outcome, Params, Profile};
 use recoded_gf::FieldOrder;
@@ -217,12 +217,12 @@ impl Unit for ReceivedBlock {
 
     /// Batches that are still arriving, as they are when a block decodes, would count as shorter
     /// than they are: these are left out.
-    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
+    fn record_ranks(&self, incoming: &mut Incoming) {
         let Some(Agreed { params, depth, epoch, .. }) = self.agreed else { return };
         let open = if self.progress.decoded { depth } else { 0 };
         for batch in 0..self.newest_batch.saturating_add(1).saturating_sub(open) {
             let rank = self.decoder.batch_rank(batch);
-            incoming.ranks.record(counters, epoch, params.batch_size, rank);
+            incoming.ranks.record(epoch, params.batch_size, rank);
         }
     }
 
