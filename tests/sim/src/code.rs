@@ -6,11 +6,11 @@ use std::fmt;
 use recoded_gf::FieldOrder;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, TunnelId, WindowParams};
 use recoded_wire::header::PacketType;
 
 use crate::random::Random;
-use crate::scenario::Traffic;
+use crate::scenario::{Traffic, UP};
 
 /// Most frames that a relay or an edge needs beyond what its table holds.
 const FRAMES_SPARE: usize = 256;
@@ -20,6 +20,9 @@ const WINDOW_LEARNS: u32 = 300;
 
 /// Bytes of a symbol of a sliding window beside the IP packet.
 const ADU_HEADER_BYTES: usize = 3;
+
+/// Tunnel of an edge.
+pub(crate) const TUNNEL: TunnelId = TunnelId(0);
 
 /// Which code a scenario's flow uses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -199,6 +202,8 @@ pub(crate) struct Bounds {
     pub redundancy: f64,
     /// Generations, blocks or packets that an edge's stage holds.
     pub table: usize,
+    /// Bytes of the largest stage, as it is estimated, and no less than 32 MiB.
+    pub stage_bytes: usize,
     /// Those that an edge holds of a shard; `None` where packets may announce any size.
     pub room: Option<usize>,
 }
@@ -206,12 +211,18 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
     pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
-        let mut bounds = Bounds { unit: 0, redundancy: 0.0, table: 0, room: None };
+        let mut bounds =
+            Bounds { unit: 0, redundancy: 0.0, table: 0, stage_bytes: 32 << 20, room: None };
         for params in params {
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
             bounds.redundancy = bounds.redundancy.max(params.redundancy_max);
             bounds.table = bounds.table.max(table(params)).max(table(&rounded(params)));
+            for role in [Role::Relay { upstream: UP }, Role::Sink { tunnel: TUNNEL, upstream: UP }]
+            {
+                let bytes = FlowParams { role, ..rounded(params) }.memory_bytes();
+                bounds.stage_bytes = bounds.stage_bytes.max(bytes);
+            }
         }
         // Two stages: that of before a change, and the present one.
         bounds.room = is_genuine.then_some(2 * bounds.table);
@@ -225,7 +236,7 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => {
             let source_symbols = bats.source_symbols.next_power_of_two();
-            FlowCode::Bats(BatsParams { source_symbols, ..bats })
+            FlowCode::Bats(BatsParams { source_symbols, profile: Profile::CyclicShift, ..bats })
         }
         FlowCode::Window(window) => {
             let window_symbols = window.window_symbols.next_power_of_two().max(64);

@@ -7,19 +7,14 @@ use recoded_pipeline::params::{FlowParams, Nanos, Role, ShardId, Share};
 use recoded_wire::shard::SHARDS_MAX;
 
 use crate::random::Random;
-use crate::scenario::Openings;
-
-/// Packets that wait for a worker whose shard they have.
-const QUEUE_PACKETS: usize = 64;
-
-/// Largest stage that there is memory for. Those of every shape drawn fit; the longest windows that
-/// a forged packet can announce do not.
-const STAGE_BYTES_MAX: usize = 64 << 20;
+use crate::scenario::Threads;
 
 /// The workers' common knowledge.
 pub(crate) struct Crew {
     settings: FlowParams,
-    openings: Openings,
+    threads: Threads,
+    /// Largest stage that there is memory for.
+    stage_bytes_max: usize,
     opener: Opener,
     random: Random,
     /// The worker that has a shard, or asked for it first.
@@ -32,7 +27,7 @@ impl Crew {
     pub(crate) fn new(
         settings: &FlowParams,
         workers: usize,
-        openings: Openings,
+        (threads, stage_bytes_max): (Threads, usize),
         mut random: Random,
     ) -> Crew {
         let mut owners = [None; SHARDS_MAX];
@@ -44,7 +39,8 @@ impl Crew {
         }
         Crew {
             settings: settings.clone(),
-            openings,
+            threads,
+            stage_bytes_max,
             opener: Opener::new(random.number()),
             random,
             owners,
@@ -59,21 +55,21 @@ impl Crew {
     /// A worker asks for a stage.
     pub(crate) fn open(&mut self, worker: usize, request: &OpenRequest) -> Answer {
         let owner = &mut self.owners[usize::from(request.shard.shard)];
-        if *owner.get_or_insert(worker) != worker || self.random.chance(self.openings.busy) {
+        if *owner.get_or_insert(worker) != worker || self.random.chance(self.threads.busy) {
             return Answer::Busy;
         }
-        let is_here = self.openings.nanos_max == 0 && self.has_memory(request);
+        let is_here = self.threads.nanos_max == 0 && self.has_memory(request);
         if is_here { Answer::Here } else { Answer::Elsewhere }
     }
 
     fn has_memory(&self, request: &OpenRequest) -> bool {
-        self.settings.with(request.sizes).memory_bytes() <= STAGE_BYTES_MAX
+        self.settings.with(request.sizes).memory_bytes() <= self.stage_bytes_max
     }
 
     /// Makes a stage that was asked for, unless there is no memory; and how long that takes.
     pub(crate) fn make(&mut self, request: &OpenRequest) -> (Option<Opened>, Nanos) {
-        let takes = self.random.among(0..=self.openings.nanos_max);
-        let is_refused = self.random.chance(self.openings.refused) || !self.has_memory(request);
+        let takes = self.random.among(0..=self.threads.nanos_max);
+        let is_refused = self.random.chance(self.threads.refused) || !self.has_memory(request);
         let opened = (!is_refused).then(|| self.opener.open(request, &self.settings));
         (opened, takes)
     }
@@ -87,7 +83,7 @@ impl Crew {
     pub(crate) fn hand_over(&mut self, worker: usize, shard: u8) -> Option<usize> {
         let owner = self.owners[usize::from(shard)].filter(|owner| *owner != worker)?;
         let queued = &mut self.queued[owner];
-        if *queued == QUEUE_PACKETS {
+        if *queued >= self.threads.queue_packets {
             return None;
         }
         *queued += 1;

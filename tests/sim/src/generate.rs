@@ -9,7 +9,7 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy
 use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, Hop, Openings, Promise, Scenario, Traffic};
+use crate::scenario::{Change, Hop, Promise, Scenario, Threads, Traffic};
 use crate::trouble::Trouble;
 
 /// Symbols times nodes of one run: a few ten milliseconds of work.
@@ -60,7 +60,7 @@ struct Spread {
     /// Inner flows.
     flows: u32,
     workers_max: usize,
-    openings: Openings,
+    threads: Threads,
 }
 
 /// A scenario being drawn.
@@ -305,7 +305,7 @@ impl Draft {
             // What is alone makes a generation or a block of its own.
             alone_nanos: interval_nanos
                 .max(2 * params.flush_timeout_nanos)
-                .max(self.spread.openings.nanos_max + MILLI),
+                .max(self.spread.threads.nanos_max + MILLI),
             burst,
             pauses: None,
             flows: self.spread.flows,
@@ -402,7 +402,7 @@ impl Draft {
         let (mut opening, mut unordered) = (Vec::new(), Vec::new());
         let mut before = vec![code::rounded(&scenario.nodes[0])];
         for (at, change) in &scenario.changes {
-            let takes = self.openings_end(scenario, *at);
+            let takes = self.openings_end(scenario, *at, self.hops);
             match change {
                 Change::Params { node: 0, params } => {
                     let stage = code::rounded(params);
@@ -420,6 +420,7 @@ impl Draft {
                 }
                 // Windows send no NACKs.
                 Change::Restart { .. } if self.shapes[0].kind == Code::Window => {
+                    let takes = self.openings_end(scenario, *at, 1);
                     opening.push(at.saturating_sub(scenario.settle_nanos())..takes);
                 }
                 _ => {}
@@ -428,15 +429,14 @@ impl Draft {
         (opening, unordered)
     }
 
-    /// When every node has opened the stages that it asks for from `at` on: it takes a packet of
-    /// every shard for every node, one that is neither lost nor met with a refusal.
-    fn openings_end(&self, scenario: &Scenario, at: Nanos) -> Nanos {
+    /// When `nodes` in a row have opened the stages that they ask for from `at` on: for each it
+    /// takes a packet of every shard, one that is neither lost nor met with a refusal.
+    fn openings_end(&self, scenario: &Scenario, at: Nanos, nodes: usize) -> Nanos {
         let traffic = &scenario.traffic;
-        let steps = self.spread.alone(self.hops).0;
-        let bursts = steps / u32::from(self.spread.shards)
-            * u32::from(self.spread.shards).div_ceil(traffic.burst);
-        let last = traffic.first_from(at) + bursts * traffic.burst;
-        let each = Nanos::from(steps) * (self.spread.openings.nanos_max + MILLI);
+        let (steps, shards) = (ALONE + 2 * nodes as u32, u32::from(self.spread.shards));
+        let packets = steps * shards.div_ceil(traffic.burst) * traffic.burst;
+        let each = Nanos::from(steps) * (self.spread.threads.nanos_max + MILLI);
+        let last = traffic.first_from(at) + packets;
         traffic.due(last).max(at + each) + scenario.settle_nanos()
     }
 
@@ -462,9 +462,13 @@ impl Draft {
     fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<Range<Nanos>> {
         let at = self.random.among(0..=end / 2);
         let quiet = self.random.among(0..=end / 4);
+        let mut opened = 0;
         let change = match self.random.among(0..=2) {
             0 => Change::Restart { node: 0 },
-            1 => Change::Restart { node: self.hops },
+            1 => {
+                opened = self.openings_end(scenario, at, 1);
+                Change::Restart { node: self.hops }
+            }
             _ => {
                 let hop = self.random.size(0..=self.hops - 1);
                 let link = scenario.hops[hop];
@@ -480,7 +484,8 @@ impl Draft {
         scenario.changes.push((at, change));
         scenario.changes.sort_by_key(|(at, _)| *at);
         let settled = scenario.settle_nanos().max(2 * scenario.traffic.interval_nanos);
-        Some(at + quiet + settled..scenario.traffic.bursts().end)
+        let from = opened.max(at + quiet + settled);
+        Some(from..scenario.traffic.bursts().end)
     }
 }
 
@@ -492,10 +497,11 @@ impl Spread {
             shards,
             flows: u32::from(shards) * random.pick(&[1, 2]),
             workers_max: most as usize,
-            openings: Openings {
+            threads: Threads {
                 nanos_max: random.pick(&[0, 300_000, 3 * MILLI, 3 * MILLI]),
                 busy: random.pick(&[0.0, 0.05, 0.2]),
                 refused: if is_fair { 0.0 } else { random.pick(&[0.0, 0.02, 0.2]) },
+                queue_packets: if is_fair { 4096 } else { random.pick(&[4, 64, 4096]) },
             },
         }
     }
@@ -509,7 +515,7 @@ impl Spread {
 
     fn set(self, scenario: &mut Scenario) {
         let mut random = Random::new(scenario.seed, Stream::Workers);
-        scenario.openings = self.openings;
+        scenario.threads = self.threads;
         scenario.workers.fill_with(|| random.size(1..=self.workers_max));
     }
 }

@@ -143,7 +143,7 @@ impl<'a> Network<'a> {
             index,
             workers: scenario.workers[index],
             frames: scenario.frames,
-            openings: scenario.openings,
+            threads: scenario.threads,
             bounds,
             seed,
         };

@@ -9,7 +9,7 @@ use recoded_pipeline::report::Report;
 use crate::code::Bounds;
 use crate::crew::Crew;
 use crate::random::{Random, Stream};
-use crate::scenario::{FLOW, Openings};
+use crate::scenario::{FLOW, Threads};
 use crate::violation::Violation;
 use crate::worker::Worker;
 
@@ -45,7 +45,7 @@ pub(crate) struct Make {
     pub workers: usize,
     /// Of each worker.
     pub frames: usize,
-    pub openings: Openings,
+    pub threads: Threads,
     pub bounds: Bounds,
     pub seed: u64,
 }
@@ -75,7 +75,7 @@ impl Node {
         Node {
             start,
             workers: (0..make.workers).map(worker).collect(),
-            crew: Crew::new(&params, make.workers, make.openings, random),
+            crew: Crew::new(&params, make.workers, (make.threads, make.bounds.stage_bytes), random),
             params,
             edition: 1,
             hash_key: 0,

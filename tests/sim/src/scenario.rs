@@ -4,10 +4,10 @@
 use std::ops::{Range, RangeInclusive};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role};
 
 use crate::attack::Attack;
-use crate::code::Code;
+use crate::code::{Code, TUNNEL};
 use crate::link::Link;
 
 /// The flow that every node carries.
@@ -30,8 +30,8 @@ pub struct Scenario {
     pub nodes: Vec<FlowParams>,
     /// Workers of each node.
     pub workers: Vec<usize>,
-    /// How relays and sinks get memory for a shard.
-    pub openings: Openings,
+    /// What the threads of a node do for each other.
+    pub threads: Threads,
     /// Frames of each worker.
     pub frames: usize,
     /// How long after an input a node looks at its timers. 0 is after every packet; otherwise what
@@ -56,20 +56,24 @@ pub struct Hop {
     pub up: Link,
 }
 
-/// How another thread answers a worker that asks for a stage.
+/// What the threads of a node do for each other: one makes stages for workers, and workers hand
+/// packets over.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Openings {
-    /// Longest time that it takes; 0 makes stages at once, where they are asked for.
+pub struct Threads {
+    /// Longest time until a stage is made; 0 makes it at once, where it is asked for.
     pub nanos_max: Nanos,
-    /// How often it is busy.
+    /// How often the thread that makes stages is busy.
     pub busy: f64,
     /// How often there is no memory.
     pub refused: f64,
+    /// Packets handed over that wait for a worker at most.
+    pub queue_packets: usize,
 }
 
-impl Openings {
+impl Threads {
     /// Stages are made where they are asked for.
-    pub const HERE: Openings = Openings { nanos_max: 0, busy: 0.0, refused: 0.0 };
+    pub const HERE: Threads =
+        Threads { nanos_max: 0, busy: 0.0, refused: 0.0, queue_packets: 4096 };
 }
 
 /// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told
@@ -229,7 +233,7 @@ impl Scenario {
             hops: vec![Hop::both(link); hops],
             nodes: (0..=hops).map(|node| flow_params(role(node, hops))).collect(),
             workers: vec![1; hops + 1],
-            openings: Openings::HERE,
+            threads: Threads::HERE,
             frames: 4096,
             poll_nanos: 0,
             traffic: Traffic {
@@ -308,8 +312,8 @@ impl Scenario {
 
 fn role(node: usize, hops: usize) -> Role {
     match node {
-        0 => Role::Source { tunnel: TunnelId(0) },
-        _ if node == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+        0 => Role::Source { tunnel: TUNNEL },
+        _ if node == hops => Role::Sink { tunnel: TUNNEL, upstream: UP },
         _ => Role::Relay { upstream: UP },
     }
 }

@@ -9,7 +9,7 @@ use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
 use crate::outcome::Outcome;
-use crate::scenario::{Change, Openings, Pauses, Scenario};
+use crate::scenario::{Change, Pauses, Scenario, Threads};
 
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);
@@ -55,10 +55,10 @@ impl fmt::Display for Described<'_> {
             Time(relay.hold_timeout_nanos),
             Time(scenario.poll_nanos),
         )?;
-        let Openings { nanos_max, busy, refused } = scenario.openings;
+        let Threads { nanos_max, busy, refused, queue_packets } = scenario.threads;
         writeln!(
             f,
-            "{} shards, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused",
+            "{} shards, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
             source.shards,
             traffic.flows,
             scenario.workers,
@@ -110,10 +110,12 @@ impl Described<'_> {
         if let Some(Pauses { every_bursts, nanos }) = scenario.traffic.pauses {
             writeln!(f, "a pause of {} after every {every_bursts} bursts", Time(nanos))?;
         }
-        for attack in &scenario.attacks {
+        // Those of all links are alike.
+        for attack in scenario.attacks.iter().take(1) {
             writeln!(
                 f,
-                "{:?} attacker of link {}, {}: {} packets from {} to {}, {:?} {:?}",
+                "{} attacks like this: {:?} attacker of link {}, {}: {} packets from {} to {}, {:?} {:?}",
+                scenario.attacks.len(),
                 attack.knowledge,
                 attack.hop + 1,
                 if attack.is_up { "up" } else { "down" },
