@@ -217,11 +217,12 @@ impl Bounds {
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
             bounds.redundancy = bounds.redundancy.max(params.redundancy_max);
-            bounds.table = bounds.table.max(table(params)).max(table(&rounded(params)));
+            bounds.table = bounds.table.max(table(params));
             for role in [Role::Relay { upstream: UP }, Role::Sink { tunnel: TUNNEL, upstream: UP }]
             {
-                let bytes = FlowParams { role, ..rounded(params) }.memory_bytes();
-                bounds.stage_bytes = bounds.stage_bytes.max(bytes);
+                let stage = FlowParams { role, ..rounded(params) };
+                bounds.stage_bytes = bounds.stage_bytes.max(stage.memory_bytes());
+                bounds.table = bounds.table.max(table(&stage));
             }
         }
         // Two stages: that of before a change, and the present one.
@@ -244,7 +245,8 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
         }
         FlowCode::Rlnc => FlowCode::Rlnc,
     };
-    let generation_size = params.generation_size.next_power_of_two().max(32);
+    let least = if params.code == FlowCode::Rlnc { 32 } else { 1 };
+    let generation_size = params.generation_size.next_power_of_two().max(least);
     FlowParams { code, generation_size, ..params.clone() }
 }
 

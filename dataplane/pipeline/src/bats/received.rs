@@ -235,10 +235,12 @@ impl Unit for ReceivedBlock {
     }
 }
 
-/// Room for as many batches as the source may send.
+/// Room for as many batches as the source may send. Sizes are those that packets announce, rounded
+/// up to a power of two, so batches may be little more than half as large.
 pub(crate) fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
     let least = Limits::of(code.source_symbols, params.generation_size);
-    let sent = params.redundancy_max * code.source_symbols as f64 / params.generation_size as f64;
+    let batch_size_min = params.generation_size / 2 + 1;
+    let sent = params.redundancy_max * code.source_symbols as f64 / batch_size_min as f64;
     let batches_max = least.batches_max.max(sent.ceil() as usize + BATCHES_SPARE);
     Limits { batches_max: batches_max.min(usize::from(u16::MAX)), ..least }
 }
