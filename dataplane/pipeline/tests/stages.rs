@@ -44,3 +44,20 @@ fn a_stage_of_before_a_change_counts_ranks_by_itself() {
     assert_eq!(node.flow().counters.rank_histogram, ranks);
     assert_eq!(node.leaked(), 0);
 }
+
+/// After two seconds of silence, packets once went to a stage that nothing but a forged packet had
+/// asked for, which delivered again what it had not seen.
+#[test]
+fn a_stage_opened_by_a_forged_packet_does_not_take_an_idle_flow_over() {
+    let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+    let mut node = Node::new(params(sink), 1);
+    for generation in [7, 8] {
+        node.receive_next(&symbol(0, (generation, 1, 4), 0), 0);
+    }
+    let idle = 3000 * MILLI;
+    node.receive_next(&symbol(77, (100, 200, 8), 0), idle);
+    node.receive_next(&symbol(0, (8, 1, 4), 0), idle + MILLI);
+    let counters = node.flow().counters;
+    assert_eq!((counters.generations_complete, counters.redundant), (2, 1));
+    assert_eq!(node.leaked(), 0);
+}
