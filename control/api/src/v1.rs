@@ -181,6 +181,9 @@ pub struct Flow {
     pub upstream: Option<String>,
     /// Parameters as configured.
     pub parameters: Parameters,
+    /// Code in use, as the newest packets have it: rlnc, bats or window.
+    #[serde(default)]
+    pub code: String,
     /// Epoch of the parameters in use at the source, modulo 256.
     pub epoch: u64,
     /// Order of the field in use. Relay and sink: of the newest generation.
@@ -197,8 +200,7 @@ pub struct Flow {
     pub hops: Vec<HopLoss>,
     /// Source: what the sink said last about its generations.
     pub remote: Option<Remote>,
-    /// Counters by name, faults among them, since the daemon started or the code of the flow
-    /// changed.
+    /// Counters by name, faults among them, since the daemon started.
     pub counters: BTreeMap<String, u64>,
     /// Full-size generations or batches by the rank they closed with; index is the rank.
     pub rank_histogram: Vec<u64>,
@@ -234,18 +236,21 @@ impl Flow {
 /// Parameters of a flow as configured. Keys that do not apply to the role are null.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Parameters {
-    /// rlnc, bats or window. Null at a relay, which serves every code.
+    /// Source: streams that inner flows are spread over.
+    #[serde(default)]
+    pub shards: Option<u64>,
+    /// Source: rlnc, bats or window. Relays and sinks see it by the packets.
     #[serde(default)]
     pub code: Option<String>,
     /// Order of the coefficient field: 2, 4, 16 or 256.
     pub field: Option<u64>,
-    /// Symbols per generation, or packets per batch; 0 for a window. Relay and sink: the most they
-    /// accept.
-    pub generation_size: u64,
-    /// BATS: source symbols of a block. Sink: the most it accepts.
+    /// RLNC: symbols per generation.
+    #[serde(default)]
+    pub generation_size: Option<u64>,
+    /// BATS: source symbols of a block.
     #[serde(default)]
     pub block_symbols: Option<u64>,
-    /// BATS: packets per batch. Sink: the most it accepts.
+    /// BATS: packets per batch.
     #[serde(default)]
     pub batch_size: Option<u64>,
     /// BATS: how batches combine source symbols: cyclic-shift, precoded or baseline.
@@ -257,7 +262,7 @@ pub struct Parameters {
     /// BATS: "auto", or batches whose packets take turns.
     #[serde(default)]
     pub interleave: Option<String>,
-    /// Window: packets that a repair packet combines. Sink: packets kept to decode with.
+    /// Window: packets that a repair packet combines.
     #[serde(default)]
     pub window_symbols: Option<u64>,
     /// Window: density + 1 of 16 coefficients are not zero.

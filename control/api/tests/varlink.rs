@@ -44,7 +44,7 @@ impl Backend for Fake {
                 Some("32") => Ok(Adopted {
                     flow: 1,
                     edition: 8,
-                    parameters: Parameters { generation_size: 32, ..Parameters::default() },
+                    parameters: Parameters { generation_size: Some(32), ..Parameters::default() },
                 }),
                 Some("33") => {
                     Err(ControlError::NotAdopted { edition: 8, reason: "worker 0 is stuck".into() })

@@ -255,7 +255,7 @@ fn flow_table(flows: &[Flow]) -> String {
         [
             flow.id.to_string(),
             flow.role.clone(),
-            flow.parameters.code.clone().unwrap_or_else(|| "-".into()),
+            if flow.code.is_empty() { "-".into() } else { flow.code.clone() },
             flow.field.to_string(),
             flow.generation_size.to_string(),
             flow.symbol_bytes.to_string(),
@@ -321,7 +321,7 @@ fn path(flow: &Flow) -> String {
     }
 }
 
-/// Keys and values, where the flow has them. Relays and sinks have ceilings of what sources choose.
+/// Keys and values, where the flow has them.
 fn parameters(flow: &Flow) -> Vec<String> {
     let values = serde_json::to_value(&flow.parameters).unwrap_or_default();
     let is_role = |role: &Role| role.name() == flow.role;
@@ -330,7 +330,7 @@ fn parameters(flow: &Flow) -> Vec<String> {
     let items =
         FLOW.keys.iter().filter(|key| key.code.is_none() || code.is_none_or(|_| key.code == code));
     let items = items.filter_map(|key| {
-        let name = [Some(key), key.ceiling()].into_iter().flatten().find(|key| of_role(key))?.name;
+        let name = Some(key).filter(|key| of_role(key))?.name;
         match values.get(key.name)? {
             Value::Null => None,
             Value::String(word) => Some(format!("{name} {word}")),
@@ -366,7 +366,7 @@ fn millis(micros: f64) -> String {
 
 /// What the counters of generations count.
 fn closed_units(flow: &Flow) -> &'static str {
-    match flow.parameters.code.as_deref() {
+    match Some(flow.code.as_str()) {
         Some("bats") => "blocks",
         Some("window") => "symbols",
         _ => "generations",

@@ -96,8 +96,9 @@ fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 fn source_parameters() -> Parameters {
     Parameters {
         code: Some("rlnc".into()),
+        shards: Some(1),
         field: Some(16),
-        generation_size: 16,
+        generation_size: Some(16),
         symbol_bytes: 1428,
         redundancy: Some("auto".into()),
         target_loss: Some(1e-4),
@@ -166,7 +167,6 @@ fn relay() -> Flow {
         next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
         upstream: Some("west:10.0.1.1".into()),
         parameters: Parameters {
-            generation_size: 64,
             symbol_bytes: 1472,
             redundancy_max: Some(4.0),
             batch_timeout_us: Some(20_000),

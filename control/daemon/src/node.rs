@@ -87,8 +87,12 @@ fn topology(config: &Config) -> Topology {
         mtu: tunnel.mtu,
     });
     let hops = config.hops.iter().map(|hop| HopConfig { link: hop.link, address: hop.address });
+    let shards = config.flows.iter().map(|flow| usize::from(flow.params.shards));
+    let memory = crate::config::budget::left(daemon, config.links.len(), &config.flows);
     Topology {
         workers: daemon.workers,
+        tunnel_queues: shards.max().unwrap_or(1).max(daemon.workers),
+        flow_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
         cores: daemon.cores.clone(),
         idle: match daemon.idle {
             Idle::Busy => RuntimeIdle::Busy,

@@ -49,7 +49,8 @@ pub fn parameters(params: &FlowParams) -> Parameters {
     let sink = matches!(params.role, Role::Sink { .. });
     let micros = |nanos: u64| nanos / 1_000;
     Parameters {
-        code: (!relay).then(|| Word::of(&params.code).name().into()),
+        shards: source.then(|| params.shards.into()),
+        code: source.then(|| Word::of(&params.code).name().into()),
         field: source.then(|| params.field.order().into()),
         symbol_bytes: count(params.symbol_bytes),
         redundancy: source.then(|| match params.redundancy {
@@ -64,20 +65,22 @@ pub fn parameters(params: &FlowParams) -> Parameters {
         recoding: relay.then(|| recoding(params.recoding).into()),
         adaptive: relay.then_some(params.adaptive),
         repair: (!relay).then_some(params.repair),
-        ..code_parameters(params, source)
+        ..if source { code_parameters(params) } else { Parameters::default() }
     }
 }
 
 /// Parameters that depend on the code.
-fn code_parameters(params: &FlowParams, source: bool) -> Parameters {
-    let generation_size = count(params.generation_size);
+fn code_parameters(params: &FlowParams) -> Parameters {
     match params.code {
-        FlowCode::Rlnc => Parameters { generation_size, ..Parameters::default() },
+        FlowCode::Rlnc => Parameters {
+            generation_size: Some(count(params.generation_size)),
+            ..Parameters::default()
+        },
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats_parameters(params, &bats),
         FlowCode::Window(window) => Parameters {
             window_symbols: Some(count(window.window_symbols)),
-            density: source.then(|| window.density.into()),
+            density: Some(window.density.into()),
             ..Parameters::default()
         },
     }
@@ -87,15 +90,12 @@ fn code_parameters(params: &FlowParams, source: bool) -> Parameters {
 #[cfg(feature = "bats")]
 fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsParams) -> Parameters {
     use recoded_pipeline::params::Interleave;
-    let source = matches!(params.role, Role::Source { .. });
-    let generation_size = count(params.generation_size);
     Parameters {
-        generation_size,
         block_symbols: Some(count(bats.source_symbols)),
-        batch_size: Some(generation_size),
-        profile: source.then(|| bats.profile.name().into()),
-        generator_bits: source.then(|| bats.generator_bits.into()),
-        interleave: source.then(|| match bats.interleave {
+        batch_size: Some(count(params.generation_size)),
+        profile: Some(bats.profile.name().into()),
+        generator_bits: Some(bats.generator_bits.into()),
+        interleave: Some(match bats.interleave {
             Interleave::Auto => "auto".into(),
             Interleave::Fixed(depth) => depth.to_string(),
         }),
@@ -128,6 +128,7 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
         upstream: upstream.map(hop),
         parameters: parameters(params),
+        code: Word::of(newest.map_or(&params.code, |report| &report.code)).name().into(),
         epoch: newest.map_or(0, |report| report.epoch.into()),
         field: newest.map_or(params.field, |report| report.field).order().into(),
         generation_size: count(

@@ -93,6 +93,7 @@ mod tests {
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
         FlowReport {
+            shard: 0,
             id: 1,
             role: Role::Source { tunnel: TunnelId(0) },
             code,

@@ -250,7 +250,7 @@ fn many_clients_at_once_get_their_own_answers() {
                     let size = (1 + index * 10 + round).to_string();
                     let set = changes(&[("generation_size", &size)]);
                     let adopted = client.set(1, &set).expect("adopted");
-                    assert_eq!(adopted.parameters.generation_size.to_string(), size);
+                    assert_eq!(adopted.parameters.generation_size.unwrap_or(0).to_string(), size);
                 }
             })
         })

@@ -55,18 +55,17 @@ fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symb
     let mut client = served.client();
     let window = changes(&[("code", "window")]);
     let adopted = client.set(1, &window).expect("the tunnel has room for any code").parameters;
-    assert_eq!((adopted.field, adopted.symbol_bytes), (Some(256), 1428));
+    assert_eq!((adopted.field, adopted.symbol_bytes), (Some(256), 1432));
     // Its field is the default of the code, since 16 is none of a window; and 16 again afterwards.
     let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
-    assert_eq!((back.field, back.generation_size), (Some(16), 16));
-    let served = Served::with(&FILE.replacen("field = 16", "field = 2", 1));
+    assert_eq!((back.field, back.generation_size), (Some(16), Some(16)));
+    let served = Served::with(&FILE.replacen("#mtu = 1400", "mtu = 1430", 1));
     let mut client = served.client();
-    let state = client.state().expect("state");
-    assert_eq!((state.tunnels[0].mtu, state.flows[0].parameters.symbol_bytes), (1429, 1432));
-    let said = "flow 1: code = \"window\" does not fit: each packet takes a symbol, and symbols of 1428 \
-                bytes have room for 1425 bytes, but tunnel rec0 has mtu 1429: the file can give it \
-                mtu = 1425";
-    assert_eq!(client.set(1, &window).expect_err("4 bytes too many").to_string(), said);
+    assert_eq!(client.state().expect("state").tunnels[0].mtu, 1430);
+    let said = "flow 1: code = \"window\" does not fit: each packet takes a symbol, and symbols of 1432 \
+                bytes have room for 1429 bytes, but tunnel rec0 has mtu 1430: the file can give it \
+                mtu = 1429";
+    assert_eq!(client.set(1, &window).expect_err("a byte too many").to_string(), said);
 }
 
 #[cfg(feature = "bats")]
@@ -85,14 +84,16 @@ fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
     let window: Pairs = &[("code", "window"), ("field", "256"), ("window_symbols", "32")];
     let adopted = client.set(1, &changes(window)).expect("adopted").parameters;
     assert_eq!((adopted.window_symbols, adopted.density), (Some(32), Some(15)));
-    assert_eq!((adopted.block_symbols, adopted.generation_size), (None, 0));
+    assert_eq!((adopted.block_symbols, adopted.generation_size), (None, None));
     let other = client.set(1, &changes(&[("code", "rlnc"), ("profile", "baseline")]));
     let said = "flow 1: profile = \"baseline\" does not apply: it is for code = \"bats\"";
     assert_eq!(other.expect_err("a key of another code").to_string(), said);
-    let sink = client.set(3, &changes(&[("code", "bats")])).expect("adopted").parameters;
-    assert_eq!((sink.block_symbols, sink.batch_size), (Some(512), Some(32)));
+    let sink = client.set(3, &changes(&[("code", "bats")])).expect_err("it sees the code");
+    let said = "flow 3: code = \"bats\" does not apply: only a source chooses it; relays and sinks \
+                learn it from packets";
+    assert_eq!(sink.to_string(), said);
     let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
-    assert_eq!((back.generation_size, back.field), (16, Some(256)));
+    assert_eq!((back.generation_size, back.field), (Some(16), Some(256)));
     let relay = client.set(2, &changes(&[("adaptive", "false")])).expect("adopted").parameters;
     assert_eq!((relay.adaptive, relay.code), (Some(false), None));
 }
@@ -165,15 +166,15 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
 
 #[test]
 fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
-    let text = FILE.replace("\nbatches = 256", "\nbatches = 4096");
-    let served = Served::with(&text.replace("\nmemory = \"512 MiB\"", "\nmemory = \"200 MiB\""));
+    let served = Served::with(&FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"40 MiB\""));
     let mut client = served.client();
-    let error = client.set(2, &changes(&[("generation_size_max", "256")])).expect_err("too much");
+    let window: Pairs = &[("code", "window"), ("window_symbols", "4095")];
+    let error = client.set(1, &changes(window)).expect_err("too much");
     let error = error.to_string();
-    assert!(error.contains("daemon: memory = \"200 MiB\" is too little"), "{error}");
-    assert!(error.contains("flow 2 (relay) 53"), "{error}");
+    assert!(error.contains("daemon: memory = \"40 MiB\" is too little"), "{error}");
+    assert!(error.contains("flow 1 (source) 6 MiB"), "{error}");
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
-    client.set(2, &changes(&[("generation_size_max", "32")])).expect("less is no matter");
+    client.set(1, &changes(&[("generation_size", "8")])).expect("less is no matter");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
-use recoded_wire::coded::{Block, CODED_BYTES, SIZE_MAX, coding_offset, vector_bytes};
+use recoded_wire::coded::{Block, SIZE_MAX, coding_offset, vector_bytes};
 use recoded_wire::frames::{Frames, GATHER_MAX, Span};
 use recoded_wire::header::PacketType;
 
@@ -113,7 +113,7 @@ impl Combiner {
             return &self.formed;
         };
         let packed_bytes = vector_bytes(sources.size, sources.field.code());
-        let offset = symbol_offset(sources.bytes_before() - CODED_BYTES) as u16;
+        let offset = symbol_offset(sources.bytes_before()) as u16;
         for _ in 0..count.min(GROUP_MAX) {
             let Some(frame) = frames.take() else { break };
             self.formed.push(Span { frame, offset, len: first.len });

@@ -2,7 +2,9 @@
 //! of the newest packet.
 
 use crate::batch::PacketView;
-use crate::params::Nanos;
+#[cfg(feature = "bats")]
+use crate::params::BatsParams;
+use crate::params::{FlowCode, Nanos, WindowParams};
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
@@ -21,6 +23,20 @@ struct Newest {
     /// Of its generation or batch; 1 for a window.
     size: usize,
     symbol_bytes: usize,
+    /// Size of windows, where that is what arrives.
+    window_symbols: Option<u16>,
+}
+
+/// The code of a packet with a block word.
+#[cfg(feature = "bats")]
+fn code_of(block: Block) -> FlowCode {
+    FlowCode::Bats(BatsParams::announced(&block))
+}
+
+/// As with BATS: such packets are dropped before.
+#[cfg(not(feature = "bats"))]
+fn code_of(_block: Block) -> FlowCode {
+    FlowCode::Rlnc
 }
 
 /// The receiving side of a flow.
@@ -46,6 +62,7 @@ impl Incoming {
             field: view.field,
             size: view.size,
             symbol_bytes: usize::from(view.symbol_bytes),
+            window_symbols: None,
         });
         self.block = view.block;
         if !header.is_repair() {
@@ -85,7 +102,9 @@ impl Incoming {
         // Two bits name a field.
         let field = FieldOrder::from_code(packet.header.flags.field_code());
         let (epoch, symbol_bytes) = (packet.header.epoch, usize::from(packet.symbol_bytes));
-        self.newest = field.map(|field| Newest { epoch, field, size: 1, symbol_bytes });
+        let window_symbols = Some(packet.window_symbols);
+        let newest = |field| Newest { epoch, field, size: 1, symbol_bytes, window_symbols };
+        self.newest = field.map(newest);
         self.block = None;
     }
 
@@ -96,7 +115,14 @@ impl Incoming {
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        if let Some(Newest { epoch, field, size, symbol_bytes }) = self.newest {
+        if let Some(Newest { epoch, field, size, symbol_bytes, window_symbols }) = self.newest {
+            report.code = match window_symbols {
+                Some(symbols) => FlowCode::Window(WindowParams {
+                    window_symbols: usize::from(symbols),
+                    ..WindowParams::ANNOUNCED
+                }),
+                None => self.block.map_or(FlowCode::Rlnc, code_of),
+            };
             report.field = field;
             report.epoch = epoch;
             report.symbol_bytes = symbol_bytes;

@@ -1,15 +1,14 @@
 //! Where a packet that we form lies in its frame: headroom, header, coding vector, symbol.
 
-use recoded_wire::coded::CODED_BYTES;
 use recoded_wire::frames::{HEADROOM_BYTES, Span};
 
 /// Symbols start on a cache line, so that the kernels load aligned.
 const SYMBOL_ALIGN_BYTES: usize = 64;
 
-/// Offset of a symbol within a frame we fill: headroom, header and `vector_bytes` lie before it.
+/// Offset of a symbol within a frame we fill: headroom and `before` bytes of headers precede it.
 /// [`crate::params::FlowParams::frame_bytes_min`] says how far that may reach.
-pub(crate) fn symbol_offset(vector_bytes: usize) -> usize {
-    (HEADROOM_BYTES + CODED_BYTES + vector_bytes).next_multiple_of(SYMBOL_ALIGN_BYTES)
+pub(crate) fn symbol_offset(before: usize) -> usize {
+    (HEADROOM_BYTES + before).next_multiple_of(SYMBOL_ALIGN_BYTES)
 }
 
 /// The UDP payload that ends with `symbol` and has `before` bytes in front of it.

@@ -18,7 +18,7 @@ use crate::combine::BATCH_SIZE_MAX;
 use crate::combine::Combiner;
 use crate::io::Data;
 #[cfg(feature = "bats")]
-use crate::params::{BatsParams, Interleave, Profile};
+use crate::params::BatsParams;
 use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
 use crate::shard::Stage;
 #[cfg(feature = "bats")]
@@ -28,7 +28,7 @@ use recoded_gf::FieldOrder;
 use recoded_wire::frames::Frames;
 
 /// Smallest size that tables are made for, in symbols of a generation or packets of a batch.
-const SIZE_MIN: usize = 32;
+pub const SIZE_MIN: usize = 32;
 
 /// Logarithm of the largest size.
 const FULL_LOG2_MAX: u8 = 8;
@@ -174,7 +174,7 @@ fn announced(data: &Data<'_>) -> Sizes {
             let window_symbols = window_symbols.clamp(WINDOW_MIN, ENCODING_WINDOW_MAX);
             let field = FieldOrder::from_code(packet.header.flags.field_code());
             Sizes {
-                code: FlowCode::Window(WindowParams { window_symbols, density: 15 }),
+                code: FlowCode::Window(WindowParams { window_symbols, ..WindowParams::ANNOUNCED }),
                 field: field.unwrap_or(FieldOrder::TwoFiftySix),
                 generation_size: SIZE_MIN,
             }
@@ -187,12 +187,7 @@ fn announced(data: &Data<'_>) -> Sizes {
 fn code_of(view: &PacketView) -> FlowCode {
     #[cfg(feature = "bats")]
     if let Some(block) = view.block {
-        return FlowCode::Bats(BatsParams {
-            source_symbols: (1 << block.full_log2).max(usize::from(block.source_symbols)),
-            profile: Profile::CyclicShift,
-            generator_bits: block.generator_bits,
-            interleave: Interleave::Auto,
-        });
+        return FlowCode::Bats(BatsParams::announced(&block));
     }
     FlowCode::Rlnc
 }

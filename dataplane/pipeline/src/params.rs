@@ -8,7 +8,8 @@ pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
 use recoded_gf::FieldOrder;
-use recoded_wire::coded::{BLOCK_BYTES, INDEX_BYTES, vector_bytes};
+use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
+use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::window::WINDOW_BYTES;
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
@@ -126,6 +127,11 @@ pub struct WindowParams {
     pub density: u8,
 }
 
+impl WindowParams {
+    /// What packets tell a relay or sink of the code, but for the size of its windows.
+    pub(crate) const ANNOUNCED: WindowParams = WindowParams { window_symbols: 0, density: 15 };
+}
+
 impl FlowCode {
     /// Name in configurations and reports.
     pub fn name(&self) -> &'static str {
@@ -137,14 +143,14 @@ impl FlowCode {
         }
     }
 
-    /// Most bytes between the fixed header and the symbol.
-    pub fn coding_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
+    /// Most bytes of a packet in front of its symbol.
+    pub fn header_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
         let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
         match self {
-            FlowCode::Rlnc => vector,
+            FlowCode::Rlnc => coding_offset(false) + vector,
             #[cfg(feature = "bats")]
-            FlowCode::Bats(_) => BLOCK_BYTES + vector,
-            FlowCode::Window(_) => WINDOW_BYTES,
+            FlowCode::Bats(_) => coding_offset(true) + vector,
+            FlowCode::Window(_) => HEADER_BYTES + WINDOW_BYTES,
         }
     }
 }
@@ -239,16 +245,16 @@ impl FlowParams {
 
     /// As [`FlowParams::frame_bytes_min`], for other sizes.
     pub(crate) fn frame_bytes_of(&self, sizes: &Sizes) -> usize {
-        let coding_bytes = match self.role {
-            Role::Source { .. } => sizes.code.coding_bytes(sizes.generation_size, sizes.field),
+        let header_bytes = match self.role {
+            Role::Source { .. } => sizes.code.header_bytes(sizes.generation_size, sizes.field),
             // Fields and codes are those of packets.
             Role::Relay { .. } => {
                 let largest = FieldOrder::TwoFiftySix.code();
-                BLOCK_BYTES + vector_bytes(sizes.generation_size, largest).max(INDEX_BYTES)
+                coding_offset(true) + vector_bytes(sizes.generation_size, largest).max(INDEX_BYTES)
             }
             Role::Sink { .. } => 0,
         };
-        symbol_offset(coding_bytes) + self.symbol_bytes
+        symbol_offset(header_bytes) + self.symbol_bytes
     }
 }
 

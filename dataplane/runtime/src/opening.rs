@@ -85,7 +85,8 @@ pub(crate) fn start(
         answers.push(reply);
         counters.push(Counter { worker, messages: messages.clone(), replies });
     }
-    let mut office = Office { shared, answers, opener: Opener::new(seed), books: Books::new(budget) };
+    let mut office =
+        Office { shared, answers, opener: Opener::new(seed), books: Books::new(budget) };
     let thread = std::thread::Builder::new().name("recoded-open".into()).spawn(move || {
         for message in inbox {
             office.handle(message);
@@ -118,12 +119,7 @@ impl Office {
     }
 
     /// `None` when there is nothing to say: the flow is gone, or another worker has the shard.
-    fn open(
-        &mut self,
-        worker: usize,
-        request: &OpenRequest,
-        snapshot: &Snapshot,
-    ) -> Option<Reply> {
+    fn open(&mut self, worker: usize, request: &OpenRequest, snapshot: &Snapshot) -> Option<Reply> {
         let OpenRequest { shard, sizes } = *request;
         self.books.keep(|flow| snapshot.flows.iter().any(|params| params.id == flow));
         let settings = snapshot.flows.iter().find(|params| params.id == shard.flow)?;

@@ -4,7 +4,6 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::error::SnapshotError;
 use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
-use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
 use std::collections::{HashMap, HashSet};
@@ -21,17 +20,17 @@ pub fn worker_memory_bytes(frames: u32, links: usize) -> usize {
 /// Rings of a socket in both places, and room for bursts.
 const SOCKET_BYTES: usize = 256 << 10;
 
-/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `coding_bytes`, which
-/// are [`recoded_pipeline::params::FlowCode::coding_bytes`]. `None` when not even one byte fits.
-pub fn symbol_bytes_max(mtu: usize, address: IpAddr, coding_bytes: usize) -> Option<usize> {
+/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `before` bytes, which
+/// are [`recoded_pipeline::params::FlowCode::header_bytes`]. `None` when not even one byte fits.
+pub fn symbol_bytes_max(mtu: usize, address: IpAddr, before: usize) -> Option<usize> {
     mtu.min(IP_PACKET_BYTES_MAX)
-        .checked_sub(packet_bytes(address, coding_bytes, 0))
+        .checked_sub(packet_bytes(address, before, 0))
         .filter(|bytes| *bytes > 0)
 }
 
 /// Bytes of the IP packet that carries a symbol.
-fn packet_bytes(address: IpAddr, coding_bytes: usize, symbol_bytes: usize) -> usize {
-    header_bytes(address) - ETHERNET_BYTES + HEADER_BYTES + coding_bytes + symbol_bytes
+fn packet_bytes(address: IpAddr, before: usize, symbol_bytes: usize) -> usize {
+    header_bytes(address) - ETHERNET_BYTES + before + symbol_bytes
 }
 
 /// Checks `snapshot` against the topology and the MTU of each of its links.
@@ -104,8 +103,8 @@ fn check_frame(flow: &FlowParams) -> Result<(), SnapshotError> {
 fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<(), SnapshotError> {
     for hop in &flow.next_hops {
         let hop = &topology.hops[usize::from(hop.0)];
-        let coding_bytes = flow.code.coding_bytes(flow.generation_size, flow.field);
-        let needed = packet_bytes(hop.address, coding_bytes, flow.symbol_bytes);
+        let before = flow.code.header_bytes(flow.generation_size, flow.field);
+        let needed = packet_bytes(hop.address, before, flow.symbol_bytes);
         let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
         if needed > mtu {
             let interface = topology.links[hop.link].interface.clone();
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn symbol_bytes_max_is_the_largest_accepted() {
-        let max = symbol_bytes_max(1500, "10.0.2.2".parse().unwrap(), 8).unwrap();
+        let max = symbol_bytes_max(1500, "10.0.2.2".parse().unwrap(), 28).unwrap();
         // 1500 - IPv4 20 - UDP 8 - header 20 - vector 8
         assert_eq!(max, 1444);
         assert_eq!(outcome(vec![source(1, max)]), Ok(()));
@@ -172,10 +171,10 @@ mod tests {
     fn symbol_bytes_max_large_mtu_is_bounded_by_the_frame() {
         let address = "10.0.2.2".parse().unwrap();
         assert_eq!(
-            symbol_bytes_max(9000, address, 8),
-            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 8)
+            symbol_bytes_max(9000, address, 28),
+            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 28)
         );
-        assert_eq!(symbol_bytes_max(56, address, 8), None);
+        assert_eq!(symbol_bytes_max(56, address, 28), None);
     }
 
     #[test]

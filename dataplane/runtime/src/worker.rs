@@ -411,7 +411,11 @@ impl Worker {
                 tunnel,
                 shards,
                 intake,
-                links: flow.next_hops.iter().map(|peer| self.hop_links[usize::from(peer.0)]).collect(),
+                links: flow
+                    .next_hops
+                    .iter()
+                    .map(|peer| self.hop_links[usize::from(peer.0)])
+                    .collect(),
                 held_until: 0,
             });
         }

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use recoded_pipeline::params::{FlowParams, PeerId, Nanos};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId};
 
 use crate::attack::{Attacker, Knowledge};
 use crate::link::{Channel, Link};

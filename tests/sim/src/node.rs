@@ -5,7 +5,7 @@ use std::hash::Hasher;
 
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
-use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{FlowReport, Report};
 use recoded_wire::feedback::{Item, items};
 use recoded_wire::frames::{Frames, Span};

@@ -4,7 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, TunnelId};
 
 use crate::attack::Attack;
 use crate::code::Code;

@@ -58,14 +58,24 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "shards",
+            roles: &[Source],
+            values: Whole(1, 16),
+            default: Depends("as many as workers, 16 at most"),
+            meaning: "Streams that the connections in the tunnel are spread over; each is the work \
+                of one core at every host, so set it to the most workers of any host of the path.",
+            elsewhere: LEARNED,
+            ..KEY
+        },
+        Key {
             name: "code",
-            roles: &[Source, Sink],
+            roles: &[Source],
             is_live: true,
             values: Words(&["rlnc", "bats", "window"]),
             default: Is(r#""rlnc""#),
-            meaning: "What protects the flow, the same at both ends: rlnc by default, bats for bulk \
-                over many lossy hops, window for one lossy link. Set the sink first.",
-            elsewhere: "a relay serves every code",
+            meaning: "What protects the flow: rlnc by default, bats for bulk over many lossy hops, \
+                window for one lossy link.",
+            elsewhere: LEARNED,
             ..KEY
         },
         Key {
@@ -92,18 +102,6 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
-            name: "generation_size_max",
-            roles: &[Relay, Sink],
-            code: RLNC,
-            is_live: true,
-            values: Whole(1, 256),
-            unit: "symbols",
-            default: Is("64"),
-            meaning: "Largest generation accepted, at a relay also the largest batch; raise it to \
-                the source's size when drops by reason oversize grow.",
-            ..KEY
-        },
-        Key {
             name: "block_symbols",
             roles: &[Source],
             code: BATS,
@@ -116,18 +114,6 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
-            name: "block_symbols_max",
-            roles: &[Sink],
-            code: BATS,
-            is_live: true,
-            values: Whole(1, 4096),
-            unit: "source symbols",
-            default: Is("512"),
-            meaning: "Largest block accepted, whose memory is taken at once; raise it to the \
-                source's size when drops by reason oversize grow.",
-            ..KEY
-        },
-        Key {
             name: "batch_size",
             roles: &[Source],
             code: BATS,
@@ -137,18 +123,6 @@ pub const FLOW: Table = Table {
             default: Is("16"),
             meaning: "Packets of a batch, which relays recode together; larger ones lose less per \
                 hop and lengthen headers.",
-            ..KEY
-        },
-        Key {
-            name: "batch_size_max",
-            roles: &[Sink],
-            code: BATS,
-            is_live: true,
-            values: Whole(1, 128),
-            unit: "packets",
-            default: Is("32"),
-            meaning: "Largest batch accepted; raise it to the source's size when drops by reason \
-                oversize grow.",
             ..KEY
         },
         Key {
@@ -195,18 +169,6 @@ pub const FLOW: Table = Table {
             default: Is("64"),
             meaning: "Packets that a repair packet combines; more outlast longer bursts and take \
                 longer to decode.",
-            ..KEY
-        },
-        Key {
-            name: "window_symbols_max",
-            roles: &[Sink],
-            code: WINDOW,
-            is_live: true,
-            values: Whole(1, 4095),
-            unit: "packets",
-            default: Is("256"),
-            meaning: "Largest window accepted; raise it to the source's size when drops by reason \
-                oversize grow.",
             ..KEY
         },
         Key {

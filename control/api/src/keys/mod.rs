@@ -99,7 +99,7 @@ impl Role {
     /// Every role, in the order of the path.
     pub const ALL: [Role; 3] = [Role::Source, Role::Relay, Role::Sink];
 
-    /// Whether a flow of this role is told its code; the others serve every code.
+    /// Whether a flow of this role is told its code; the others see it by the packets.
     pub fn has_code(self) -> bool {
         FLOW.find("code").is_some_and(|code| code.roles.contains(&self))
     }
@@ -132,28 +132,14 @@ impl Key {
 
     /// Why a flow of this role does not have the key; `None` where it does.
     pub fn why_not(&self, role: Role) -> Option<String> {
-        let ceiling = self.ceiling().filter(|key| key.roles.contains(&role));
-        Some(match (self.code, role, ceiling) {
+        Some(match self.code {
             _ if self.roles.contains(&role) => return None,
             _ if !self.elsewhere.is_empty() => self.elsewhere.to_owned(),
-            (None, ..) => {
+            None => {
                 let owners = self.roles.iter().map(|role| format!("{}s", role.name()));
                 format!("it is for {}", owners.collect::<Vec<_>>().join(" and "))
             }
-            (_, Role::Source, _) => {
-                format!("a source has {}", self.name.strip_suffix("_max").unwrap_or(self.name))
-            }
-            (.., Some(Key { name, .. })) => {
-                format!("relays and sinks learn it from packets; their ceiling is {name}")
-            }
-            (_, Role::Relay, None) => "a relay serves every code".to_owned(),
-            (_, Role::Sink, None) => LEARNED.to_owned(),
+            Some(_) => LEARNED.to_owned(),
         })
-    }
-
-    /// The key by which relays or sinks bound what this one says at the source.
-    pub fn ceiling(&self) -> Option<&'static Key> {
-        let of_code = FLOW.keys.iter().filter(|key| key.code.is_some());
-        of_code.into_iter().find(|key| key.name.strip_suffix("_max") == Some(self.name))
     }
 }

@@ -1,8 +1,7 @@
-//! Keys of BATS flows: read, and written as configuration.
+//! Keys of the sources of BATS flows: read, and written as configuration.
 
 use super::reader::Reader;
 use super::writer::{key, whole};
-use recoded_api::keys::Role as Kind;
 use recoded_pipeline::params::{BatsParams, FlowParams, Interleave, Profile};
 
 /// Words of `profile`.
@@ -12,13 +11,10 @@ const PROFILES: [(&str, Profile); 3] = [
     (Profile::Baseline.name(), Profile::Baseline),
 ];
 
-/// Reads the keys that a BATS flow of this role has.
-pub fn read(reader: &mut Reader<'_>, kind: Kind) -> BatsParams {
+/// Reads the keys of a BATS flow.
+pub fn read(reader: &mut Reader<'_>) -> BatsParams {
     let rule = "a block has 1 to 4096 source symbols";
-    let source_symbols = match kind {
-        Kind::Source => reader.whole("block_symbols", 1..=4096, rule, 256),
-        _ => reader.whole("block_symbols_max", 1..=4096, rule, 512),
-    };
+    let source_symbols = reader.whole("block_symbols", 1..=4096, rule, 256);
     let rule = "it is \"cyclic-shift\", \"precoded\" or \"baseline\"";
     let profile = reader.choice("profile", &PROFILES, rule).unwrap_or_default();
     let rule = "it is 1, 2, 3, 4 or 8";
@@ -52,21 +48,15 @@ pub fn render_source(text: &mut String, params: &FlowParams, bats: &BatsParams) 
     key(text, "interleave", interleave);
 }
 
-/// Writes the keys of a sink.
-pub fn render_sink(text: &mut String, params: &FlowParams, bats: &BatsParams) {
-    key(text, "block_symbols_max", whole(bats.source_symbols));
-    key(text, "batch_size_max", whole(params.generation_size));
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{HEAD, SINK, SOURCE, parse};
+    use super::super::tests::{HEAD, SOURCE, parse};
     use super::*;
     use recoded_gf::FieldOrder;
     use recoded_pipeline::params::FlowCode;
 
     #[test]
-    fn bats_source_and_sink_get_what_is_written() {
+    fn bats_source_gets_what_is_written() {
         let keys = "code = \"bats\"\nblock_symbols = 1024\nbatch_size = 32\nprofile = \"precoded\"\n\
                     generator_bits = 2\ninterleave = 5\nfield = 2\n";
         let params = parse(&format!("{HEAD}{SOURCE}{keys}")).expect("valid").flows.remove(0).params;
@@ -79,9 +69,5 @@ mod tests {
         assert_eq!(params.code, FlowCode::Bats(expected));
         assert_eq!((params.generation_size, params.field), (32, FieldOrder::Two));
         assert_eq!(params.symbol_bytes, 1424, "the block word takes eight bytes");
-        let keys = "code = \"bats\"\nblock_symbols_max = 4096\nbatch_size_max = 128\n";
-        let params = parse(&format!("{HEAD}{SINK}{keys}")).expect("valid").flows.remove(0).params;
-        assert!(matches!(params.code, FlowCode::Bats(bats) if bats.source_symbols == 4096));
-        assert_eq!(params.generation_size, 128);
     }
 }

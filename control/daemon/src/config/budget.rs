@@ -1,8 +1,9 @@
 //! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps
 //! to it.
 //!
-//! Everything is allocated when workers start or a flow is created, so the sum is known beforehand:
-//! each worker has its frames and tables of every flow.
+//! Frames, and the tables of sources, are allocated when workers start or a flow is created, so
+//! their sum is known beforehand. Relays and sinks take what packets announce: at least one shard of
+//! usual size each, and what is left of the budget at most.
 
 use super::document::Section;
 use super::error::ConfigError;
@@ -69,7 +70,12 @@ fn consumers(daemon: &Daemon, links: usize, flows: &[Flow]) -> Vec<(String, u64)
             Role::Relay { .. } => "relay",
             Role::Sink { .. } => "sink",
         };
-        (format!("flow {} ({role})", params.id), on_all(params.memory_bytes()))
+        let shards = match params.role {
+            Role::Source { .. } => u64::from(params.shards),
+            _ => 1,
+        };
+        let bytes = (params.memory_bytes() as u64).saturating_mul(shards);
+        (format!("flow {} ({role})", params.id), bytes)
     };
     let frames = on_all(worker_memory_bytes(daemon.frames, links));
     let mut consumers: Vec<_> = flows.iter().map(flow).collect();
@@ -80,6 +86,13 @@ fn consumers(daemon: &Daemon, links: usize, flows: &[Flow]) -> Vec<(String, u64)
 /// Bytes that workers allocate for packets and flows, at most.
 pub fn needed(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
     consumers(daemon, links, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
+/// Bytes that are left to relays and sinks for what packets announce.
+pub fn left(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
+    let is_source = |flow: &&Flow| matches!(flow.params.role, Role::Source { .. });
+    let sources: Vec<Flow> = flows.iter().filter(is_source).cloned().collect();
+    daemon.memory.saturating_sub(needed(daemon, links, &sources))
 }
 
 /// Refuses a configuration that needs more than it may have.
@@ -153,32 +166,30 @@ mod tests {
         }
     }
 
-    /// Two flows of the largest tables were valid and took more than a gigabyte.
     #[test]
     fn configuration_above_its_memory_is_refused_and_the_largest_consumers_named() {
         let text = |memory: &str| {
-            let relay = format!("{RELAY}generation_size_max = 256\n");
             format!(
-                "[daemon]\nbatches = 4096\nframes = 1024\n{memory}{HEAD}{relay}[[flow]]\nid = 2\n{relay}\
-                 [[flow]]\nid = 3\n{SINK}generation_size_max = 1\n"
+                "[daemon]\nbatches = 4096\nframes = 1024\n{memory}{HEAD}{RELAY}[[flow]]\nid = 2\n{RELAY}\
+                 [[flow]]\nid = 3\n{SINK}"
             )
         };
-        let said = errors(&text(""));
-        let expected = "relay.toml:1: daemon: memory = \"512 MiB\" is too little: this configuration takes \
-                        1.0 GiB: flow 1 (relay) 53";
+        let said = errors(&text("memory = \"24 MiB\"\n"));
+        let expected =
+            "relay.toml:4: daemon: memory = \"24 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains("MiB, flow 2 (relay) 53") && said.contains(", 1 more: lower"),
+            said.contains("MiB: flow 1 (relay) 1") && said.contains(", 1 more: lower"),
             "{said}"
         );
-        assert!(
-            errors(&text("memory = \"600 MiB\"\n")).starts_with("relay.toml:4: daemon: memory")
-        );
-        let config = parse(&text("memory = \"2 GiB\"\n")).expect("enough");
-        assert_eq!(config.daemon.memory, 2 << 30);
-        assert!(config.to_toml().contains("memory = \"2 GiB\"\n"));
-        let needed = needed(&config.daemon, config.links.len(), &config.flows);
-        assert!((1 << 30..=2 << 30).contains(&needed), "{needed}");
+        let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");
+        assert_eq!(config.daemon.memory, 64 << 20);
+        assert!(config.to_toml().contains("memory = \"64 MiB\"\n"));
+        let (links, flows) = (config.links.len(), &config.flows);
+        let needed = needed(&config.daemon, links, flows);
+        assert!((24 << 20..=64 << 20).contains(&needed), "{needed}");
+        // Only frames are taken from what packets may announce here: there is no source.
+        assert!(left(&config.daemon, links, flows) > (64 << 20) - needed);
     }
 
     #[test]
@@ -188,7 +199,8 @@ mod tests {
             let config = parse(&text(workers)).expect("valid");
             needed(&config.daemon, config.links.len(), &config.flows)
         };
-        assert_eq!(of(8), 8 * of(1));
+        // Frames of each; the flow begins on one of them.
+        assert_eq!(of(8) - of(1), 7 * (of(2) - of(1)));
         assert!(errors(&text(64)).contains("frames 2.1 GiB"), "{}", errors(&text(64)));
     }
 }

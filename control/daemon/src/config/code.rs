@@ -1,12 +1,12 @@
 //! What protects a flow: its code, and the keys that only this code has.
 //!
-//! Sources choose, sinks set ceilings of what they accept, relays serve every code and have none of
-//! these keys but the ceiling `generation_size_max`, which bounds generations and batches alike.
+//! Sources choose; relays and sinks see code and sizes by the packets and have none of these keys.
 
 use super::document::Section;
 use super::reader::Reader;
-use recoded_api::keys::{FLOW, Role as Kind};
+use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
+use recoded_pipeline::open::SIZE_MIN;
 use recoded_pipeline::params::{FlowCode, WindowParams};
 
 /// Words of `code`.
@@ -65,37 +65,40 @@ pub struct Coding {
     pub code: FlowCode,
     /// Field of the coding coefficients.
     pub field: FieldOrder,
-    /// Symbols per generation, or batch size. Relay and sink: the most they accept.
+    /// Symbols per generation, or batch size.
     pub generation_size: usize,
 }
 
 impl Coding {
-    /// Reads the code of a flow of this role, and refuses the keys of other codes and roles.
-    pub fn read(reader: &mut Reader<'_>, kind: Kind) -> Coding {
+    /// What a relay or sink begins with, before packets tell it more.
+    pub const LEARNED: Coding =
+        Coding { code: FlowCode::Rlnc, field: FieldOrder::Sixteen, generation_size: SIZE_MIN };
+
+    /// Reads the code of a source, and refuses the keys of other codes.
+    pub fn read(reader: &mut Reader<'_>) -> Coding {
         let rule = "it is \"rlnc\", \"bats\" or \"window\"";
-        let word = if kind.has_code() { reader.choice("code", &CODES, rule) } else { None };
-        let word = word.unwrap_or(Word::Rlnc);
-        refuse_others(reader, kind, word);
-        let generation_size = match (kind, word) {
-            (Kind::Source, Word::Rlnc) => generation_size(reader, "generation_size", 16),
-            (Kind::Source, Word::Bats) => batch_size(reader, "batch_size", 16),
-            (Kind::Sink, Word::Bats) => batch_size(reader, "batch_size_max", 32),
+        let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
+        refuse_others(reader, word);
+        let generation_size = match word {
+            Word::Rlnc => {
+                reader.whole("generation_size", 1..=256, "a generation has 1 to 256 symbols", 16)
+            }
+            Word::Bats => reader.whole("batch_size", 1..=128, "a batch has 1 to 128 packets", 16),
             // A window has no generations: each of its symbols stands for itself.
-            (Kind::Source | Kind::Sink, Word::Window) => 1,
-            _ => generation_size(reader, "generation_size_max", 64),
+            Word::Window => 1,
         };
         let field = field(reader, word);
         let code = match word {
             Word::Rlnc => FlowCode::Rlnc,
             #[cfg(feature = "bats")]
-            Word::Bats => FlowCode::Bats(super::bats::read(reader, kind)),
+            Word::Bats => FlowCode::Bats(super::bats::read(reader)),
             #[cfg(not(feature = "bats"))]
             Word::Bats => {
                 let rule = "this recoded was built without the cargo feature bats";
                 reader.refuse("code", "is not built in", rule);
                 FlowCode::Rlnc
             }
-            Word::Window => FlowCode::Window(window(reader, kind, field)),
+            Word::Window => FlowCode::Window(window(reader, field)),
         };
         Coding { code, field, generation_size }
     }
@@ -129,28 +132,17 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
 }
 
 /// Keys of another code mislead readers of the file, so they are refused.
-fn refuse_others(reader: &mut Reader<'_>, kind: Kind, word: Word) {
-    for key in FLOW.keys.iter().filter(|key| kind.has_code() && key.roles.contains(&kind)) {
+fn refuse_others(reader: &mut Reader<'_>, word: Word) {
+    for key in FLOW.keys {
         if let Some(owner) = key.code.filter(|owner| *owner != word.name()) {
             reader.unsuitable(key.name, &format!("it is for code = \"{owner}\""));
         }
     }
 }
 
-fn generation_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
-    reader.whole(key, 1..=256, "a generation has 1 to 256 symbols", default)
-}
-
-fn batch_size(reader: &mut Reader<'_>, key: &'static str, default: usize) -> usize {
-    reader.whole(key, 1..=128, "a batch has 1 to 128 packets", default)
-}
-
-fn window(reader: &mut Reader<'_>, kind: Kind, field: FieldOrder) -> WindowParams {
+fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
     let rule = "a window has 1 to 4095 symbols";
-    let window_symbols = match kind {
-        Kind::Source => reader.whole("window_symbols", 1..=4095, rule, 64),
-        _ => reader.whole("window_symbols_max", 1..=4095, rule, 256),
-    };
+    let window_symbols = reader.whole("window_symbols", 1..=4095, rule, 64);
     let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
     let is_binary = field == FieldOrder::Two;
     let density = reader.whole("density", 0..=15, rule, if is_binary { 7 } else { 15 });
@@ -210,8 +202,6 @@ mod tests {
         let none = "does not apply";
         let turns = "it is \"auto\" or 1 to 255 batches that take turns";
         let learned = "only a source chooses it; relays and sinks learn it from packets";
-        let ceiling = "relays and sinks learn it from packets; their ceiling is block_symbols_max";
-        let relay = "a relay serves every code";
         let width = "it is 1, 2, 3, 4 or 8";
         let rfc = "RFC 8681 has fields 2 and 256";
         let room = "eth1 carries 1500-byte packets, which leave 1436 bytes for a symbol to \
@@ -227,7 +217,6 @@ mod tests {
             (SOURCE, "", "block_symbols = 256", none, "it is for code = \"bats\""),
             (SOURCE, "", "density = 3", none, "it is for code = \"window\""),
             (SOURCE, bats, "generation_size = 16", none, "it is for code = \"rlnc\""),
-            (SOURCE, bats, "block_symbols_max = 1", none, "a source has block_symbols"),
             (SOURCE, bats, "block_symbols = 4097", range, "a block has 1 to 4096 source symbols"),
             (SOURCE, bats, "batch_size = 129", range, "a batch has 1 to 128 packets"),
             (SOURCE, bats, "generator_bits = 5", "is no width we have", width),
@@ -246,13 +235,12 @@ mod tests {
                 "it is 0 to 15: density + 1 of 16 coefficients are not zero",
             ),
             (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
-            (SINK, "", "block_symbols = 256", none, ceiling),
-            (SINK, bats, "profile = \"baseline\"", none, learned),
-            (SINK, bats, "generation_size_max = 16", none, "it is for code = \"rlnc\""),
-            (SINK, window, "window_symbols_max = 4096", range, "a window has 1 to 4095 symbols"),
-            (RELAY, "", "code = \"bats\"", none, relay),
-            (RELAY, "", "batch_size_max = 16", none, relay),
-            (RELAY, "", "interleave = \"auto\"", none, relay),
+            (SINK, "", "block_symbols = 256", none, learned),
+            (SINK, "", "profile = \"baseline\"", none, learned),
+            (SINK, "", "code = \"bats\"", none, learned),
+            (RELAY, "", "code = \"bats\"", none, learned),
+            (RELAY, "", "interleave = \"auto\"", none, learned),
+            (RELAY, "", "shards = 2", none, learned),
             (RELAY, "", "adaptive = 1", "is neither", "it is true or false"),
         ];
         for (role, code, line, verdict, rule) in cases {
@@ -268,7 +256,7 @@ mod tests {
     #[cfg(not(feature = "bats"))]
     #[test]
     fn bats_is_refused_where_it_is_not_built_in() {
-        for role in [SOURCE, SINK] {
+        for role in [SOURCE] {
             let said = "relay.toml:17: flow 1: code = \"bats\" is not built in: this recoded was built \
                         without the cargo feature bats";
             assert_eq!(errors(&format!("{HEAD}{role}code = \"bats\"\n")), said);

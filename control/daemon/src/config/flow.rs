@@ -9,9 +9,10 @@ use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_defau
 use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::{FRAME_BYTES, symbol_bytes_max};
+use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
@@ -36,7 +37,7 @@ pub struct Context<'a> {
 pub fn flow(
     section: &Section,
     index: usize,
-    batches: usize,
+    (batches, workers): (usize, usize),
     context: &mut Context<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Option<Flow> {
@@ -56,7 +57,9 @@ pub fn flow(
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
     let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
-    let coding = Coding::read(reader, kind);
+    let coding = if kind == Kind::Source { Coding::read(reader) } else { Coding::LEARNED };
+    let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
+    let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
     let symbol_bytes = match kind {
         Kind::Source => source_symbol_bytes(reader, context, next_hops.as_deref(), coding),
         _ => accepted_symbol_bytes(reader),
@@ -84,6 +87,7 @@ pub fn flow(
         id: id?,
         role,
         next_hops: next_hops?,
+        shards: u8::try_from(shards).unwrap_or(1),
         code: coding.code,
         field: coding.field,
         generation_size: coding.generation_size,
@@ -110,14 +114,13 @@ fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams) {
         return;
     }
     let before = needed - params.symbol_bytes;
-    let size_key = match params.role {
-        Role::Source { .. } => "generation_size",
-        _ => "generation_size_max",
+    let with = match params.role {
+        Role::Source { .. } => format!(" with generation_size {}", params.generation_size),
+        _ => String::new(),
     };
     let rule = format!(
-        "a frame has {FRAME_BYTES} bytes, of which headers and coding vectors take up to {before} \
-         with {size_key} {}, which leaves {} for a symbol",
-        params.generation_size,
+        "a frame has {FRAME_BYTES} bytes, of which headers and coding vectors take up to {before}{with}, \
+         which leaves {} for a symbol",
         FRAME_BYTES - before,
     );
     let bytes = params.symbol_bytes.to_string();
@@ -148,32 +151,6 @@ pub fn check_together(
         let Some(at) = at else { continue };
         let rule = format!("packets of {} already go to flow {}", tunnel.name, sources[0]);
         Reader::new(&sections[at], at, errors).refuse("tunnel", "is taken", &rule);
-    }
-}
-
-/// An edge with several workers would lose packets: receive queues share nothing of a flow, so a
-/// sink believes lost what another queue received, and feedback reaches one worker of a source
-/// only. Goes when flows have shards.
-pub fn refuse_edges_of_several_workers(
-    sections: &[Section],
-    flows: &[Flow],
-    workers: usize,
-    errors: &mut Vec<ConfigError>,
-) {
-    let is_edge = |flow: &Flow| !matches!(flow.params.role, Role::Relay { .. });
-    if workers == 1 {
-        return;
-    }
-    for flow in flows.iter().filter(|flow| is_edge(flow)) {
-        let id = Some(i64::from(flow.params.id));
-        let named =
-            |section: &Section| section.get("id").and_then(|id| id.value.as_integer()) == id;
-        let Some(index) = sections.iter().position(named) else { continue };
-        let rule = format!(
-            "the workers of one flow share nothing yet, so a source or sink with workers = {workers} \
-             would lose packets: set workers = 1 in [daemon], or let this host have relays only"
-        );
-        Reader::new(&sections[index], index, errors).refuse("role", "needs one worker", &rule);
     }
 }
 
@@ -346,7 +323,7 @@ fn source_symbol_bytes(
     coding: Coding,
 ) -> Option<(usize, bool)> {
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
-    let coding_bytes = coding.code.coding_bytes(coding.generation_size, coding.field);
+    let header_bytes = coding.code.header_bytes(coding.generation_size, coding.field);
     let (size_key, size) = coding.size();
     let mut fit = SYMBOL_BYTES_MAX;
     let mut default = SYMBOL_BYTES_MAX;
@@ -355,12 +332,12 @@ fn source_symbol_bytes(
         let Hop { link, address } = context.hops[usize::from(hop.0)];
         let interface = &context.links[link].interface;
         let mtu = context.mtus.of(interface);
-        let most = symbol_bytes_max(mtu, address, coding_bytes).unwrap_or(0);
+        let most = symbol_bytes_max(mtu, address, header_bytes).unwrap_or(0);
         if most < fit {
             fit = most;
             tightest = (address, interface.clone(), mtu);
         }
-        default = default.min(symbol_bytes_default(mtu, address, coding_bytes));
+        default = default.min(symbol_bytes_default(mtu, address, header_bytes));
     }
     let (address, interface, mtu) = tightest;
     let room = format!(

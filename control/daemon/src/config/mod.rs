@@ -187,14 +187,19 @@ impl Config {
         let mut flows = Vec::new();
         let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
         for (index, section) in document.flows.iter().enumerate() {
-            flows.extend(flow::flow(section, index, daemon.batches, &mut context, &mut errors));
+            flows.extend(flow::flow(
+                section,
+                index,
+                (daemon.batches, daemon.workers),
+                &mut context,
+                &mut errors,
+            ));
         }
         if document.links.is_empty() {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
         budget::refuse_beyond(&document.daemon, &daemon, links.len(), &flows, &mut errors);
-        flow::refuse_edges_of_several_workers(&document.flows, &flows, daemon.workers, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }

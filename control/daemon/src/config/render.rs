@@ -4,7 +4,9 @@ use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId,
+};
 use toml::Value;
 
 /// Writes `config`; parsing the text gives it again.
@@ -75,6 +77,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "role", "source");
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "next_hops", hops(config, &params.next_hops));
+            key(text, "shards", i64::from(params.shards));
             source_code(text, params);
             symbol_bytes(text, flow);
             key(text, "redundancy", redundancy(params.redundancy));
@@ -87,7 +90,6 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "role", "relay");
             key(text, "next_hops", hops(config, &params.next_hops));
             key(text, "upstream", hop(config, upstream));
-            key(text, "generation_size_max", whole(params.generation_size));
             symbol_bytes(text, flow);
             key(text, "redundancy_max", params.redundancy_max);
             micros(text, "batch_timeout_us", params.batch_timeout_nanos);
@@ -98,7 +100,6 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "role", "sink");
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "upstream", hop(config, upstream));
-            sink_code(text, params);
             symbol_bytes(text, flow);
             micros(text, "batch_timeout_us", params.batch_timeout_nanos);
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
@@ -117,18 +118,6 @@ fn source_code(text: &mut String, params: &FlowParams) {
         FlowCode::Window(window) => {
             key(text, "window_symbols", whole(window.window_symbols));
             key(text, "density", i64::from(window.density));
-        }
-    }
-}
-
-fn sink_code(text: &mut String, params: &FlowParams) {
-    key(text, "code", Word::of(&params.code).name());
-    match params.code {
-        FlowCode::Rlnc => key(text, "generation_size_max", whole(params.generation_size)),
-        #[cfg(feature = "bats")]
-        FlowCode::Bats(bats) => super::bats::render_sink(text, params, &bats),
-        FlowCode::Window(window) => {
-            key(text, "window_symbols_max", whole(window.window_symbols));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use recoded_runtime::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
-use recoded_wire::header::{HEADER_BYTES, INDEX_BYTES};
+use recoded_wire::coded::{INDEX_BYTES, coding_offset};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -17,7 +17,8 @@ const TAG_BYTES: usize = 16;
 pub const SYMBOL_BYTES_MIN: usize = 16;
 
 /// Largest symbol that any frame holds: over IPv6 and UDP, with the shortest vector.
-pub const SYMBOL_BYTES_MAX: usize = IP_PACKET_BYTES_MAX - 40 - 8 - HEADER_BYTES - INDEX_BYTES;
+pub const SYMBOL_BYTES_MAX: usize =
+    IP_PACKET_BYTES_MAX - 40 - 8 - coding_offset(false) - INDEX_BYTES;
 
 /// The MTUs of the configured interfaces, as last seen.
 #[derive(Clone, Default, Debug)]
@@ -47,8 +48,8 @@ impl Mtus {
 
 /// Size of symbols when none is configured: the largest that fits, less room for a tag, in whole
 /// words.
-pub fn symbol_bytes_default(mtu: usize, address: IpAddr, coding_bytes: usize) -> usize {
-    let most = symbol_bytes_max(mtu, address, coding_bytes);
+pub fn symbol_bytes_default(mtu: usize, address: IpAddr, header_bytes: usize) -> usize {
+    let most = symbol_bytes_max(mtu, address, header_bytes);
     most.unwrap_or(0).saturating_sub(TAG_BYTES) & !3
 }
 
@@ -61,11 +62,11 @@ mod tests {
     fn default_at_ethernet_mtu_is_what_the_wire_format_promises() {
         let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
-        assert_eq!(symbol_bytes_default(1500, v4, 8), 1428);
-        assert_eq!(symbol_bytes_default(1500, v6, 8), 1408);
-        assert_eq!(symbol_bytes_default(1500, v4, 256), 1180);
-        assert_eq!(symbol_bytes_default(1500, v4, 4), 1432, "an index still takes four bytes");
-        assert_eq!(symbol_bytes_default(9000, v4, 8), 1704, "a frame holds no more");
-        assert_eq!(symbol_bytes_default(68, v4, 256), 0);
+        assert_eq!(symbol_bytes_default(1500, v4, 28), 1428);
+        assert_eq!(symbol_bytes_default(1500, v6, 28), 1408);
+        assert_eq!(symbol_bytes_default(1500, v4, 276), 1180);
+        assert_eq!(symbol_bytes_default(1500, v4, 24), 1432, "an index still takes four bytes");
+        assert_eq!(symbol_bytes_default(9000, v4, 28), 1704, "a frame holds no more");
+        assert_eq!(symbol_bytes_default(68, v4, 276), 0);
     }
 }

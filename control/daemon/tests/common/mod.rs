@@ -71,6 +71,7 @@ impl Dataplane for Handle {
 
     fn observe(&self) -> Observation {
         let report = |received, loss| FlowReport {
+            shard: 0,
             id: 1,
             role: recoded_pipeline::params::Role::Source {
                 tunnel: recoded_pipeline::params::TunnelId(0),

@@ -4,7 +4,7 @@ use crate::layout::symbol_offset;
 use crate::params::{FlowCode, FlowParams};
 use recoded_code::bats::{Batch, Code, Operand, Params, Payloads};
 use recoded_gf::{FieldOrder, Kernel};
-use recoded_wire::coded::{BLOCK_BYTES, Block as BlockWord, INDEX_BYTES, log2_ceil};
+use recoded_wire::coded::{Block as BlockWord, INDEX_BYTES, coding_offset, log2_ceil};
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
 use std::convert::Infallible;
 
@@ -183,7 +183,7 @@ impl Former {
         }
         self.code.batch(id, &mut self.batch);
         let (had, size) = (formed.len(), block.params.batch_size);
-        let offset = symbol_offset(BLOCK_BYTES + INDEX_BYTES) as u16;
+        let offset = symbol_offset(coding_offset(true) + INDEX_BYTES) as u16;
         let len = block.symbols.first().map_or(0, |symbol| symbol.len);
         while formed.len() < had + size {
             let Some(frame) = frames.take() else {

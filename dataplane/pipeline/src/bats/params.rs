@@ -1,6 +1,7 @@
 //! What a BATS flow is configured with, beyond what every flow is.
 
 use crate::params::FlowParams;
+use recoded_wire::coded::Block;
 
 pub use recoded_code::bats::Profile;
 
@@ -16,6 +17,18 @@ pub struct BatsParams {
     pub generator_bits: u8,
     /// Source: batches that take turns.
     pub interleave: Interleave,
+}
+
+impl BatsParams {
+    /// What packets tell a relay or sink of the code: the size of its blocks.
+    pub(crate) fn announced(block: &Block) -> BatsParams {
+        BatsParams {
+            source_symbols: (1 << block.full_log2).max(usize::from(block.source_symbols)),
+            profile: Profile::from_code(block.profile).unwrap_or_default(),
+            generator_bits: block.generator_bits,
+            interleave: Interleave::Fixed(block.interleave.max(1)),
+        }
+    }
 }
 
 /// How many batches of a BATS flow take turns, packet by packet.

@@ -274,8 +274,10 @@ impl SourceCode for RlncSource {
         }
         let index = self.open_index();
         let symbols = &mut self.generations[index].symbols;
-        let layout =
-            Layout { offset: symbol_offset(INDEX_BYTES) as u16, symbol_bytes: params.symbol_bytes };
+        let layout = Layout {
+            offset: symbol_offset(coding_offset(false) + INDEX_BYTES) as u16,
+            symbol_bytes: params.symbol_bytes,
+        };
         if !Packer::reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
             cx.counters.ingress_dropped += 1;
             cx.counters.send_failed += 1;

@@ -225,6 +225,7 @@ fn encoder(parameters: Parameters, next: u32) -> Encoder {
 /// A payload of a header, `before` bytes and an aligned symbol of `bytes`, in a frame of its own.
 fn take(io: &mut Io<'_, impl Frames, impl Egress>, bytes: usize, before: usize) -> Option<Span> {
     let frame = io.frames.take()?;
-    let symbol = Span { frame, offset: symbol_offset(before) as u16, len: bytes as u16 };
+    let symbol =
+        Span { frame, offset: symbol_offset(HEADER_BYTES + before) as u16, len: bytes as u16 };
     Some(payload_of(symbol, HEADER_BYTES + before))
 }

@@ -11,7 +11,7 @@ mod forge;
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, PeerId, Interleave, Profile, Recoding, Redundancy, Role,
+    BatsParams, FlowCode, FlowParams, Interleave, PeerId, Profile, Recoding, Redundancy, Role,
     TunnelId, WindowParams,
 };
 

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Planning};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_wire::entropy::{BUCKETS, bucket_of};
 use recoded_wire::frames::{Frames, Span};
