@@ -76,8 +76,8 @@ impl Packet {
 
 /// Bytes of symbol in an IP packet of `packet_bytes` when it carries a coding vector.
 pub fn symbol_bytes(packet_bytes: usize) -> Option<usize> {
-    let coding_bytes = FlowCode::Rlnc.coding_bytes(GENERATION_SIZE, FIELD);
-    symbol_bytes_max(packet_bytes, IN.address, coding_bytes)
+    let header_bytes = FlowCode::Rlnc.header_bytes(GENERATION_SIZE, FIELD);
+    symbol_bytes_max(packet_bytes, IN.address, header_bytes)
 }
 
 #[cfg(test)]
