@@ -141,12 +141,15 @@ pub struct Worker {
     pub edition: u64,
     /// Where its frames are.
     pub frames: Frames,
-    /// Packets received. Always equals forwarded + consumed + dropped.
+    /// Packets received. Always equals forwarded + consumed + handed over + dropped.
     pub received: u64,
     /// Of these, sent on as they came.
     pub forwarded: u64,
     /// Of these, used up here.
     pub consumed: u64,
+    /// Of these, given to the worker that has their shard, which counts them again.
+    #[serde(default)]
+    pub handed_over: u64,
     /// Of these, dropped.
     pub dropped: u64,
 }

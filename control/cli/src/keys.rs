@@ -23,13 +23,10 @@ const RULES: &str = "\
 Examples:
   recodectl set 1 generation_size=64 field=4       both at once, or neither
   recodectl set 1 redundancy=1.5                   a fixed number of packets per symbol
-  recodectl set 1 code=bats block_symbols=1024     at the sink code=bats first, and
-                                                   block_symbols_max=1024
+  recodectl set 1 code=bats block_symbols=1024     at the source: the others see it by the packets
   recodectl set engine cpu                         auto, cpu or cuda: who solves large generations
 
-A flow starts afresh when its code or a ceiling changes: what is under way is lost, and its counters
-begin anew with the code. Everything else changes without losing a packet. Keys of another code are
-forgotten when the code changes.
+Nothing that is under way is lost. Keys of another code are forgotten when the code changes.
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
 

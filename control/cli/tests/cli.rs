@@ -119,6 +119,7 @@ fn source() -> Flow {
         next_hops: vec!["east:10.0.2.2".into()],
         upstream: None,
         parameters: source_parameters(),
+        code: "rlnc".into(),
         epoch: 3,
         field: 16,
         generation_size: 16,
@@ -203,8 +204,10 @@ fn bats_source() -> Flow {
             profile: Some("cyclic-shift".into()),
             generator_bits: Some(8),
             interleave: Some("auto".into()),
+            generation_size: None,
             ..source_parameters()
         },
+        code: "bats".into(),
         symbol_bytes: 1424,
         counters: counted([
             ("ingress_packets", 255_000),
@@ -228,14 +231,13 @@ fn window_sink() -> Flow {
         next_hops: vec![],
         upstream: Some("west:10.0.1.1".into()),
         parameters: Parameters {
-            code: Some("window".into()),
-            window_symbols: Some(256),
             symbol_bytes: 1472,
             batch_timeout_us: Some(20_000),
             hold_timeout_us: Some(200_000),
             repair: Some(true),
             ..Parameters::default()
         },
+        code: "window".into(),
         remote: None,
         hops: vec![],
         counters: counted([

@@ -195,6 +195,7 @@ fn worker(report: &WorkerReport) -> Worker {
         received: packets.received,
         forwarded: packets.forwarded,
         consumed: packets.consumed,
+        handed_over: packets.handed_over,
         dropped: packets.dropped.iter().sum(),
     }
 }

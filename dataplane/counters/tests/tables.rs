@@ -219,7 +219,7 @@ fn sums_add_counts_take_the_longest_and_leave_other_histograms_out() {
     packets += &copy;
     let shown: Vec<(&str, u64)> =
         packets.iter().map(|(counter, count)| (counter.name, count)).collect();
-    assert_eq!(shown.len(), 3 + DROP_REASONS);
+    assert_eq!(shown.len(), 4 + DROP_REASONS);
     assert!(shown.contains(&("received", 18)) && shown.contains(&("late", 4)));
     assert!(shown.iter().map(|(name, _)| *name).eq(worker::TABLE.counters().map(|it| it.name)));
 }

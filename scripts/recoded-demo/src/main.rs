@@ -156,6 +156,7 @@ fn build(options: &Options, loss: Loss) -> Result<Bed, BedError> {
         loss,
         rate_mbit: options.rate,
         neighbours_known: false,
+        queues: 1,
     })
 }
 

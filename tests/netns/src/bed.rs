@@ -69,6 +69,8 @@ pub struct BedConfig {
     /// Whether hosts know each other's MAC addresses from the start; otherwise they ask by ARP,
     /// whose packets are lost like any other.
     pub neighbours_known: bool,
+    /// Receive queues of every interface of the hosts: workers that a daemon can have.
+    pub queues: usize,
 }
 
 /// A bed that is up. Dropping it removes every trace.
@@ -233,8 +235,9 @@ impl Bed {
     fn build_link(&self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
         let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
-        veth(west, "east", mac(number, 1), &namespace, "west", mac(number, 0xa))?;
-        veth(east, "west", mac(number, 2), &namespace, "east", mac(number, 0xb))?;
+        let queues = config.queues;
+        veth((west, "east", mac(number, 1)), (&namespace, "west", mac(number, 0xa)), queues)?;
+        veth((east, "west", mac(number, 2)), (&namespace, "east", mac(number, 0xb)), queues)?;
         west.ip(&format!("addr add {}/24 dev east", Bed::west_address(number)))?;
         east.ip(&format!("addr add {}/24 dev west", Bed::east_address(number)))?;
         for (host, interface) in [(west, "east"), (east, "west")] {
@@ -288,7 +291,7 @@ impl Bed {
 
     fn build_side_path(&self) -> Result<(), BedError> {
         let (source, sink) = (self.source(), self.sink());
-        veth(source, "mgmt", mac(0, 1), sink, "mgmt", mac(0, 2))?;
+        veth((source, "mgmt", mac(0, 1)), (sink, "mgmt", mac(0, 2)), 1)?;
         for (host, own, other) in [(source, 1, 2), (sink, 2, 1)] {
             host.ip(&format!("addr add 10.76.0.{own}/24 dev mgmt"))?;
             host.ip(&format!("route add default via 10.76.0.{other} table {SIDE_TABLE}"))?;
@@ -372,19 +375,17 @@ fn mac(link: usize, end: u8) -> String {
     format!("02:77:00:00:{link:02x}:{end:02x}")
 }
 
+/// Joins two namespaces. A packet that leaves by queue n of one side arrives at queue n of the
+/// other.
 fn veth(
-    left: &Namespace,
-    left_name: &str,
-    left_mac: String,
-    right: &Namespace,
-    right_name: &str,
-    right_mac: String,
+    (left, left_name, left_mac): (&Namespace, &str, String),
+    (right, right_name, right_mac): (&Namespace, &str, String),
+    queues: usize,
 ) -> Result<(), BedError> {
-    // One queue: a daemon then needs one worker, and packets keep their order.
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     left.ip(&format!(
-        "link add {left_name} address {left_mac} mtu {MTU_BYTES} numrxqueues 1 numtxqueues 1 \
-         type veth peer name {right_name} address {right_mac} mtu {MTU_BYTES} \
-         numrxqueues 1 numtxqueues 1 netns {}",
+        "link add {left_name} address {left_mac} mtu {MTU_BYTES} {queues} \
+         type veth peer name {right_name} address {right_mac} mtu {MTU_BYTES} {queues} netns {}",
         right.name()
     ))?;
     left.ip(&format!("link set {left_name} up"))?;

@@ -27,6 +27,8 @@ pub struct LinePlan {
     pub frames: u32,
     /// Generations that each flow holds at once.
     pub batches: u32,
+    /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
+    pub workers: u32,
     /// Worker idle behaviour.
     pub idle: &'static str,
     /// Who does bulk work.
@@ -150,6 +152,7 @@ impl LinePlan {
             ],
             frames: 16384,
             batches: 256,
+            workers: 1,
             idle: "adaptive",
             engine: "auto",
             environment: Vec::new(),
@@ -166,7 +169,7 @@ impl LinePlan {
         let file = File {
             daemon: DaemonFile {
                 socket,
-                workers: 1,
+                workers: self.workers,
                 idle: self.idle,
                 engine: self.engine,
                 frames: self.frames,
@@ -240,16 +243,10 @@ impl FlowPlan {
         let size = self.generation_size;
         let keys = CodeFile::default();
         match (role, self.code) {
-            ("relay", code) => CodeFile {
-                generation_size_max: Some(size.max(64)),
-                adaptive: match code {
-                    CodePlan::Bats { adaptive, .. } => Some(adaptive),
-                    _ => None,
-                },
-                ..keys
-            },
+            ("relay", CodePlan::Bats { adaptive, .. }) => {
+                CodeFile { adaptive: Some(adaptive), ..keys }
+            }
             ("source", CodePlan::Rlnc) => CodeFile { generation_size: Some(size), ..keys },
-            (_, CodePlan::Rlnc) => CodeFile { generation_size_max: Some(size.max(64)), ..keys },
             ("source", CodePlan::Bats { block_symbols, interleave, .. }) => CodeFile {
                 code: Some("bats"),
                 block_symbols: Some(block_symbols),
@@ -257,18 +254,11 @@ impl FlowPlan {
                 interleave,
                 ..keys
             },
-            (_, CodePlan::Bats { block_symbols, .. }) => CodeFile {
-                code: Some("bats"),
-                block_symbols_max: Some(block_symbols),
-                batch_size_max: Some(size),
-                ..keys
-            },
             ("source", CodePlan::Window { window_symbols }) => {
                 CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
             }
-            (_, CodePlan::Window { window_symbols }) => {
-                CodeFile { code: Some("window"), window_symbols_max: Some(window_symbols), ..keys }
-            }
+            // Others see it by the packets.
+            _ => keys,
         }
     }
 }
@@ -357,23 +347,15 @@ struct CodeFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     generation_size: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    generation_size_max: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     block_symbols: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    block_symbols_max: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     batch_size: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch_size_max: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interleave: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window_symbols: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window_symbols_max: Option<usize>,
 }
 
 #[cfg(test)]
@@ -423,8 +405,7 @@ mod tests {
         assert_eq!(source["interleave"].as_integer(), Some(3));
         assert_eq!(relay["adaptive"].as_bool(), Some(false));
         assert!(relay.get("code").is_none() && source.get("adaptive").is_none());
-        assert_eq!(sink["block_symbols_max"].as_integer(), Some(128));
-        assert!(sink.get("generation_size_max").is_none());
+        assert!(sink.get("code").is_none() && sink.get("block_symbols").is_none());
     }
 
     #[test]

@@ -83,6 +83,7 @@ fn neighbours_unknown_at_the_start_are_found_through_the_link() {
         loss: Loss::independent(0.2),
         rate_mbit: 100.0,
         neighbours_known: false,
+        queues: 1,
     };
     let bed = Bed::build(&config).unwrap();
     let to = SocketAddr::new(bed.sink_address(), 7000);

@@ -34,9 +34,14 @@ fn missing() -> Option<String> {
     None
 }
 
-/// A bed with known neighbours.
+/// A bed with known neighbours, and one queue of each interface.
 pub fn bed(hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
-    let config = BedConfig { hops, loss, rate_mbit, neighbours_known: true };
+    bed_of_queues(1, hops, loss, rate_mbit)
+}
+
+/// A bed with known neighbours.
+pub fn bed_of_queues(queues: usize, hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
+    let config = BedConfig { hops, loss, rate_mbit, neighbours_known: true, queues };
     Bed::build(&config).expect("the bed builds")
 }
 

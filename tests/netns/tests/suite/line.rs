@@ -73,7 +73,8 @@ impl Line {
                 let frames = worker.frames;
                 let places = frames.free + frames.fill + frames.held + frames.tx;
                 assert_eq!(frames.total, places, "frames leak on {}", daemon.name());
-                let fates = worker.forwarded + worker.consumed + worker.dropped;
+                let fates =
+                    worker.forwarded + worker.consumed + worker.handed_over + worker.dropped;
                 assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
             }
         }
@@ -221,16 +222,16 @@ fn code_changed_under_a_download_lets_it_go_on() {
     let fetch = line.fetch();
     for code in ["bats", "window", "rlnc"] {
         wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
-        for end in [2, 0] {
-            line.daemons[end].set(1, "code", code).unwrap();
+        line.daemons[0].set(1, "code", code).unwrap();
+        wait_for_bytes(&fetch, fetch.bytes() + (1 << 20), Duration::from_secs(20));
+        for daemon in &line.daemons {
+            assert_eq!(daemon.show().unwrap().flows[0].code, code, "{}", daemon.name());
         }
-        let state = line.daemons[2].show().unwrap();
-        assert_eq!(state.flows[0].parameters.code.as_deref(), Some(code));
     }
     line.assert_whole(fetch);
     line.assert_nothing_vanished();
     let flow = line.daemons[2].show().unwrap().flows.remove(0);
-    assert!(flow.count("generations_complete") > 0 && flow.count("delivered_bytes") < 40 << 20);
+    assert!(flow.count("generations_complete") > 0);
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn control_tool_shows_and_changes_a_running_daemon() {
     assert_eq!(state.links[0].xdp_mode, "native");
     process::run(&mut daemon.control(&["set", "1", "generation_size=32", "field=4"])).unwrap();
     let parameters = daemon.show().unwrap().flows.remove(0).parameters;
-    assert_eq!((parameters.generation_size, parameters.field), (32, Some(4)));
+    assert_eq!((parameters.generation_size, parameters.field), (Some(32), Some(4)));
     let refused = process::output(&mut daemon.control(&["set", "1", "field=3"])).unwrap();
     assert_eq!(refused.code, Some(4), "{refused:?}");
     line.assert_whole(line.fetch());

@@ -6,3 +6,4 @@ mod accelerator;
 mod bed;
 mod hostile;
 mod line;
+mod workers;

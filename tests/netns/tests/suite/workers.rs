@@ -1,0 +1,87 @@
+//! One flow over several workers at every host: each takes its part, connections stay in order, and
+//! nothing is taken for lost that another queue received.
+
+use crate::common;
+use recoded_netns::{Daemon, LinePlan, Loss};
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+const RATE_MBIT: f64 = 100.0;
+
+/// Workers of every daemon, and queues of every interface.
+const WORKERS: u32 = 2;
+
+/// Connections: enough that a fair hash leaves no worker with less than a quarter of them, but for
+/// once in 30,000 runs.
+const CONNECTIONS: usize = 64;
+
+/// Packets of each.
+const PACKETS: u32 = 400;
+
+/// What a connection carries: its number and that of the packet.
+fn payload(connection: u32, number: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 500];
+    bytes[..4].copy_from_slice(&connection.to_be_bytes());
+    bytes[4..8].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// Numbers of the packets that came, by connection, in the order in which they came.
+fn receive(socket: &UdpSocket) -> HashMap<u32, Vec<u32>> {
+    let mut came: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut buffer = [0; 2048];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        assert_eq!(length, 500);
+        let word = |at: usize| u32::from_be_bytes(buffer[at..at + 4].try_into().unwrap());
+        came.entry(word(0)).or_default().push(word(4));
+    }
+    came
+}
+
+#[test]
+fn connections_spread_over_workers_and_each_stays_in_order() {
+    let Some(_turn) = common::daemons() else { return };
+    let queues = WORKERS as usize;
+    let bed = common::bed_of_queues(queues, 2, Loss::independent(0.05), RATE_MBIT);
+    let plan =
+        LinePlan { workers: WORKERS, pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(2) };
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    let receiver = bed.sink().udp_socket(to).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let from = SocketAddr::from(([10, 99, 0, 1], 0));
+    let senders: Vec<UdpSocket> =
+        (0..CONNECTIONS).map(|_| bed.source().udp_socket(from).unwrap()).collect();
+    let came = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&receiver));
+        for number in 0..PACKETS {
+            for (connection, sender) in (0..).zip(&senders) {
+                let _ = sender.send_to(&payload(connection, number), to);
+            }
+            // 64 packets of 528 bytes every 6 ms are 45 Mbit/s.
+            std::thread::sleep(Duration::from_millis(6));
+        }
+        receiving.join().unwrap()
+    });
+    let delivered: usize = came.values().map(Vec::len).sum();
+    let sent = CONNECTIONS * PACKETS as usize;
+    println!("{delivered} of {sent} packets of {} connections", came.len());
+    assert!(delivered + sent / 500 >= sent, "{delivered} of {sent}");
+    for (connection, numbers) in &came {
+        assert!(numbers.is_sorted(), "connection {connection} came out of order: {numbers:?}");
+    }
+    for daemon in &daemons {
+        let state = daemon.show().unwrap();
+        let took: Vec<u64> = state.workers.iter().map(|worker| worker.received).collect();
+        let all: u64 = took.iter().sum();
+        println!("{}: {took:?} packets by worker, drops {:?}", daemon.name(), state.drops);
+        assert!(took.iter().all(|took| 4 * took >= all), "{}: {took:?}", daemon.name());
+        for flow in &state.flows {
+            for hop in &flow.hops {
+                // Packets that went to another queue would be half of all.
+                assert!(hop.loss < 0.1, "{}: {hop:?}", daemon.name());
+            }
+        }
+    }
+}
