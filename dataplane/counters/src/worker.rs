@@ -20,7 +20,7 @@ reasons! {
         UnknownFlow = "unknown_flow" => "Configure the flow, or correct next_hops of the node before \
             this one.",
         /// Its sender is no neighbour of ours by which such packets come.
-        Stranger = "stranger" => "Correct upstream here or next_hops there: packets come from another \
+        UnknownPeer = "unknown_peer" => "Correct upstream here or next_hops there: packets come from another \
             address. Else they are forged.",
         /// Nothing here handles its shard, code or sizes yet: memory for them is being allocated.
         Opening = "opening" => "Nothing: a flow begins or changes.",

@@ -40,7 +40,7 @@ pub(crate) struct Context<'a, 'io, F, E> {
 }
 
 impl<F, E> Context<'_, '_, F, E> {
-    /// The header of a packet formed here; its link sequence number is that of whoever sends it.
+    /// The header of a packet formed here; its link sequence number is that of the hop it goes to.
     pub(crate) fn header(&self, packet_type: PacketType, flags: Flags, epoch: u8) -> Header {
         let ShardId { flow, shard } = self.shard;
         Header { packet_type, flags, epoch, shard, flow, link_sequence: 0, hop_index: 0 }

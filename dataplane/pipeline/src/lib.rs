@@ -81,7 +81,7 @@ use recoded_wire::header::HeaderError;
 use recoded_wire::parse::{Packet, parse};
 use report::{DropReason, PacketCounters, Report};
 use shard::Shard;
-use shards::Shards;
+use shards::{Shards, Waiting};
 
 /// One worker's pipeline.
 pub struct Pipeline {
@@ -137,7 +137,10 @@ impl Pipeline {
         if io.frames.scarce() {
             self.shards.relieve(&mut io);
         }
-        let fate = dispatch(&mut self.shards, &mut io, &mut self.vector, (peer, payload));
+        let fate = {
+            let received = Received { peer, payload, is_noted: false };
+            dispatch(&mut self.shards, &mut io, &mut self.vector, received)
+        };
         self.packets.received += 1;
         match fate {
             Fate::Forwarded => self.packets.forwarded += 1,
@@ -192,7 +195,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Returns what it replaces.
+    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Packets that waited for
+    /// it follow. Returns what it replaces.
     pub fn opened(
         &mut self,
         frames: &mut impl Frames,
@@ -202,12 +206,20 @@ impl Pipeline {
     ) -> Option<Closed> {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         let shard = opened.shard;
-        self.shards.opened(opened, &mut io).map(|stage| Closed { shard, stage })
+        let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { shard, stage });
+        while let Some(waiting) = self.shards.next_waiting(shard) {
+            let Waiting { peer, payload, is_noted, .. } = waiting;
+            let received = Received { peer: Some(peer), payload, is_noted };
+            // They were counted when they came.
+            dispatch(&mut self.shards, &mut io, &mut self.vector, received);
+            io.frames.release(payload.frame);
+        }
+        closed
     }
 
     /// Says that there is no memory for a stage that a shard asked for.
-    pub fn refused(&mut self, shard: ShardId) {
-        self.shards.refused(shard);
+    pub fn refused(&mut self, frames: &mut impl Frames, shard: ShardId) {
+        self.shards.refused(shard, frames);
     }
 
     /// Lets timers act. Cheap when nothing is due: call it after every burst, and again at the time
@@ -232,9 +244,7 @@ impl Pipeline {
 
     /// Lets every frame go: nothing is held afterwards.
     pub fn release(&mut self, frames: &mut impl Frames) {
-        for shard in self.shards.iter_mut() {
-            shard.release(frames);
-        }
+        self.shards.release(frames);
     }
 
     /// A copy of all counters. Allocates: for housekeeping, not for the packet path.
@@ -247,11 +257,20 @@ impl Pipeline {
     }
 }
 
+/// A received packet before it is parsed.
+struct Received {
+    /// Its sender, if that is a neighbour.
+    peer: Option<PeerId>,
+    payload: Span,
+    /// Whether its shard has noted its link sequence number before.
+    is_noted: bool,
+}
+
 fn dispatch(
     shards: &mut Shards,
     io: &mut Io<'_, impl Frames, impl Egress>,
     vector: &mut [u8; SIZE_MAX],
-    (peer, payload): (Option<PeerId>, Span),
+    Received { peer, payload, is_noted }: Received,
 ) -> Fate {
     let packet = match parse(io.frames.bytes(payload)) {
         Ok(packet) => packet,
@@ -261,7 +280,7 @@ fn dispatch(
     if !shards.knows(id.flow) {
         return Fate::Dropped(DropReason::UnknownFlow);
     }
-    let Some(peer) = peer else { return Fate::Dropped(DropReason::Stranger) };
+    let Some(peer) = peer else { return Fate::Dropped(DropReason::UnknownPeer) };
     if shards.find(id).is_none() && io.egress.hand_over(id, peer, io.frames.bytes(payload)) {
         return Fate::HandedOver;
     }
@@ -278,7 +297,7 @@ fn dispatch(
             None => return Fate::Dropped(DropReason::Malformed),
         },
     };
-    shards.receive(io, (id, peer), &Arrival { payload, data })
+    shards.receive(io, (id, peer), (&Arrival { payload, data }, is_noted))
 }
 
 fn reason(error: HeaderError) -> DropReason {

@@ -20,6 +20,7 @@ use crate::io::Data;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
 use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
+use crate::report::DropReason;
 use crate::shard::Stage;
 #[cfg(feature = "bats")]
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
@@ -45,6 +46,30 @@ pub struct Sizes {
     pub field: FieldOrder,
     /// Generation or batch size.
     pub generation_size: usize,
+}
+
+impl Sizes {
+    /// Whether a stage of these sizes takes units of `others`; a relay handles every code alike.
+    pub(crate) fn hold(self, others: Sizes, is_relay: bool) -> Result<(), DropReason> {
+        let is_alike =
+            |a: &FlowCode, b: &FlowCode| std::mem::discriminant(a) == std::mem::discriminant(b);
+        if !is_relay && !is_alike(&self.code, &others.code) {
+            return Err(DropReason::WrongCode);
+        }
+        let is_room = others.generation_size <= self.generation_size
+            && match (self.code, others.code) {
+                _ if is_relay => true,
+                #[cfg(feature = "bats")]
+                (FlowCode::Bats(own), FlowCode::Bats(other)) => {
+                    other.source_symbols <= own.source_symbols
+                }
+                (FlowCode::Window(own), FlowCode::Window(other)) => {
+                    other.window_symbols <= own.window_symbols
+                }
+                _ => true,
+            };
+        if is_room { Ok(()) } else { Err(DropReason::Oversize) }
+    }
 }
 
 /// Asks for a stage that takes the packets of a shard.
@@ -139,11 +164,7 @@ impl FlowParams {
             Some(present) => larger(announced, present),
             None => announced,
         };
-        let symbol_bytes = match data {
-            Data::Coded { view, .. } => view.symbol_bytes,
-            Data::Window(packet) => packet.symbol_bytes,
-        };
-        let is_possible = usize::from(symbol_bytes) <= self.symbol_bytes
+        let is_possible = symbol_bytes(data) <= self.symbol_bytes
             && is_sent(&sizes)
             && self.frame_bytes_of(&sizes) <= frames.frame_bytes();
         is_possible.then_some(sizes)
@@ -161,8 +182,16 @@ fn is_sent(sizes: &Sizes) -> bool {
     }
 }
 
+/// Bytes of a packet's symbol.
+pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
+    usize::from(match data {
+        Data::Coded { view, .. } => view.symbol_bytes,
+        Data::Window(packet) => packet.symbol_bytes,
+    })
+}
+
 /// What a packet announces, rounded up.
-fn announced(data: &Data<'_>) -> Sizes {
+pub(crate) fn announced(data: &Data<'_>) -> Sizes {
     match data {
         Data::Coded { view, .. } => Sizes {
             code: code_of(view),

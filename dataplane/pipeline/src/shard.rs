@@ -13,7 +13,7 @@ use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
-use crate::open::Sizes;
+use crate::open::{Sizes, announced, symbol_bytes};
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
@@ -137,30 +137,14 @@ impl Stage {
         Self { state: State::new(shard, &params, combiner), params, used_at: 0, epoch: None }
     }
 
-    /// Whether it takes packets of this code and these sizes.
+    /// Whether it takes packets of this code, and of the largest sizes that they announce.
     fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
         let is_relay = matches!(self.state, State::Relay(_));
-        let (fits, size, symbol_bytes) = match (data, &self.params.code) {
-            (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
-            (Data::Window(packet), FlowCode::Window(code)) => {
-                let window_symbols = usize::from(packet.window_symbols);
-                (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
-            }
-            (Data::Coded { view, .. }, _) if is_relay => (true, view.size, view.symbol_bytes),
-            (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {
-                (true, view.size, view.symbol_bytes)
-            }
-            #[cfg(feature = "bats")]
-            (Data::Coded { view, .. }, FlowCode::Bats(code)) if view.block.is_some() => {
-                let symbols = view.block.map_or(0, |block| usize::from(block.source_symbols));
-                (symbols <= code.source_symbols, view.size, view.symbol_bytes)
-            }
-            _ => return Err(DropReason::WrongCode),
-        };
-        let is_within = fits
-            && size <= self.params.generation_size
-            && usize::from(symbol_bytes) <= self.params.symbol_bytes;
-        if is_within { Ok(()) } else { Err(DropReason::Oversize) }
+        self.params.sizes().hold(announced(data), is_relay)?;
+        if symbol_bytes(data) > self.params.symbol_bytes {
+            return Err(DropReason::Oversize);
+        }
+        Ok(())
     }
 
     /// Bytes it takes, at most.
@@ -340,7 +324,7 @@ impl Shard {
             Role::Relay { upstream } | Role::Sink { upstream, .. } => upstream,
         };
         if upstream != peer {
-            return Err(DropReason::Stranger);
+            return Err(DropReason::UnknownPeer);
         }
         self.upstream.arrived(header, now)?;
         self.counters.received += 1;
@@ -369,8 +353,8 @@ impl Shard {
         fate
     }
 
-    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of an
-    /// epoch, so a packet that differs from others of its epoch is forged or damaged.
+    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of
+    /// an epoch, so a packet that differs from others of its epoch is forged or damaged.
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);

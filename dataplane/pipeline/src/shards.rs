@@ -10,13 +10,26 @@ use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
 use crate::report::DropReason;
 use crate::shard::{Shard, Stage};
-use recoded_wire::frames::Frames;
+use recoded_wire::frames::{Frames, Span};
 
 /// Shards that wait for a stage at once: more than a few flows that begin at the same moment.
 const OPENING_MAX: usize = 64;
 
 /// What was asked for is asked for again after this: it was refused, or the answer was lost.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
+
+/// Packets that wait for the stages of their shards: 10 ms of 300 Mbit/s.
+const WAITING_MAX: usize = 256;
+
+/// A packet that waits for a stage; it holds a reference to its frame.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Waiting {
+    shard: ShardId,
+    pub peer: PeerId,
+    pub payload: Span,
+    /// Whether its shard was there and has noted it.
+    pub is_noted: bool,
+}
 
 /// A shard that has asked for a stage.
 #[derive(Debug)]
@@ -34,6 +47,7 @@ pub(crate) struct Shards {
     /// Sorted by id.
     shards: Vec<Shard>,
     opening: Vec<Opening>,
+    waiting: Vec<Waiting>,
 }
 
 impl Shards {
@@ -43,6 +57,7 @@ impl Shards {
             settings: sorted(snapshot),
             shards: Vec::new(),
             opening: Vec::with_capacity(OPENING_MAX),
+            waiting: Vec::with_capacity(WAITING_MAX),
         };
         shards.add_sources(combiner);
         shards
@@ -123,13 +138,13 @@ impl Shards {
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         (id, peer): (ShardId, PeerId),
-        arrival: &Arrival<'_>,
+        (arrival, is_noted): (&Arrival<'_>, bool),
     ) -> Fate {
         let header = arrival.data.header();
         let mut reason = DropReason::Oversize;
         let is_here = self.find(id).is_some();
         if let Some(shard) = self.find(id) {
-            if let Err(reason) = shard.admit(peer, header, io.now) {
+            if !is_noted && let Err(reason) = shard.admit(peer, header, io.now) {
                 return Fate::Dropped(reason);
             }
             match shard.take(io, arrival) {
@@ -140,6 +155,10 @@ impl Shards {
         match self.ask(io, (id, peer), &arrival.data) {
             Ok(true) => {}
             Ok(false) => return Fate::Dropped(reason),
+            Err(DropReason::Opening) => {
+                let (shard, payload, is_noted) = (id, arrival.payload, is_here);
+                return self.wait(io, Waiting { shard, peer, payload, is_noted });
+            }
             Err(reason) => return Fate::Dropped(reason),
         }
         // The stage was made here: the packet is the first that it takes.
@@ -165,7 +184,7 @@ impl Shards {
         match settings.role {
             Role::Source { .. } => return Err(DropReason::WrongRole),
             Role::Relay { upstream } | Role::Sink { upstream, .. } if upstream != peer => {
-                return Err(DropReason::Stranger);
+                return Err(DropReason::UnknownPeer);
             }
             _ => {}
         }
@@ -174,7 +193,7 @@ impl Shards {
             Err(_) => settings.that_take(data, None, io.frames),
         };
         let Some(sizes) = sizes else { return Ok(false) };
-        self.forget_old(io.now);
+        self.forget_old(io);
         if let Some(opening) = self.opening.iter().find(|opening| opening.shard == shard) {
             let refused = DropReason::NoMemory;
             return Err(if opening.is_refused { refused } else { DropReason::Opening });
@@ -198,9 +217,44 @@ impl Shards {
         }
     }
 
-    /// Forgets that something was asked for a while ago.
-    fn forget_old(&mut self, now: Nanos) {
-        self.opening.retain(|opening| now < opening.asked_at.saturating_add(AGAIN_NANOS));
+    /// Keeps a packet until its stage is there.
+    fn wait(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: Waiting) -> Fate {
+        let is_asked = self.opening.iter().any(|opening| opening.shard == packet.shard);
+        if !is_asked || self.waiting.len() == WAITING_MAX || io.frames.scarce() {
+            return Fate::Dropped(DropReason::Opening);
+        }
+        io.frames.retain(packet.payload.frame);
+        self.waiting.push(packet);
+        Fate::Consumed
+    }
+
+    /// The oldest packet that waits for the stage of a shard, whose reference goes to the caller.
+    pub(crate) fn next_waiting(&mut self, shard: ShardId) -> Option<Waiting> {
+        let oldest = self.waiting.iter().position(|waiting| waiting.shard == shard)?;
+        Some(self.waiting.remove(oldest))
+    }
+
+    /// Forgets what was asked for a while ago.
+    fn forget_old(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let now = io.now;
+        let is_old = |opening: &Opening| now >= opening.asked_at.saturating_add(AGAIN_NANOS);
+        while let Some(index) = self.opening.iter().position(is_old) {
+            let Opening { shard, .. } = self.opening.swap_remove(index);
+            self.let_go(shard, io.frames);
+        }
+    }
+
+    /// Lets the packets go that wait for the stage of a shard.
+    fn let_go(&mut self, shard: ShardId, frames: &mut impl Frames) {
+        while let Some(waiting) = self.next_waiting(shard) {
+            frames.release(waiting.payload.frame);
+        }
+    }
+
+    /// Lets all packets go that wait.
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) {
+        self.waiting.drain(..).for_each(|waiting| frames.release(waiting.payload.frame));
+        self.shards.iter_mut().for_each(|shard| shard.release(frames));
     }
 
     /// Takes over a stage. Returns the one that it replaces.
@@ -223,7 +277,8 @@ impl Shards {
     }
 
     /// There is no memory for a stage that was asked for.
-    pub(crate) fn refused(&mut self, shard: ShardId) {
+    pub(crate) fn refused(&mut self, shard: ShardId, frames: &mut impl Frames) {
+        self.let_go(shard, frames);
         let asked = self.opening.iter_mut().filter(|opening| opening.shard == shard);
         asked.for_each(|opening| opening.is_refused = true);
     }

@@ -184,7 +184,10 @@ impl Worker {
         while let Some(reply) = self.outbox.desk.reply() {
             self.pipeline.planned(reply);
         }
-        worked |= self.open(now);
+        if self.open(now) {
+            worked = true;
+            self.outbox.flush(&mut self.umem, &mut self.sockets);
+        }
         worked |= self.take_over(now);
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
@@ -245,7 +248,7 @@ impl Worker {
         while let Some(reply) = self.outbox.counter.reply() {
             came = true;
             match reply {
-                Reply::Refused(shard) => self.pipeline.refused(shard),
+                Reply::Refused(shard) => self.pipeline.refused(&mut self.umem, shard),
                 Reply::Opened(opened) => {
                     let (umem, outbox) = (&mut self.umem, &mut self.outbox);
                     if let Some(closed) = self.pipeline.opened(umem, outbox, opened, now) {

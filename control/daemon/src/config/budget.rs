@@ -2,8 +2,8 @@
 //! to it.
 //!
 //! Frames, and the tables of sources, are allocated when workers start or a flow is created, so
-//! their sum is known beforehand. Relays and sinks take what packets announce: at least one shard of
-//! usual size each, and what is left of the budget at most.
+//! their sum is known beforehand. Relays and sinks take what packets announce: at least one shard
+//! of usual size each, and what is left of the budget at most.
 
 use super::document::Section;
 use super::error::ConfigError;

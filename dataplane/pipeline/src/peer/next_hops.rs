@@ -54,8 +54,8 @@ impl NextHops {
     /// Notes a feedback packet from `peer`.
     ///
     /// # Errors
-    /// [`DropReason::Stranger`] when that is no next hop, [`DropReason::Replayed`] when the packet
-    /// came before.
+    /// [`DropReason::UnknownPeer`] when that is no next hop, [`DropReason::Replayed`] when the
+    /// packet came before.
     pub(crate) fn heard(
         &mut self,
         peer: PeerId,
@@ -63,7 +63,7 @@ impl NextHops {
         now: Nanos,
     ) -> Result<(), DropReason> {
         let hop = self.hops.iter_mut().find(|hop| hop.peer == peer);
-        match hop.ok_or(DropReason::Stranger)?.feedback.arrived(header.link_sequence, now) {
+        match hop.ok_or(DropReason::UnknownPeer)?.feedback.arrived(header.link_sequence, now) {
             Arrived::Replayed => Err(DropReason::Replayed),
             _ => Ok(()),
         }

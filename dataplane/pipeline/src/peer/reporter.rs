@@ -31,8 +31,8 @@ const COPIES_FAILURE: f64 = 0.01;
 /// Most copies of one NACK on one link.
 const COPIES_MAX: usize = 4;
 
-/// Reports with NACKs that a relay remembers. Those of one flow are milliseconds apart, their copies
-/// microseconds.
+/// Reports with NACKs that a relay remembers. Those of one flow are milliseconds apart,
+/// their copies microseconds.
 const HEARD: usize = 64;
 
 /// One node's reports of one shard.

@@ -57,8 +57,8 @@ impl Path {
         }
     }
 
-    /// Notes a hop report that `travelled` so many links beyond the first. Whether plans made before
-    /// are out of date.
+    /// Notes a hop report that `travelled` so many links beyond the first. Whether plans made
+    /// before are out of date.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) -> bool {
         // As many relays have passed the report on as there are links in front of that hop.
         if report.hop != travelled || usize::from(report.hop) >= HOPS_MAX {

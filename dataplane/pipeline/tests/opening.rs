@@ -1,0 +1,214 @@
+//! Stages that come from another thread: packets wait for them, memory that is refused ends in a
+//! reason, shards of other workers are handed over, packets of unknown peers are dropped.
+
+mod common;
+
+use common::{DOWN, Node, SHARD, UP, ip_packet, params};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Answer, Egress};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::open::{OpenRequest, Opener};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
+use recoded_pipeline::report::DropReason;
+use recoded_wire::frames::{Frames, Span};
+
+const MILLI: u64 = 1_000_000;
+const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
+const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+
+/// Takes questions for stages, as the control thread of a daemon does.
+#[derive(Default)]
+struct Desk {
+    asked: Vec<OpenRequest>,
+    handed_over: Vec<(ShardId, PeerId, usize)>,
+    /// Shards that another worker has.
+    elsewhere: Vec<ShardId>,
+    delivered: Vec<Vec<u8>>,
+    spans: Vec<Span>,
+}
+
+impl Egress for Desk {
+    fn transmit(&mut self, _peer: PeerId, span: Span, _source_port: u16) {
+        self.spans.push(span);
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn open(&mut self, request: &OpenRequest) -> Answer {
+        self.asked.push(*request);
+        Answer::Elsewhere
+    }
+
+    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
+        let is_elsewhere = self.elsewhere.contains(&shard);
+        if is_elsewhere {
+            self.handed_over.push((shard, peer, payload.len()));
+        }
+        is_elsewhere
+    }
+}
+
+struct Host {
+    params: FlowParams,
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    desk: Desk,
+}
+
+impl Host {
+    fn new(params: FlowParams) -> Host {
+        let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
+        Host {
+            params,
+            pipeline: Pipeline::new(&snapshot, 1),
+            frames: HeapFrames::new(1024, 2048),
+            desk: Desk::default(),
+        }
+    }
+
+    fn receive(&mut self, peer: Option<PeerId>, packet: &[u8], now: u64) {
+        let span = self.frames.receive(packet).expect("a frame");
+        self.pipeline.receive(&mut self.frames, &mut self.desk, (peer, span), now);
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: u64) {
+        self.pipeline.tick(&mut self.frames, &mut self.desk, now);
+        self.desk.spans.drain(..).for_each(|span| self.frames.release(span.frame));
+    }
+
+    /// Answers all questions.
+    fn open(&mut self, opener: &mut Opener, now: u64) {
+        for request in std::mem::take(&mut self.desk.asked) {
+            let opened = opener.open(&request, &self.params);
+            self.pipeline.opened(&mut self.frames, &mut self.desk, opened, now);
+        }
+        self.settle(now);
+    }
+
+    fn dropped(&self, reason: DropReason) -> u64 {
+        self.pipeline.report().packets.dropped[reason as usize]
+    }
+
+    fn end(mut self) {
+        self.pipeline.release(&mut self.frames);
+        assert_eq!(self.frames.free(), 1024, "frames leaked");
+        let packets = self.pipeline.report().packets;
+        let fates = packets.forwarded + packets.consumed + packets.handed_over;
+        assert_eq!(packets.received, fates + packets.dropped.iter().sum::<u64>());
+    }
+}
+
+/// Packets of `count` IP packets, one generation each ten.
+fn stream(source: &mut Node, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    for number in numbers {
+        packets.extend(source.ingress(&ip_packet(150, number), u64::from(number) * 100_000));
+    }
+    packets.extend(source.tick(2 * MILLI + 100 * MILLI));
+    packets.into_iter().map(|(_, bytes)| bytes).collect()
+}
+
+fn expected(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    numbers.map(|number| ip_packet(150, number)).collect()
+}
+
+#[test]
+fn packets_wait_for_their_stage_and_none_is_lost() {
+    let mut source = Node::new(params(SOURCE), 3);
+    let mut sink = Host::new(params(SINK));
+    let mut opener = Opener::new(1);
+    for packet in stream(&mut source, 0..80) {
+        sink.receive(Some(UP), &packet, MILLI);
+    }
+    assert_eq!((sink.desk.asked.len(), sink.desk.delivered.len()), (1, 0), "asked once");
+    sink.open(&mut opener, 2 * MILLI);
+    assert_eq!(sink.desk.delivered, expected(0..80));
+    // The source alone is told to use generations that the stage has no room for.
+    let mut larger = params(SOURCE);
+    larger.generation_size = 64;
+    source.apply(&Snapshot { edition: 2, flows: vec![larger] }, 110 * MILLI);
+    for packet in stream(&mut source, 80..250) {
+        sink.receive(Some(UP), &packet, 120 * MILLI);
+    }
+    assert!(!sink.desk.asked.is_empty() && sink.desk.delivered.len() == 80);
+    sink.open(&mut opener, 121 * MILLI);
+    assert_eq!(sink.desk.delivered.len(), 250, "waiting packets are delivered");
+    assert_eq!(sink.pipeline.report().packets.dropped.iter().sum::<u64>(), 0);
+    sink.end();
+}
+
+#[test]
+fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
+    let mut source = Node::new(params(SOURCE), 3);
+    let mut sink = Host::new(params(SINK));
+    let packets = stream(&mut source, 0..200);
+    sink.receive(Some(UP), &packets[0], 0);
+    assert_eq!(sink.desk.asked.len(), 1);
+    sink.pipeline.refused(&mut sink.frames, SHARD);
+    for packet in &packets[1..21] {
+        sink.receive(Some(UP), packet, 500 * MILLI);
+    }
+    assert_eq!((sink.dropped(DropReason::NoMemory), sink.desk.asked.len()), (20, 1));
+    sink.receive(Some(UP), &packets[21], 1_001 * MILLI);
+    assert_eq!(sink.desk.asked.len(), 2, "a second later");
+    sink.end();
+}
+
+/// What waits is bounded, and what is left over is counted.
+#[test]
+fn a_flood_that_waits_holds_a_bounded_number_of_frames() {
+    let mut source = Node::new(params(SOURCE), 3);
+    let mut sink = Host::new(params(SINK));
+    for packet in stream(&mut source, 0..700) {
+        sink.receive(Some(UP), &packet, MILLI);
+    }
+    assert!(sink.frames.free() >= 1024 - 256, "{} frames free", sink.frames.free());
+    assert!(sink.dropped(DropReason::Opening) > 0);
+    sink.end();
+}
+
+#[test]
+fn packets_of_shards_that_another_worker_has_are_handed_over() {
+    let mut source = Node::new(params(SOURCE), 3);
+    let mut sink = Host::new(params(SINK));
+    sink.desk.elsewhere.push(SHARD);
+    let packets = stream(&mut source, 0..20);
+    for packet in &packets {
+        sink.receive(Some(UP), packet, MILLI);
+    }
+    assert_eq!(sink.desk.handed_over.len(), packets.len());
+    assert_eq!(sink.desk.handed_over[0], (SHARD, UP, packets[0].len()));
+    assert_eq!(sink.pipeline.report().packets.handed_over, packets.len() as u64);
+    assert!(sink.desk.asked.is_empty());
+    sink.end();
+}
+
+#[test]
+fn senders_that_are_no_neighbours_open_nothing() {
+    let mut source = Node::new(params(SOURCE), 3);
+    let mut sink = Host::new(params(SINK));
+    let packets = stream(&mut source, 0..20);
+    for peer in [None, Some(DOWN), Some(PeerId(7))] {
+        sink.receive(peer, &packets[0], MILLI);
+    }
+    assert_eq!((sink.dropped(DropReason::UnknownPeer), sink.desk.asked.len()), (3, 0));
+    sink.end();
+}
+
+#[test]
+fn workers_send_the_shards_of_their_share() {
+    let flow = FlowParams { shards: 5, ..params(SOURCE) };
+    let snapshot = Snapshot { edition: 1, flows: vec![flow] };
+    let mut all = Vec::new();
+    for worker in 0..3 {
+        let pipeline = Pipeline::of_worker(Share { worker, workers: 3 }, &snapshot, 1);
+        let shards: Vec<u8> = pipeline.report().flows.iter().map(|flow| flow.shard).collect();
+        assert!(shards.iter().all(|shard| usize::from(*shard) % 3 == worker), "{shards:?}");
+        all.extend(shards);
+    }
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 4]);
+}
