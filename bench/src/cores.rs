@@ -51,21 +51,22 @@ pub struct CoreShares {
 }
 
 impl Ticks {
-    /// Reads the counters of `core`.
+    /// Reads the counters of `cores`, and adds them.
     ///
     /// # Errors
     /// [`BenchError::Os`].
-    pub fn read(core: usize) -> Result<Ticks, BenchError> {
+    pub fn read(cores: &[usize]) -> Result<Ticks, BenchError> {
         let text =
             fs::read_to_string("/proc/stat").map_err(BenchError::os("reading /proc/stat"))?;
-        let name = format!("cpu{core}");
-        let values: Vec<u64> = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '))
-            .map(|line| line.split(' ').filter_map(|value| value.parse().ok()).collect())
-            .unwrap_or_default();
+        let mut sums = [0; 8];
+        for core in cores {
+            let name = format!("cpu{core}");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+            let values = line.unwrap_or_default().split(' ').filter_map(|value| value.parse().ok());
+            sums.iter_mut().zip(values).for_each(|(sum, value): (&mut u64, u64)| *sum += value);
+        }
         // user nice system idle iowait irq softirq steal
-        let at = |index: usize| values.get(index).copied().unwrap_or_default();
+        let at = |index: usize| sums[index];
         Ok(Ticks {
             user: at(0) + at(1),
             system: at(2),

@@ -17,8 +17,10 @@ pub enum BenchError {
     NotRoot,
 
     /// Too few cores to keep the load and the subject apart.
-    #[error("only {found} core(s) may be used: the load and what is measured need one each")]
+    #[error("only {found} core(s) may be used: the load and the workers measured need {needed}")]
     Cores {
+        /// Cores needed.
+        needed: usize,
         /// Cores this process may run on.
         found: usize,
     },
@@ -30,6 +32,18 @@ pub enum BenchError {
         core: usize,
         /// Cores this process may run on.
         allowed: Vec<usize>,
+    },
+
+    /// The load would not reach all receive queues.
+    #[error(
+        "the load on cores {cores:?} does not reach {workers} receive queues: a veth delivers to \
+         the queue of the sending core's number modulo the queues; allow other cores (taskset)"
+    )]
+    Queues {
+        /// Workers, and receive queues.
+        workers: usize,
+        /// Cores of the load.
+        cores: Vec<usize>,
     },
 
     /// A command that prepares the test bed failed.

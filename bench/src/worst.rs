@@ -13,14 +13,15 @@ use std::time::Instant;
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer, Planning};
+use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Role, Snapshot, TunnelId,
-    WindowParams,
+    BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Role, ShardId, Snapshot,
+    TunnelId, WindowParams,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
-use recoded_wire::feedback::{HopReport, Item, Writer};
+use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Writer};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use serde::Serialize;
@@ -35,7 +36,7 @@ use crate::machine::Machine;
 /// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that
 /// is sent reports with as many items as fit. A packet that completes no unit (generation, block,
 /// symbol of a window) should take less than 50 microseconds; one that does takes what its
-/// multiplications take. Plans are made elsewhere, as in a daemon.
+/// multiplications take. Plans are made, and memory is allocated, elsewhere, as in a daemon.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- worst --quick
@@ -75,17 +76,24 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What a call gets: an IP packet for a source, or a UDP payload; and when.
+/// What a call gets: an IP packet for a source, or a UDP payload from a neighbour; and when.
 enum Input {
     Ip(Vec<u8>, Nanos),
-    Payload(Vec<u8>, Nanos),
+    Payload(PeerId, Vec<u8>, Nanos),
 }
 
-/// What a node emits; questions for plans are kept until somebody answers.
+/// What a node emits; questions for plans and memory are kept until they are answered.
 #[derive(Default)]
 struct Outputs {
     sent: Vec<Span>,
-    asked: Option<PlanRequest>,
+    plan: Option<PlanRequest>,
+    open: Option<OpenRequest>,
+}
+
+/// Answers to what was asked at one input.
+struct Answers {
+    plan: Option<PlanReply>,
+    open: Option<OpenRequest>,
 }
 
 impl Egress for Outputs {
@@ -95,14 +103,28 @@ impl Egress for Outputs {
 
     fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
 
-    fn plan(&mut self, request: &PlanRequest) -> Planning {
-        self.asked = Some(request.clone());
-        Planning::Elsewhere
+    fn plan(&mut self, request: &PlanRequest) -> Answer {
+        self.plan = Some(request.clone());
+        Answer::Elsewhere
+    }
+
+    fn open(&mut self, request: &OpenRequest) -> Answer {
+        self.open = Some(*request);
+        Answer::Elsewhere
+    }
+}
+
+impl Input {
+    /// When it comes.
+    fn at(&self) -> Nanos {
+        let (Input::Ip(_, now) | Input::Payload(_, _, now)) = self;
+        *now
     }
 }
 
 /// A node, fresh for every round.
 struct Node {
+    params: FlowParams,
     pipeline: Pipeline,
     frames: HeapFrames,
     outputs: Outputs,
@@ -111,27 +133,28 @@ struct Node {
 impl Node {
     fn new(params: &FlowParams) -> Node {
         let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
-        let outputs = Outputs { sent: Vec::with_capacity(FRAMES), asked: None };
+        let outputs = Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() };
         let frames = HeapFrames::new(FRAMES, FRAME_BYTES);
-        Node { pipeline: Pipeline::new(&snapshot, SEED), frames, outputs }
+        let pipeline = Pipeline::new(&snapshot, SEED);
+        Node { params: params.clone(), pipeline, frames, outputs }
     }
 
     /// Takes one input in. Nanoseconds that the pipeline took for it, timers included.
     fn take(&mut self, input: &Input) -> u64 {
-        let Node { pipeline, frames, outputs } = self;
+        let Node { pipeline, frames, outputs, .. } = self;
         let span = match input {
-            Input::Payload(bytes, _) => frames.receive(bytes),
+            Input::Payload(_, bytes, _) => frames.receive(bytes),
             Input::Ip(..) => None,
         };
         let started = Instant::now();
         let now = match input {
             Input::Ip(packet, now) => {
-                pipeline.ingress(frames, outputs, FLOW, packet, *now);
+                pipeline.ingress(frames, outputs, (SHARD, packet), *now);
                 *now
             }
-            Input::Payload(_, now) => {
+            Input::Payload(peer, _, now) => {
                 if let Some(span) = span {
-                    pipeline.receive(frames, outputs, span, *now);
+                    pipeline.receive(frames, outputs, (Some(*peer), span), *now);
                 }
                 *now
             }
@@ -151,6 +174,19 @@ impl Node {
         packets
     }
 
+    /// Gives it what it asked for.
+    fn answer(&mut self, answers: &Answers, now: Nanos) {
+        let Node { params, pipeline, frames, outputs } = self;
+        (outputs.plan, outputs.open) = (None, None);
+        if let Some(reply) = &answers.plan {
+            pipeline.planned(reply.clone());
+        }
+        if let Some(request) = &answers.open {
+            let opened = Opener::new(SEED).open(request, params);
+            drop(pipeline.opened(frames, outputs, opened, now));
+        }
+    }
+
     /// Units completed so far.
     fn completed(&self) -> u64 {
         let report = self.pipeline.report();
@@ -159,27 +195,25 @@ impl Node {
 }
 
 /// What one run of a node over its inputs showed: what it sent, which inputs completed a unit, and
-/// the plans it was given, by input.
+/// what it was given that it asked for, by input.
 struct Recording {
     sent: Vec<(Vec<u8>, Nanos)>,
     completing: Vec<bool>,
-    replies: Vec<Option<PlanReply>>,
+    answers: Vec<Answers>,
 }
 
 fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recording {
     let mut node = Node::new(params);
-    let mut recording = Recording { sent: Vec::new(), completing: Vec::new(), replies: Vec::new() };
+    let mut recording = Recording { sent: Vec::new(), completing: Vec::new(), answers: Vec::new() };
     for input in inputs {
         let before = node.completed();
         node.take(input);
         recording.completing.push(node.completed() > before);
-        let (Input::Ip(_, now) | Input::Payload(_, now)) = input;
-        recording.sent.extend(node.drain().into_iter().map(|bytes| (bytes, *now)));
-        let reply = node.outputs.asked.take().map(|request| maker.make(&request));
-        if let Some(reply) = &reply {
-            node.pipeline.planned(reply.clone());
-        }
-        recording.replies.push(reply);
+        recording.sent.extend(node.drain().into_iter().map(|bytes| (bytes, input.at())));
+        let plan = node.outputs.plan.take().map(|request| maker.make(&request));
+        let answers = Answers { plan, open: node.outputs.open };
+        node.answer(&answers, input.at());
+        recording.answers.push(answers);
     }
     recording
 }
@@ -191,12 +225,9 @@ fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: us
         let mut node = Node::new(params);
         for (index, input) in inputs.iter().enumerate() {
             shortest[index] = shortest[index].min(node.take(input));
-            let Node { frames, outputs, pipeline } = &mut node;
+            let Node { frames, outputs, .. } = &mut node;
             outputs.sent.drain(..).for_each(|span| frames.release(span.frame));
-            outputs.asked = None;
-            if let Some(reply) = &recording.replies[index] {
-                pipeline.planned(reply.clone());
-            }
+            node.answer(&recording.answers[index], input.at());
         }
     }
     shortest
@@ -228,19 +259,17 @@ fn row(
 fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<Row> {
     let mut maker = PlanMaker::new();
     let role = |role| FlowParams { role, ..params.clone() };
-    let up = PeerId(1);
     let source = role(Role::Source { tunnel: TunnelId(0) });
-    let packets: Vec<Input> =
-        (0..count).map(|n| Input::Ip(ip_packet(n), Nanos::from(n) * PACKET_NANOS)).collect();
+    let packets: Vec<Input> = (0..count).map(|n| Input::Ip(ip_packet(n), at(n))).collect();
     let (of_source, sent) = row((name, "source"), (&source, &packets), &mut maker, rounds);
-    let relay = role(Role::Relay { upstream: up });
+    let relay = role(Role::Relay { upstream: UPSTREAM });
     let arriving = lossy(sent.sent, 0);
     let (of_relay, sent) = row((name, "relay"), (&relay, &arriving), &mut maker, rounds);
-    let sink = role(Role::Sink { tunnel: TunnelId(0), upstream: up });
+    let sink = role(Role::Sink { tunnel: TunnelId(0), upstream: UPSTREAM });
     let arriving = lossy(sent.sent, 1);
     let (of_sink, _) = row((name, "sink"), (&sink, &arriving), &mut maker, rounds);
     let reports: Vec<Input> =
-        (0..count).map(|n| Input::Payload(feedback(n), Nanos::from(n) * PACKET_NANOS)).collect();
+        (0..count).map(|n| Input::Payload(NEXT_HOP, feedback(n), at(n))).collect();
     let what = (name, "source, reports of 117 hops");
     let (of_reports, _) = row(what, (&source, &reports), &mut maker, rounds);
     vec![of_source, of_relay, of_sink, of_reports]
@@ -259,25 +288,22 @@ fn lossy(sent: Vec<(Vec<u8>, Nanos)>, turn: u64) -> Vec<Input> {
         !state.is_multiple_of(10)
     };
     let data = sent.into_iter().filter(|(bytes, _)| is_data(bytes) && arrives());
-    data.map(|(bytes, now)| Input::Payload(bytes, now)).collect()
+    data.map(|(bytes, now)| Input::Payload(UPSTREAM, bytes, now)).collect()
 }
 
 /// A report that names as many hops as a packet holds.
 fn feedback(number: u32) -> Vec<u8> {
-    let header = Header {
+    let common = Header {
         packet_type: PacketType::Feedback,
         flags: Flags(0),
         epoch: 0,
-        size: 1,
-        flow: FLOW,
-        generation: number,
+        shard: SHARD.shard,
+        flow: SHARD.flow,
+        link_sequence: number,
         hop_index: 0,
-        key_id: 0,
-        planned: 0,
-        link_sequence: 9,
     };
     let mut bytes = vec![0; 1432];
-    header.write(&mut bytes);
+    FeedbackHeader { common, node: 9, number }.write(&mut bytes);
     let mut writer = Writer::new(&mut bytes);
     for item in 0..117 {
         let loss = ((number + item) % 60) as f32 / 100.0;
@@ -295,9 +321,14 @@ fn ip_packet(number: u32) -> Vec<u8> {
     packet
 }
 
+/// When packet `number` comes.
+fn at(number: u32) -> Nanos {
+    Nanos::from(number) * PACKET_NANOS
+}
+
 /// Codes and sizes measured.
 fn cases() -> Vec<(String, FlowParams)> {
-    let base = FlowParams::new(FLOW, Role::Source { tunnel: TunnelId(0) }, vec![PeerId(0)]);
+    let base = FlowParams::new(SHARD.flow, Role::Source { tunnel: TunnelId(0) }, vec![NEXT_HOP]);
     let generations = |size: usize, field| {
         let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
         (name, FlowParams { generation_size: size, field, batches: 64, ..base.clone() })
@@ -367,10 +398,13 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
 
 /// What a packet that completes no unit should take at most.
 const AIM_MICROS: f64 = 50.0;
-const FLOW: u32 = 7;
+const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
+const NEXT_HOP: PeerId = PeerId(0);
+const UPSTREAM: PeerId = PeerId(1);
 const SEED: u64 = 0x5eed;
 const FRAMES: usize = 32_768;
 const FRAME_BYTES: usize = 2048;
 const IP_BYTES: usize = 1300;
+
 /// Between two packets: 300 Mbit/s.
 const PACKET_NANOS: Nanos = 40_000;

@@ -26,17 +26,18 @@ fn relay_for_a_moment_every_case_proves_its_work() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("relay.json");
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
-        .args(["relay", "--seconds", "0.1", "--rounds", "1", "--json"])
+        .args(["relay", "--seconds", "0.1", "--rounds", "1", "--workers", "1,2", "--json"])
         .arg(&path)
         .output()
         .unwrap();
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
     assert!(table.contains("| 1500 | XDP redirect |"), "{table}");
+    assert!(table.contains("| 1500 | recoding relay, 2 workers |"), "{table}");
 
     let result: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let series = result["series"].as_array().unwrap();
-    assert_eq!(series.len(), 8);
+    assert_eq!(series.len(), 10);
     for series in series {
         let proof = &series["samples"][0]["proof"];
         let number = |key: &str| proof[key].as_f64().unwrap();
@@ -46,6 +47,8 @@ fn relay_for_a_moment_every_case_proves_its_work() {
             assert!((1.4..1.8).contains(&recoded), "{series}");
             let rank = proof["relay"]["rank_ratio"].as_f64().unwrap();
             assert!((0.89..0.91).contains(&rank), "{series}");
+            let lost = number("sent") - proof["relay"]["received"].as_f64().unwrap();
+            assert!(lost.abs() < 0.01 * number("sent"), "{series}");
         } else {
             assert_eq!(number("arrived_recoded"), 0.0, "{series}");
         }

@@ -7,10 +7,10 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot, TunnelId};
-use recoded_wire::entropy::{BUCKETS, bucket};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId};
+use recoded_wire::coded::{CODED_BYTES, CodedHeader, Coding, log2_ceil, parse_coded};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};
+use recoded_wire::header::{Flags, Header, PacketType};
 
 use crate::decode::wrong;
 use crate::error::BenchError;
@@ -73,7 +73,7 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
     let (mut outputs, mut symbols, mut packets) = (Outputs::default(), Vec::new(), Vec::new());
     while symbols.len() < n && packets.len() < n * bytes {
         let packet = ip_packet(packets.len());
-        pipeline.ingress(&mut frames, &mut outputs, FLOW, &packet, 0);
+        pipeline.ingress(&mut frames, &mut outputs, (SHARD, &packet), 0);
         packets.push(packet);
         for span in outputs.sent.drain(..) {
             // Until the generation is complete, no packet is of another.
@@ -101,18 +101,18 @@ struct Sink {
     /// The coded packets of a generation, in frames that are kept.
     arriving: Vec<Span>,
     generation: u32,
-    /// Next link sequence number of each entropy bucket.
-    link_sequences: [u32; BUCKETS],
+    /// Next link sequence number.
+    link_sequence: u32,
     now: Nanos,
 }
 
 impl Sink {
     fn new(job: &Decoding) -> Option<Sink> {
         let n = job.n();
-        let role = Role::Sink { tunnel: TunnelId(0), upstream: PeerId(0) };
+        let role = Role::Sink { tunnel: TunnelId(0), upstream: UPSTREAM };
         let mut frames = HeapFrames::new(FRAMES, FRAME_BYTES);
         let arriving = job.matrix.chunks(n).zip(&job.received).map(|(vector, symbol)| {
-            let mut payload = vec![0; HEADER_BYTES];
+            let mut payload = vec![0; CODED_BYTES];
             header(n).write(&mut payload);
             payload.extend_from_slice(vector);
             payload.resize(payload.len().next_multiple_of(4), 0);
@@ -126,7 +126,7 @@ impl Sink {
             outputs: Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() },
             arriving,
             generation: 0,
-            link_sequences: [0; BUCKETS],
+            link_sequence: 0,
             now: 0,
         })
     }
@@ -138,15 +138,14 @@ impl Sink {
         let Sink { pipeline, frames, outputs, arriving, .. } = self;
         for &span in arriving.iter() {
             let bytes = frames.bytes_mut(span);
-            bytes[8..12].copy_from_slice(&self.generation.to_be_bytes());
-            let sequence = &mut self.link_sequences[bucket(self.generation)];
-            bytes[16..20].copy_from_slice(&sequence.to_be_bytes());
-            *sequence = sequence.wrapping_add(1);
+            bytes[8..12].copy_from_slice(&self.link_sequence.to_be_bytes());
+            bytes[16..20].copy_from_slice(&self.generation.to_be_bytes());
+            self.link_sequence = self.link_sequence.wrapping_add(1);
         }
         for &span in arriving.iter() {
             // The pipeline takes over one reference; the other keeps the packet.
             frames.retain(span.frame);
-            pipeline.receive(frames, outputs, span, self.now);
+            pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
         }
         pipeline.tick(frames, outputs, self.now);
         for span in outputs.sent.drain(..) {
@@ -187,19 +186,18 @@ pub fn contestant(
 }
 
 /// A coded packet of the flow.
-fn header(n: usize) -> Header {
-    Header {
+fn header(n: usize) -> CodedHeader {
+    let common = Header {
         packet_type: PacketType::Generation,
         flags: Flags(FIELD.code()),
         epoch: 0,
-        size: n as u16,
-        flow: FLOW,
-        generation: 0,
-        hop_index: 0,
-        key_id: 0,
-        planned: n as u16,
+        shard: SHARD.shard,
+        flow: SHARD.flow,
         link_sequence: 0,
-    }
+        hop_index: 0,
+    };
+    let (size, full_log2) = (n as u16, log2_ceil(n));
+    CodedHeader { common, size, full_log2, planned: size, generation: 0 }
 }
 
 fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
@@ -208,7 +206,7 @@ fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
 
 /// The daemon's defaults, but for the sizes.
 fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
-    let flow = FlowParams::new(FLOW, role, vec![PeerId(0)]);
+    let flow = FlowParams::new(SHARD.flow, role, vec![PeerId(0)]);
     FlowParams { field: FIELD, generation_size, symbol_bytes, ..flow }
 }
 
@@ -221,7 +219,9 @@ fn ip_packet(number: usize) -> Vec<u8> {
     packet
 }
 
-const FLOW: u32 = 7;
+const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
+/// Where the sink's packets come from.
+const UPSTREAM: PeerId = PeerId(0);
 const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
 /// What fits a tunnel on Ethernet.
 const PACKET_BYTES: usize = 1400;

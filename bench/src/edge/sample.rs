@@ -67,7 +67,7 @@ pub fn take(
 }
 
 fn read_ticks(cores: &[usize]) -> Result<Vec<Ticks>, BenchError> {
-    cores.iter().map(|core| Ticks::read(*core)).collect()
+    cores.iter().map(|core| Ticks::read(&[*core])).collect()
 }
 
 fn since(before: &[Ticks], cores: &[usize]) -> Result<Vec<CoreShares>, BenchError> {

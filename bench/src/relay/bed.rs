@@ -57,14 +57,14 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes namespaces, cables, addresses, routes and neighbours.
+    /// Makes namespaces, cables with so many queues each way, addresses, routes and neighbours.
     ///
     /// # Errors
     /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.
-    pub fn build() -> Result<Bed, BenchError> {
+    pub fn build(queues: usize) -> Result<Bed, BenchError> {
         let bed = Bed { a: Namespace::new()?, r: Namespace::new()?, b: Namespace::new()? };
-        bed.cable((&bed.a, &LOAD), (&bed.r, &IN))?;
-        bed.cable((&bed.r, &OUT), (&bed.b, &SINK))?;
+        bed.cable((&bed.a, &LOAD), (&bed.r, &IN), queues)?;
+        bed.cable((&bed.r, &OUT), (&bed.b, &SINK), queues)?;
         bed.r.sysctl("net/ipv4/ip_forward", "1")?;
         // Nothing resolves addresses during a measurement.
         neighbour(&bed.r, &IN, &LOAD)?;
@@ -77,9 +77,10 @@ impl Bed {
         &self,
         (left, left_end): (&Namespace, &End),
         (right, right_end): (&Namespace, &End),
+        queues: usize,
     ) -> Result<(), BenchError> {
         let (left_mac, right_mac) = (left_end.mac_text(), right_end.mac_text());
-        let queues = "numtxqueues 1 numrxqueues 1";
+        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
         run(Command::new("ip").args(
             format!(
                 "link add {} address {left_mac} {queues} netns {} type veth \

@@ -9,6 +9,7 @@ use crate::relay::bed::{Bed, IN, SINK};
 use crate::relay::bounce::Bounce;
 use crate::relay::load::{Output, Progress};
 use crate::relay::packets::symbol_bytes;
+use crate::relay::placement::Cores;
 use crate::relay::recoder::{Account, Recoder};
 use crate::relay::xdp::Attached;
 
@@ -75,15 +76,20 @@ impl Case {
     ///
     /// # Errors
     /// [`BenchError`] when Linux refuses what it needs.
-    pub fn start(self, bed: &Bed, core: usize, packet_bytes: usize) -> Result<Running, BenchError> {
+    pub fn start(
+        self,
+        bed: &Bed,
+        cores: &Cores,
+        packet_bytes: usize,
+    ) -> Result<Running, BenchError> {
         let in_linux = |program| Running::InLinux { _program: program };
         Ok(match self {
             Case::Relay => {
                 let symbol_bytes =
                     symbol_bytes(packet_bytes).ok_or(BenchError::PacketBytes(packet_bytes))?;
-                Running::Relay(Recoder::start(bed, core, symbol_bytes)?)
+                Running::Relay(Recoder::start(bed, cores, symbol_bytes)?)
             }
-            Case::Bounce => Running::Bounce(Bounce::start(bed, core)?),
+            Case::Bounce => Running::Bounce(Bounce::start(bed, cores.relay[0])?),
             Case::IpForward => in_linux(bed.r.inside(|| Attached::pass(&IN))?),
             Case::XdpRedirect => in_linux(bed.r.inside(|| Attached::redirect(&IN))?),
         })

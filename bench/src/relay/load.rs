@@ -10,9 +10,12 @@
 //! one core. An AF_XDP socket makes 0.6 million here, fewer than most of what is measured takes: it
 //! would measure itself.
 //!
-//! It is a closed loop: never more than [`WINDOW_PACKETS`] are under way, so that every case runs
-//! at the highest rate at which it loses nothing. Without that bound receive rings would overflow,
-//! and the relay would see losses that are not those of the link.
+//! It is a closed loop: never more than [`WINDOW_PACKETS`] of a shard are under way, so that every
+//! case runs at the highest rate at which it loses nothing. Without that bound receive rings would
+//! overflow, and the relay would see losses that are not those of the link.
+//!
+//! Every shard has a thread of its own, on a core of its own: a veth delivers to the receive queue
+//! with the number of the core that sends, modulo the queues.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use aya::maps::{Array, MapData};
 use aya::programs::{Program, ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::sys::SyscallError;
 use aya::{Ebpf, EbpfLoader};
-use recoded_wire::entropy::source_port;
+use recoded_wire::shard::{SHARDS_MAX, source_port};
 
 use crate::cores::pin;
 use crate::error::BenchError;
@@ -48,7 +51,7 @@ pub struct Progress {
     pub sent: u64,
     /// Generations sent, at least in part.
     pub generations: u64,
-    /// Time that the load held back, because the window was full.
+    /// Time that the load held back, because the window was full: a sum over shards.
     pub waited_nanos: u64,
     /// Packets that arrived at the end of the row.
     pub arrived: u64,
@@ -70,14 +73,14 @@ pub struct Instrument {
 
 /// What to send, and from where.
 pub struct Order<'a> {
-    /// The first packet.
-    pub packet: &'a Packet,
+    /// The first packet of every shard, from 0.
+    pub packets: &'a [Packet],
     /// What will come out.
     pub output: Output,
     /// Seed of the losses, not 0.
     pub seed: u64,
-    /// Core to send from.
-    pub core: usize,
+    /// Cores to send from, one per shard.
+    pub cores: &'a [usize],
     /// About how long the load will run.
     pub time: Duration,
 }
@@ -86,8 +89,11 @@ pub struct Order<'a> {
 pub struct Load {
     output: Output,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), BenchError>>,
+    threads: Vec<Sender>,
 }
+
+/// A thread that sends a shard.
+type Sender = JoinHandle<Result<(), BenchError>>;
 
 impl Instrument {
     /// Loads the object and attaches `count` at the end of the row.
@@ -117,47 +123,73 @@ impl Instrument {
         })
     }
 
-    /// Starts sending, all counters at zero.
+    /// Starts sending, all counters at zero. A first packet of every shard goes in front: until it
+    /// has memory for a shard a relay drops what comes.
     ///
     /// # Errors
     /// [`BenchError`] when Linux refuses it.
     pub fn start(&mut self, bed: &Bed, order: &Order<'_>) -> Result<Load, BenchError> {
-        for cpu in 0..self.cpus {
-            self.arrived.set(cpu, [0; ARRIVED_WORDS], 0)?;
-        }
-        let mut state = [0; STATE_WORDS];
-        state[STATE_RANDOM] = order.seed;
-        self.state.set(0, state, 0)?;
-        self.headers.set(0, order.packet.headers(), 0)?;
+        self.reset(order)?;
+        self.headers.set(0, order.packets[0].headers(), 0)?;
         self.set_plan(order.output, false)?;
+        for first in self.spawn(bed, order, (1, Arc::new(AtomicBool::new(true))))? {
+            join(first)?;
+        }
+        thread::sleep(OPENING);
+        self.reset(order)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, ebpf) = (stop.clone(), self.ebpf.clone());
-        let (core, packet) = (order.core, order.packet.bytes().to_vec());
         let repeat = ((order.time.as_secs_f64() + 1.0) * RUNS_PER_SECOND) as u32;
-        // A thread lives where the one that starts it lives.
-        let thread = bed.a.inside(move || {
+        let threads = self.spawn(bed, order, (repeat, stop.clone()))?;
+        Ok(Load { output: order.output, stop, threads })
+    }
+
+    fn reset(&mut self, order: &Order<'_>) -> Result<(), BenchError> {
+        for slot in 0..self.cpus * SHARDS_MAX as u32 {
+            self.arrived.set(slot, [0; ARRIVED_WORDS], 0)?;
+        }
+        for shard in 0..SHARDS_MAX as u32 {
+            let mut state = [0; STATE_WORDS];
+            state[STATE_RANDOM] = order.seed.wrapping_add(u64::from(shard) << 32).max(1);
+            self.state.set(shard, state, 0)?;
+        }
+        Ok(())
+    }
+
+    /// A thread per shard, which sends until `stop`, and `repeat` times before it looks.
+    fn spawn(
+        &self,
+        bed: &Bed,
+        order: &Order<'_>,
+        (repeat, stop): (u32, Arc<AtomicBool>),
+    ) -> Result<Vec<Sender>, BenchError> {
+        let send = |(packet, core): (&Packet, &usize)| {
+            let (stopped, ebpf) = (stop.clone(), self.ebpf.clone());
+            let (core, packet) = (*core, packet.bytes().to_vec());
             let work = move || {
                 pin(core)?;
-                // Relaxed: `Plan::stop`, which the program reads, ends the sending itself.
-                while !stopped.load(Ordering::Relaxed) {
+                loop {
                     run(&ebpf, &packet, repeat)?;
+                    // Relaxed: `Plan::stop`, which the program reads, ends the sending itself.
+                    if stopped.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
                 }
-                Ok(())
             };
             let started = thread::Builder::new().name("load".into()).spawn(work);
             started.map_err(BenchError::os("starting the load's thread"))
-        })?;
-        Ok(Load { output: order.output, stop, thread })
+        };
+        // A thread lives where the one that starts it lives.
+        bed.a.inside(|| order.packets.iter().zip(order.cores).map(send).collect())
     }
 
     /// Stops a load. What it has sent may still be under way.
     ///
     /// # Errors
-    /// What its thread met.
+    /// What its threads met.
     pub fn stop(&mut self, load: Load) -> Result<(), BenchError> {
         load.stop.store(true, Ordering::Relaxed);
         self.set_plan(load.output, true)?;
-        load.thread.join().map_err(|_| BenchError::Thread("load"))?
+        load.threads.into_iter().try_for_each(join)
     }
 
     /// How far the load is.
@@ -166,14 +198,17 @@ impl Instrument {
     /// [`BenchError::Map`].
     pub fn progress(&self) -> Result<Progress, BenchError> {
         let mut progress = Progress::default();
-        for cpu in 0..self.cpus {
-            let [coded, recoded, ..] = self.arrived.get(&cpu, 0)?;
+        for slot in 0..self.cpus * SHARDS_MAX as u32 {
+            let [coded, recoded, ..] = self.arrived.get(&slot, 0)?;
             progress.arrived += coded;
             progress.arrived_recoded += recoded;
         }
-        let [next, sent, waited_nanos, ..] = self.state.get(&0, 0)?;
-        progress.generations = next.div_ceil(GENERATION_SIZE as u64);
-        (progress.sent, progress.waited_nanos) = (sent, waited_nanos);
+        for shard in 0..SHARDS_MAX as u32 {
+            let [next, sent, waited_nanos, ..] = self.state.get(&shard, 0)?;
+            progress.generations += next.div_ceil(GENERATION_SIZE as u64);
+            progress.sent += sent;
+            progress.waited_nanos += waited_nanos;
+        }
         Ok(progress)
     }
 
@@ -188,6 +223,10 @@ impl Instrument {
         let plan = [ifindex, loss, WINDOW_PACKETS, planned, port, cpus, u32::from(stop)];
         Ok(self.plan.set(0, plan, 0)?)
     }
+}
+
+fn join(sender: Sender) -> Result<(), BenchError> {
+    sender.join().map_err(|_| BenchError::Thread("load"))?
 }
 
 /// Runs `load` on `repeat` frames that begin as copies of `packet`.
@@ -218,9 +257,11 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, Be
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/load.bpf.o");
 
-/// Packets sent and not come out: so many that what is measured never waits for the load, and fewer
+/// Packets of a shard sent and not come out: so many that what is measured never waits for the load, and fewer
 /// than its receive ring of 2048 holds.
 const WINDOW_PACKETS: u32 = 1024;
+/// Longer than a relay takes to get memory for a shard.
+const OPENING: Duration = Duration::from_millis(20);
 /// Packets that are made before they are sent, which a cable's ring of 256 must hold.
 const BATCH_PACKETS: u32 = 64;
 /// Times the program can run in a second, more or less. One call of Linux should outlast a sample,

@@ -1,6 +1,8 @@
 //! `bench relay`: the recoding relay beside a bare AF_XDP bounce, Linux's forwarding and XDP
 //! redirection, in the same namespaces, in turns.
 
+mod placement;
+
 mod bed;
 
 mod packets;
@@ -21,6 +23,7 @@ mod proof;
 
 mod report;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +34,7 @@ use crate::machine::Machine;
 use bed::Bed;
 use case::Case;
 use load::Instrument;
+use placement::Cores;
 use report::{Report, Series};
 use sample::{Sample, Setting};
 
@@ -43,11 +47,15 @@ use sample::{Sample, Setting};
 /// The load is a closed loop: it sends as fast as packets come out at the other end, so that
 /// nothing is lost and all get the same packets.
 ///
+/// With several workers the relay has as many receive queues, and the load as many shards, each
+/// sent from a core of its own.
+///
 /// Each number comes with proof that the work was done; without it the run ends with an error.
 /// Needs root and two idle cores. The relay should reach 0.8 of the bounce.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- relay --quick
+  cargo run --release -p bench -- relay --cases relay --workers 1,2
   cargo run --release -p bench -- relay --rounds 41 --json bench/results/relay.json")]
 pub struct Options {
     /// Also write everything, each sample included, to this file
@@ -69,10 +77,14 @@ pub struct Options {
     /// Only these cases
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Case::ALL)]
     cases: Vec<Case>,
-    /// Core of the load [default: the last but one that may be used]
+    /// Numbers of workers of the relay; the other cases have one
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_values_t = [1],
+          value_parser = clap::value_parser!(u8).range(1..=16))]
+    workers: Vec<u8>,
+    /// Core of the load of one worker [default: the last but one that may be used]
     #[arg(long, value_name = "CORE")]
     load_core: Option<usize>,
-    /// Core of the relay and of the bounce [default: the last that may be used]
+    /// Core of one worker and of the bounce [default: the last that may be used]
     #[arg(long, value_name = "CORE")]
     relay_core: Option<usize>,
     /// Seed of the losses; round r uses seed + r
@@ -92,27 +104,32 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
         true => (Duration::from_millis(200), 3),
         false => (Duration::from_secs_f64(options.seconds), usize::from(options.rounds)),
     };
-    let (load_core, relay_core) = choose_cores(options)?;
+    let series = series(options);
+    // By number of workers.
+    let mut settings = BTreeMap::new();
+    for series in &series {
+        if !settings.contains_key(&series.workers) {
+            let cores = choose_cores(options, series.workers)?;
+            settings.insert(series.workers, setting(cores, time, options.seed)?);
+        }
+    }
     let priority = cores::prefer_this_process();
-    let bed = Bed::build()?;
-    let instrument = Instrument::attach(&bed)?;
-    let mut setting = Setting { instrument, bed, load_core, relay_core, time, seed: options.seed };
     let mut report = Report {
         machine: Machine::describe(),
-        load_core,
-        relay_core,
+        cores: settings.values().map(|setting| setting.cores.clone()).collect(),
         priority,
         seconds: time.as_secs_f64(),
         rounds,
         seed: options.seed,
-        series: series(options),
+        series,
     };
     for round in 0..rounds {
         for turn in 0..report.series.len() {
             // Another one begins each round, so that none always follows the same.
             let turn = (turn + round) % report.series.len();
             let series = &mut report.series[turn];
-            let sample = take_proven(&mut setting, series, round)?;
+            let Some(setting) = settings.get_mut(&series.workers) else { continue };
+            let sample = take_proven(setting, series, round)?;
             progress(rounds, series, &sample);
             series.samples.push(sample);
         }
@@ -151,39 +168,51 @@ fn series(options: &Options) -> Vec<Series> {
     let sizes = options.bytes.iter().map(|bytes| usize::from(*bytes));
     sizes
         .flat_map(|packet_bytes| {
-            options.cases.iter().map(move |case| Series {
-                case: *case,
-                packet_bytes,
-                samples: Vec::new(),
-                void: Vec::new(),
+            options.cases.iter().flat_map(move |case| {
+                let workers: &[u8] = if *case == Case::Relay { &options.workers } else { &[1] };
+                workers.iter().map(move |workers| Series {
+                    case: *case,
+                    workers: usize::from(*workers),
+                    packet_bytes,
+                    samples: Vec::new(),
+                    void: Vec::new(),
+                })
             })
         })
         .collect()
 }
 
+/// Builds the hosts for a number of workers.
+fn setting(cores: Cores, time: Duration, seed: u64) -> Result<Setting, BenchError> {
+    let bed = Bed::build(cores.relay.len())?;
+    let instrument = Instrument::attach(&bed)?;
+    Ok(Setting { bed, instrument, cores, time, seed })
+}
+
 fn progress(rounds: usize, series: &Series, sample: &Sample) {
     eprintln!(
-        "round {}/{rounds}  {:>5} B  {:<16} {:>7.3} Mpps out",
+        "round {}/{rounds}  {:>5} B  {:<25} {:>7.3} Mpps out",
         sample.round + 1,
         series.packet_bytes,
-        series.case.name(),
+        series.name(),
         sample.output_pps / 1e6,
     );
 }
 
-fn choose_cores(options: &Options) -> Result<(usize, usize), BenchError> {
+fn choose_cores(options: &Options, workers: usize) -> Result<Cores, BenchError> {
     let allowed = cores::allowed()?;
-    let (Some(relay), Some(load)) = (allowed.iter().nth_back(0), allowed.iter().nth_back(1)) else {
-        return Err(BenchError::Cores { found: allowed.len() });
-    };
-    let load = options.load_core.unwrap_or(*load);
-    let relay = options.relay_core.unwrap_or(*relay);
-    for (core, other) in [(load, relay), (relay, load)] {
-        if core == other || !allowed.contains(&core) {
-            return Err(BenchError::Core { core, allowed });
+    let mut cores = Cores::choose(&allowed, workers)?;
+    if workers == 1 {
+        let load = options.load_core.unwrap_or(cores.load[0]);
+        let relay = options.relay_core.unwrap_or(cores.relay[0]);
+        for (core, other) in [(load, relay), (relay, load)] {
+            if core == other || !allowed.contains(&core) {
+                return Err(BenchError::Core { core, allowed });
+            }
         }
+        cores = Cores { load: vec![load], relay: vec![relay] };
     }
-    Ok((load, relay))
+    Ok(cores)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

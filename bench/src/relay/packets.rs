@@ -1,5 +1,5 @@
 //! The coded packets of the load: systematic packets of consecutive generations, as a source sends
-//! them, less those that the link in front of the relay has lost.
+//! them by every shard, less those that the link in front of the relay has lost.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,9 @@ use recoded_pipeline::params::FlowCode;
 use recoded_runtime::encap::Encap;
 use recoded_runtime::symbol_bytes_max;
 use recoded_wire::DEFAULT_PORT;
-use recoded_wire::entropy::source_port;
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, INDEX_BYTES, PacketType, write_index};
+use recoded_wire::coded::{CODED_BYTES, CodedHeader, INDEX_BYTES, log2_ceil, write_index};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::shard::source_port;
 
 use crate::relay::bed::{IN, LOAD};
 
@@ -23,38 +24,42 @@ pub const FIELD: FieldOrder = FieldOrder::Sixteen;
 pub const LOSS: f64 = 0.1;
 
 /// Bytes of all headers of a systematic packet, from Ethernet to the symbol index.
-pub const HEADERS_BYTES: usize = 14 + 20 + 8 + HEADER_BYTES + INDEX_BYTES;
+pub const HEADERS_BYTES: usize = 14 + 20 + 8 + CODED_BYTES + INDEX_BYTES;
 
-/// The first packet of the load, symbol 0 of generation 0, from which the load makes all others.
+/// The first packet of a shard, symbol 0 of generation 0, from which the load makes all others.
 pub struct Packet(Vec<u8>);
 
 impl Packet {
-    /// A packet to `destination` whose recoded form is `packet_bytes` of IP packet. It is 4 bytes
+    /// A packet of `shard` to `destination` whose recoded form is `packet_bytes` of IP packet. It is 4 bytes
     /// shorter itself: its symbol index takes 4 bytes, the coding vector of a recoded packet 8.
     ///
     /// `None` when not even one byte of symbol fits.
-    pub fn new(packet_bytes: usize, destination: IpAddr) -> Option<Packet> {
+    pub fn new(packet_bytes: usize, destination: IpAddr, shard: u8) -> Option<Packet> {
         let encap = Encap::new(LOAD.mac, IN.mac, LOAD.address, destination, DEFAULT_PORT)?;
         // Bytes without a pattern that arithmetic could profit from.
         let symbol = (0..symbol_bytes(packet_bytes)? as u32)
             .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8);
         let mut packet: Vec<u8> = [0; HEADERS_BYTES].into_iter().chain(symbol).collect();
-        let header = Header {
+        let common = Header {
             packet_type: PacketType::Generation,
             flags: Flags(Flags::SYSTEMATIC | FIELD.code()),
             epoch: 0,
-            size: GENERATION_SIZE as u16,
+            shard,
             flow: FLOW,
-            generation: 0,
-            hop_index: 0,
-            key_id: 0,
-            planned: GENERATION_SIZE as u16,
             link_sequence: 0,
+            hop_index: 0,
+        };
+        let header = CodedHeader {
+            common,
+            size: GENERATION_SIZE as u16,
+            full_log2: log2_ceil(GENERATION_SIZE),
+            planned: GENERATION_SIZE as u16,
+            generation: 0,
         };
         let payload = &mut packet[encap.header_bytes()..];
         header.write(payload);
-        write_index(payload, PacketType::Generation, 0);
-        encap.write(&mut packet, source_port(FLOW, 0), 0);
+        write_index(payload, false, 0);
+        encap.write(&mut packet, source_port(FLOW, shard), 0);
         Some(Packet(packet))
     }
 
@@ -71,25 +76,26 @@ impl Packet {
 
 /// Bytes of symbol in an IP packet of `packet_bytes` when it carries a coding vector.
 pub fn symbol_bytes(packet_bytes: usize) -> Option<usize> {
-    let coding_bytes = FlowCode::Rlnc.coding_bytes(GENERATION_SIZE, FIELD);
-    symbol_bytes_max(packet_bytes, IN.address, coding_bytes)
+    let header_bytes = FlowCode::Rlnc.header_bytes(GENERATION_SIZE, FIELD);
+    symbol_bytes_max(packet_bytes, IN.address, header_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_wire::header::{Coding, parse_coded};
+    use recoded_wire::coded::{Coding, parse_coded};
     use recoded_wire::packet::locate;
 
     #[test]
     fn packet_of_each_size_is_the_coded_packet_it_should_be() {
         for packet_bytes in [256, 1500] {
-            let packet = Packet::new(packet_bytes, IN.address).unwrap();
+            let packet = Packet::new(packet_bytes, IN.address, 5).unwrap();
             let found = locate(packet.bytes()).unwrap();
             let payload = &packet.bytes()[found.payload_offset..][..found.payload_len];
             let coded = parse_coded(payload).unwrap();
             assert_eq!(coded.coding, Coding::Systematic(0));
             assert_eq!((coded.header.generation, coded.header.planned), (0, 16));
+            assert_eq!(coded.header.common.shard, 5);
             assert_eq!(Some(coded.symbol_bytes), symbol_bytes(packet_bytes));
             assert_eq!(found.payload_offset + coded.symbol_offset, HEADERS_BYTES);
             let recoded_bytes = packet.bytes().len() - INDEX_BYTES + 8;
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn packet_without_room_for_a_symbol_is_none() {
-        assert!(Packet::new(HEADERS_BYTES, IN.address).is_some());
-        assert!(Packet::new(56, IN.address).is_none());
+        assert!(Packet::new(HEADERS_BYTES, IN.address, 0).is_some());
+        assert!(Packet::new(56, IN.address, 0).is_none());
     }
 }

@@ -38,8 +38,11 @@ pub struct RelayProof {
     pub generations: u64,
     /// Mean rank of a generation, divided by its size.
     pub rank_ratio: f64,
-    /// Loss of the link in front of it, as it measured it from link sequence numbers.
+    /// Loss of the link in front of it, as it measured it from link sequence numbers: mean over
+    /// shards.
     pub loss: f64,
+    /// Packets that came to another worker than the one that has their shard.
+    pub handed_over: u64,
     /// How the XDP program runs: `native` or `generic`.
     pub xdp_mode: String,
     /// How the socket works: `zero-copy` or `copy`.
@@ -73,6 +76,9 @@ pub fn check(
     if let Some(relay) = &relay {
         claims.relay(relay, total)?;
     }
+    if let Ended::Relay(Some(account)) = ended {
+        claims.workers(account, total)?;
+    }
     let Progress { sent, generations, arrived, arrived_recoded, .. } = *total;
     Ok(Proof { sent, generations, arrived, arrived_recoded, relay })
 }
@@ -96,8 +102,19 @@ impl Claims {
         self.within("what was lost is recoded", lost, recoded, TOLERANCE * planned)?;
         let arrived = total.arrived_recoded as f64;
         self.within("what is recoded arrives", recoded, arrived, TOLERANCE * planned)?;
-        self.near("ranks are what the loss leaves", 1.0 - LOSS, relay.rank_ratio)?;
-        self.within("the relay measures the loss", LOSS, relay.loss, LOSS_TOLERANCE)
+        self.near("ranks are what the loss leaves", 1.0 - LOSS, relay.rank_ratio)
+    }
+
+    fn workers(&self, account: &Account, total: &Progress) -> Result<(), BenchError> {
+        let [workers, working] = account.workers.map(|count| count as f64);
+        self.near("every worker has a shard", workers, working)?;
+        let in_place = total.sent.saturating_sub(account.handed_over) as f64;
+        self.near("packets come to the worker of their shard", total.sent as f64, in_place)?;
+        self.near("every shard measures the loss", workers, account.losses.len() as f64)?;
+        let mut losses = account.losses.iter();
+        losses.try_for_each(|loss| {
+            self.within("the relay measures the loss", LOSS, *loss, LOSS_TOLERANCE)
+        })
     }
 
     fn near(&self, claim: &'static str, expected: f64, measured: f64) -> Result<(), BenchError> {
@@ -130,7 +147,8 @@ fn relay_proof(account: &Account) -> RelayProof {
         sent_recoded: flow.sent_recoded,
         generations: flow.generations,
         rank_ratio: ranks as f64 / (closed * GENERATION_SIZE as u64).max(1) as f64,
-        loss: account.loss.unwrap_or_default(),
+        loss: account.losses.iter().sum::<f64>() / account.losses.len().max(1) as f64,
+        handed_over: account.handed_over,
         xdp_mode: account.xdp_mode.clone(),
         socket_mode: account.socket_mode.clone(),
     }
@@ -163,7 +181,15 @@ mod tests {
             ..FlowCounters::default()
         };
         let (xdp_mode, socket_mode) = ("native".into(), "copy".into());
-        Account { received: 144_000, flow, loss: Some(0.11), xdp_mode, socket_mode }
+        Account {
+            received: 144_000,
+            flow,
+            losses: vec![0.11, 0.09],
+            workers: [2, 2],
+            handed_over: 0,
+            xdp_mode,
+            socket_mode,
+        }
     }
 
     fn refused(change: impl FnOnce(&mut Account, &mut Progress)) -> &'static str {
@@ -200,7 +226,16 @@ mod tests {
         assert_eq!(claim, "16 packets leave per generation");
         let claim = refused(|account, _| account.flow.rank_histogram[3] = 500);
         assert_eq!(claim, "ranks are what the loss leaves");
-        assert_eq!(refused(|account, _| account.loss = None), "the relay measures the loss");
+        assert_eq!(refused(|account, _| account.losses[1] = 0.0), "the relay measures the loss");
+    }
+
+    #[test]
+    fn relay_whose_workers_do_not_share_the_work_is_not_believed() {
+        assert_eq!(refused(|account, _| account.workers[1] = 1), "every worker has a shard");
+        let claim = refused(|account, _| account.handed_over = 72_000);
+        assert_eq!(claim, "packets come to the worker of their shard");
+        let claim = refused(|account, _| account.losses.truncate(1));
+        assert_eq!(claim, "every shard measures the loss");
     }
 
     #[test]

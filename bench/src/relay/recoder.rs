@@ -8,10 +8,14 @@ use recoded_xsk::ModePreference;
 
 use crate::error::BenchError;
 use crate::relay::bed::{Bed, End, IN, LOAD, OUT, SINK};
-use crate::relay::packets::{FIELD, FLOW};
+use crate::relay::packets::FLOW;
+use crate::relay::placement::Cores;
 
 /// UMEM frames, the daemon's default.
 pub const FRAMES: u32 = 8192;
+
+/// More than the shards of one flow take.
+const FLOW_MEMORY_BYTES: usize = 256 << 20;
 
 /// A running relay.
 pub struct Recoder {
@@ -22,10 +26,14 @@ pub struct Recoder {
 pub struct Account {
     /// Packets it took from its socket.
     pub received: u64,
-    /// Of the flow.
+    /// Of the flow, over all shards.
     pub flow: FlowCounters,
-    /// Loss of the link in front of it, as it measured it.
-    pub loss: Option<f64>,
+    /// Loss of the link in front of it, as each shard measured it.
+    pub losses: Vec<f64>,
+    /// Workers, and of these those that have a shard.
+    pub workers: [usize; 2],
+    /// Packets that came to another worker than the one that has their shard.
+    pub handed_over: u64,
     /// How the XDP program runs.
     pub xdp_mode: String,
     /// How the socket that sends works.
@@ -33,14 +41,14 @@ pub struct Account {
 }
 
 impl Recoder {
-    /// Starts it in the middle of the row, its one worker on `core`.
+    /// Starts it in the middle of the row, a worker on each of `cores`.
     ///
     /// # Errors
     /// [`BenchError::Start`].
-    pub fn start(bed: &Bed, core: usize, symbol_bytes: usize) -> Result<Recoder, BenchError> {
+    pub fn start(bed: &Bed, cores: &Cores, symbol_bytes: usize) -> Result<Recoder, BenchError> {
         // Threads that the runtime starts inherit the namespace of this one.
         bed.r.inside(|| {
-            let resources = Resources::open(&topology(core))?;
+            let resources = Resources::open(&topology(cores))?;
             let snapshot = Snapshot { edition: 1, flows: vec![flow(symbol_bytes)] };
             Ok(Recoder { runtime: Runtime::start(resources, snapshot, None)? })
         })
@@ -53,20 +61,24 @@ impl Recoder {
 }
 
 fn account(report: RuntimeReport) -> Option<Account> {
-    let mut links = report.links.into_iter();
-    let (input, output) = (links.next()?, links.next()?);
-    let worker = report.workers.into_iter().next()?;
-    let flow = worker.pipeline.flows.into_iter().next()?;
+    let [input, output] = report.links.as_slice() else { return None };
+    let shards = || report.workers.iter().flat_map(|worker| &worker.pipeline.flows);
+    let mut flow = shards().next()?.counters.clone();
+    shards().skip(1).for_each(|shard| flow += &shard.counters);
+    let working = report.workers.iter().filter(|worker| !worker.pipeline.flows.is_empty());
+    let handed_over = report.workers.iter().map(|worker| worker.pipeline.packets.handed_over);
     Some(Account {
         received: input.counters.rx_packets,
-        loss: flow.hops.first().map(|hop| hop.loss),
-        flow: flow.counters,
-        xdp_mode: output.xdp_mode,
-        socket_mode: output.socket_mode,
+        losses: shards().filter_map(|shard| Some(shard.hops.first()?.loss)).collect(),
+        flow,
+        workers: [report.workers.len(), working.count()],
+        handed_over: handed_over.sum(),
+        xdp_mode: output.xdp_mode.clone(),
+        socket_mode: output.socket_mode.clone(),
     })
 }
 
-fn topology(core: usize) -> Topology {
+fn topology(cores: &Cores) -> Topology {
     let link = |name: &str, end: &End| LinkConfig {
         name: name.into(),
         interface: end.name.into(),
@@ -74,10 +86,12 @@ fn topology(core: usize) -> Topology {
         rate_mbit: None,
     };
     Topology {
-        workers: 1,
-        cores: Some(vec![core]),
-        // The bounce never sleeps either.
-        idle: Idle::Busy,
+        workers: cores.relay.len(),
+        cores: Some(cores.relay.clone()),
+        // The bounce never sleeps either. Where the load has the same core, it must.
+        idle: if cores.are_shared() { Idle::Interrupt } else { Idle::Busy },
+        tunnel_queues: cores.relay.len(),
+        flow_memory_bytes: FLOW_MEMORY_BYTES,
         frames_per_worker: FRAMES,
         port: DEFAULT_PORT,
         xdp_mode: ModePreference::Auto,
@@ -94,5 +108,5 @@ fn topology(core: usize) -> Topology {
 fn flow(symbol_bytes: usize) -> FlowParams {
     let role = Role::Relay { upstream: PeerId(1) };
     let flow = FlowParams::new(FLOW, role, vec![PeerId(0)]);
-    FlowParams { field: FIELD, generation_size: 64, symbol_bytes, ..flow }
+    FlowParams { symbol_bytes, ..flow }
 }

@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 use crate::machine::Machine;
 use crate::relay::case::Case;
 use crate::relay::packets::{FIELD, GENERATION_SIZE, LOSS};
+use crate::relay::placement::Cores;
 use crate::relay::sample::Sample;
 
 /// All samples of one case at one packet size.
 pub struct Series {
     /// The case.
     pub case: Case,
+    /// Workers of the relay, and shards of the load.
+    pub workers: usize,
     /// Bytes of its largest IP packets.
     pub packet_bytes: usize,
     /// Its samples, one per round.
@@ -23,10 +26,8 @@ pub struct Series {
 pub struct Report {
     /// Where.
     pub machine: Machine,
-    /// Core of the load.
-    pub load_core: usize,
-    /// Core of the relay and of the bounce.
-    pub relay_core: usize,
+    /// Cores, by number of workers.
+    pub cores: Vec<Cores>,
     /// Whether Linux preferred this process to others.
     pub priority: bool,
     /// Seconds per sample.
@@ -40,6 +41,14 @@ pub struct Report {
 }
 
 impl Series {
+    /// Name in tables.
+    pub fn name(&self) -> String {
+        match self.workers {
+            1 => self.case.name().into(),
+            workers => format!("{}, {workers} workers", self.case.name()),
+        }
+    }
+
     /// Median over the samples of one of their values.
     fn median(&self, value: impl Fn(&Sample) -> f64) -> f64 {
         let values = self.sorted(value);
@@ -104,14 +113,13 @@ impl Report {
     }
 
     fn heading(&self) -> String {
+        let (machine, rounds, seconds) = (self.machine.heading(), self.rounds, self.seconds);
+        let cores = self.cores.iter().map(|Cores { load, relay }| {
+            format!("load on cores {load:?}, relay and bounce on cores {relay:?}; ")
+        });
+        let cores: String = cores.collect();
         format!(
-            "{}\nmedian of {} samples of {} s each, in turns; load on core {}, relay and bounce on \
-             core {}; seed {:#x}",
-            self.machine.heading(),
-            self.rounds,
-            self.seconds,
-            self.load_core,
-            self.relay_core,
+            "{machine}\nmedian of {rounds} samples of {seconds} s each, in turns; {cores}seed {:#x}",
             self.seed
         )
     }
@@ -136,7 +144,7 @@ impl Report {
         format!(
             "| {} | {} | {} | {} | {} | {} - {} | {} | {} | {} | {core} |",
             series.packet_bytes,
-            series.case.name(),
+            series.name(),
             mega(series.median(|sample| sample.offered_pps)),
             mega(series.median(|sample| sample.received_pps)),
             mega(series.median(output)),
@@ -155,23 +163,31 @@ impl Report {
             .iter()
             .filter_map(|sample| Some((&sample.proof, sample.proof.relay.as_ref()?)));
         let (mut generations, mut arrived, mut recoded, mut ranks) = (0, 0, 0, 0.0);
+        let (mut sent, mut received, mut losses) = (0, 0, 0.0);
         let mut modes = None;
         for (proof, relay) in proofs {
             generations += proof.generations;
             arrived += proof.arrived;
             recoded += proof.arrived_recoded;
             ranks += relay.rank_ratio * proof.generations as f64;
+            losses += relay.loss * proof.generations as f64;
+            sent += proof.sent;
+            received += relay.received;
             modes = Some((&relay.xdp_mode, &relay.socket_mode));
         }
         let (xdp, socket) = modes?;
         let per_generation = |count: u64| count as f64 / generations as f64;
         Some(format!(
-            "Done at {} bytes: {generations} generations, of each {:.3} packets arrived, {:.3} of \
-             them recoded; mean rank {:.4} of the size; XDP {xdp}, socket {socket}.",
+            "Done at {} bytes by the {}: {generations} generations, of each {:.3} packets arrived, \
+             {:.3} of them recoded; mean rank {:.4} of the size; loss of the link as measured {:.4}; \
+             {} of {sent} packets not received; XDP {xdp}, socket {socket}.",
             series.packet_bytes,
+            series.name(),
             per_generation(arrived),
             per_generation(recoded),
             ranks / generations as f64,
+            losses / generations as f64,
+            sent.saturating_sub(received),
         ))
     }
 
@@ -180,7 +196,7 @@ impl Report {
         json!({
             "benchmark": "relay",
             "machine": self.machine,
-            "cores": { "load": self.load_core, "relay": self.relay_core },
+            "cores": self.cores,
             "priority": self.priority,
             "seconds": self.seconds,
             "rounds": self.rounds,
@@ -206,6 +222,7 @@ impl Report {
                 .collect();
         json!({
             "case": series.case.key(),
+            "workers": series.workers,
             "packet_bytes": series.packet_bytes,
             "offered_pps": series.median(|sample| sample.offered_pps),
             "received_pps": series.median(|sample| sample.received_pps),
@@ -226,4 +243,4 @@ for one: hence two ratios to the bounce, each the median of the ratios within a 
 is the share of time in which the load held back because the case could not take more; near 0 % the
 load was the limit. ip_forward and XDP redirect run on the core that makes the load and share it;
 relay and bounce have a core of their own, which also carries Linux's share of sending and the
-counter at the end of the row.";
+counter at the end of the row. With several workers each core's shares are means over the cores.";

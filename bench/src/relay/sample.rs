@@ -12,6 +12,7 @@ use crate::relay::bed::Bed;
 use crate::relay::case::Case;
 use crate::relay::load::{Instrument, Order, Progress};
 use crate::relay::packets::Packet;
+use crate::relay::placement::Cores;
 use crate::relay::proof::{self, Proof};
 
 /// What every measurement of a run has in common.
@@ -20,10 +21,8 @@ pub struct Setting {
     pub bed: Bed,
     /// The load, and the counter at the end of the row.
     pub instrument: Instrument,
-    /// Core of the load, and of all that Linux does for it.
-    pub load_core: usize,
-    /// Core of the relay and of the bounce.
-    pub relay_core: usize,
+    /// Cores of the load, and of all that Linux does for it, and of the relay and the bounce.
+    pub cores: Cores,
     /// How long packets are counted.
     pub time: Duration,
     /// Seed of the losses.
@@ -41,14 +40,14 @@ pub struct Sample {
     pub received_pps: f64,
     /// Packets per second that arrived at the end of the row.
     pub output_pps: f64,
-    /// Share of the time that the load waited for the case. Near 0: the load was the slower one,
+    /// Share of the time that the load waited for the case, mean over shards. Near 0: the load was the slower one,
     /// and the case may be able to do more.
     pub load_waited: f64,
     /// Time over which it was counted.
     pub seconds: f64,
-    /// What the load's core did.
+    /// What the load's cores did.
     pub load_core: CoreShares,
-    /// What the relay's core did.
+    /// What the relay's cores did.
     pub relay_core: CoreShares,
     /// That the work was done.
     pub proof: Proof,
@@ -64,15 +63,17 @@ pub fn take(
     packet_bytes: usize,
     round: usize,
 ) -> Result<Sample, BenchError> {
-    let packet = Packet::new(packet_bytes, case.destination())
-        .ok_or(BenchError::PacketBytes(packet_bytes))?;
-    let running = case.start(&setting.bed, setting.relay_core, packet_bytes)?;
+    let shards = 0..setting.cores.load.len() as u8;
+    let packets: Option<Vec<Packet>> =
+        shards.map(|shard| Packet::new(packet_bytes, case.destination(), shard)).collect();
+    let packets = packets.ok_or(BenchError::PacketBytes(packet_bytes))?;
+    let running = case.start(&setting.bed, &setting.cores, packet_bytes)?;
     let order = Order {
-        packet: &packet,
+        packets: &packets,
         output: case.output(),
         // Every round loses other packets, every case of a round the same.
         seed: setting.seed.wrapping_add(round as u64).max(1),
-        core: setting.load_core,
+        cores: &setting.cores.load,
         time: setting.time,
     };
     let load = setting.instrument.start(&setting.bed, &order)?;
@@ -97,7 +98,7 @@ pub fn take(
         offered_pps,
         received_pps: offered_pps * received as f64 / total.sent.max(1) as f64,
         output_pps: rate(|progress| progress.arrived),
-        load_waited: rate(|progress| progress.waited_nanos) / 1e9,
+        load_waited: rate(|progress| progress.waited_nanos) / 1e9 / packets.len() as f64,
         seconds,
         load_core: after.load_core.since(&before.load_core),
         relay_core: after.relay_core.since(&before.relay_core),
@@ -138,8 +139,8 @@ struct Reading {
 
 impl Reading {
     fn take(setting: &Setting) -> Result<Reading, BenchError> {
-        let load_core = Ticks::read(setting.load_core)?;
-        let relay_core = Ticks::read(setting.relay_core)?;
+        let load_core = Ticks::read(&setting.cores.load)?;
+        let relay_core = Ticks::read(&setting.cores.relay)?;
         let progress = setting.instrument.progress()?;
         Ok(Reading { at: Instant::now(), progress, load_core, relay_core })
     }

@@ -36,11 +36,14 @@ const PACE: f64 = 0.97;
 /// Offered UDP load as a share of capacity.
 const LOAD: f64 = 0.6;
 
-/// Bytes around a coding vector and symbol on a link: Ethernet, IPv4, UDP, coded header.
-const HEADER_BYTES: usize = 14 + 20 + 8 + 20;
+/// Bytes of every packet on a link: Ethernet, IPv4, UDP, our header.
+const HEADER_BYTES: usize = 14 + 20 + 8 + 16;
 
-/// What BATS packets say of their block.
-const BLOCK_BYTES: f64 = 8.0;
+/// What packets say of their generation.
+const GENERATION_BYTES: f64 = 4.0;
+
+/// What BATS packets say of their batch and block.
+const BATCH_BYTES: f64 = 4.0 + 8.0;
 
 /// What packets of a window say of it.
 const WINDOW_BYTES: f64 = 8.0;
@@ -226,9 +229,9 @@ pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
 fn packet_bytes(flow: &Flow) -> f64 {
     let vector_bytes = flow.generation_size as f64 * (flow.field.max(2) as f64).log2() / 8.0;
     let coding_bytes = match flow.parameters.code.as_deref() {
-        Some("bats") => BLOCK_BYTES + vector_bytes,
+        Some("bats") => BATCH_BYTES + vector_bytes,
         Some("window") => WINDOW_BYTES,
-        _ => vector_bytes,
+        _ => GENERATION_BYTES + vector_bytes,
     };
     HEADER_BYTES as f64 + coding_bytes + flow.symbol_bytes as f64
 }

@@ -32,11 +32,11 @@ fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
     let before = Counts::of(&relay.show().unwrap());
 
     // The first round fills every table; after it nothing may grow.
-    let mut sent = throw(&socket, target, &mut random);
+    let mut sent = throw(&socket, target, &mut random, 0);
     settle();
     let resident = relay.resident_kib().unwrap();
-    for _ in 0..2 {
-        sent += throw(&socket, target, &mut random);
+    for round in 1..3 {
+        sent += throw(&socket, target, &mut random, round);
     }
     settle();
     let grown = relay.resident_kib().unwrap().saturating_sub(resident);
@@ -89,7 +89,7 @@ impl Counts {
 }
 
 /// Sends a round; returns how many packets Linux took.
-fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
+fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random, round: u64) -> u64 {
     let mut taken = 0;
     for number in 0..PACKETS {
         let packet = match number % 4 {
@@ -99,7 +99,7 @@ fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
             }
             1 => truncated(random),
             2 => absurd(random),
-            _ => plausible(random),
+            _ => plausible(random, round * PACKETS + number),
         };
         taken += u64::from(socket.send_to(&packet, target).is_ok());
         if number % 64 == 0 {
@@ -112,27 +112,31 @@ fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random) -> u64 {
 
 /// The right version, type and flow, truncated anywhere.
 fn truncated(random: &mut Random) -> Vec<u8> {
-    let mut packet = plausible(random);
+    let number = random.next();
+    let mut packet = plausible(random, number);
     packet.truncate(random_length(random, HEADER_BYTES + 12));
     packet
 }
 
-/// Any packet type with everything in the header at random, except what gets it past the XDP
-/// program.
+/// A packet of any type with everything in the header at random, except what gets it past the XDP
+/// program, and often flags that its type may have.
 fn absurd(random: &mut Random) -> Vec<u8> {
     let length = HEADER_BYTES + random_length(random, 1400);
     let mut packet = random.bytes(length);
     packet[0] = 0x20 | (1 + random.below(4) as u8);
+    packet[1] &= [0, 0x83, 0xF3, 0xFF][random.below(4)];
+    packet[3] = random.below(SHARDS) as u8;
     packet[4..8].copy_from_slice(&(1 + random.below(2) as u32).to_be_bytes());
     packet
 }
 
 /// A generation packet as the source would send it, of a random shard and generation, with random
-/// content.
-fn plausible(random: &mut Random) -> Vec<u8> {
+/// content. `number` grows from packet to packet.
+fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
     let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
     packet[..4].copy_from_slice(&[0x22, 0x02, 0, random.below(SHARDS) as u8]);
     packet[4..8].copy_from_slice(&1u32.to_be_bytes());
+    packet[8..12].copy_from_slice(&(number as u32).to_be_bytes());
     // Hop 0, 16 symbols, as in the largest generations of this epoch, 18 packets planned.
     packet[12..16].copy_from_slice(&[0, 15, 0x40, 18]);
     packet
