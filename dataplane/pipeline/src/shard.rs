@@ -128,7 +128,7 @@ pub(crate) struct Stage {
     state: State,
     /// When it last took a packet in; of a source: when it was replaced.
     used_at: Nanos,
-    /// Epoch of that packet.
+    /// Epoch of that packet, or of the one that the stage was asked for.
     epoch: Option<u8>,
 }
 
@@ -183,12 +183,14 @@ impl Stage {
         std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
     }
 
-    /// This stage of a relay or sink under the present settings of its flow, if they still suit it.
-    pub(crate) fn under(mut self, settings: &FlowParams) -> Option<Self> {
+    /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of its
+    /// flow, if they still suit it.
+    pub(crate) fn under(mut self, settings: &FlowParams, epoch: Option<u8>) -> Option<Self> {
         if !self.has_role_of(settings) {
             return None;
         }
         self.params = settings.with(self.params.sizes());
+        self.epoch = epoch;
         Some(self)
     }
 }
@@ -375,8 +377,7 @@ impl Shard {
         let Some(other) = &self.other else { return fits };
         match other.takes(data) {
             Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
-            // One that is new was opened for this epoch.
-            Ok(()) if other.epoch.is_none_or(|known| known == epoch) || fits.is_err() => {}
+            Ok(()) if other.epoch == Some(epoch) || fits.is_err() => {}
             _ => return fits,
         }
         self.exchange();
