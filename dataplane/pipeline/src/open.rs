@@ -25,6 +25,8 @@ use crate::shard::Stage;
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
 use recoded_code::window::ENCODING_WINDOW_MAX;
 use recoded_gf::FieldOrder;
+#[cfg(feature = "bats")]
+use recoded_wire::coded::Block;
 use recoded_wire::frames::Frames;
 
 /// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
@@ -147,15 +149,27 @@ fn is_sent(sizes: &Sizes) -> bool {
     }
 }
 
+/// Size of full generations or batches of the epoch of a packet.
+pub(crate) fn full_size(view: &PacketView) -> usize {
+    (1 << view.full_log2.min(FULL_LOG2_MAX)).max(view.size)
+}
+
+/// Source symbols of full blocks of the epoch of a packet.
+#[cfg(feature = "bats")]
+pub(crate) fn full_symbols(block: &Block) -> usize {
+    (1 << block.full_log2).max(usize::from(block.source_symbols))
+}
+
 /// What a packet announces, rounded up.
 fn announced(data: &Data<'_>) -> Sizes {
     match data {
         Data::Coded { view, .. } => Sizes {
             code: code_of(view),
             field: view.field,
-            generation_size: (1 << view.full_log2.min(FULL_LOG2_MAX))
-                .max(view.size)
-                .max(if view.block.is_some() { 1 } else { SIZE_MIN }),
+            generation_size: full_size(view).max(match view.block {
+                Some(_) => 1,
+                None => SIZE_MIN,
+            }),
         },
         Data::Window(packet) => {
             let window_symbols = usize::from(packet.window_symbols).next_power_of_two();
@@ -176,7 +190,7 @@ fn code_of(view: &PacketView) -> FlowCode {
     #[cfg(feature = "bats")]
     if let Some(block) = view.block {
         return FlowCode::Bats(BatsParams {
-            source_symbols: (1 << block.full_log2).max(usize::from(block.source_symbols)),
+            source_symbols: full_symbols(&block),
             profile: Profile::CyclicShift,
             generator_bits: block.generator_bits,
             interleave: Interleave::Auto,

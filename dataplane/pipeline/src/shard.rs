@@ -13,7 +13,9 @@ use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
-use crate::open::Sizes;
+#[cfg(feature = "bats")]
+use crate::open::full_symbols;
+use crate::open::{Sizes, full_size};
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
@@ -137,7 +139,8 @@ impl Stage {
         Self { state: State::new(shard, &params, combiner), params, used_at: 0, epoch: None }
     }
 
-    /// Whether it takes packets of this code and these sizes.
+    /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
+    /// come first.
     fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
         let is_relay = matches!(self.state, State::Relay(_));
         let (fits, size, symbol_bytes) = match (data, &self.params.code) {
@@ -146,14 +149,14 @@ impl Stage {
                 let window_symbols = usize::from(packet.window_symbols);
                 (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
             }
-            (Data::Coded { view, .. }, _) if is_relay => (true, view.size, view.symbol_bytes),
+            (Data::Coded { view, .. }, _) if is_relay => (true, full_size(view), view.symbol_bytes),
             (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {
-                (true, view.size, view.symbol_bytes)
+                (true, full_size(view), view.symbol_bytes)
             }
             #[cfg(feature = "bats")]
             (Data::Coded { view, .. }, FlowCode::Bats(code)) if view.block.is_some() => {
-                let symbols = view.block.map_or(0, |block| usize::from(block.source_symbols));
-                (symbols <= code.source_symbols, view.size, view.symbol_bytes)
+                let symbols = view.block.map_or(0, |block| full_symbols(&block));
+                (symbols <= code.source_symbols, full_size(view), view.symbol_bytes)
             }
             _ => return Err(DropReason::WrongCode),
         };
