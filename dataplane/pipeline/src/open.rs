@@ -20,12 +20,13 @@ use crate::io::Data;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
 use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
-use crate::report::DropReason;
 use crate::shard::Stage;
 #[cfg(feature = "bats")]
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
 use recoded_code::window::ENCODING_WINDOW_MAX;
 use recoded_gf::FieldOrder;
+#[cfg(feature = "bats")]
+use recoded_wire::coded::Block;
 use recoded_wire::frames::Frames;
 
 /// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
@@ -47,30 +48,6 @@ pub struct Sizes {
     pub field: FieldOrder,
     /// Generation or batch size.
     pub generation_size: usize,
-}
-
-impl Sizes {
-    /// Whether a stage of these sizes takes units of `others`; a relay handles every code alike.
-    pub(crate) fn hold(self, others: Sizes, is_relay: bool) -> Result<(), DropReason> {
-        let is_alike =
-            |a: &FlowCode, b: &FlowCode| std::mem::discriminant(a) == std::mem::discriminant(b);
-        if !is_relay && !is_alike(&self.code, &others.code) {
-            return Err(DropReason::WrongCode);
-        }
-        let is_room = others.generation_size <= self.generation_size
-            && match (self.code, others.code) {
-                _ if is_relay => true,
-                #[cfg(feature = "bats")]
-                (FlowCode::Bats(own), FlowCode::Bats(other)) => {
-                    other.source_symbols <= own.source_symbols
-                }
-                (FlowCode::Window(own), FlowCode::Window(other)) => {
-                    other.window_symbols <= own.window_symbols
-                }
-                _ => true,
-            };
-        if is_room { Ok(()) } else { Err(DropReason::Oversize) }
-    }
 }
 
 /// Asks for a stage that takes the packets of a shard.
@@ -191,15 +168,27 @@ pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
     })
 }
 
+/// Size of full generations or batches of the epoch of a packet.
+pub(crate) fn full_size(view: &PacketView) -> usize {
+    (1 << view.full_log2.min(FULL_LOG2_MAX)).max(view.size)
+}
+
+/// Source symbols of full blocks of the epoch of a packet.
+#[cfg(feature = "bats")]
+pub(crate) fn full_symbols(block: &Block) -> usize {
+    (1 << block.full_log2).max(usize::from(block.source_symbols))
+}
+
 /// What a packet announces, rounded up.
 pub(crate) fn announced(data: &Data<'_>) -> Sizes {
     match data {
         Data::Coded { view, .. } => Sizes {
             code: code_of(view),
             field: view.field,
-            generation_size: (1 << view.full_log2.min(FULL_LOG2_MAX))
-                .max(view.size)
-                .max(if view.block.is_some() { 1 } else { SIZE_MIN }),
+            generation_size: full_size(view).max(match view.block {
+                Some(_) => 1,
+                None => SIZE_MIN,
+            }),
         },
         Data::Window(packet) => {
             let window_symbols = usize::from(packet.window_symbols).next_power_of_two();

@@ -14,7 +14,9 @@ use crate::combine::Combiner;
 use crate::edge::class::Marks;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
-use crate::open::{Sizes, announced, symbol_bytes};
+#[cfg(feature = "bats")]
+use crate::open::full_symbols;
+use crate::open::{Sizes, full_size};
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
@@ -129,7 +131,7 @@ pub(crate) struct Stage {
     state: State,
     /// When it last took a packet in; of a source: when it was replaced.
     used_at: Nanos,
-    /// Epoch of that packet.
+    /// Epoch of that packet, or of the one that the stage was asked for.
     epoch: Option<u8>,
 }
 
@@ -138,14 +140,31 @@ impl Stage {
         Self { state: State::new(shard, &params, combiner), params, used_at: 0, epoch: None }
     }
 
-    /// Whether it takes packets of this code, and of the largest sizes that they announce.
+    /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
+    /// come first.
     fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
         let is_relay = matches!(self.state, State::Relay(_));
-        self.params.sizes().hold(announced(data), is_relay)?;
-        if symbol_bytes(data) > self.params.symbol_bytes {
-            return Err(DropReason::Oversize);
-        }
-        Ok(())
+        let (fits, size, symbol_bytes) = match (data, &self.params.code) {
+            (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
+            (Data::Window(packet), FlowCode::Window(code)) => {
+                let window_symbols = usize::from(packet.window_symbols);
+                (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
+            }
+            (Data::Coded { view, .. }, _) if is_relay => (true, full_size(view), view.symbol_bytes),
+            (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {
+                (true, full_size(view), view.symbol_bytes)
+            }
+            #[cfg(feature = "bats")]
+            (Data::Coded { view, .. }, FlowCode::Bats(code)) if view.block.is_some() => {
+                let symbols = view.block.map_or(0, |block| full_symbols(&block));
+                (symbols <= code.source_symbols, full_size(view), view.symbol_bytes)
+            }
+            _ => return Err(DropReason::WrongCode),
+        };
+        let is_within = fits
+            && size <= self.params.generation_size
+            && usize::from(symbol_bytes) <= self.params.symbol_bytes;
+        if is_within { Ok(()) } else { Err(DropReason::Oversize) }
     }
 
     /// Bytes it takes, at most.
@@ -173,12 +192,14 @@ impl Stage {
         std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
     }
 
-    /// This stage of a relay or sink under the present settings of its flow, if they still suit it.
-    pub(crate) fn under(mut self, settings: &FlowParams) -> Option<Self> {
+    /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of its
+    /// flow, if they still suit it.
+    pub(crate) fn under(mut self, settings: &FlowParams, epoch: Option<u8>) -> Option<Self> {
         if !self.has_role_of(settings) {
             return None;
         }
         self.params = settings.with(self.params.sizes());
+        self.epoch = epoch;
         Some(self)
     }
 }
@@ -369,8 +390,7 @@ impl Shard {
         let Some(other) = &self.other else { return fits };
         match other.takes(data) {
             Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
-            // One that is new was opened for this epoch.
-            Ok(()) if other.epoch.is_none_or(|known| known == epoch) || fits.is_err() => {}
+            Ok(()) if other.epoch == Some(epoch) || fits.is_err() => {}
             _ => return fits,
         }
         self.exchange();

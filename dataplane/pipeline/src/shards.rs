@@ -35,6 +35,8 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct Opening {
     shard: ShardId,
+    /// Of the packet that it is for.
+    epoch: u8,
     asked_at: Nanos,
     is_refused: bool,
 }
@@ -202,15 +204,18 @@ impl Shards {
             return Err(DropReason::Opening);
         }
         let request = OpenRequest { shard, sizes };
+        let epoch = data.header().epoch;
+        let opening = Opening { shard, epoch, asked_at: io.now, is_refused: false };
         match io.egress.open(&request) {
             Answer::Here => {
                 let settings = self.settings(shard.flow).ok_or(DropReason::UnknownFlow)?;
                 let stage = Stage::new(shard, settings.with(sizes), io.combiner);
+                self.opening.push(opening);
                 self.opened(Opened { shard, stage }, io);
                 Ok(true)
             }
             Answer::Elsewhere => {
-                self.opening.push(Opening { shard, asked_at: io.now, is_refused: false });
+                self.opening.push(opening);
                 Err(DropReason::Opening)
             }
             Answer::Busy => Err(DropReason::Opening),
@@ -263,10 +268,12 @@ impl Shards {
         Opened { shard, stage }: Opened,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
+        let asked = self.opening.iter().find(|opening| opening.shard == shard);
+        let epoch = asked.map(|opening| opening.epoch);
         self.opening.retain(|opening| opening.shard != shard);
         // Parameters may have changed since it was asked for.
         let settings = self.settings(shard.flow);
-        let stage = settings.and_then(|settings| stage.under(settings))?;
+        let stage = settings.and_then(|settings| stage.under(settings, epoch))?;
         match self.place(shard) {
             Ok(index) => self.shards[index].open(stage, io),
             Err(at) => {

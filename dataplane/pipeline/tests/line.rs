@@ -398,3 +398,26 @@ fn small_packets_stay_small() {
     assert!(clean <= 1.6, "{clean}");
     assert!(lossy <= 3.0, "{lossy}");
 }
+
+/// A unit far ahead was tried beside those that are held. When these caught up with it, it was
+/// delivered twice.
+#[test]
+fn a_unit_far_ahead_that_is_caught_up_with_is_delivered_once() {
+    let change = |role| FlowParams { generation_size: 1, batches: 4, ..params(role) };
+    let mut source = Node::new(change(Role::Source { tunnel: TunnelId(0) }), 1);
+    let mut sink = Node::new(change(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 2);
+    let units: Vec<_> = (0..12)
+        .map(|number| {
+            let mut sent = source.ingress(&ip_packet(100, number), u64::from(number) * 1_000_000);
+            sent.append(&mut source.tick(u64::from(number) * 1_000_000 + 1_000_000));
+            sent.swap_remove(0).1
+        })
+        .collect();
+    for unit in [0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] {
+        sink.receive_next(&units[unit], 20 * 1_000_000);
+    }
+    sink.tick(80 * 1_000_000);
+    assert_eq!(sink.delivered.len(), 12);
+    assert!((0..12).all(|number| sink.delivered[number as usize] == ip_packet(100, number)));
+    assert_eq!((source.leaked(), sink.leaked()), (0, 0));
+}

@@ -61,3 +61,21 @@ fn a_stage_opened_by_a_forged_packet_does_not_take_an_idle_flow_over() {
     assert_eq!((counters.generations_complete, counters.redundant), (2, 1));
     assert_eq!(node.leaked(), 0);
 }
+
+/// A short generation of a new epoch once went to the stage of before, and all that followed in
+/// that epoch was dropped as mismatch.
+#[test]
+fn a_short_generation_does_not_keep_larger_ones_of_its_epoch_out() {
+    let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+    for role in [sink, Role::Relay { upstream: UP }] {
+        let mut node = Node::new(params(role), 1);
+        node.receive_next(&symbol(0, (7, 16, 4), 0), 0);
+        node.receive_next(&symbol(1, (8, 1, 8), 0), MILLI);
+        for index in 0..200 {
+            node.receive_next(&symbol(1, (9, 200, 8), index), 2 * MILLI);
+        }
+        assert_eq!(node.flow().counters.innovative, 202);
+        assert_eq!(node.packets().dropped.iter().sum::<u64>(), 0);
+        assert_eq!(node.leaked(), 0);
+    }
+}

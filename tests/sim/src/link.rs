@@ -272,6 +272,8 @@ fn forge_common(random: &mut Random, payload: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use recoded_wire::header::VERSION;
+
     use super::*;
 
     /// Sends `count` packets, one a microsecond; when each that arrived did.
@@ -344,7 +346,8 @@ mod tests {
         let mut channel = Channel::new(link, 6, 0, false);
         let mut altered = 0;
         for length in 0..600 {
-            let payload: Vec<u8> = (0..length).map(|at| at as u8 & 0xF | 0x22).collect();
+            let mut payload: Vec<u8> = (0..length).map(|at| at as u8 & 0xF).collect();
+            payload.iter_mut().take(1).for_each(|byte| *byte = VERSION << 4 | 2);
             channel.send(0, payload.clone(), |arrival| {
                 altered += usize::from(arrival.payload != payload);
             });

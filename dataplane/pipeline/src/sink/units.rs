@@ -175,7 +175,17 @@ impl<U: Unit> UnitSink<U> {
 
     /// Resynchronises to the unit on trial.
     fn adopt(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let (Some(number), Some((_, newest))) = (self.trial.number(), self.range) else { return };
+        let (Some(number), Some((next, newest))) = (self.trial.number(), self.range) else {
+            return;
+        };
+        let is_finished = (1..=self.units.len() as u32 * U::STEP)
+            .contains(&next.wrapping_sub(number))
+            && self.trial.unit.epoch() == Some(self.epoch);
+        if is_finished || number.wrapping_sub(next) < self.held_span() {
+            // The units before it have come after all.
+            self.trial.clear(cx.io.frames);
+            return;
+        }
         let ahead = number.wrapping_sub(newest);
         if (1..=self.units.len() as u32 * U::STEP).contains(&ahead) {
             self.advance(cx, number);

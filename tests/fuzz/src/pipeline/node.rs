@@ -30,7 +30,7 @@ const TICKS_MAX: usize = 300;
 const QUEUE_PACKETS: usize = 16;
 
 /// Largest stage that there is memory for.
-const STAGE_BYTES_MAX: usize = 16 << 20;
+const STAGE_BYTES_MAX: usize = 48 << 20;
 
 thread_local! {
     /// Makes the plans that nodes ask for elsewhere.
