@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress};
+use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
@@ -97,7 +97,7 @@ struct Answers {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
         self.sent.push(span);
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::Egress;
+use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, CodedHeader, Coding, log2_ceil, parse_coded};
@@ -50,7 +50,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
         self.sent.push(span);
     }
 

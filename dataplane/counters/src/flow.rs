@@ -7,7 +7,7 @@ pub const TABLE: Table = Table { owner: "a flow", parts: &[FlowCounters::TABLE] 
 
 counters! {
     /// Counters of one flow on one node. Source symbols of a window flow are counted as
-    /// generations. A change of code begins them anew.
+    /// generations.
     #[derive(Clone, PartialEq, Default, Debug)]
     FlowCounters {
         /// Source: IP packets taken from the tunnel.
@@ -20,6 +20,8 @@ counters! {
         delivered_packets: Packets,
         /// Bytes of those packets.
         delivered_bytes: Bytes,
+        /// Of these, marked as having met congestion on the way (ECN).
+        delivered_marked: Packets,
         /// Coded packets received for this flow.
         received: Packets,
         /// Received packets that raised the rank of their generation by one.

@@ -50,6 +50,8 @@ pub(crate) struct Batch {
     pub first: Nanos,
     /// Repair rounds this hop has answered.
     pub repaired: u8,
+    /// Traffic class of its first packet.
+    pub class: u8,
     /// Parameters, once a packet told them.
     shape: Option<Shape>,
     /// Innovative symbols in order of arrival.
@@ -74,6 +76,7 @@ impl Batch {
             pending: 0,
             first: 0,
             repaired: 0,
+            class: 0,
             shape: None,
             symbols: Vec::with_capacity(size_max),
             vectors: vec![0; if sink { 0 } else { size_max * size_max }],

@@ -63,6 +63,8 @@ pub(crate) struct Combiner {
     vectors: Vec<u8>,
     formed: Vec<Span>,
     solutions: Vec<u8>,
+    /// A copy of an IP packet.
+    packet: Vec<u8>,
 }
 
 impl Combiner {
@@ -75,6 +77,7 @@ impl Combiner {
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
             solutions: vec![0; SOLVED_MAX * SIZE_MAX],
+            packet: vec![0; usize::from(u16::MAX)],
         }
     }
 
@@ -86,6 +89,13 @@ impl Combiner {
     /// What makes plans.
     pub(crate) fn plan_maker(&mut self) -> &mut PlanMaker {
         &mut self.plan_maker
+    }
+
+    /// A copy of an IP packet, to be changed.
+    pub(crate) fn packet(&mut self, packet: &[u8]) -> &mut [u8] {
+        let copy = &mut self.packet[..packet.len()];
+        copy.copy_from_slice(packet);
+        copy
     }
 
     /// The kernel in use.

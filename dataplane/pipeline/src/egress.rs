@@ -8,12 +8,12 @@ use recoded_wire::frames::Span;
 
 /// Receives what the pipeline decided. Nothing here may block.
 pub trait Egress {
-    /// Sends the UDP payload in `span` to a next hop, from source port `source_port`.
+    /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
     ///
     /// Takes over one reference to the frame, also when it must drop the packet, which it counts.
     /// The frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them);
     /// the span itself may not.
-    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16);
+    fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
 
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
@@ -36,10 +36,10 @@ pub trait Egress {
         Answer::Here
     }
 
-    /// Hands the UDP payload of a packet from `peer` to the worker that has its shard. False when
-    /// none has, or when that worker can take no more.
-    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
-        let _ = (shard, peer, payload);
+    /// Hands the UDP payload of a packet, and where it came from, to the worker that has its shard.
+    /// False when none has, or when that worker can take no more.
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+        let _ = (shard, origin, payload);
         false
     }
 
@@ -48,6 +48,24 @@ pub trait Egress {
         let _ = request;
         Answer::Here
     }
+}
+
+/// Headers around a UDP payload, beyond what its next hop says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Outer {
+    /// UDP source port.
+    pub source_port: u16,
+    /// DSCP and ECN bits of the IP header.
+    pub traffic_class: u8,
+}
+
+/// Where a packet came from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The neighbour that sent it.
+    pub peer: PeerId,
+    /// DSCP and ECN bits of its IP header.
+    pub traffic_class: u8,
 }
 
 /// What became of a question for a plan or for a stage.

@@ -2,12 +2,14 @@
 
 use crate::batch::PacketView;
 use crate::combine::Combiner;
+use crate::edge::class::{self, Marks};
+use crate::egress::Egress;
 use crate::params::{FlowParams, Nanos, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
 use crate::report::{DropReason, FlowCounters};
 use recoded_wire::coded::CodedHeader;
-use recoded_wire::frames::Span;
+use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::window::WindowPacket;
 
@@ -36,7 +38,23 @@ pub(crate) struct Context<'a, 'io, F, E> {
     pub upstream: &'a mut Upstream,
     /// Those that it is sent to.
     pub hops: &'a mut NextHops,
+    /// Congestion marks to be passed on.
+    pub marks: &'a mut Marks,
     pub io: &'a mut Io<'io, F, E>,
+}
+
+impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
+    /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark that
+    /// is to be passed on.
+    pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
+        let class = if self.marks.take(traffic_class) {
+            class::marked(traffic_class)
+        } else {
+            traffic_class
+        };
+        self.counters.send_failed +=
+            self.hops.send(self.io.frames, self.io.egress, (payload, class));
+    }
 }
 
 impl<F, E> Context<'_, '_, F, E> {
@@ -51,6 +69,8 @@ impl<F, E> Context<'_, '_, F, E> {
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
     pub payload: Span,
+    /// DSCP and ECN bits that it came with.
+    pub traffic_class: u8,
     pub data: Data<'a>,
 }
 

@@ -10,7 +10,7 @@
 //!
 //! No I/O, no clock, no unsafe: bytes and `now` in, bytes and verdicts out, so that AF_XDP, the
 //! simulator and the fuzzer drive the same code. Tables are allocated when a flow is created; the
-//! packet path allocates nothing. Received symbols stay in their frames while their generation
+//! packet path allocates nothing. Datagram symbols stay in their frames while their generation
 //! lives; combinations are written straight into frames that are then transmitted.
 //!
 //! Every received packet is counted in exactly one of forwarded, consumed and dropped-by-reason.
@@ -70,7 +70,7 @@ pub mod memory;
 
 use batch::PacketView;
 use combine::Combiner;
-use egress::{Egress, Ticket};
+use egress::{Egress, Origin, Ticket};
 use io::{Arrival, Data, Fate, Io, earlier};
 use open::{Closed, Opened};
 use params::{Nanos, PeerId, ShardId, Share, Snapshot};
@@ -124,22 +124,22 @@ impl Pipeline {
         self.shards.apply(snapshot, &mut io);
     }
 
-    /// Handles a packet that came from `peer`; `None` when its sender is no neighbour of ours.
-    /// Takes over one reference to `payload.frame`, whose span is a UDP payload.
+    /// Handles a packet. Takes over one reference to its frame.
     pub fn receive(
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        (peer, payload): (Option<PeerId>, Span),
+        datagram: impl Into<Datagram>,
         now: Nanos,
     ) {
+        let datagram = datagram.into();
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
             self.shards.relieve(&mut io);
         }
         let fate = {
-            let received = Received { peer, payload, is_noted: false };
-            dispatch(&mut self.shards, &mut io, &mut self.vector, received)
+            let vector = &mut self.vector;
+            dispatch(&mut self.shards, &mut io, vector, (datagram, false))
         };
         self.packets.received += 1;
         match fate {
@@ -149,7 +149,7 @@ impl Pipeline {
             Fate::Dropped(reason) => self.packets.dropped[reason as usize] += 1,
         }
         // A role that keeps the frame holds a reference of its own by now.
-        frames.release(payload.frame);
+        frames.release(datagram.payload.frame);
     }
 
     /// Takes an IP packet from the tunnel of a source flow, to be sent by `shard`; ignored when
@@ -208,10 +208,10 @@ impl Pipeline {
         let shard = opened.shard;
         let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { shard, stage });
         while let Some(waiting) = self.shards.next_waiting(shard) {
-            let Waiting { peer, payload, is_noted, .. } = waiting;
-            let received = Received { peer: Some(peer), payload, is_noted };
+            let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
+            let datagram = Datagram { peer: Some(peer), payload, traffic_class };
             // They were counted when they came.
-            dispatch(&mut self.shards, &mut io, &mut self.vector, received);
+            dispatch(&mut self.shards, &mut io, &mut self.vector, (datagram, is_noted));
             io.frames.release(payload.frame);
         }
         closed
@@ -258,19 +258,29 @@ impl Pipeline {
 }
 
 /// A received packet before it is parsed.
-struct Received {
-    /// Its sender, if that is a neighbour.
-    peer: Option<PeerId>,
-    payload: Span,
-    /// Whether its shard has noted its link sequence number before.
-    is_noted: bool,
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Datagram {
+    /// Its sender; `None` when that is no neighbour of ours.
+    pub peer: Option<PeerId>,
+    /// The UDP payload.
+    pub payload: Span,
+    /// DSCP and ECN bits of its IP header.
+    pub traffic_class: u8,
 }
 
+impl From<(Option<PeerId>, Span)> for Datagram {
+    /// A packet of best effort.
+    fn from((peer, payload): (Option<PeerId>, Span)) -> Datagram {
+        Datagram { peer, payload, traffic_class: 0 }
+    }
+}
+
+/// `is_noted` says whether the shard has noted its link sequence number before.
 fn dispatch(
     shards: &mut Shards,
     io: &mut Io<'_, impl Frames, impl Egress>,
     vector: &mut [u8; SIZE_MAX],
-    Received { peer, payload, is_noted }: Received,
+    (Datagram { peer, payload, traffic_class }, is_noted): (Datagram, bool),
 ) -> Fate {
     let packet = match parse(io.frames.bytes(payload)) {
         Ok(packet) => packet,
@@ -281,7 +291,8 @@ fn dispatch(
         return Fate::Dropped(DropReason::UnknownFlow);
     }
     let Some(peer) = peer else { return Fate::Dropped(DropReason::UnknownPeer) };
-    if shards.find(id).is_none() && io.egress.hand_over(id, peer, io.frames.bytes(payload)) {
+    let origin = Origin { peer, traffic_class };
+    if shards.find(id).is_none() && io.egress.hand_over(id, origin, io.frames.bytes(payload)) {
         return Fate::HandedOver;
     }
     let data = match packet {
@@ -297,7 +308,7 @@ fn dispatch(
             None => return Fate::Dropped(DropReason::Malformed),
         },
     };
-    shards.receive(io, (id, peer), (&Arrival { payload, data }, is_noted))
+    shards.receive(io, (id, origin), (&Arrival { payload, traffic_class, data }, is_noted))
 }
 
 fn reason(error: HeaderError) -> DropReason {

@@ -11,6 +11,7 @@ use crate::bats::received::ReceivedBlock;
 #[cfg(feature = "bats")]
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
+use crate::edge::class::Marks;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::{Sizes, announced, symbol_bytes};
@@ -188,6 +189,7 @@ pub(crate) struct Shard {
     counters: FlowCounters,
     upstream: Upstream,
     hops: NextHops,
+    marks: Marks,
     present: Stage,
     /// The one of before, or one that has yet to prove itself.
     other: Option<Stage>,
@@ -200,8 +202,9 @@ fn split<'a, 'io, F, E>(
     shard: &'a mut Shard,
     io: &'a mut Io<'io, F, E>,
 ) -> (&'a mut State, Context<'a, 'io, F, E>) {
-    let Shard { id, counters, upstream, hops, present: Stage { params, state, .. }, .. } = shard;
-    (state, Context { shard: *id, params, counters, upstream, hops, io })
+    let Shard { id, counters, upstream, hops, marks, present, .. } = shard;
+    let Stage { params, state, .. } = present;
+    (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
 }
 
 impl Shard {
@@ -211,6 +214,7 @@ impl Shard {
             counters: FlowCounters::default(),
             upstream: Upstream::new(id, combiner),
             hops: NextHops::new(id, &present.params.next_hops, combiner),
+            marks: Marks::default(),
             present,
             other: None,
             deadline: None,
@@ -341,6 +345,7 @@ impl Shard {
         if let Err(reason) = self.choose(&arrival.data, io.now) {
             return Fate::Dropped(reason);
         }
+        self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
         let (state, mut cx) = split(self, io);
         let fate = match state {

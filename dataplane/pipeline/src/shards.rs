@@ -4,7 +4,7 @@
 //! know which shards will come by its queue: it asks for one when the first packet of it comes.
 
 use crate::combine::Combiner;
-use crate::egress::{Answer, Egress};
+use crate::egress::{Answer, Egress, Origin};
 use crate::io::{Arrival, Data, Fate, Io};
 use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 256;
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Waiting {
     shard: ShardId,
-    pub peer: PeerId,
+    pub origin: Origin,
     pub payload: Span,
     /// Whether its shard was there and has noted it.
     pub is_noted: bool,
@@ -137,10 +137,10 @@ impl Shards {
     pub(crate) fn receive(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (id, peer): (ShardId, PeerId),
+        (id, origin): (ShardId, Origin),
         (arrival, is_noted): (&Arrival<'_>, bool),
     ) -> Fate {
-        let header = arrival.data.header();
+        let (header, peer) = (arrival.data.header(), origin.peer);
         let mut reason = DropReason::Oversize;
         let is_here = self.find(id).is_some();
         if let Some(shard) = self.find(id) {
@@ -157,7 +157,7 @@ impl Shards {
             Ok(false) => return Fate::Dropped(reason),
             Err(DropReason::Opening) => {
                 let (shard, payload, is_noted) = (id, arrival.payload, is_here);
-                return self.wait(io, Waiting { shard, peer, payload, is_noted });
+                return self.wait(io, Waiting { shard, origin, payload, is_noted });
             }
             Err(reason) => return Fate::Dropped(reason),
         }

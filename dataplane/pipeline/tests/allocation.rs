@@ -4,7 +4,7 @@ mod common;
 
 use common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::Egress;
+use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId, WindowParams,
@@ -19,7 +19,7 @@ struct Wire {
 }
 
 impl Egress for Wire {
-    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push((hop, span));
     }
 

@@ -6,7 +6,7 @@ mod common;
 
 use common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress};
+use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
@@ -305,7 +305,7 @@ struct Questions {
 }
 
 impl Egress for Questions {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push(span);
     }
 

@@ -7,7 +7,7 @@ mod common;
 
 use common::{DOWN, UP, bats, coded, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress};
+use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::OpenRequest;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
@@ -34,7 +34,7 @@ struct Sent {
 }
 
 impl Egress for Sent {
-    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push(span);
         self.sent_down += u64::from(hop == DOWN);
     }

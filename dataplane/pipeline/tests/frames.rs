@@ -6,7 +6,7 @@ mod common;
 use common::{DOWN, Node, SHARD, UP, params};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::Egress;
+use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Recoding, Role, Snapshot, TunnelId, WindowParams,
@@ -21,7 +21,7 @@ struct Reach {
 }
 
 impl Egress for Reach {
-    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.end = self.end.max(usize::from(span.offset) + usize::from(span.len));
         self.sent.push((hop, span));
     }

@@ -5,7 +5,7 @@ mod common;
 use common::{SHARD, UP, ip_packet, params};
 use recoded_gf::Kernel;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Product, ProductInputs, Ticket};
+use recoded_pipeline::egress::{Egress, Outer, Product, ProductInputs, Ticket};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::FlowCounters;
@@ -36,7 +36,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, _hop: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _hop: PeerId, span: Span, _outer: Outer) {
         self.sent.push(span);
     }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress};
+use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
@@ -28,7 +28,7 @@ struct Desk {
 }
 
 impl Egress for Desk {
-    fn transmit(&mut self, _peer: PeerId, span: Span, _source_port: u16) {
+    fn transmit(&mut self, _peer: PeerId, span: Span, _outer: Outer) {
         self.spans.push(span);
     }
 
@@ -41,10 +41,10 @@ impl Egress for Desk {
         Answer::Elsewhere
     }
 
-    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
         let is_elsewhere = self.elsewhere.contains(&shard);
         if is_elsewhere {
-            self.handed_over.push((shard, peer, payload.len()));
+            self.handed_over.push((shard, origin.peer, payload.len()));
         }
         is_elsewhere
     }

@@ -13,6 +13,7 @@
 //! (`opening`).
 
 use crossbeam::queue::ArrayQueue;
+use recoded_pipeline::egress::Origin;
 use recoded_pipeline::params::{PeerId, ShardId};
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ const PARCEL_BYTES: usize = 2048 - recoded_wire::frames::HEADROOM_BYTES;
 
 /// A copy of a packet.
 pub(crate) struct Parcel {
-    pub(crate) peer: PeerId,
+    pub(crate) origin: Origin,
     len: usize,
     bytes: Box<[u8; PARCEL_BYTES]>,
 }
@@ -52,18 +53,22 @@ impl Inbox {
         for _ in 0..if workers > 1 { PARCELS } else { 0 } {
             let bytes = Box::new([0; PARCEL_BYTES]);
             // There are as many places.
-            let _ = inbox.free.push(Parcel { peer: PeerId(0), len: 0, bytes });
+            let _ = inbox.free.push(Parcel {
+                origin: Origin { peer: PeerId(0), traffic_class: 0 },
+                len: 0,
+                bytes,
+            });
         }
         inbox
     }
 
     /// Puts a packet in. False when there is no room.
-    pub(crate) fn put(&self, peer: PeerId, payload: &[u8]) -> bool {
+    pub(crate) fn put(&self, origin: Origin, payload: &[u8]) -> bool {
         if payload.len() > PARCEL_BYTES {
             return false;
         }
         let Some(mut parcel) = self.free.pop() else { return false };
-        (parcel.peer, parcel.len) = (peer, payload.len());
+        (parcel.origin, parcel.len) = (origin, payload.len());
         parcel.bytes[..payload.len()].copy_from_slice(payload);
         self.full.push(parcel).is_ok()
     }
@@ -87,24 +92,26 @@ impl Inbox {
 mod tests {
     use super::*;
 
+    const ORIGIN: Origin = Origin { peer: PeerId(3), traffic_class: 2 };
+
     #[test]
     fn parcels_go_around_and_a_full_inbox_refuses() {
         let inbox = Inbox::new(2);
         for round in 0..3u8 {
             for _ in 0..PARCELS {
-                assert!(inbox.put(PeerId(3), &[round; 100]));
+                assert!(inbox.put(ORIGIN, &[round; 100]));
             }
-            assert!(!inbox.put(PeerId(3), &[9]));
+            assert!(!inbox.put(ORIGIN, &[9]));
             while let Some(parcel) = inbox.take() {
-                assert_eq!((parcel.peer, parcel.payload()), (PeerId(3), &[round; 100][..]));
+                assert_eq!((parcel.origin, parcel.payload()), (ORIGIN, &[round; 100][..]));
                 inbox.recycle(parcel);
             }
         }
-        assert!(inbox.is_empty() && !inbox.put(PeerId(0), &[0; PARCEL_BYTES + 1]));
+        assert!(inbox.is_empty() && !inbox.put(ORIGIN, &[0; PARCEL_BYTES + 1]));
     }
 
     #[test]
     fn a_worker_without_others_takes_nothing() {
-        assert!(!Inbox::new(1).put(PeerId(0), &[1]));
+        assert!(!Inbox::new(1).put(ORIGIN, &[1]));
     }
 }

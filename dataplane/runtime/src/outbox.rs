@@ -18,7 +18,7 @@ use crate::report::{LinkCounters, TunnelCounters};
 use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
-use recoded_pipeline::egress::{Answer, Egress, Product, ProductInputs, Ticket};
+use recoded_pipeline::egress::{Answer, Egress, Origin, Outer, Product, ProductInputs, Ticket};
 use recoded_pipeline::open::OpenRequest;
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
@@ -241,12 +241,12 @@ fn is_feedback(payload: &[u8]) -> bool {
 
 impl Egress for Outbox {
     #[inline]
-    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16) {
+    fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
+        let Outer { source_port, traffic_class } = outer;
         let index = usize::from(hop.0);
         let Hop { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()
             || self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
-        let traffic_class = TRAFFIC_CLASS;
         self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });
     }
 
@@ -266,12 +266,12 @@ impl Egress for Outbox {
         self.counter.ask(request)
     }
 
-    fn hand_over(&mut self, shard: ShardId, peer: PeerId, payload: &[u8]) -> bool {
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
         let Some(owner) = self.whereabouts.other(shard) else { return false };
         let Whereabouts { shared, .. } = &self.whereabouts;
         let inbox = &shared.inboxes[owner];
         let was_empty = inbox.is_empty();
-        let is_in = inbox.put(peer, payload);
+        let is_in = inbox.put(origin, payload);
         if was_empty && is_in {
             shared.waker(owner).wake();
         }
@@ -328,6 +328,3 @@ impl Write for Writer<'_> {
 /// adds delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that
 /// goes to sleep writes first.
 const MERGE_NANOS: Nanos = 100_000;
-/// DSCP and ECN bits of sent packets. One value for all until the pipeline reports which inner
-/// packet a symbol carries; 0 is best effort, not ECN-capable.
-const TRAFFIC_CLASS: u8 = 0;

@@ -21,8 +21,9 @@ use crate::shared::{Clock, Shared};
 use crate::topology::Idle;
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
-use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::Origin;
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::packet::locate;
 use recoded_xsk::{Received, Socket, SocketStatistics, Umem};
@@ -225,8 +226,9 @@ impl Worker {
                     let payload = Span { frame, offset, len: found.payload_len as u16 };
                     let sender = found.source.ip();
                     let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
-                    let from = (peer.map(|(_, peer)| *peer), payload);
-                    self.pipeline.receive(&mut self.umem, &mut self.outbox, from, now);
+                    let (peer, traffic_class) = (peer.map(|(_, peer)| *peer), found.traffic_class);
+                    let datagram = Datagram { peer, payload, traffic_class };
+                    self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
                 }
                 Ok(_) => {
                     counters.rx_not_ours += 1;
@@ -269,8 +271,9 @@ impl Worker {
             let Some(parcel) = inbox.take() else { break };
             came = true;
             if let Some(payload) = copy_in(&mut self.umem, parcel.payload()) {
-                let from = (Some(parcel.peer), payload);
-                self.pipeline.receive(&mut self.umem, &mut self.outbox, from, now);
+                let Origin { peer, traffic_class } = parcel.origin;
+                let datagram = Datagram { peer: Some(peer), payload, traffic_class };
+                self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
             }
             inbox.recycle(parcel);
         }

@@ -119,6 +119,8 @@ pub struct UdpLocation {
     pub destination: SocketAddr,
     /// VLAN tags in front of the IP header: 0, 1 or 2.
     pub vlan_tags: u8,
+    /// DSCP and ECN bits of the IP header: TOS in IPv4, traffic class in IPv6.
+    pub traffic_class: u8,
 }
 
 impl UdpHeader {
@@ -153,12 +155,17 @@ pub fn locate(bytes: &[u8]) -> Result<UdpLocation, NotUdp> {
     };
     let (source, destination) = addresses.ok_or(NotUdp::Truncated)?;
     let tag_bytes = udp.ip_offset - ETHERNET_BYTES;
+    let (first, second) = (bytes[udp.ip_offset], bytes[udp.ip_offset + 1]);
     Ok(UdpLocation {
         payload_offset,
         payload_len,
         source: SocketAddr::new(source, udp.source_port),
         destination: SocketAddr::new(destination, udp.destination_port),
         vlan_tags: if tag_bytes == 0 { 0 } else { 1 + u8::from(tag_bytes > VLAN_TAG_BYTES) },
+        traffic_class: match udp.ip {
+            IpVersion::V4 => second,
+            IpVersion::V6 => first << 4 | second >> 4,
+        },
     })
 }
 
@@ -393,6 +400,16 @@ mod tests {
         assert_eq!(found.source, "10.0.0.1:40000".parse().unwrap());
         assert_eq!(found.destination, "10.0.0.2:9426".parse().unwrap());
         assert_eq!(found.vlan_tags, 0);
+    }
+
+    #[test]
+    fn locate_reads_the_traffic_class_of_both_ip_versions() {
+        let mut v4 = plain_v4();
+        v4.bytes[15] = 0xB9;
+        assert_eq!(v4.locate().map(|found| found.traffic_class), Ok(0xB9));
+        let mut v6 = plain_v6();
+        (v6.bytes[14], v6.bytes[15]) = (0x6B, 0x97);
+        assert_eq!(v6.locate().map(|found| found.traffic_class), Ok(0xB9));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Block {
     /// Logarithms of the sizes of full blocks and of their batches.
     full_log2: u8,
     pub batch_log2: u8,
+    /// Traffic class of its first packet, and so of all that carry it.
+    pub class: u8,
     /// How it is coded, once it is closed.
     pub params: Params,
     /// Batches of it that take turns, settled then too.
@@ -42,6 +44,7 @@ impl Block {
             field: FieldOrder::Two,
             full_log2: 0,
             batch_log2: 0,
+            class: 0,
             params: Params::default(),
             interleave: 1,
             symbols: Vec::with_capacity(symbols_max),
@@ -52,9 +55,10 @@ impl Block {
     }
 
     /// Begins block `number` in this entry, which must hold nothing.
-    pub(crate) fn open(&mut self, (number, epoch): (u16, u8), params: &FlowParams) {
+    pub(crate) fn open(&mut self, (number, epoch): (u16, u8), params: &FlowParams, class: u8) {
         debug_assert!(self.symbols.is_empty());
         (self.number, self.epoch, self.field, self.live) = (number, epoch, params.field, true);
+        self.class = class;
         self.batch_log2 = log2_ceil(params.generation_size);
         if let FlowCode::Bats(bats) = &params.code {
             self.full_log2 = log2_ceil(bats.source_symbols);

@@ -15,6 +15,7 @@
 use crate::bats::block::{Block, Former};
 use crate::bats::plan::{BatchPlanner, FEW, most};
 use crate::combine::Combiner;
+use crate::edge::class;
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
@@ -65,6 +66,8 @@ struct Formed {
     word: BlockWord,
     /// Its packets, in the group's list.
     first: usize,
+    /// Their traffic class.
+    class: u8,
 }
 
 /// Source state of a BATS flow. Blocks are found by number modulo their count.
@@ -137,7 +140,7 @@ impl BatsSource {
             self.close(cx);
         }
         if !self.open {
-            if !self.begin(cx) {
+            if !self.begin(cx, class::of(packet)) {
                 return false;
             }
             let full = self.planner.full(params, params.generation_size, bats.source_symbols);
@@ -164,8 +167,9 @@ impl BatsSource {
         usize::from(number) % self.blocks.len()
     }
 
-    /// Begins a block. False when its place holds one that has not been sent yet.
-    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+    /// Begins a block whose first IP packet has a traffic class. False when its place holds one that
+    /// has not been sent yet.
+    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
         let index = self.index(self.number);
         let block = &mut self.blocks[index];
@@ -173,7 +177,7 @@ impl BatsSource {
             return false;
         }
         block.clear(cx.io.frames);
-        block.open((self.number, self.epoch), params);
+        block.open((self.number, self.epoch), params, class::outer(class));
         self.open = true;
         (self.opened, self.touched) = (cx.io.now, cx.io.now);
         self.packer.written = 0;
@@ -291,7 +295,8 @@ impl BatsSource {
         let full_log2 = block.batch_log2;
         let header =
             CodedHeader { common, size, full_log2, planned: size, generation: self.serial };
-        self.group.push(Formed { header, word: block.word(block.batches), first });
+        let (word, class) = (block.word(block.batches), block.class);
+        self.group.push(Formed { header, word, first, class });
         self.serial = self.serial.wrapping_add(1);
         block.batches += 1;
         block.due -= 1;
@@ -302,7 +307,7 @@ impl BatsSource {
     fn send_group(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
         for index in 0..longest {
-            for Formed { header, word, first } in &self.group {
+            for Formed { header, word, first, class } in &self.group {
                 if index >= header.size {
                     continue;
                 }
@@ -313,7 +318,7 @@ impl BatsSource {
                 word.write(bytes);
                 write_index(bytes, true, index as u8);
                 cx.counters.sent_coded += 1;
-                cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
+                cx.send(payload, *class);
             }
         }
         self.group.clear();

@@ -1,5 +1,9 @@
-//! IP packets in and out of symbols: `[length][bytes]`, back to back.
+//! IP packets in and out of symbols: `[length][bytes]`, back to back; and their traffic classes.
+
+pub(crate) mod class;
 
 pub(crate) mod packing;
 
 pub(crate) mod framing;
+
+pub(crate) mod outlet;

@@ -1,7 +1,7 @@
 //! Sending: hands packets to the next hops, each with its own link sequence number.
 
 use crate::combine::{Combiner, GROUP_MAX, Sources};
-use crate::egress::Egress;
+use crate::egress::{Egress, Outer};
 use crate::io::Io;
 use crate::layout::payload_of;
 use crate::params::{Nanos, PeerId, ShardId};
@@ -70,14 +70,15 @@ impl NextHops {
     }
 
     /// Sends `payload`, whose header is written but for the link sequence number, to every next
-    /// hop. Takes over one reference. Returns how many copies could not be made because frames ran
+    /// hop, in packets of a traffic class. Takes over one reference. Returns how many copies could not be made because frames ran
     /// out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        payload: Span,
+        (payload, traffic_class): (Span, u8),
     ) -> u64 {
+        let outer = Outer { source_port: self.source_port, traffic_class };
         let mut failed = 0;
         let Some((first, others)) = self.hops.split_first_mut() else {
             frames.release(payload.frame);
@@ -89,10 +90,10 @@ impl NextHops {
                 continue;
             };
             write_link_sequence(frames.bytes_mut(copy), next(&mut hop.next));
-            egress.transmit(hop.peer, copy, self.source_port);
+            egress.transmit(hop.peer, copy, outer);
         }
         write_link_sequence(frames.bytes_mut(payload), next(&mut first.next));
-        egress.transmit(first.peer, payload, self.source_port);
+        egress.transmit(first.peer, payload, outer);
         failed
     }
 
@@ -104,7 +105,7 @@ impl NextHops {
         io: &mut Io<'_, impl Frames, impl Egress>,
         sources: &Sources<'_>,
         mut header: CodedHeader,
-        count: usize,
+        (count, traffic_class): (usize, u8),
     ) -> (u64, u64) {
         let ends = header.common.flags.has(Flags::END);
         header.common.packet_type = sources.packet_type();
@@ -124,7 +125,7 @@ impl NextHops {
                 if let Some(block) = &sources.block {
                     block.write(bytes);
                 }
-                failed += self.send(io.frames, io.egress, payload);
+                failed += self.send(io.frames, io.egress, (payload, traffic_class));
                 sent += 1;
             }
         }

@@ -7,7 +7,7 @@
 //! copied, nine in ten.
 
 use crate::combine::Combiner;
-use crate::egress::Egress;
+use crate::egress::{Egress, Outer};
 use crate::io::{Fate, Io};
 use crate::layout::symbol_offset;
 use crate::params::{Nanos, PeerId, ShardId};
@@ -146,15 +146,17 @@ impl Reporter {
         loss: f64,
     ) {
         let copies = if has_nacks(io.frames.bytes(payload)) { copies(loss) } else { 1 };
-        let port = source_port(self.shard.flow, self.shard.shard);
+        let source_port = source_port(self.shard.flow, self.shard.shard);
+        // Reports are no one's packets in particular: best effort.
+        let outer = Outer { source_port, traffic_class: 0 };
         for _ in 1..copies {
             if let Some(copy) = copy(io.frames, payload) {
                 write_link_sequence(io.frames.bytes_mut(copy), next(&mut self.link_sequence));
-                io.egress.transmit(upstream, copy, port);
+                io.egress.transmit(upstream, copy, outer);
             }
         }
         write_link_sequence(io.frames.bytes_mut(payload), next(&mut self.link_sequence));
-        io.egress.transmit(upstream, payload, port);
+        io.egress.transmit(upstream, payload, outer);
     }
 }
 

@@ -19,6 +19,7 @@ mod feedback;
 
 use crate::batch::{Accepted, Batch, PacketView};
 use crate::combine::Combiner;
+use crate::edge::class;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
@@ -30,7 +31,7 @@ use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
 use recoded_wire::coded::{Block, CodedHeader, PLANNED_MAX};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::window::{WindowPacket, write_header};
 
@@ -84,8 +85,8 @@ impl Relay {
         arrival: &Arrival<'_>,
     ) -> Fate {
         match &arrival.data {
-            Data::Coded { header, view } => self.collect(cx, arrival.payload, *header, view),
-            Data::Window(packet) => self.pass(cx, arrival.payload, packet),
+            Data::Coded { header, view } => self.collect(cx, arrival, *header, view),
+            Data::Window(packet) => self.pass(cx, arrival, packet),
         }
     }
 
@@ -93,7 +94,7 @@ impl Relay {
     fn collect(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        arrival: &Arrival<'_>,
         header: CodedHeader,
         view: &PacketView,
     ) -> Fate {
@@ -108,20 +109,23 @@ impl Relay {
             }
             Place::Elsewhere => {
                 cx.counters.sent_repair += u64::from(is_repair);
-                self.forward(cx, payload, header, false);
+                self.forward(cx, arrival, header, false);
                 return Fate::Forwarded;
             }
         };
         let batch = &mut self.batches[index];
         batch.touched = cx.io.now;
-        let accepted = batch.accept(cx.io.frames, payload, view);
+        let accepted = batch.accept(cx.io.frames, arrival.payload, view);
+        if accepted == Accepted::Innovative && batch.rank() == 1 {
+            batch.class = class::outer(arrival.traffic_class);
+        }
         match accepted {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
             Accepted::Innovative => cx.counters.innovative += 1,
             Accepted::Redundant => cx.counters.redundant += 1,
         }
         if is_repair {
-            return self.repair((index, accepted), cx, payload, header);
+            return self.repair((index, accepted), cx, arrival, header);
         }
         let ends = header.common.flags.has(Flags::END) || batch.is_complete();
         let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
@@ -133,7 +137,7 @@ impl Relay {
             && !batch.closed
             && batch.sent < batch.planned;
         if batch.closed && accepted == Accepted::Innovative {
-            return self.straggle(index, cx, payload, header);
+            return self.straggle(index, cx, arrival, header);
         }
         if ends && !batch.closed {
             self.plan_by_rank(index, params, cx.io.combiner);
@@ -144,7 +148,7 @@ impl Relay {
             let forwarded = CodedHeader { planned: batch.planned, ..header };
             // What a batch will be worth is not known before it ends.
             let last = batch.sent == batch.planned && (ends || view.block.is_none());
-            self.forward(cx, payload, forwarded, last);
+            self.forward(cx, arrival, forwarded, last);
         }
         if ends && !self.batches[index].closed {
             self.close(index, cx);
@@ -326,7 +330,8 @@ impl Relay {
             planned: if is_repair { 0 } else { batch.planned },
             generation: batch.generation,
         };
-        let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, usize::from(count));
+        let (sent, failed) =
+            cx.hops.send_combinations(cx.io, &sources, header, (usize::from(count), batch.class));
         cx.counters.send_failed += failed;
         sent
     }
@@ -335,29 +340,29 @@ impl Relay {
     fn forward(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        arrival: &Arrival<'_>,
         header: CodedHeader,
         last: bool,
     ) {
         let mut header = header.with(Flags::END, last);
         header.common.hop_index = header.common.hop_index.saturating_add(1);
-        header.write(cx.io.frames.bytes_mut(payload));
-        send_on(cx, payload);
+        header.write(cx.io.frames.bytes_mut(arrival.payload));
+        send_on(cx, arrival);
     }
 
     /// Passes a packet of a window flow on as it came: no recoding is defined for it.
     fn pass(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        arrival: &Arrival<'_>,
         packet: &WindowPacket,
     ) -> Fate {
         self.incoming.arrived_window(packet);
         let mut header = packet.header;
         header.hop_index = header.hop_index.saturating_add(1);
         let window = (packet.symbol_bytes, packet.window_symbols);
-        write_header(&header, window.0, window.1, cx.io.frames.bytes_mut(payload));
-        send_on(cx, payload);
+        write_header(&header, window.0, window.1, cx.io.frames.bytes_mut(arrival.payload));
+        send_on(cx, arrival);
         Fate::Forwarded
     }
 
@@ -369,7 +374,7 @@ impl Relay {
         &mut self,
         index: usize,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        arrival: &Arrival<'_>,
         header: CodedHeader,
     ) -> Fate {
         let batch = &mut self.batches[index];
@@ -380,7 +385,7 @@ impl Relay {
         // One that ended with a silence still has its end to come.
         let last = header.common.flags.has(Flags::END) && batch.pending == 0;
         let header = CodedHeader { planned: batch.planned, ..header };
-        self.forward(cx, payload, header, last);
+        self.forward(cx, arrival, header, last);
         Fate::Forwarded
     }
 
@@ -390,12 +395,12 @@ impl Relay {
         &mut self,
         (index, accepted): (usize, Accepted),
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        arrival: &Arrival<'_>,
         header: CodedHeader,
     ) -> Fate {
         cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
-            self.forward(cx, payload, header, false);
+            self.forward(cx, arrival, header, false);
             return Fate::Forwarded;
         }
         cx.counters.sent_recoded += self.send_recoded(index, cx, 1, true);
@@ -485,10 +490,10 @@ impl Lifecycle for Relay {
 }
 
 /// Sends a received packet, whose header is as it shall leave, to the next hops.
-fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
-    cx.io.frames.retain(payload.frame);
+fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, arrival: &Arrival<'_>) {
+    cx.io.frames.retain(arrival.payload.frame);
     cx.counters.sent_forwarded += 1;
-    cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
+    cx.send(arrival.payload, class::outer(arrival.traffic_class));
 }
 
 /// The plan a packet announces, within what configuration allows: output per input stays bounded

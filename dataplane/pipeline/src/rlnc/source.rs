@@ -6,6 +6,7 @@
 //! or when the flush timer ends it. Closed generations are kept to answer NACKs.
 
 use crate::combine::{Combiner, Sources};
+use crate::edge::class;
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
@@ -46,6 +47,8 @@ struct Generation {
     field: FieldOrder,
     /// Size of full ones.
     full: usize,
+    /// Traffic class of its first packet, and so of all that carry it.
+    class: u8,
     symbols: Vec<Span>,
 }
 
@@ -78,6 +81,7 @@ impl RlncSource {
             epoch: 0,
             field: params.field,
             full: params.generation_size,
+            class: 0,
             symbols: Vec::with_capacity(SIZE_MAX),
         };
         RlncSource {
@@ -101,7 +105,8 @@ impl RlncSource {
         self.generations.index(self.number)
     }
 
-    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    /// Begins a generation whose first IP packet has a traffic class.
+    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) {
         let params = cx.params;
         let (number, epoch) = (self.number, self.epoch);
         let index = self.open_index();
@@ -113,6 +118,7 @@ impl RlncSource {
         generation.field = params.field;
         generation.full = params.generation_size;
         generation.repaired = 0;
+        generation.class = class::outer(class);
         self.open = true;
         self.opened = cx.io.now;
         self.tail = None;
@@ -168,6 +174,7 @@ impl RlncSource {
         let index = self.sent;
         self.sent += 1;
         let generation = &self.generations[self.open_index()];
+        let class = generation.class;
         let flags = Flags(Flags::SYSTEMATIC).with(Flags::END, ends);
         let header = generation.header(cx, flags, (size, planned));
         let payload = payload_of(generation.symbols[index], coding_offset(false) + INDEX_BYTES);
@@ -176,7 +183,7 @@ impl RlncSource {
         header.write(bytes);
         write_index(bytes, false, index as u8);
         cx.counters.sent_systematic += 1;
-        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
+        cx.send(payload, class);
     }
 
     /// Sends `count` coded packets of a closed generation: by its plan of so many packets, or as
@@ -199,7 +206,8 @@ impl RlncSource {
         };
         let kind = if plan.is_some() { Flags::END } else { Flags::REPAIR };
         let header = generation.header(cx, Flags(kind), (size, plan.unwrap_or(0)));
-        let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, count);
+        let (sent, failed) =
+            cx.hops.send_combinations(cx.io, &sources, header, (count, generation.class));
         cx.counters.send_failed += failed;
         sent
     }
@@ -270,7 +278,7 @@ impl SourceCode for RlncSource {
             self.close(cx);
         }
         if !self.open {
-            self.begin(cx);
+            self.begin(cx, class::of(packet));
         }
         let index = self.open_index();
         let symbols = &mut self.generations[index].symbols;

@@ -12,10 +12,11 @@
 //! ```
 
 use crate::batch::PacketView;
-use crate::edge::framing::{Unpacker, is_ip_packet};
+use crate::edge::framing::Unpacker;
+use crate::edge::outlet::Outlet;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
+use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, Io, earlier};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
@@ -290,15 +291,10 @@ impl<U: Unit> UnitSink<U> {
         let unit = &self.units[index];
         for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
             self.cursor += 1;
-            let egress = &mut *cx.io.egress;
-            self.unpacker.feed(cx.io.frames.bytes(symbol), |packet| {
-                if is_ip_packet(packet) {
-                    cx.counters.delivered_packets += 1;
-                    cx.counters.delivered_bytes += packet.len() as u64;
-                    egress.deliver(tunnel, packet);
-                } else {
-                    cx.counters.framing_errors += 1;
-                }
+            let Io { frames, egress, combiner, .. } = &mut *cx.io;
+            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel };
+            self.unpacker.feed(frames.bytes(symbol), |packet| {
+                outlet.deliver(packet, cx.counters, cx.marks);
             });
         }
     }
@@ -385,7 +381,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
-        let Arrival { payload, data: Data::Coded { header, view } } = arrival else {
+        let Arrival { payload, data: Data::Coded { header, view }, .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
         let (payload, params) = (*payload, cx.params);

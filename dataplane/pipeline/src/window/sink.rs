@@ -10,10 +10,10 @@
 //!           <-------------- decoding window --------->
 //! ```
 
-use crate::edge::framing::is_ip_packet;
+use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate, RESTART_DISTANCE};
+use crate::io::{Arrival, Context, Data, Fate, Io, RESTART_DISTANCE};
 use crate::params::{FlowParams, Nanos, Role, WindowParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
@@ -208,14 +208,9 @@ impl WindowSink {
         };
         cx.counters.generations_complete += 1;
         cx.counters.source_symbols += 1;
-        match adu(symbol).filter(|adu| is_ip_packet(adu)) {
-            Some(packet) => {
-                cx.counters.delivered_packets += 1;
-                cx.counters.delivered_bytes += packet.len() as u64;
-                cx.io.egress.deliver(*tunnel, packet);
-            }
-            None => cx.counters.framing_errors += 1,
-        }
+        let Io { egress, combiner, .. } = &mut *cx.io;
+        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel: *tunnel };
+        outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -243,7 +238,7 @@ impl SinkCode for WindowSink {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
-        let Arrival { payload, data: Data::Window(packet) } = arrival else {
+        let Arrival { payload, data: Data::Window(packet), .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
         if usize::from(packet.symbols) > self.window_symbols {

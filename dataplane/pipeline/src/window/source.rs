@@ -1,6 +1,7 @@
 //! Source edge of a window flow: IP packets in, source packets and repair packets out.
 
 use crate::combine::Combiner;
+use crate::edge::class;
 use crate::egress::Egress;
 use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
@@ -32,6 +33,8 @@ pub(crate) struct WindowSource {
     pace: Pace,
     /// When the last packets get their tail of repair packets.
     flush_at: Option<Nanos>,
+    /// Traffic class of the newest IP packet.
+    class: u8,
     remote: Remote,
 }
 
@@ -53,6 +56,7 @@ impl WindowSource {
             epoch: combiner.next_u32() as u8,
             pace: Pace::new(shard, params, &code),
             flush_at: None,
+            class: 0,
             remote: Remote::new(),
         }
     }
@@ -82,7 +86,7 @@ impl WindowSource {
         let bytes = cx.io.frames.bytes_mut(payload);
         let Parameters { symbol_bytes, window_symbols, .. } = self.parameters;
         write_header(&header, symbol_bytes, window_symbols as u16, bytes);
-        cx.counters.send_failed += cx.hops.send(cx.io.frames, cx.io.egress, payload);
+        cx.send(payload, self.class);
     }
 
     /// Sends that tail, or the next part of it.
@@ -140,6 +144,7 @@ impl SourceCode for WindowSource {
             return;
         };
         self.next = esi.wrapping_add(1);
+        self.class = class::outer(class::of(packet));
         let (adu, id) = cx.io.frames.bytes_mut(payload)[HEADER_BYTES..].split_at_mut(packet.len());
         adu.copy_from_slice(packet);
         id.copy_from_slice(&esi.to_be_bytes());

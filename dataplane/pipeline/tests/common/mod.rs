@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::Egress;
+use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
@@ -32,8 +32,8 @@ pub struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn transmit(&mut self, hop: PeerId, span: Span, source_port: u16) {
-        self.sent.push((hop, span, source_port));
+    fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
+        self.sent.push((hop, span, outer.source_port));
     }
 
     fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
