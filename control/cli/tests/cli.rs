@@ -311,6 +311,7 @@ fn state() -> State {
                 received: 1_390_100,
                 forwarded: 1_100_000,
                 consumed: 290_000,
+                handed_over: 0,
                 dropped: 100,
             },
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },

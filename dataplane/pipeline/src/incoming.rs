@@ -128,6 +128,7 @@ impl Incoming {
             report.symbol_bytes = symbol_bytes;
             report.generation_size = self.ranks.nominal().max(size);
             report.planned = usize::from(self.planned);
+            report.counters.rank_histogram = self.ranks.counts().to_vec();
         }
     }
 }

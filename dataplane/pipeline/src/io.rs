@@ -44,8 +44,8 @@ pub(crate) struct Context<'a, 'io, F, E> {
 }
 
 impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
-    /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark that
-    /// is to be passed on.
+    /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark
+    /// that is to be passed on.
     pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
         let class = if self.marks.take(traffic_class) {
             class::marked(traffic_class)

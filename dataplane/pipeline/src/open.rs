@@ -28,7 +28,8 @@ use recoded_code::window::ENCODING_WINDOW_MAX;
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::Frames;
 
-/// Smallest size that tables are made for, in symbols of a generation or packets of a batch.
+/// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
+/// smaller they are, the more of them a block has.
 pub const SIZE_MIN: usize = 32;
 
 /// Logarithm of the largest size.
@@ -196,7 +197,9 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
         Data::Coded { view, .. } => Sizes {
             code: code_of(view),
             field: view.field,
-            generation_size: (1 << view.full_log2.min(FULL_LOG2_MAX)).max(view.size).max(SIZE_MIN),
+            generation_size: (1 << view.full_log2.min(FULL_LOG2_MAX))
+                .max(view.size)
+                .max(if view.block.is_some() { 1 } else { SIZE_MIN }),
         },
         Data::Window(packet) => {
             let window_symbols = usize::from(packet.window_symbols).next_power_of_two();

@@ -363,14 +363,14 @@ impl Shard {
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);
-        if self.present.is_of(epoch, now) {
+        if self.present.epoch == Some(epoch) && (fits.is_ok() || self.present.is_used(now)) {
             return fits.map_err(|_| DropReason::Mismatch);
         }
         let Some(other) = &self.other else { return fits };
         match other.takes(data) {
             Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
             // One that is new was opened for this epoch.
-            Ok(()) if other.is_of(epoch, now) || other.epoch.is_none() || fits.is_err() => {}
+            Ok(()) if other.epoch.is_none_or(|known| known == epoch) || fits.is_err() => {}
             _ => return fits,
         }
         self.exchange();

@@ -12,7 +12,7 @@ use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Profile, Recoding, Redundancy, Role, Snapshot,
     TunnelId,
 };
-use recoded_pipeline::report::FlowCounters;
+use recoded_pipeline::report::{DropReason, FlowCounters};
 use recoded_wire::coded::Block;
 
 /// Changes the code of a flow.
@@ -63,6 +63,21 @@ fn lossless_line_sends_hardly_more_than_the_symbols() {
     assert!(overhead < 1.1, "{overhead} packets per symbol");
     assert_eq!(sink(&line).repairs, 0);
     line.check();
+}
+
+/// A sink once made room for batches of 32 packets at least, hence for too few of smaller ones.
+#[test]
+fn blocks_of_many_small_batches_deliver_everything() {
+    for size in [1, 3, 5] {
+        let mut line = line(2, 0.1, 3, 100, |params| {
+            params.generation_size = size;
+            params.flush_timeout_nanos = 100_000_000;
+            params.batches = 1024 / size;
+        });
+        transfer(&mut line, 2000, 0);
+        assert_eq!(line.nodes[2].packets().dropped[DropReason::BatchesExhausted as usize], 0);
+        line.check();
+    }
 }
 
 #[test]

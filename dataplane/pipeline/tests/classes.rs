@@ -30,11 +30,14 @@ impl Egress for Link {
     }
 }
 
+/// Packets sent, with their class.
+type Sent = Vec<(u8, Vec<u8>)>;
+
+/// Packets delivered.
+type Delivered = Vec<Vec<u8>>;
+
 /// What a node does, with what it sent as (class, bytes) and what it delivered.
-fn run(
-    node: &mut Node,
-    work: impl FnOnce(&mut Node, &mut Link),
-) -> (Vec<(u8, Vec<u8>)>, Vec<Vec<u8>>) {
+fn run(node: &mut Node, work: impl FnOnce(&mut Node, &mut Link)) -> (Sent, Delivered) {
     let mut link = Link::default();
     work(node, &mut link);
     let sent = link.sent.iter().map(|(span, class)| {
@@ -63,12 +66,7 @@ fn header_sum(packet: &[u8]) -> u16 {
     (sum + (sum >> 16)) as u16
 }
 
-fn receive(
-    node: &mut Node,
-    bytes: &[u8],
-    class: u8,
-    now: u64,
-) -> (Vec<(u8, Vec<u8>)>, Vec<Vec<u8>>) {
+fn receive(node: &mut Node, bytes: &[u8], class: u8, now: u64) -> (Sent, Delivered) {
     let payload = node.frames.receive(bytes).expect("a frame");
     let datagram = Datagram { peer: Some(UP), payload, traffic_class: class };
     run(node, |node, link| {

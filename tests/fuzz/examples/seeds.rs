@@ -5,8 +5,10 @@
 use std::path::Path;
 use std::{fs, io};
 
-use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
-use recoded_wire::header::{Block, Flags, HEADER_BYTES, Header, PacketType, write_index};
+use recoded_wire::coded::{Block, CODED_BYTES, CodedHeader, coding_offset, write_index};
+use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
+use recoded_wire::window::write_header;
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -21,6 +23,8 @@ fn headers(folder: &Path) -> io::Result<()> {
         ("coded-gf2", coded(0)),
         ("coded-gf256", coded(3)),
         ("batch", batch()),
+        ("window-source", window(true)),
+        ("window-repair", window(false)),
         ("feedback", feedback()),
     ];
     for (name, payload) in payloads {
@@ -42,8 +46,15 @@ fn lines(folder: &Path) -> io::Result<()> {
         ("window", &[2, 10, 15, 0, 3, 30, 5], 13),
     ];
     for (code, params, ahead) in codes {
-        // A relay between, and its link.
-        for (shape, first, link) in [("pair", 0xC0, 0), ("relay", 0xC2, 1), ("plans", 0xC1, 0)] {
+        // A relay between, and its link; several workers; stages that come late.
+        let shapes = [
+            ("pair", 0xC0, 0),
+            ("relay", 0xC2, 1),
+            ("plans", 0xC1, 0),
+            ("workers", 0xC6, 1),
+            ("stages", 0xCE, 1),
+        ];
+        for (shape, first, link) in shapes {
             for (attack, script) in attacks(link, ahead) {
                 let bytes = [&[first], params, &script].concat();
                 fs::write(folder.join(format!("{shape}-{code}-{attack}")), bytes)?;
@@ -96,56 +107,73 @@ fn header(packet_type: PacketType, flags: u8) -> Header {
         packet_type,
         flags: Flags(flags),
         epoch: 1,
-        size: 16,
+        shard: 3,
         flow: 0x0A0B_0C0D,
-        generation: 0xFFFF_FFFF,
-        hop_index: 2,
-        key_id: 0,
-        planned: 18,
         link_sequence: 77,
+        hop_index: 2,
     }
 }
 
+fn coded_header(packet_type: PacketType, flags: u8) -> CodedHeader {
+    let common = header(packet_type, flags);
+    CodedHeader { common, size: 16, full_log2: 4, planned: 18, generation: 0xFFFF_FFFF }
+}
+
 fn systematic() -> Vec<u8> {
-    let mut packet = vec![0x55; HEADER_BYTES + 4 + 32];
-    header(PacketType::Generation, Flags::SYSTEMATIC | 2).write(&mut packet);
-    write_index(&mut packet, PacketType::Generation, 15);
+    let mut packet = vec![0x55; CODED_BYTES + 4 + 32];
+    coded_header(PacketType::Generation, Flags::SYSTEMATIC | 2).write(&mut packet);
+    write_index(&mut packet, false, 15);
     packet
 }
 
 fn coded(field: u8) -> Vec<u8> {
-    let header = header(PacketType::Generation, Flags::RECODED | Flags::END | field);
-    let vector = header.vector_bytes().unwrap_or_default();
-    let mut packet = vec![0xA7; HEADER_BYTES + vector + 32];
+    let header = coded_header(PacketType::Generation, Flags::RECODED | Flags::END | field);
+    let mut packet = vec![0xA7; CODED_BYTES + header.vector_bytes() + 32];
     header.write(&mut packet);
     packet
 }
 
 fn batch() -> Vec<u8> {
-    let header = header(PacketType::Bats, 2);
+    let header = coded_header(PacketType::Bats, 2);
     let block = Block {
         number: 0xFFFF,
         batch: 3,
         source_symbols: 256,
+        full_log2: 8,
         profile: 2,
         generator_bits: 8,
         interleave: 4,
     };
-    let mut packet = vec![0x33; PacketType::Bats.coding_offset() + 8 + 32];
+    let mut packet = vec![0x33; coding_offset(true) + 8 + 32];
     header.write(&mut packet);
     block.write(&mut packet);
     packet
 }
 
+fn window(is_source: bool) -> Vec<u8> {
+    let flags = if is_source { Flags::SYSTEMATIC | 3 } else { 3 };
+    let mut packet = vec![0; HEADER_BYTES];
+    write_header(&header(PacketType::Window, flags), 40, 64, &mut packet);
+    if is_source {
+        packet.extend([0x45; 37]);
+        packet.extend(9u32.to_be_bytes());
+    } else {
+        packet.extend([0, 1, 0xF0, 20, 0, 0, 0, 9]);
+        packet.extend([0x45; 40]);
+    }
+    packet
+}
+
 fn feedback() -> Vec<u8> {
     let mut packet = vec![0; 400];
-    header(PacketType::Feedback, Flags::END).write(&mut packet);
+    let common = header(PacketType::Feedback, 0);
+    FeedbackHeader { common, node: 0x0102_0304, number: 5 }.write(&mut packet);
     let mut writer = Writer::new(&mut packet);
     writer.push(Item::Hop(HopReport { hop: 1, loss: 0.1, burst_mean: 2.5 }));
     writer.push(Item::Flow(FlowReport { newest: 9, complete: 7, failed: 1 }));
-    writer.push(Item::Repair(RepairRequest { generation: 8, missing: 3, round: 0 }));
-    writer.push(Item::Repair(RepairRequest { generation: 9, missing: 65535, round: 1 }));
-    writer.push(Item::Enough(0xFFFE));
+    writer.push(Item::Nack(Nack { unit: 8, missing: 3, round: 0 }));
+    writer.push(Item::Nack(Nack { unit: 9, missing: Nack::ALL, round: 1 }));
+    writer.push(Item::BlockAck(0xFFFE));
     writer.push_ranks(1, (0..17).map(|rank| rank * rank));
     let length = writer.finish();
     packet.truncate(length);

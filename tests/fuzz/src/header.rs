@@ -1,8 +1,10 @@
-//! Bytes from the wire: frames, fixed headers, coded packets, feedback.
+//! Bytes from the wire: frames, headers, coded and window packets, feedback.
 
-use recoded_wire::feedback::{Item, items, withdraw_repairs};
-use recoded_wire::header::{BLOCK_BYTES, HEADER_BYTES, Header, parse_coded};
+use recoded_wire::coded::{BLOCK_BYTES, CODED_BYTES, CodedHeader, parse_coded};
+use recoded_wire::feedback::{FEEDBACK_BYTES, FeedbackHeader, Item, items, withdraw_nacks};
+use recoded_wire::header::{HEADER_BYTES, Header};
 use recoded_wire::packet::locate;
+use recoded_wire::window::{parse_window, write_header};
 
 /// The same bytes as a frame and as a UDP payload.
 pub fn target(bytes: &[u8]) {
@@ -17,14 +19,31 @@ fn payload_target(payload: &[u8]) {
     if let Ok(header) = Header::parse(payload) {
         let mut written = [0; HEADER_BYTES];
         header.write(&mut written);
-        assert_eq!(written, payload[..HEADER_BYTES], "{header:?}");
+        // The last three bytes belong to the packet's type.
+        assert_eq!(written[..13], payload[..13], "{header:?}");
+    }
+    if let Ok(header) = CodedHeader::parse(payload) {
+        let mut written = [0; CODED_BYTES];
+        header.write(&mut written);
+        assert_eq!(written, payload[..CODED_BYTES], "{header:?}");
+    }
+    if let Ok(header) = FeedbackHeader::parse(payload) {
+        let mut written = [0; FEEDBACK_BYTES];
+        header.write(&mut written);
+        // Three bytes are reserved.
+        assert_eq!((&written[..13], &written[16..]), (&payload[..13], &payload[16..24]));
+    }
+    if let Ok(window) = parse_window(payload) {
+        let mut written = [0; HEADER_BYTES];
+        write_header(&window.header, window.symbol_bytes, window.window_symbols, &mut written);
+        assert_eq!(written, payload[..HEADER_BYTES], "{window:?}");
     }
     if let Ok(coded) = parse_coded(payload) {
-        assert!(coded.symbol_bytes > 0 && coded.symbol_offset > HEADER_BYTES);
+        assert!(coded.symbol_bytes > 0 && coded.symbol_offset > CODED_BYTES);
         assert_eq!(coded.symbol_offset + coded.symbol_bytes, payload.len());
         if let Some(block) = coded.block {
             let mut written = payload.to_vec();
-            written[HEADER_BYTES..HEADER_BYTES + BLOCK_BYTES].fill(0);
+            written[CODED_BYTES..CODED_BYTES + BLOCK_BYTES].fill(0);
             block.write(&mut written);
             assert_eq!(written, payload, "{block:?}");
         }
@@ -32,20 +51,20 @@ fn payload_target(payload: &[u8]) {
     feedback_target(payload);
 }
 
-/// Withdrawing repair requests takes away those and nothing else.
+/// Withdrawing NACKs takes away those and nothing else.
 fn feedback_target(payload: &[u8]) {
     // An item has four bytes at least.
     assert!(items(payload).count() <= payload.len() / 4);
-    let is_repair = |item: &Item<'_>| matches!(item, Item::Repair(_));
-    let repairs = items(payload).filter(is_repair).count();
+    let is_nack = |item: &Item<'_>| matches!(item, Item::Nack(_));
+    let nacks = items(payload).filter(is_nack).count();
     let mut copy = payload.to_vec();
     let mut asked = 0;
-    withdraw_repairs(&mut copy, |_| {
+    withdraw_nacks(&mut copy, |_| {
         asked += 1;
         true
     });
-    assert_eq!(asked, repairs);
-    let others = items(payload).filter(|item| !is_repair(item));
+    assert_eq!(asked, nacks);
+    let others = items(payload).filter(|item| !is_nack(item));
     // By their text, as a float may be equal to nothing.
     let [before, after] = [others.map(text).collect(), items(&copy).map(text).collect::<Vec<_>>()];
     assert_eq!(before, after);

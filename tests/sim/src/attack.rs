@@ -7,11 +7,15 @@
 use std::ops::Range;
 
 use recoded_pipeline::params::Nanos;
-use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
-use recoded_wire::header::{
-    Block, Flags, Header, PacketType, parse_coded, vector_bytes, write_index,
+use recoded_wire::coded::{
+    BLOCK_SYMBOLS_MAX, Block, CodedHeader, PLANNED_MAX, coding_offset, log2_ceil, vector_bytes,
+    write_index,
 };
-use recoded_wire::window::parse_window;
+use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::parse::{Packet, parse};
+use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::window::write_header;
 
 use crate::random::{Random, Stream};
 use crate::scenario::FLOW;
@@ -73,8 +77,8 @@ pub enum Forgery {
     Hops,
     /// Feedback with up to 119 items of any kind.
     Feedback,
-    /// Feedback with up to 119 repair requests.
-    Repairs,
+    /// Feedback with up to 119 NACKs.
+    Nacks,
     /// A data packet: any size, plan and symbol length.
     Data,
     /// Consecutive data packets that agree with one another, like those of a source that restarted.
@@ -94,7 +98,7 @@ impl Forgery {
     pub const ALL: [Forgery; 9] = [
         Forgery::Hops,
         Forgery::Feedback,
-        Forgery::Repairs,
+        Forgery::Nacks,
         Forgery::Data,
         Forgery::OutOfRange,
         Forgery::Walk,
@@ -140,8 +144,11 @@ pub(crate) struct Attacker<'a> {
 #[derive(Copy, Clone, Debug)]
 struct Aim {
     number: u32,
+    shard: u8,
     epoch: u8,
     size: u16,
+    full_log2: u8,
+    window_symbols: u16,
     field: u8,
     symbol_bytes: usize,
     planned: u16,
@@ -185,7 +192,7 @@ impl<'a> Attacker<'a> {
         let mut packets = match self.random.pick(&self.attack.forgeries) {
             Forgery::Hops => self.hops(),
             Forgery::Feedback => vec![self.items()],
-            Forgery::Repairs => vec![self.repairs(seen.map(|_| aim))],
+            Forgery::Nacks => vec![self.nacks(seen.map(|_| aim))],
             Forgery::Data => {
                 let moved = self.moved(aim);
                 vec![self.data(moved)]
@@ -205,38 +212,29 @@ impl<'a> Attacker<'a> {
     fn aim(&mut self, seen: Option<&[u8]>) -> Aim {
         let random = &mut self.random;
         let size = random.pick(&[1, 1, 1, 2, 16, 64, 256]);
+        let source_symbols = random.pick(&[1, 8, 96, 100, BLOCK_SYMBOLS_MAX]);
         let guess = Aim {
             number: random.number() as u32,
+            shard: random.pick(&[0, 0, 1, 2, 3, SHARDS_MAX as u8 - 1]),
             epoch: random.number() as u8,
             size,
+            full_log2: random.pick(&[log2_ceil(usize::from(size)), 4, 8, 15]),
+            window_symbols: random.pick(&[16, 64, 128, 4096]),
             field: random.number() as u8 & Flags::FIELD,
             symbol_bytes: random.pick(&[4, 24, 40, 100, 250]),
-            planned: random.pick(&[0, 1, size, 4 * size, u16::MAX]),
+            planned: random.pick(&[0, 1, size, 4 * size, PLANNED_MAX]),
             link_sequence: random.number() as u32,
             block: Block {
                 number: random.number() as u16,
                 batch: random.pick(&[0, 1, 7, 1000, u16::MAX]),
-                source_symbols: random.pick(&[1, 8, 96, 100, 65_536]),
+                source_symbols,
+                full_log2: random.pick(&[log2_ceil(usize::from(source_symbols)), 7, 15]),
                 profile: random.pick(&[0, 1, 2, 2, 2, 15]),
                 generator_bits: random.pick(&[1, 2, 4, 8, 8, 8, 0]),
                 interleave: random.pick(&[0, 1, 4, 255]),
             },
         };
-        let read = |payload| {
-            let coded = parse_coded(payload).ok()?;
-            let block = coded.block.unwrap_or(guess.block);
-            Some(Aim {
-                block,
-                symbol_bytes: coded.symbol_bytes,
-                ..read_header(&coded.header, guess)
-            })
-        };
-        let read_window = |payload| {
-            let packet = parse_window(payload).ok()?;
-            let symbol_bytes = usize::from(packet.symbol_bytes);
-            Some(Aim { symbol_bytes, ..read_header(&packet.header, guess) })
-        };
-        seen.and_then(|payload| read(payload).or_else(|| read_window(payload))).unwrap_or(guess)
+        seen.and_then(|payload| read(payload, guess)).unwrap_or(guess)
     }
 
     /// The fields that an informed attacker changes.
@@ -251,9 +249,10 @@ impl<'a> Attacker<'a> {
         match random.among(0..=7) {
             0 => moved.epoch = moved.epoch.wrapping_add(random.pick(&[1, 3, 4, 128, 255])),
             1 => moved.size = random.pick(&[1, 2, 16, 256]),
-            2 => moved.planned = random.pick(&[0, 1, 300, u16::MAX]),
+            2 => moved.planned = random.pick(&[0, 1, 300, PLANNED_MAX]),
             3 => moved.block.batch = random.number() as u16 % 32,
-            4 => moved.block.source_symbols = random.pick(&[1, 64, 1000, 65_536]),
+            4 => moved.block.source_symbols = random.pick(&[1, 64, 1000, BLOCK_SYMBOLS_MAX]),
+            5 => moved.shard = random.among(0..=SHARDS_MAX as u64 - 1) as u8,
             _ => {}
         }
         moved
@@ -264,58 +263,66 @@ impl<'a> Attacker<'a> {
         if self.random.chance(0.3) { distance.wrapping_neg() } else { distance }
     }
 
-    fn header(&mut self, aim: &Aim, is_systematic: bool) -> Header {
-        let ends = self.random.chance(0.3);
-        Header {
+    /// A header, and whether the packet carries a source symbol.
+    fn header(&mut self, aim: &Aim) -> (Header, bool) {
+        let is_systematic = self.random.chance(0.5);
+        let flags = Flags(aim.field & Flags::FIELD).with(Flags::SYSTEMATIC, is_systematic);
+        let header = Header {
             packet_type: self.attack.packet_type,
-            flags: Flags(aim.field & Flags::FIELD)
-                .with(Flags::SYSTEMATIC, is_systematic)
-                .with(Flags::END, ends),
+            flags,
             epoch: aim.epoch,
-            size: aim.size,
+            shard: aim.shard,
             flow: FLOW,
-            generation: aim.number,
-            hop_index: self.random.pick(&[0, 0, 1, 2, 255]),
-            key_id: 0,
-            planned: aim.planned,
             link_sequence: aim.link_sequence,
-        }
+            hop_index: self.random.pick(&[0, 0, 1, 2, 255]),
+        };
+        (header, is_systematic)
     }
 
     fn data(&mut self, aim: Aim) -> Vec<u8> {
-        let is_systematic = self.random.chance(0.5);
-        let header = self.header(&aim, is_systematic);
-        if header.packet_type == PacketType::Window {
-            return self.window(aim, header);
+        let (common, is_systematic) = self.header(&aim);
+        if common.packet_type == PacketType::Window {
+            return self.window(aim, common, is_systematic);
         }
-        let offset = header.packet_type.coding_offset();
+        let is_bats = common.packet_type == PacketType::Bats;
+        let is_repair = !is_bats && self.random.chance(0.1);
+        let header = CodedHeader {
+            common,
+            size: aim.size,
+            full_log2: aim.full_log2,
+            planned: aim.planned,
+            generation: aim.number,
+        };
+        let header = header.with(Flags::END, self.random.chance(0.3));
+        let header = header.with(Flags::REPAIR, is_repair);
+        let offset = coding_offset(is_bats);
         let vector = match is_systematic {
             true => 4,
-            false => vector_bytes(usize::from(aim.size), header.flags.field_code()),
+            false => vector_bytes(usize::from(aim.size), common.flags.field_code()),
         };
         let mut packet = vec![0; (offset + vector + aim.symbol_bytes).min(BYTES_MAX)];
         self.fill(&mut packet[offset..]);
         header.write(&mut packet);
-        if header.packet_type == PacketType::Bats {
+        if is_bats {
             aim.block.write(&mut packet);
         }
         if is_systematic {
             let index = self.random.size(0..=usize::from(aim.size) - 1);
-            write_index(&mut packet, header.packet_type, index as u8);
+            write_index(&mut packet, is_bats, index as u8);
         }
         packet
     }
 
     /// A packet of RFC 8681: a source symbol, or a repair symbol of any window.
-    fn window(&mut self, aim: Aim, header: Header) -> Vec<u8> {
+    fn window(&mut self, aim: Aim, header: Header, is_source: bool) -> Vec<u8> {
         let symbol_bytes = aim.symbol_bytes.clamp(4, 1400);
         let field = if aim.field & 1 == 0 { 0 } else { 3 };
         let flags = Flags(header.flags.0 & !Flags::FIELD | field);
-        let header = Header { flags, size: 1, planned: symbol_bytes as u16, ..header };
-        let mut packet = vec![0; 20];
-        header.write(&mut packet);
+        let header = Header { flags, ..header };
+        let mut packet = vec![0; HEADER_BYTES];
+        write_header(&header, symbol_bytes as u16, aim.window_symbols, &mut packet);
         let number = aim.number.to_be_bytes();
-        if flags.has(Flags::SYSTEMATIC) {
+        if is_source {
             let mut adu = vec![0; symbol_bytes - 3];
             self.fill(&mut adu);
             return [packet, adu, number.to_vec()].concat();
@@ -380,7 +387,7 @@ impl<'a> Attacker<'a> {
         let mut packet = vec![0; length];
         self.fill(&mut packet);
         if self.random.chance(0.5) && length > 0 {
-            packet[0] = 0x10 | packet[0] & 15;
+            packet[0] = VERSION << 4 | packet[0] & 15;
         }
         packet
     }
@@ -399,7 +406,7 @@ impl<'a> Attacker<'a> {
         (0..HOPS_BURST).map(packet).collect()
     }
 
-    fn repairs(&mut self, near: Option<Aim>) -> Vec<u8> {
+    fn nacks(&mut self, near: Option<Aim>) -> Vec<u8> {
         let count = self.random.pick(&[1, 4, 32, ITEMS_MAX]);
         let is_blocks = self.attack.packet_type == PacketType::Bats;
         self.report(|random, writer| {
@@ -409,9 +416,9 @@ impl<'a> Attacker<'a> {
                     Some(aim) => aim.number.wrapping_sub(back),
                     None => random.number() as u32,
                 };
-                let missing = random.pick(&[1, 16, RepairRequest::ALL]);
+                let missing = random.pick(&[1, 16, Nack::ALL]);
                 let round = random.among(0..=5) as u8;
-                writer.push(Item::Repair(RepairRequest { generation: number, missing, round }));
+                writer.push(Item::Nack(Nack { unit: number, missing, round }));
             }
         })
     }
@@ -428,19 +435,17 @@ impl<'a> Attacker<'a> {
 
     /// A feedback packet.
     fn report(&mut self, fill: impl FnOnce(&mut Random, &mut Writer<'_>)) -> Vec<u8> {
-        let asks = self.random.chance(0.5);
-        let header = Header {
+        let common = Header {
             packet_type: PacketType::Feedback,
-            flags: Flags::default().with(Flags::END, asks),
+            flags: Flags::default(),
             epoch: 0,
-            size: 1,
+            shard: self.random.among(0..=3) as u8,
             flow: FLOW,
-            generation: self.feedback,
-            hop_index: self.random.pick(&[0, 1, 50, 254, 255]),
-            key_id: 0,
-            planned: 0,
             link_sequence: self.random.number() as u32,
+            hop_index: self.random.pick(&[0, 1, 50, 254, 255]),
         };
+        let node = self.random.number() as u32;
+        let header = FeedbackHeader { common, node, number: self.feedback };
         self.feedback = self.feedback.wrapping_add(1);
         let mut packet = vec![0; BYTES_MAX];
         header.write(&mut packet);
@@ -456,17 +461,35 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// `aim` with the numbers of a header.
-fn read_header(header: &Header, aim: Aim) -> Aim {
-    Aim {
-        number: header.generation,
+/// What a data packet says; `guess` where it says nothing.
+fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
+    let packet = parse(payload).ok()?;
+    let header = *packet.header();
+    let aim = Aim {
+        shard: header.shard,
         epoch: header.epoch,
-        size: header.size,
         field: header.flags.field_code(),
-        planned: header.planned,
         link_sequence: header.link_sequence,
-        ..aim
-    }
+        ..guess
+    };
+    Some(match packet {
+        Packet::Coded(coded) => Aim {
+            number: coded.header.generation,
+            size: coded.header.size,
+            full_log2: coded.header.full_log2,
+            planned: coded.header.planned,
+            symbol_bytes: coded.symbol_bytes,
+            block: coded.block.unwrap_or(guess.block),
+            ..aim
+        },
+        Packet::Window(window) => Aim {
+            number: window.last(),
+            symbol_bytes: usize::from(window.symbol_bytes),
+            window_symbols: window.window_symbols,
+            ..aim
+        },
+        Packet::Feedback(_) => return None,
+    })
 }
 
 fn item(random: &mut Random, writer: &mut Writer<'_>) {
@@ -481,9 +504,9 @@ fn item(random: &mut Random, writer: &mut Writer<'_>) {
             complete: random.number() as u32,
             failed: random.number() as u32,
         }),
-        2 => Item::Enough(random.number() as u16),
-        3 => Item::Repair(RepairRequest {
-            generation: random.number() as u32,
+        2 => Item::BlockAck(random.number() as u16),
+        3 => Item::Nack(Nack {
+            unit: random.number() as u32,
             missing: random.number() as u16,
             round: random.number() as u8 % 8,
         }),

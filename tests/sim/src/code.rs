@@ -6,11 +6,11 @@ use std::fmt;
 use recoded_gf::FieldOrder;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, TunnelId, WindowParams};
 use recoded_wire::header::PacketType;
 
 use crate::random::Random;
-use crate::scenario::Traffic;
+use crate::scenario::{Traffic, UP};
 
 /// Most frames that a relay or an edge needs beyond what its table holds.
 const FRAMES_SPARE: usize = 256;
@@ -20,6 +20,9 @@ const WINDOW_LEARNS: u32 = 300;
 
 /// Bytes of a symbol of a sliding window beside the IP packet.
 const ADU_HEADER_BYTES: usize = 3;
+
+/// Tunnel of an edge.
+pub(crate) const TUNNEL: TunnelId = TunnelId(0);
 
 /// Which code a scenario's flow uses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -190,13 +193,61 @@ pub(crate) fn frames(params: &FlowParams) -> usize {
     }
 }
 
-/// Whether a sink that adopts `new` parameters forgets what it holds.
-pub(crate) fn forgets(old: &FlowParams, new: &FlowParams) -> bool {
-    let is_window = matches!(new.code, FlowCode::Window(_));
-    old.batches != new.batches
-        || old.code != new.code
-        || old.generation_size != new.generation_size
-        || (is_window && old.symbol_bytes != new.symbol_bytes)
+/// What parameters bound, whatever packets say: of all that a scenario's source sends.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Bounds {
+    /// Symbols that are coded together, and two batches.
+    pub unit: usize,
+    /// Cap of packets per symbol.
+    pub redundancy: f64,
+    /// Generations, blocks or packets that an edge's stage holds.
+    pub table: usize,
+    /// Bytes of the largest stage, as it is estimated, and no less than 32 MiB.
+    pub stage_bytes: usize,
+    /// Those that an edge holds of a shard; `None` where packets may announce any size.
+    pub room: Option<usize>,
+}
+
+impl Bounds {
+    /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
+    pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
+        let mut bounds =
+            Bounds { unit: 0, redundancy: 0.0, table: 0, stage_bytes: 32 << 20, room: None };
+        for params in params {
+            let size = params.generation_size;
+            bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
+            bounds.redundancy = bounds.redundancy.max(params.redundancy_max);
+            bounds.table = bounds.table.max(table(params));
+            for role in [Role::Relay { upstream: UP }, Role::Sink { tunnel: TUNNEL, upstream: UP }]
+            {
+                let stage = FlowParams { role, ..rounded(params) };
+                bounds.stage_bytes = bounds.stage_bytes.max(stage.memory_bytes());
+                bounds.table = bounds.table.max(table(&stage));
+            }
+        }
+        // Two stages: that of before a change, and the present one.
+        bounds.room = is_genuine.then_some(2 * bounds.table);
+        bounds
+    }
+}
+
+/// Parameters of the stage that a sink has for these of a source: sizes are rounded up.
+pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
+    let code = match params.code {
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => {
+            let source_symbols = bats.source_symbols.next_power_of_two();
+            FlowCode::Bats(BatsParams { source_symbols, profile: Profile::CyclicShift, ..bats })
+        }
+        FlowCode::Window(window) => {
+            let window_symbols = window.window_symbols.next_power_of_two().max(64);
+            FlowCode::Window(WindowParams { window_symbols, ..window })
+        }
+        FlowCode::Rlnc => FlowCode::Rlnc,
+    };
+    let least = if params.code == FlowCode::Rlnc { 32 } else { 1 };
+    let generation_size = params.generation_size.next_power_of_two().max(least);
+    FlowParams { code, generation_size, ..params.clone() }
 }
 
 /// Shows a code with its parameters, to be followed by size and symbol.

@@ -1,5 +1,7 @@
 //! Scenarios from seeds. Every number is drawn here; what codes differ in is in [`Code`].
 
+use std::ops::Range;
+
 use recoded_code::theory::Hop as Loss;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
@@ -7,7 +9,7 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy
 use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, Hop, Promise, Scenario, Traffic};
+use crate::scenario::{Change, Hop, Promise, Scenario, Threads, Traffic};
 use crate::trouble::Trouble;
 
 /// Symbols times nodes of one run: a few ten milliseconds of work.
@@ -18,8 +20,8 @@ const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
 
-/// Packets that enter alone before and after the bursts: that the sink hears of none of them is
-/// unlikely enough.
+/// Packets of each shard that enter alone before and after the bursts: that the sink hears of none
+/// of them is unlikely enough.
 const ALONE: u32 = 5;
 
 const MILLI: Nanos = 1_000_000;
@@ -44,18 +46,29 @@ pub enum Weather {
 /// What shapes packets: may change while a flow runs.
 #[derive(Copy, Clone, Debug)]
 struct Shape {
+    kind: Code,
+    code: FlowCode,
     field: FieldOrder,
     size: usize,
     symbol_bytes: usize,
+}
+
+/// Over what the flow is spread.
+#[derive(Copy, Clone, Debug)]
+struct Spread {
+    shards: u8,
+    /// Inner flows.
+    flows: u32,
+    workers_max: usize,
+    threads: Threads,
 }
 
 /// A scenario being drawn.
 struct Draft {
     random: Random,
     weather: Weather,
-    kind: Code,
-    code: FlowCode,
     hops: usize,
+    spread: Spread,
     shapes: Vec<Shape>,
     bytes_max: usize,
     /// One way, end to end, at most.
@@ -74,37 +87,55 @@ impl Scenario {
             _ => Weather::Hostile,
         };
         let code = random.pick(Code::ALL);
-        Draft::new(random, weather, code).scenario(seed)
+        Draft::new(seed, random, weather, code).scenario(seed)
     }
 }
 
 impl Draft {
-    fn new(mut random: Random, weather: Weather, kind: Code) -> Draft {
+    fn new(seed: u64, mut random: Random, weather: Weather, kind: Code) -> Draft {
         let hops = match random.among(0..=9) {
             0..=5 => random.size(1..=4),
             6..=8 => random.size(5..=LONG_HOPS),
             _ => random.size(LONG_HOPS + 1..=50),
         };
-        let mut shapes = vec![shape(&mut random, kind, hops)];
+        let is_fair = is_bounded(weather);
+        let mut shapes = vec![shape(&mut random, kind, hops, is_fair)];
         for _ in 1..random.pick(&[1, 1, 1, 2, 4]) {
-            let other = shape(&mut random, kind, hops);
-            let size = if kind.may_change_size() { other.size } else { shapes[0].size };
-            shapes.push(Shape { size, ..other });
+            let is_other_code = random.chance(0.25);
+            let kind = if is_other_code { random.pick(Code::ALL) } else { kind };
+            let drawn = shape(&mut random, kind, hops, is_fair);
+            let before = shapes.iter().find(|shape| shape.kind == kind);
+            let next = before.map_or(drawn, |before| Shape {
+                code: before.code,
+                size: if kind.may_change_size() { drawn.size } else { before.size },
+                ..drawn
+            });
+            shapes.push(next);
         }
         let trip = [0, 1000, MILLI, 5 * MILLI, 20 * MILLI, 60 * MILLI];
         let trip_nanos = random.pick(&trip);
-        let code = kind.draw(&mut random, is_bounded(weather));
         let bytes_max = random.pick(&[40, 100, 200, 600, 1400]);
-        let mut draft = Draft { random, weather, kind, code, hops, shapes, bytes_max, trip_nanos };
+        let spread = Spread::draw(&mut Random::new(seed, Stream::Workers), hops, is_fair);
+        let mut draft = Draft { random, weather, hops, spread, shapes, bytes_max, trip_nanos };
         draft.bytes_max = draft.bytes_max.min(draft.capacity());
         draft
     }
 
     /// Longest IP packet for which every generation, block or symbol has room.
     fn capacity(&self) -> usize {
-        let unit = |shape: &Shape| code::unit(&self.code, shape.size);
-        let capacity = |shape: &Shape| code::bytes_max(&self.code, unit(shape), shape.symbol_bytes);
+        let unit = |shape: &Shape| code::unit(&shape.code, shape.size);
+        let capacity =
+            |shape: &Shape| code::bytes_max(&shape.code, unit(shape), shape.symbol_bytes);
         self.shapes.iter().map(capacity).min().unwrap_or(Traffic::BYTES_MIN)
+    }
+
+    /// These parameters in every shape.
+    fn shaped<'a>(&'a self, params: &'a FlowParams) -> impl Iterator<Item = FlowParams> + 'a {
+        self.shapes.iter().map(|shape| {
+            let mut params = params.clone();
+            shape.set(&mut params);
+            params
+        })
     }
 
     fn is_bounded(&self) -> bool {
@@ -122,6 +153,7 @@ impl Draft {
         });
         let first = self.shapes[0];
         first.set(&mut scenario.nodes[0]);
+        self.spread.set(&mut scenario);
         scenario.poll_nanos = self.random.pick(&[0, 0, 10_000, 100_000, MILLI]);
         scenario.hops = links;
         scenario.traffic = traffic;
@@ -130,14 +162,17 @@ impl Draft {
         let mut trouble = Trouble::new(seed);
         trouble.pause(&mut scenario.traffic);
         self.changes(&mut scenario);
-        trouble.attack(&mut scenario, self.kind, self.is_bounded());
+        trouble.attack(&mut scenario, first.kind, self.is_bounded());
         trouble.stop(&mut scenario);
+        trouble.rehash(&mut scenario);
         scenario
     }
 
     /// Losses, delays, what else links do, one link at a time.
     fn links(&mut self) -> Vec<Hop> {
-        let (bounded, burst_max) = (self.is_bounded(), self.kind.burst_max());
+        let bounded = self.is_bounded();
+        let burst_max =
+            self.shapes.iter().map(|shape| shape.kind.burst_max()).fold(f64::INFINITY, f64::min);
         let through = if bounded { self.random.between(0.75, 1.0) } else { 0.0 };
         let weights: Vec<f64> = (0..self.hops).map(|_| self.random.unit()).collect();
         let total: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -197,7 +232,8 @@ impl Draft {
             generation_size,
             symbol_bytes,
             batches,
-            code: self.code,
+            code: self.shapes[0].code,
+            shards: self.spread.shards,
             adaptive: random.chance(0.5),
             recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
             flush_timeout_nanos: random.pick(&[100_000, MILLI, 10 * MILLI]),
@@ -239,12 +275,18 @@ impl Draft {
     fn traffic(&mut self, params: &FlowParams) -> Traffic {
         let smallest = self.shapes.iter().map(|shape| shape.symbol_bytes).min().unwrap_or(1);
         let symbols = self.bytes_max.div_ceil(2 * smallest).max(1);
-        let packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
+        let mut packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
+        let shards = u32::from(self.spread.shards);
+        if self.shapes[0].kind == Code::Window {
+            // Every shard has to learn by itself what links lose.
+            packets *= shards;
+        }
+        let alone = self.spread.alone(self.hops);
         let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
         let recovery = 50 * MILLI + 2 * params.batch_timeout_nanos + 10 * self.trip_nanos;
         let fitting = ((self.capacity() + 2) / (self.bytes_max + 2)).max(1);
         let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
-        let table = code::table(params);
+        let table = self.shaped(params).map(|params| code::table(&params)).min().unwrap_or(1);
         if self.is_bounded() {
             // Together they must not fill more than a third of a table.
             burst = burst.min((table / 3 * fitting) as u32);
@@ -256,19 +298,24 @@ impl Draft {
             false => self.random.pick(&[10_000, MILLI, 20 * MILLI]),
         };
         Traffic {
-            packets,
-            alone: ALONE,
+            packets: packets + alone.0 + alone.1,
+            alone,
             bytes: bytes_min..=self.bytes_max,
             interval_nanos,
             // What is alone makes a generation or a block of its own.
-            alone_nanos: interval_nanos.max(2 * params.flush_timeout_nanos),
+            alone_nanos: interval_nanos
+                .max(2 * params.flush_timeout_nanos)
+                .max(self.spread.threads.nanos_max + MILLI),
             burst,
             pauses: None,
+            flows: self.spread.flows,
         }
     }
 
     fn frames(&mut self, params: &FlowParams) -> usize {
-        let enough = code::frames(params);
+        let enough = self.shaped(params).map(|params| code::frames(&params)).max().unwrap_or(1);
+        // A worker may have all shards.
+        let enough = enough * usize::from(self.spread.shards);
         if self.is_bounded() || self.random.chance(0.5) {
             return enough;
         }
@@ -327,12 +374,70 @@ impl Draft {
                 None
             }
         };
-        let traffic = &scenario.traffic;
-        let fitting = (self.capacity() + 2) / (traffic.bytes.start() + 2);
-        let (first, missing_max) = code::promise(&self.code, traffic, fitting.max(1));
-        let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
         let intact = self.weather != Weather::Hostile;
-        scenario.promise = Promise { intact, delivered, missing_max };
+        let (opening, unordered) = self.openings(scenario);
+        let traffic = &scenario.traffic;
+        let fitting = ((self.capacity() + 2) / (traffic.bytes.start() + 2)).max(1);
+        let promises = self.shapes.iter().map(|shape| code::promise(&shape.code, traffic, fitting));
+        let (first, missing_max) = promises
+            .reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
+            .unwrap_or((0, 0));
+        let first = traffic.alone.0 + first * u32::from(self.spread.shards);
+        let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
+        // A window that begins in the middle has yet to learn what links lose.
+        let is_new_window =
+            self.shapes.iter().any(|shape| shape.kind == Code::Window) && self.changes_code();
+        let delivered = delivered.filter(|_| !is_new_window);
+        scenario.promise = Promise { intact, delivered, missing_max, opening, unordered };
+    }
+
+    fn changes_code(&self) -> bool {
+        self.shapes.iter().any(|shape| shape.kind != self.shapes[0].kind)
+    }
+
+    /// When nodes open stages for other packets than before, so that packets are lost which no NACK
+    /// tells of, since the sink begins with the first unit that it hears of; and when two stages
+    /// deliver.
+    fn openings(&self, scenario: &Scenario) -> (Vec<Range<Nanos>>, Vec<Range<Nanos>>) {
+        let (mut opening, mut unordered) = (Vec::new(), Vec::new());
+        let mut before = vec![code::rounded(&scenario.nodes[0])];
+        for (at, change) in &scenario.changes {
+            let takes = self.openings_end(scenario, *at, self.hops);
+            match change {
+                Change::Params { node: 0, params } => {
+                    let stage = code::rounded(params);
+                    let is_taken = before.iter().any(|before| {
+                        std::mem::discriminant(&before.code) == std::mem::discriminant(&stage.code)
+                            && before.generation_size >= stage.generation_size
+                    });
+                    if !is_taken {
+                        opening.push(*at..takes);
+                    }
+                    if !is_taken || self.changes_code() {
+                        unordered.push(*at..takes + scenario.settle_nanos());
+                    }
+                    before.push(stage);
+                }
+                // Windows send no NACKs.
+                Change::Restart { .. } if self.shapes[0].kind == Code::Window => {
+                    let takes = self.openings_end(scenario, *at, 1);
+                    opening.push(at.saturating_sub(scenario.settle_nanos())..takes);
+                }
+                _ => {}
+            }
+        }
+        (opening, unordered)
+    }
+
+    /// When `nodes` in a row have opened the stages that they ask for from `at` on: for each it
+    /// takes a packet of every shard, one that is neither lost nor met with a refusal.
+    fn openings_end(&self, scenario: &Scenario, at: Nanos, nodes: usize) -> Nanos {
+        let traffic = &scenario.traffic;
+        let (steps, shards) = (ALONE + 2 * nodes as u32, u32::from(self.spread.shards));
+        let packets = steps * shards.div_ceil(traffic.burst) * traffic.burst;
+        let each = Nanos::from(steps) * (self.spread.threads.nanos_max + MILLI);
+        let last = traffic.first_from(at) + packets;
+        traffic.due(last).max(at + each) + scenario.settle_nanos()
     }
 
     /// A change that loses nothing which repair does not bring back.
@@ -354,12 +459,16 @@ impl Draft {
     }
 
     /// An end restarts, or a link falls silent for a while. Returns when packets must arrive again.
-    fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<std::ops::Range<Nanos>> {
+    fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<Range<Nanos>> {
         let at = self.random.among(0..=end / 2);
         let quiet = self.random.among(0..=end / 4);
+        let mut opened = 0;
         let change = match self.random.among(0..=2) {
             0 => Change::Restart { node: 0 },
-            1 => Change::Restart { node: self.hops },
+            1 => {
+                opened = self.openings_end(scenario, at, 1);
+                Change::Restart { node: self.hops }
+            }
             _ => {
                 let hop = self.random.size(0..=self.hops - 1);
                 let link = scenario.hops[hop];
@@ -375,20 +484,55 @@ impl Draft {
         scenario.changes.push((at, change));
         scenario.changes.sort_by_key(|(at, _)| *at);
         let settled = scenario.settle_nanos().max(2 * scenario.traffic.interval_nanos);
-        Some(at + quiet + settled..scenario.traffic.bursts().end)
+        let from = opened.max(at + quiet + settled);
+        Some(from..scenario.traffic.bursts().end)
+    }
+}
+
+impl Spread {
+    fn draw(random: &mut Random, hops: usize, is_fair: bool) -> Spread {
+        let most = if hops > LONG_HOPS { 2 } else { 4 };
+        let shards = random.among(1..=most) as u8;
+        Spread {
+            shards,
+            flows: u32::from(shards) * random.pick(&[1, 2]),
+            workers_max: most as usize,
+            threads: Threads {
+                nanos_max: random.pick(&[0, 300_000, 3 * MILLI, 3 * MILLI]),
+                busy: random.pick(&[0.0, 0.05, 0.2]),
+                refused: if is_fair { 0.0 } else { random.pick(&[0.0, 0.02, 0.2]) },
+                queue_packets: if is_fair { 4096 } else { random.pick(&[4, 64, 4096]) },
+            },
+        }
+    }
+
+    /// Packets that enter alone before the bursts, and after them. The first of a shard at every
+    /// node is dropped while a stage is made.
+    fn alone(&self, hops: usize) -> (u32, u32) {
+        let shards = u32::from(self.shards);
+        (shards * (ALONE + 2 * hops as u32), shards * ALONE)
+    }
+
+    fn set(self, scenario: &mut Scenario) {
+        let mut random = Random::new(scenario.seed, Stream::Workers);
+        scenario.threads = self.threads;
+        scenario.workers.fill_with(|| random.size(1..=self.workers_max));
     }
 }
 
 impl Shape {
     fn set(self, params: &mut FlowParams) {
+        params.code = self.code;
         params.field = self.field;
         params.generation_size = self.size;
         params.symbol_bytes = self.symbol_bytes;
     }
 }
 
-fn shape(random: &mut Random, kind: Code, hops: usize) -> Shape {
+fn shape(random: &mut Random, kind: Code, hops: usize, is_fair: bool) -> Shape {
     Shape {
+        kind,
+        code: kind.draw(random, is_fair),
         field: random.pick(kind.fields()),
         size: random.pick(kind.sizes(hops > 4, hops > LONG_HOPS)),
         symbol_bytes: random.size(kind.symbol_bytes_min()..=300),

@@ -31,6 +31,10 @@ mod attack;
 
 mod node;
 
+mod crew;
+
+mod worker;
+
 mod frames;
 
 mod oracle;
@@ -55,7 +59,7 @@ pub use delay::Delays;
 pub use generate::Weather;
 pub use link::{Link, LinkCounters, Rate};
 pub use outcome::{Outcome, Rank};
-pub use scenario::{Change, Hop, Pauses, Promise, Scenario, Traffic};
+pub use scenario::{Change, Hop, Pauses, Promise, Scenario, Threads, Traffic};
 pub use summary::{Described, Summary};
 pub use sweep::{Failure, Found, Swept, sweep};
 pub use trace::Step;

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use recoded_code::theory::Hop;
 use recoded_pipeline::params::Nanos;
-use recoded_wire::header::Header;
+use recoded_wire::coded::{CodedHeader, PLANNED_MAX};
+use recoded_wire::header::{Header, write_link_sequence};
+use recoded_wire::shard::SHARDS_MAX;
 
 use crate::delay::Delays;
 use crate::random::{Random, Stream};
@@ -243,19 +245,29 @@ fn flip(random: &mut Random, payload: &mut [u8], within: usize) {
 
 /// Writes another plausible value into one header field.
 fn forge(random: &mut Random, payload: &mut [u8]) {
-    let Ok(mut header) = Header::parse(payload) else { return };
-    match random.among(0..=5) {
+    let Ok(mut coded) = CodedHeader::parse(payload) else { return forge_common(random, payload) };
+    match random.among(0..=3) {
         0 => {
-            header.generation =
-                header.generation.wrapping_sub(4).wrapping_add(random.pick(&[0, 1, 3, 5, 7, 8]))
+            let near = random.pick(&[0, 1, 3, 5, 7, 8]);
+            coded.generation = coded.generation.wrapping_sub(4).wrapping_add(near);
         }
-        1 => header.generation = random.number() as u32,
-        2 => header.size = random.among(1..=256) as u16,
-        3 => header.planned = random.number() as u16,
-        4 => header.epoch = random.number() as u8,
-        _ => header.link_sequence = random.number() as u32,
+        1 => coded.generation = random.number() as u32,
+        2 => coded.size = random.among(1..=256) as u16,
+        _ => coded.planned = random.number() as u16 & PLANNED_MAX,
     }
-    header.write(payload);
+    if random.chance(0.5) { coded.write(payload) } else { forge_common(random, payload) }
+}
+
+/// As [`forge`], of the fields of any packet.
+fn forge_common(random: &mut Random, payload: &mut [u8]) {
+    if Header::parse(payload).is_err() {
+        return;
+    }
+    match random.among(0..=2) {
+        0 => payload[2] = random.number() as u8,
+        1 => payload[3] = random.among(0..=SHARDS_MAX as u64 - 1) as u8,
+        _ => write_link_sequence(payload, random.number() as u32),
+    }
 }
 
 #[cfg(test)]
@@ -332,7 +344,7 @@ mod tests {
         let mut channel = Channel::new(link, 6, 0, false);
         let mut altered = 0;
         for length in 0..600 {
-            let payload: Vec<u8> = (0..length).map(|at| at as u8 | 0x12).collect();
+            let payload: Vec<u8> = (0..length).map(|at| at as u8 & 0xF | 0x22).collect();
             channel.send(0, payload.clone(), |arrival| {
                 altered += usize::from(arrival.payload != payload);
             });

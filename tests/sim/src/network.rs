@@ -3,7 +3,8 @@
 //! ```text
 //!  Ingress ─► node 0 ─► channel ─► Arrive at node 1 ─► ... ─► node n ─► oracle
 //!               ▲          ◄─────── feedback, hop by hop ◄───────┘
-//!  Wake ────────┘ timers of any node            Change ─► parameters, links, restarts
+//!  Wake ────────┘ timers of any worker          Change ─► parameters, links, restarts
+//!  HandOver: between workers of a node          Open ─► a stage that a worker asked for
 //! ```
 //!
 //! Events of one time happen in the order in which they were made, so that nothing depends on
@@ -13,14 +14,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId};
+use recoded_pipeline::open::Opened;
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, ShardId};
+use recoded_wire::header::Header;
+use recoded_wire::shard::{SHARDS_MAX, source_port};
 
 use crate::attack::{Attacker, Knowledge};
+use crate::code::Bounds;
 use crate::link::{Channel, Link};
-use crate::node::{Node, Results};
+use crate::node::{HandedOver, Make, Node, Results, Sent};
 use crate::oracle::Oracle;
 use crate::outcome::Outcome;
-use crate::scenario::{Change, DOWN, Scenario};
+use crate::scenario::{Change, DOWN, FLOW, Scenario, UP};
 use crate::trace::Step;
 use crate::violation::Violation;
 
@@ -33,7 +38,7 @@ const REST_NANOS: Nanos = 60_000_000_000;
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
 
-/// Every node reports every so often, over every link up to the source, in up to four copies that
+/// Every node reports of every shard every so often, over every link up to the source, in up to four copies that
 /// are sent and received.
 const REPORT_NANOS: Nanos = 20_000_000;
 const EVENTS_PER_REPORT: u64 = 8;
@@ -49,13 +54,20 @@ const EVENTS_PER_FORGED: u64 = 64;
 /// Packets that wait for a stopped node: the descriptors of a receive ring.
 const RECEIVE_RING: usize = 2048;
 
+/// Time from one worker of a node to another.
+const HAND_OVER_NANOS: Nanos = 5_000;
+
 enum What {
     /// The next packet enters.
     Ingress,
     /// A packet reaches a node.
-    Arrive { node: usize, payload: Vec<u8> },
-    /// A node's timers are due.
-    Wake { node: usize },
+    Arrive { node: usize, peer: PeerId, source_port: u16, payload: Vec<u8> },
+    /// A packet reaches another worker of its node, in the life of that.
+    HandOver { node: usize, start: u32, packet: HandedOver },
+    /// A worker gets a stage, or learns that there is no memory for it.
+    Open { place: (usize, usize), start: u32, shard: ShardId, opened: Option<Box<Opened>> },
+    /// Timers of a worker of a node are due.
+    Wake { node: usize, worker: usize },
     /// Entry of the scenario's changes.
     Change { index: usize },
     /// Entry of the scenario's attacks strikes.
@@ -123,16 +135,24 @@ impl<'a> Network<'a> {
         watch: &'a mut dyn FnMut(Nanos, &Step<'_>),
     ) -> Network<'a> {
         assert_eq!(scenario.nodes.len(), scenario.hops.len() + 1, "one node more than links");
+        assert_eq!(scenario.nodes.len(), scenario.workers.len(), "workers of every node");
         let seed = scenario.seed;
         let nodes = scenario.nodes.iter().enumerate();
+        let bounds = bounds(scenario);
+        let make = |index| Make {
+            index,
+            workers: scenario.workers[index],
+            frames: scenario.frames,
+            threads: scenario.threads,
+            bounds,
+            seed,
+        };
         let channel = |link: Link, hop, is_up| Channel::new(link, seed, hop, is_up);
         let hops = scenario.hops.iter().enumerate();
         let attacks = scenario.attacks.iter().enumerate();
         let mut network = Network {
             scenario,
-            nodes: nodes
-                .map(|(node, params)| Node::new((node, 0), params.clone(), scenario.frames, seed))
-                .collect(),
+            nodes: nodes.map(|(index, params)| Node::new(make(index), 0, params.clone())).collect(),
             channels: hops
                 .map(|(hop, link)| (channel(link.down, hop, false), channel(link.up, hop, true)))
                 .collect(),
@@ -210,7 +230,10 @@ impl<'a> Network<'a> {
 
     fn reports_max(&self) -> u64 {
         let nodes = self.nodes.len() as u64;
-        EVENTS_PER_REPORT * nodes * nodes * (1 + self.now / REPORT_NANOS)
+        let is_genuine = self.scenario.attacks.is_empty() && self.scenario.promise.intact;
+        let shards =
+            if is_genuine { u64::from(self.scenario.nodes[0].shards) } else { SHARDS_MAX as u64 };
+        EVENTS_PER_REPORT * nodes * nodes * shards * (1 + self.now / REPORT_NANOS)
     }
 
     fn finish(mut self) -> Result<Outcome, Violation> {
@@ -226,7 +249,7 @@ impl<'a> Network<'a> {
         for report in &reports {
             format!("{report:?}").hash(&mut self.hasher);
         }
-        let starved = self.nodes.iter().map(|node| node.starved).collect();
+        let starved = self.nodes.iter().map(Node::starved).collect();
         let counters = self.channels.into_iter().map(|(down, up)| (down.counters, up.counters));
         Ok(Outcome {
             hash: self.hasher.finish(),
@@ -258,7 +281,10 @@ impl<'a> Network<'a> {
     fn postpone(&mut self, what: What) -> Option<What> {
         let node = match what {
             What::Ingress => 0,
-            What::Arrive { node, .. } | What::Wake { node } => node,
+            What::Arrive { node, .. } | What::HandOver { node, .. } | What::Wake { node, .. } => {
+                node
+            }
+            What::Open { place, .. } => place.0,
             What::Change { .. } | What::Strike { .. } => return Some(what),
         };
         let Stopped { until, waiting } = &mut self.stopped[node];
@@ -268,15 +294,16 @@ impl<'a> Network<'a> {
         }
         let until = *until;
         match what {
-            What::Wake { .. } => {
-                if self.nodes[node].wakes_at == Some(self.now) {
-                    self.nodes[node].wakes_at = None;
-                    self.wake(node, until);
+            What::Wake { worker, .. } => {
+                let wakes_at = &mut self.nodes[node].workers[worker].wakes_at;
+                if *wakes_at == Some(self.now) {
+                    *wakes_at = None;
+                    self.wake(node, worker, until);
                 }
             }
             What::Arrive { .. } if *waiting == RECEIVE_RING => {}
             _ => {
-                *waiting += 1;
+                *waiting += usize::from(matches!(what, What::Arrive { .. }));
                 self.schedule(until, what);
             }
         }
@@ -287,19 +314,24 @@ impl<'a> Network<'a> {
         let Some(what) = self.postpone(what) else { return Ok(()) };
         match what {
             What::Ingress => self.ingress(),
-            What::Arrive { node, payload } => {
-                self.note(&Step::Arrived { node, payload: &payload });
-                self.nodes[node].receive(&payload, self.now, &mut self.results)?;
-                self.settle(node)
+            What::Arrive { node, peer, source_port, payload } => {
+                let worker = self.nodes[node].steer(peer, source_port);
+                self.note(&Step::Arrived { node, worker, payload: &payload });
+                let place = (worker, peer);
+                self.nodes[node].receive(place, &payload, self.now, &mut self.results)?;
+                self.settle(node, worker)
             }
-            What::Wake { node } => {
+            What::HandOver { node, start, packet } => self.hand_over(node, start, packet),
+            What::Open { place, start, shard, opened } => self.open(place, start, shard, opened),
+            What::Wake { node, worker } => {
                 // An earlier wake-up replaced this one.
-                if self.nodes[node].wakes_at != Some(self.now) {
+                let wakes_at = &mut self.nodes[node].workers[worker].wakes_at;
+                if *wakes_at != Some(self.now) {
                     return Ok(());
                 }
-                self.nodes[node].wakes_at = None;
-                self.note(&Step::Woke { node });
-                self.tick(node)
+                *wakes_at = None;
+                self.note(&Step::Woke { node, worker });
+                self.tick(node, worker)
             }
             What::Change { index } => self.change(index),
             What::Strike { index } => {
@@ -307,6 +339,35 @@ impl<'a> Network<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// A worker takes a packet that another one handed over, unless the node was restarted since.
+    fn hand_over(&mut self, node: usize, start: u32, packet: HandedOver) -> Result<(), Violation> {
+        if self.nodes[node].start != start {
+            return Ok(());
+        }
+        let worker = packet.worker;
+        self.note(&Step::Arrived { node, worker, payload: &packet.payload });
+        self.nodes[node].take_over(packet, self.now, &mut self.results)?;
+        self.settle(node, worker)
+    }
+
+    /// A worker gets what it asked for, unless the node was restarted since.
+    fn open(
+        &mut self,
+        (node, worker): (usize, usize),
+        start: u32,
+        shard: ShardId,
+        opened: Option<Box<Opened>>,
+    ) -> Result<(), Violation> {
+        if self.nodes[node].start != start {
+            return Ok(());
+        }
+        let is_refused = opened.is_none();
+        self.note(&Step::Opened { node, worker, shard: shard.shard, is_refused });
+        let opened = opened.map(|opened| *opened);
+        self.nodes[node].opened((worker, shard), opened, self.now, &mut self.results)?;
+        self.settle(node, worker)
     }
 
     /// Plans an attacker's next burst.
@@ -320,26 +381,32 @@ impl<'a> Network<'a> {
     fn strike(&mut self, index: usize) {
         let attacker = &mut self.attackers[index];
         let (hop, is_up) = (attacker.attack.hop, attacker.attack.is_up);
-        let node = if is_up { hop } else { hop + 1 };
+        let (node, peer) = if is_up { (hop, DOWN) } else { (hop + 1, UP) };
         for payload in attacker.strike(self.channels[hop].0.seen()) {
             self.note(&Step::Forged { node, payload: &payload });
-            self.schedule(self.now, What::Arrive { node, payload });
+            // Where packets of the shard come from.
+            let shard = Header::parse(&payload).map_or(0, |header| header.shard);
+            let source_port = source_port(FLOW, shard);
+            self.schedule(self.now, What::Arrive { node, peer, source_port, payload });
         }
         self.plot(index);
     }
 
     fn ingress(&mut self) -> Result<(), Violation> {
+        let traffic = &self.scenario.traffic;
         let number = self.next;
         self.next += 1;
         self.oracle.packet(number, &mut self.packet);
         let bytes = self.packet.len();
         self.note(&Step::Entered { number, bytes });
-        self.nodes[0].ingress(&self.packet, self.now, &mut self.results)?;
-        if self.next < self.scenario.traffic.packets {
-            let due = self.scenario.traffic.due(self.next);
+        let shard = traffic.flow(number) % u32::from(self.scenario.nodes[0].shards.max(1));
+        let (source, results) = (&mut self.nodes[0], &mut self.results);
+        let worker = source.ingress(shard as u8, &self.packet, self.now, results)?;
+        if self.next < traffic.packets {
+            let due = traffic.due(self.next);
             self.schedule(due.max(self.now), What::Ingress);
         }
-        self.settle(0)
+        self.settle(0, worker)
     }
 
     fn change(&mut self, index: usize) -> Result<(), Violation> {
@@ -349,12 +416,14 @@ impl<'a> Network<'a> {
         let sink = self.nodes.len() - 1;
         match change {
             Change::Params { node, params } => {
-                if *node == sink && self.nodes[sink].would_forget(params) {
-                    self.oracle.sink_forgot();
-                }
                 let params = FlowParams::clone(params);
                 self.nodes[*node].apply(params, self.now, &mut self.results)?;
-                self.settle(*node)
+                (0..self.nodes[*node].workers.len())
+                    .try_for_each(|worker| self.settle(*node, worker))
+            }
+            Change::Rehash { node } => {
+                self.nodes[*node].rehash();
+                Ok(())
             }
             Change::Restart { node } => {
                 if *node == sink {
@@ -363,7 +432,7 @@ impl<'a> Network<'a> {
                 if *node == 0 {
                     self.oracle.source_forgot(scenario.settled_at(self.now));
                 }
-                self.nodes[*node].restart(scenario.frames, scenario.seed)
+                self.nodes[*node].restart()
             }
             Change::Stop { node, nanos } => {
                 self.stopped[*node].until = self.now + nanos;
@@ -378,60 +447,84 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// After an input: its results leave, and the node looks at its timers now or soon.
-    fn settle(&mut self, node: usize) -> Result<(), Violation> {
+    /// After an input: its results leave, and the worker looks at its timers now or soon.
+    fn settle(&mut self, node: usize, worker: usize) -> Result<(), Violation> {
         match self.scenario.poll_nanos {
-            0 => self.tick(node),
+            0 => self.tick(node, worker),
             poll => {
                 self.dispatch(node)?;
-                self.wake(node, self.now + poll);
+                self.wake(node, worker, self.now + poll);
                 Ok(())
             }
         }
     }
 
-    fn tick(&mut self, node: usize) -> Result<(), Violation> {
-        let due = self.nodes[node].tick(self.now, &mut self.results)?;
+    fn tick(&mut self, node: usize, worker: usize) -> Result<(), Violation> {
+        let due = self.nodes[node].tick(worker, self.now, &mut self.results)?;
         self.dispatch(node)?;
         if let Some(due) = due {
-            self.wake(node, due.max(self.now + self.scenario.poll_nanos));
+            self.wake(node, worker, due.max(self.now + self.scenario.poll_nanos));
         }
         Ok(())
     }
 
-    fn wake(&mut self, node: usize, at: Nanos) {
-        if self.nodes[node].wakes_at.is_none_or(|planned| at < planned) {
-            self.nodes[node].wakes_at = Some(at);
-            self.schedule(at, What::Wake { node });
+    fn wake(&mut self, node: usize, worker: usize, at: Nanos) {
+        let wakes_at = &mut self.nodes[node].workers[worker].wakes_at;
+        if wakes_at.is_none_or(|planned| at < planned) {
+            *wakes_at = Some(at);
+            self.schedule(at, What::Wake { node, worker });
         }
     }
 
-    /// Puts the packets a node sent on its links, and passes delivered packets to the oracle.
+    /// Puts the packets a node sent on its links, passes delivered packets to the oracle, and takes
+    /// what workers want of each other and of the thread that makes stages to them.
     fn dispatch(&mut self, node: usize) -> Result<(), Violation> {
-        let Results { mut sent, mut delivered } = std::mem::take(&mut self.results);
+        let Results { mut sent, mut delivered, mut handed_over, mut asked } =
+            std::mem::take(&mut self.results);
+        let start = self.nodes[node].start;
         for packet in delivered.drain(..) {
             let number = self.oracle.deliver(&packet, self.now)?;
             self.note(&Step::Delivered { number, bytes: packet.len() });
         }
-        for (hop, payload) in sent.drain(..) {
-            self.send(node, hop, payload);
+        for packet in sent.drain(..) {
+            self.send(node, packet);
         }
-        self.results = Results { sent, delivered };
+        for packet in handed_over.drain(..) {
+            let at = self.now + HAND_OVER_NANOS;
+            self.schedule(at, What::HandOver { node, start, packet });
+        }
+        for (worker, request) in asked.drain(..) {
+            let (opened, takes) = self.nodes[node].make(&request);
+            let (place, opened) = ((node, worker), opened.map(Box::new));
+            let what = What::Open { place, start, shard: request.shard, opened };
+            self.schedule(self.now + takes, what);
+        }
+        self.results = Results { sent, delivered, handed_over, asked };
         Ok(())
     }
 
-    fn send(&mut self, node: usize, hop: PeerId, payload: Vec<u8>) {
+    fn send(&mut self, node: usize, Sent { hop, source_port, payload }: Sent) {
         self.note(&Step::Sent { node, is_up: hop != DOWN, payload: &payload });
-        let (channel, to) = if hop == DOWN {
-            (&mut self.channels[node].0, node + 1)
+        let (channel, to, peer) = if hop == DOWN {
+            (&mut self.channels[node].0, node + 1, UP)
         } else {
-            (&mut self.channels[node - 1].1, node - 1)
+            (&mut self.channels[node - 1].1, node - 1, DOWN)
         };
         let (queue, serial) = (&mut self.queue, &mut self.serial);
         channel.send(self.now, payload, |arrival| {
-            let what = What::Arrive { node: to, payload: arrival.payload };
+            let what = What::Arrive { node: to, peer, source_port, payload: arrival.payload };
             queue.push(Reverse(Event { at: arrival.at, serial: *serial, what }));
             *serial += 1;
         });
     }
+}
+
+/// What the parameters of a scenario bound.
+fn bounds(scenario: &Scenario) -> Bounds {
+    let changed = scenario.changes.iter().filter_map(|(_, change)| match change {
+        Change::Params { params, .. } => Some(&**params),
+        _ => None,
+    });
+    let is_genuine = scenario.attacks.is_empty() && scenario.promise.intact;
+    Bounds::of(scenario.nodes.iter().chain(changed), is_genuine)
 }

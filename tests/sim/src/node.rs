@@ -1,197 +1,152 @@
-//! One node: a pipeline, its frames, its transmit ring, and the invariants that hold at every call.
+//! One node: its workers, and how packets are spread over them.
 
-use std::collections::VecDeque;
-use std::hash::Hasher;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::Egress;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot, TunnelId};
-use recoded_pipeline::report::{FlowReport, Report};
-use recoded_wire::feedback::{Item, items};
-use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Header, PacketType};
+use recoded_pipeline::open::{OpenRequest, Opened};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, ShardId, Share, Snapshot};
+use recoded_pipeline::report::Report;
 
-use crate::code::{forgets, table, unit};
-use crate::frames::WatchedFrames;
+use crate::code::Bounds;
+use crate::crew::Crew;
 use crate::random::{Random, Stream};
-use crate::scenario::{FLOW, UP};
+use crate::scenario::{FLOW, Threads};
 use crate::violation::Violation;
+use crate::worker::Worker;
 
-/// Packets that stay in the transmit ring while the node goes on, and must not change meanwhile.
-const RING: usize = 32;
+/// A packet sent.
+pub(crate) struct Sent {
+    pub hop: PeerId,
+    pub source_port: u16,
+    pub payload: Vec<u8>,
+}
 
-/// Rounds of repair that are answered per generation, each at most once.
-const REPAIR_ROUNDS: u64 = 4;
+/// A packet given to the worker that has its shard.
+pub(crate) struct HandedOver {
+    pub worker: usize,
+    pub peer: PeerId,
+    pub payload: Vec<u8>,
+}
 
-/// What repairs may cost at most: a reserve, and one packet for so many that plans sent.
-const REPAIR_RESERVE: u64 = 1024;
-const PLANNED_PER_REPAIR: u64 = 2;
-
-/// Packets that a source sends beside the plan when nothing follows; batches of the largest size,
-/// at most.
-const TAIL_PROBES: u64 = 5 * 128;
-
-/// Copies of one report on one link.
-const COPIES_MAX: u64 = 4;
-
-/// Shortest time between two reports without a NACK.
-const REPORT_NANOS: Nanos = 20_000_000;
-
-/// Reports that one generation or block can cause: its requests, said three times each.
-const ASKS_MAX: u64 = 3 * REPAIR_ROUNDS;
-
-/// How often in a row a node may ask to be called again at once without sending anything.
-const SPINS_MAX: usize = 16;
-
-/// What left a node in one call.
+/// What a call to a node yields: packets to the network, to the tunnel and to other workers, and
+/// stages that a worker asked for.
 #[derive(Default)]
-struct Outputs {
-    sent: Vec<(PeerId, Span)>,
-    delivered: Vec<Vec<u8>>,
+pub(crate) struct Results {
+    pub sent: Vec<Sent>,
+    pub delivered: Vec<Vec<u8>>,
+    pub handed_over: Vec<HandedOver>,
+    pub asked: Vec<(usize, OpenRequest)>,
 }
 
-impl Egress for Outputs {
-    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
-        self.sent.push((hop, span));
-    }
-
-    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-}
-
-/// What a node was given and what came of it, counted from outside.
-#[derive(Copy, Clone, Default, Debug)]
-struct Observed {
-    /// From the first call to the last.
-    first_nanos: Option<Nanos>,
-    lived_nanos: Nanos,
-    received: u64,
-    received_data: u64,
-    /// Feedback packets, and repairs that they asked for.
-    received_up: u64,
-    requests: u64,
-    ingress: u64,
-    sent_down: u64,
-    sent_up: u64,
-    delivered: u64,
+/// What a node is made of, beside its parameters.
+#[derive(Copy, Clone)]
+pub(crate) struct Make {
+    /// Which node, 0 for the source.
+    pub index: usize,
+    pub workers: usize,
+    /// Of each worker.
+    pub frames: usize,
+    pub threads: Threads,
+    pub bounds: Bounds,
+    pub seed: u64,
 }
 
 /// A node at work.
 pub(crate) struct Node {
-    index: usize,
+    make: Make,
+    /// How often it was restarted.
+    pub start: u32,
     params: FlowParams,
-    /// Largest generation and redundancy since it started, which its bounds follow.
-    largest: (usize, f64),
     edition: u64,
-    start: u32,
-    pipeline: Pipeline,
-    frames: WatchedFrames,
-    outputs: Outputs,
-    ring: VecDeque<(Span, u64)>,
-    observed: Observed,
-    /// Packets that found no free frame on arrival.
-    pub starved: u64,
-    /// When the next timer event is under way.
-    pub wakes_at: Option<Nanos>,
-}
-
-/// What a call to a node yields: packets to the network, packets to the tunnel.
-#[derive(Default)]
-pub(crate) struct Results {
-    pub sent: Vec<(PeerId, Vec<u8>)>,
-    pub delivered: Vec<Vec<u8>>,
+    pub workers: Vec<Worker>,
+    crew: Crew,
+    /// Changes where packets go.
+    hash_key: u64,
+    starved: u64,
 }
 
 impl Node {
-    pub(crate) fn new(
-        (index, start): (usize, u32),
-        params: FlowParams,
-        frames: usize,
-        seed: u64,
-    ) -> Node {
-        let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
-        let seed = Random::new(seed, Stream::Node { node: index, start }).number();
+    pub(crate) fn new(make: Make, start: u32, params: FlowParams) -> Node {
+        let mut random = Random::new(make.seed, Stream::Node { node: make.index, start });
+        let worker = |worker| {
+            let share = Share { worker, workers: make.workers };
+            let what = (make.frames, make.bounds);
+            Worker::new((make.index, share), &params, what, random.number())
+        };
         Node {
-            index,
-            largest: (params.generation_size, params.redundancy_max),
-            edition: 1,
             start,
-            pipeline: Pipeline::new(&snapshot, seed),
-            frames: WatchedFrames::new(frames, params.symbol_bytes),
+            workers: (0..make.workers).map(worker).collect(),
+            crew: Crew::new(&params, make.workers, (make.threads, make.bounds.stage_bytes), random),
             params,
-            outputs: Outputs::default(),
-            ring: VecDeque::with_capacity(RING + 1),
-            observed: Observed::default(),
+            edition: 1,
+            hash_key: 0,
             starved: 0,
-            wakes_at: None,
+            make,
         }
     }
 
     /// Restarts with only its parameters; the state it left is checked.
-    pub(crate) fn restart(&mut self, frames: usize, seed: u64) -> Result<(), Violation> {
+    pub(crate) fn restart(&mut self) -> Result<(), Violation> {
         self.check()?;
-        let next = Node::new((self.index, self.start + 1), self.params.clone(), frames, seed);
-        *self = Node { starved: self.starved, ..next };
+        let next = Node::new(self.make, self.start + 1, self.params.clone());
+        *self = Node { starved: self.starved(), hash_key: self.hash_key, ..next };
         Ok(())
     }
 
-    /// Whether adopting `params` drops the state of the node.
-    pub(crate) fn would_forget(&self, params: &FlowParams) -> bool {
-        forgets(&self.params, params)
+    /// From now on packets go to other workers.
+    pub(crate) fn rehash(&mut self) {
+        self.hash_key += 1;
+    }
+
+    /// The worker whose queue a packet with this source port comes to.
+    pub(crate) fn steer(&self, peer: PeerId, source_port: u16) -> usize {
+        let mut hasher = DefaultHasher::new();
+        (self.hash_key, peer, source_port).hash(&mut hasher);
+        hasher.finish() as usize % self.workers.len()
     }
 
     pub(crate) fn receive(
         &mut self,
+        (worker, peer): (usize, PeerId),
         payload: &[u8],
         now: Nanos,
         results: &mut Results,
     ) -> Result<(), Violation> {
-        let Some(span) = self.frames.receive(payload) else {
-            self.starved += 1;
-            return Ok(());
-        };
-        self.observed.received += 1;
-        match Header::parse(payload).map(|header| header.packet_type) {
-            Ok(PacketType::Feedback) => {
-                let repairs = items(payload).filter(|item| matches!(item, Item::Repair(_)));
-                self.observed.requests += repairs.count() as u64;
-                self.observed.received_up += 1;
-            }
-            Ok(_) => self.observed.received_data += 1,
-            Err(_) => {}
-        }
-        self.pipeline.receive(&mut self.frames, &mut self.outputs, span, now);
-        self.collect(now, results)
+        self.workers[worker].receive((&mut self.crew, now, results), peer, payload)
     }
 
-    pub(crate) fn ingress(
+    /// Takes a packet that another worker handed over.
+    pub(crate) fn take_over(
         &mut self,
-        packet: &[u8],
+        HandedOver { worker, peer, payload }: HandedOver,
         now: Nanos,
         results: &mut Results,
     ) -> Result<(), Violation> {
-        self.observed.ingress += 1;
-        self.pipeline.ingress(&mut self.frames, &mut self.outputs, FLOW, packet, now);
-        self.collect(now, results)
+        self.crew.taken_over(worker);
+        self.receive((worker, peer), &payload, now, results)
     }
 
-    /// Lets timers act until none is due; returns when the next one is.
+    /// Takes an IP packet of a shard. Returns the worker that sends it.
+    pub(crate) fn ingress(
+        &mut self,
+        shard: u8,
+        packet: &[u8],
+        now: Nanos,
+        results: &mut Results,
+    ) -> Result<usize, Violation> {
+        let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
+        let shard = ShardId { flow: FLOW, shard };
+        self.workers[worker].ingress((&mut self.crew, now, results), shard, packet)?;
+        Ok(worker)
+    }
+
+    /// Lets timers of a worker act until none is due; returns when the next one is.
     pub(crate) fn tick(
         &mut self,
+        worker: usize,
         now: Nanos,
         results: &mut Results,
     ) -> Result<Option<Nanos>, Violation> {
-        let mut idle = 0;
-        while idle < SPINS_MAX {
-            let due = self.pipeline.tick(&mut self.frames, &mut self.outputs, now);
-            idle = if self.outputs.sent.is_empty() { idle + 1 } else { 0 };
-            self.collect(now, results)?;
-            if due.is_none_or(|due| due > now) {
-                return Ok(due);
-            }
-        }
-        Err(Violation::Spin { node: self.index, at: now })
+        self.workers[worker].tick((&mut self.crew, now, results))
     }
 
     pub(crate) fn apply(
@@ -201,169 +156,64 @@ impl Node {
         results: &mut Results,
     ) -> Result<(), Violation> {
         self.edition += 1;
-        let (size, redundancy) = self.largest;
-        self.largest = (size.max(params.generation_size), redundancy.max(params.redundancy_max));
+        self.crew.apply(&params);
         let snapshot = Snapshot { edition: self.edition, flows: vec![params.clone()] };
         self.params = params;
-        self.pipeline.apply(&snapshot, &mut self.frames, &mut self.outputs, now);
-        self.collect(now, results)
+        for worker in &mut self.workers {
+            worker.apply((&mut self.crew, now, results), &snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a stage; and how long that takes.
+    pub(crate) fn make(&mut self, request: &OpenRequest) -> (Option<Opened>, Nanos) {
+        self.crew.make(request)
+    }
+
+    /// A stage that a worker asked for is there; `None` where there is no memory for it.
+    pub(crate) fn opened(
+        &mut self,
+        (worker, shard): (usize, ShardId),
+        opened: Option<Opened>,
+        now: Nanos,
+        results: &mut Results,
+    ) -> Result<(), Violation> {
+        let has_shard =
+            |worker: &Worker| worker.report().flows.iter().any(|flow| flow.shard == shard.shard);
+        if opened.is_none() && !has_shard(&self.workers[worker]) {
+            self.crew.disown(shard);
+        }
+        self.workers[worker].opened((&mut self.crew, now, results), shard, opened)
     }
 
     /// Closes what is open, as before a shutdown.
     pub(crate) fn drain(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
-        self.pipeline.drain(&mut self.frames, &mut self.outputs, now);
-        self.collect(now, results)
+        for worker in &mut self.workers {
+            worker.drain((&mut self.crew, now, results))?;
+        }
+        Ok(())
     }
 
+    /// What its workers report together.
     pub(crate) fn report(&self) -> Report {
-        self.pipeline.report()
+        let mut workers = self.workers.iter().map(Worker::report);
+        let first = workers.next().expect("a node has a worker");
+        let mut all = workers.fold(first, |mut all, report| {
+            all.packets += &report.packets;
+            all.flows.extend(report.flows);
+            all
+        });
+        all.flows.sort_by_key(|flow| flow.shard);
+        all
     }
 
-    /// Takes over what the last call emitted, and checks that it stays within bounds.
-    fn collect(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
-        let first = *self.observed.first_nanos.get_or_insert(now);
-        self.observed.lived_nanos = now - first;
-        self.observed.delivered += self.outputs.delivered.len() as u64;
-        results.delivered.append(&mut self.outputs.delivered);
-        let mut sent = std::mem::take(&mut self.outputs.sent);
-        for (hop, span) in sent.drain(..) {
-            let is_up = hop == UP;
-            self.observed.sent_up += u64::from(is_up);
-            self.observed.sent_down += u64::from(!is_up);
-            self.frames.scribble(span);
-            results.sent.push((hop, self.frames.bytes(span).to_vec()));
-            self.ring.push_back((span, digest(self.frames.bytes(span))));
-            if self.ring.len() > RING {
-                self.complete()?;
-            }
-        }
-        self.outputs.sent = sent;
-        Ok(())
+    /// Packets that found no free frame on arrival.
+    pub(crate) fn starved(&self) -> u64 {
+        self.starved + self.workers.iter().map(|worker| worker.starved).sum::<u64>()
     }
 
-    /// The oldest packet in the transmit ring has left.
-    fn complete(&mut self) -> Result<(), Violation> {
-        let Some((span, before)) = self.ring.pop_front() else { return Ok(()) };
-        if digest(self.frames.bytes(span)) != before {
-            return Err(Violation::Overwritten { node: self.index });
-        }
-        self.frames.release(span.frame);
-        Ok(())
-    }
-
-    /// Checks the node when it ends: counters, output, frames.
+    /// Checks the node when it ends.
     pub(crate) fn check(&mut self) -> Result<(), Violation> {
-        let report = self.report();
-        self.check_fates(&report)?;
-        for flow in &report.flows {
-            self.check_counters(flow)?;
-            self.check_output(flow)?;
-            let room = match self.params.role {
-                Role::Relay { .. } => self.params.batches.max(1),
-                _ => table(&self.params),
-            };
-            if flow.held > room {
-                return Err(Violation::Overfull { node: self.index, held: flow.held, room });
-            }
-        }
-        while !self.ring.is_empty() {
-            self.complete()?;
-        }
-        self.pipeline.release(&mut self.frames);
-        match self.frames.held() {
-            0 => Ok(()),
-            frames => Err(Violation::Leaked { node: self.index, frames }),
-        }
+        self.workers.iter_mut().try_for_each(Worker::check)
     }
-
-    fn check_fates(&self, report: &Report) -> Result<(), Violation> {
-        let packets = report.packets;
-        let fates = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
-        let (handed, received) = (self.observed.received, packets.received);
-        if handed == received && received == fates {
-            return Ok(());
-        }
-        Err(Violation::Unaccounted { node: self.index, handed, received, fates })
-    }
-
-    /// Holds the node's counters against what was seen to go in and out.
-    fn check_counters(&self, flow: &FlowReport) -> Result<(), Violation> {
-        let (counters, observed) = (&flow.counters, &self.observed);
-        let judged = counters.innovative + counters.redundant;
-        let sent = counters.sent_systematic
-            + counters.sent_coded
-            + counters.sent_forwarded
-            + counters.sent_recoded;
-        let laws = [
-            ("packets from the tunnel", counters.ingress_packets, (observed.ingress, 0)),
-            ("packets to the tunnel", counters.delivered_packets, (observed.delivered, 0)),
-            // A relay counts a repair that it passes on as such, and as forwarded or recoded too.
-            ("packets sent", observed.sent_down, (sent, counters.sent_repair)),
-            ("packets of the flow", counters.received, (0, observed.received_data)),
-            ("packets judged", judged, (0, counters.received)),
-        ];
-        for (what, counted, (least, more)) in laws {
-            if !(least..=least + more).contains(&counted) {
-                let node = self.index;
-                return Err(Violation::Miscounted {
-                    node,
-                    what,
-                    counted,
-                    least,
-                    most: least + more,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Output is bounded by input and parameters, independent of what packets announce.
-    fn check_output(&self, flow: &FlowReport) -> Result<(), Violation> {
-        let observed = &self.observed;
-        let (size, redundancy) = self.largest;
-        // The plan of a generation (or block, in whole batches), and a repair of all of it.
-        let unit = unit(&self.params.code, size) + 2 * size;
-        let most = |symbols: u64| (redundancy * symbols as f64).ceil().max(1.0) as u64;
-        let plan = most(unit as u64);
-        let repair = plan.max(unit as u64);
-        let generations = flow.counters.generations;
-        let (plans, more, repairs) = match self.params.role {
-            Role::Source { .. } => (
-                generations * plan,
-                generations * TAIL_PROBES,
-                generations * REPAIR_ROUNDS * repair,
-            ),
-            // What a relay sends follows the rank that it received, whatever packets announce; some
-            // it passes on one for one.
-            Role::Relay { .. } => {
-                let received = observed.received_data;
-                (most(flow.counters.innovative), received, observed.requests * repair)
-            }
-            Role::Sink { .. } => (0, 0, 0),
-        };
-        let budget = REPAIR_RESERVE + (plans + more) / PLANNED_PER_REPAIR;
-        let down = plans + more + repairs.min(budget);
-        let reports = observed.lived_nanos / REPORT_NANOS + 2;
-        let up = match self.params.role {
-            Role::Source { .. } => 0,
-            Role::Relay { .. } => reports + COPIES_MAX * observed.received_up,
-            Role::Sink { .. } => {
-                let asked = flow.counters.generations + table(&self.params) as u64;
-                reports + COPIES_MAX * ASKS_MAX * asked
-            }
-        };
-        for (sent, allowed) in [(observed.sent_down, down), (observed.sent_up, up)] {
-            if sent > allowed {
-                return Err(Violation::Flood { node: self.index, sent, allowed });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A fingerprint of bytes, the same in every run.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
 }

@@ -12,15 +12,21 @@ use crate::violation::Violation;
 /// Bytes of an IPv4 header, and where the number of the packet follows.
 const HEADER_BYTES: usize = 20;
 
+/// An inner flow, whose packets arrive in order.
+#[derive(Copy, Clone)]
+struct Flow {
+    /// The next number expected: all before were delivered or passed over.
+    next: u32,
+    /// The last one since the sink started; a restart loses the record of what it delivered.
+    last: Option<u32>,
+}
+
 /// Keeps account of the packets delivered.
 pub(crate) struct Oracle {
     seed: u64,
     traffic: Traffic,
     promise: Promise,
-    /// The next number expected: all before were delivered or passed over.
-    next: u32,
-    /// The last one since the sink started; a restart loses the record of what it delivered.
-    last: Option<u32>,
+    flows: Vec<Flow>,
     /// Until then, stragglers from before the restart of the source may arrive late and again, and
     /// make the sink deliver again what it forgets on their account.
     unsettled_until: Nanos,
@@ -42,8 +48,7 @@ impl Oracle {
             seed,
             traffic: traffic.clone(),
             promise: promise.clone(),
-            next: 0,
-            last: None,
+            flows: (0..traffic.flows.max(1)).map(|next| Flow { next, last: None }).collect(),
             unsettled_until: 0,
             delivered: 0,
             repeated: 0,
@@ -62,7 +67,7 @@ impl Oracle {
 
     /// The sink lost all state: it may deliver packets again.
     pub(crate) fn sink_forgot(&mut self) {
-        self.last = None;
+        self.flows.iter_mut().for_each(|flow| flow.last = None);
     }
 
     /// The source restarted, and draws new generation numbers.
@@ -80,19 +85,24 @@ impl Oracle {
                 Ok(None)
             };
         };
-        let is_judged = self.promise.intact && now >= self.unsettled_until;
-        match self.last {
+        let Promise { intact, unordered, .. } = &self.promise;
+        let is_ordered = !unordered.iter().any(|time| time.contains(&now));
+        let is_judged = *intact && is_ordered && now >= self.unsettled_until;
+        let step = self.flows.len() as u32;
+        let flow = &mut self.flows[self.traffic.flow(number) as usize];
+        match flow.last {
             Some(last) if number <= last && is_judged => {
                 return Err(Violation::OutOfOrder { packet: number, after: last });
             }
-            last => self.last = last.max(Some(number)),
+            last => flow.last = last.max(Some(number)),
         }
-        if number < self.next {
+        if number < flow.next {
             self.repeated += 1;
             return Ok(Some(number));
         }
-        self.pass_over(self.next..number);
-        self.next = number + 1;
+        let passed_over = flow.next..number;
+        flow.next = number + step;
+        self.pass_over(passed_over);
         self.delivered += 1;
         self.delays.record(now - self.traffic.due(number));
         Ok(Some(number))
@@ -111,11 +121,19 @@ impl Oracle {
         (self.expected == bytes).then_some(number)
     }
 
+    /// Packets of an inner flow among `numbers` are not delivered.
     fn pass_over(&mut self, numbers: Range<u32>) {
-        let Some(promised) = &self.promise.delivered else { return };
-        let is_promised = |number: &u32| promised.contains(&self.traffic.due(*number));
-        let first = numbers.clone().find(is_promised);
-        let count = numbers.filter(is_promised).count() as u64;
+        let Promise { delivered: Some(promised), opening, .. } = &self.promise else { return };
+        let is_promised = |number: &u32| {
+            let due = self.traffic.due(*number);
+            promised.contains(&due) && !opening.iter().any(|time| time.contains(&due))
+        };
+        let missing = numbers.step_by(self.flows.len()).filter(is_promised);
+        let (mut first, mut count) = (None, 0);
+        for number in missing {
+            first.get_or_insert(number);
+            count += 1;
+        }
         if self.missing == 0 {
             self.first_missing = first.unwrap_or(0);
         }
@@ -124,8 +142,10 @@ impl Oracle {
 
     /// Judges the whole at the end of the run.
     pub(crate) fn finish(&mut self) -> Result<(), Violation> {
-        self.pass_over(self.next..self.traffic.packets);
-        self.next = self.traffic.packets;
+        for flow in 0..self.flows.len() {
+            let next = std::mem::replace(&mut self.flows[flow].next, self.traffic.packets);
+            self.pass_over(next..self.traffic.packets.max(next));
+        }
         if self.missing > self.promise.missing_max {
             return Err(Violation::Undelivered {
                 missing: self.missing,
@@ -164,17 +184,24 @@ fn split_mix(state: &mut u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn oracle(intact: bool) -> Oracle {
+    fn oracle(intact: bool, flows: u32) -> Oracle {
         let traffic = Traffic {
             packets: 100,
-            alone: 0,
+            alone: (0, 0),
             bytes: 24..=90,
             interval_nanos: 10,
             alone_nanos: 10,
             burst: 1,
             pauses: None,
+            flows,
         };
-        let promise = Promise { intact, delivered: Some(200..400), missing_max: 0 };
+        let promise = Promise {
+            intact,
+            delivered: Some(200..400),
+            missing_max: 0,
+            opening: vec![210..220],
+            unordered: vec![3000..4000],
+        };
         Oracle::new(1, &traffic, &promise)
     }
 
@@ -186,7 +213,7 @@ mod tests {
 
     #[test]
     fn packets_in_order_pass_and_only_promised_gaps_count() {
-        let mut oracle = oracle(true);
+        let mut oracle = oracle(true, 1);
         for number in (0..100).filter(|number| !(5..20).contains(number) && *number < 45) {
             let packet = bytes(&oracle, number);
             assert_eq!(oracle.deliver(&packet, 1000), Ok(Some(number)));
@@ -197,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_promised_packet_that_is_missing_is_told() {
-        let mut oracle = oracle(true);
+        let mut oracle = oracle(true, 1);
         for number in (0..100).filter(|number| *number != 30 && *number != 33) {
             let packet = bytes(&oracle, number);
             oracle.deliver(&packet, 1000).unwrap();
@@ -207,7 +234,7 @@ mod tests {
 
     #[test]
     fn altered_repeated_and_early_packets_are_told() {
-        let mut oracle = oracle(true);
+        let mut oracle = oracle(true, 1);
         let (five, six) = (bytes(&oracle, 5), bytes(&oracle, 6));
         assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
         assert_eq!(oracle.deliver(&five, 1000), Err(Violation::OutOfOrder { packet: 5, after: 6 }));
@@ -225,8 +252,26 @@ mod tests {
     }
 
     #[test]
+    fn inner_flows_are_ordered_each_by_itself() {
+        let mut oracle = oracle(true, 3);
+        let mut deliver = |number: u32, now| {
+            let packet = bytes(&oracle, number);
+            oracle.deliver(&packet, now)
+        };
+        assert_eq!(deliver(6, 1000), Ok(Some(6)));
+        assert_eq!(deliver(4, 1000), Ok(Some(4)));
+        assert_eq!(deliver(3, 1000), Err(Violation::OutOfOrder { packet: 3, after: 6 }));
+        assert_eq!(deliver(3, 3500), Ok(Some(3)));
+        // Of 20 to 39, one may be missing at any time.
+        for number in (7..100).filter(|number| ![21, 34].contains(number)) {
+            assert_eq!(deliver(number, 1000), Ok(Some(number)));
+        }
+        assert_eq!(oracle.finish(), Err(Violation::Undelivered { missing: 1, first: 34 }));
+    }
+
+    #[test]
     fn without_the_promise_foreign_packets_are_counted() {
-        let mut oracle = oracle(false);
+        let mut oracle = oracle(false, 1);
         assert_eq!(oracle.deliver(&[1; 30], 1000), Ok(None));
         assert_eq!(oracle.foreign, 1);
     }

@@ -49,23 +49,28 @@ pub struct Rank {
 }
 
 impl Outcome {
-    /// The flow at `node`, if it has not lost it.
+    /// The shards of the flow at `node`, as far as it knows of them.
     #[must_use]
-    pub fn flow(&self, node: usize) -> Option<&FlowReport> {
-        self.reports.get(node)?.flows.first()
+    pub fn shards(&self, node: usize) -> &[FlowReport] {
+        self.reports.get(node).map_or(&[], |report| &report.flows)
     }
 
     /// Packets that the source sent for each source symbol.
     #[must_use]
     pub fn overhead(&self) -> f64 {
-        let Some(source) = self.flow(0) else { return 0.0 };
-        let counters = &source.counters;
-        let uncoded = counters.sent_systematic;
-        let (symbols, sent) = match source.code {
-            FlowCode::Rlnc => (uncoded, uncoded + counters.sent_coded + counters.sent_repair),
-            // Repairs of blocks are further batches.
-            _ => (counters.source_symbols, uncoded + counters.sent_coded),
-        };
+        let (mut symbols, mut sent) = (0, 0);
+        for FlowReport { code, counters, .. } in self.shards(0) {
+            let uncoded = counters.sent_systematic;
+            sent += uncoded + counters.sent_coded;
+            match code {
+                FlowCode::Rlnc => {
+                    symbols += uncoded;
+                    sent += counters.sent_repair;
+                }
+                // Repairs of blocks are further batches.
+                _ => symbols += counters.source_symbols,
+            }
+        }
         sent as f64 / symbols.max(1) as f64
     }
 
@@ -84,7 +89,7 @@ impl Outcome {
         let planned = match source.redundancy {
             _ if source.code != FlowCode::Rlnc => size,
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
-            Redundancy::Auto => self.flow(0).map_or(size, |flow| flow.planned.max(size)),
+            Redundancy::Auto => self.shards(0).first().map_or(size, |flow| flow.planned.max(size)),
         };
         let hops: Vec<Hop> = scenario.hops.iter().map(|hop| hop.down.loss).collect();
         let recoding = match scenario.nodes[scenario.nodes.len() / 2].recoding {
@@ -94,8 +99,14 @@ impl Outcome {
         let sent = vec![planned; hops.len()];
         let theory = theory::rank_distributions(size, source.field, &sent, &hops, recoding);
         let ranks = theory.iter().enumerate().map(|(hop, distribution)| {
-            let histogram = &self.flow(hop + 1)?.counters.rank_histogram;
-            rank(histogram, distribution)
+            let mut histogram = vec![0; distribution.len()];
+            for flow in self.shards(hop + 1) {
+                let ranks = &flow.counters.rank_histogram;
+                if ranks.len() == histogram.len() {
+                    histogram.iter_mut().zip(ranks).for_each(|(sum, count)| *sum += count);
+                }
+            }
+            rank(&histogram, distribution)
         });
         ranks.collect()
     }
@@ -104,7 +115,7 @@ impl Outcome {
 /// Compares a histogram with the distribution of its theory.
 fn rank(histogram: &[u64], distribution: &[f64]) -> Option<Rank> {
     let generations: u64 = histogram.iter().sum();
-    if generations == 0 || histogram.len() != distribution.len() {
+    if generations == 0 {
         return None;
     }
     let size = (distribution.len() - 1) as f64;

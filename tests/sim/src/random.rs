@@ -11,7 +11,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 pub(crate) enum Stream {
     /// The generator of scenarios.
     Scenario,
-    /// What a node's pipeline is seeded with, by its start (0 for the first).
+    /// What a node's pipelines are seeded with, by its start (0 for the first).
     Node { node: usize, start: u32 },
     /// One direction of one link.
     Link { hop: usize, is_up: bool },
@@ -19,6 +19,8 @@ pub(crate) enum Stream {
     Attack { index: usize },
     /// Attacks, pauses and stops of a scenario.
     Trouble,
+    /// Workers, shards and inner flows of a scenario.
+    Workers,
 }
 
 /// A stream of random numbers.
@@ -33,6 +35,7 @@ impl Random {
             Stream::Link { hop, is_up } => 2 << 62 | u64::from(is_up) << 20 | hop as u64,
             Stream::Attack { index } => 3 << 62 | index as u64,
             Stream::Trouble => 1,
+            Stream::Workers => 2,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);
@@ -92,6 +95,7 @@ mod tests {
             Stream::Link { hop: 0, is_up: true },
             Stream::Attack { index: 0 },
             Stream::Trouble,
+            Stream::Workers,
         ];
         let drawn: std::collections::BTreeSet<u64> = streams.into_iter().map(draw).collect();
         assert_eq!(drawn.len(), streams.len());

@@ -4,10 +4,10 @@
 use std::ops::{Range, RangeInclusive};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, TunnelId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role};
 
 use crate::attack::Attack;
-use crate::code::Code;
+use crate::code::{Code, TUNNEL};
 use crate::link::Link;
 
 /// The flow that every node carries.
@@ -28,7 +28,11 @@ pub struct Scenario {
     pub hops: Vec<Hop>,
     /// What each node does: source, relays, sink; one more than links.
     pub nodes: Vec<FlowParams>,
-    /// Frames of each node.
+    /// Workers of each node.
+    pub workers: Vec<usize>,
+    /// What the threads of a node do for each other.
+    pub threads: Threads,
+    /// Frames of each worker.
     pub frames: usize,
     /// How long after an input a node looks at its timers. 0 is after every packet; otherwise what
     /// arrives meanwhile is one burst, as from a ring.
@@ -52,15 +56,35 @@ pub struct Hop {
     pub up: Link,
 }
 
+/// What the threads of a node do for each other: one makes stages for workers, and workers hand
+/// packets over.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Threads {
+    /// Longest time until a stage is made; 0 makes it at once, where it is asked for.
+    pub nanos_max: Nanos,
+    /// How often the thread that makes stages is busy.
+    pub busy: f64,
+    /// How often there is no memory.
+    pub refused: f64,
+    /// Packets handed over that wait for a worker at most.
+    pub queue_packets: usize,
+}
+
+impl Threads {
+    /// Stages are made where they are asked for.
+    pub const HERE: Threads =
+        Threads { nanos_max: 0, busy: 0.0, refused: 0.0, queue_packets: 4096 };
+}
+
 /// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told
 /// from its number alone, so that nothing need be remembered of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
     /// How many.
     pub packets: u32,
-    /// How many of these enter one by one, before the bursts and again after them: a sink knows of
-    /// a generation by those before and after it.
-    pub alone: u32,
+    /// How many of these enter one by one before the bursts, and how many after them: a sink knows
+    /// of a generation by those before and after it.
+    pub alone: (u32, u32),
     /// Bytes of each, evenly among these; at least [`Traffic::BYTES_MIN`].
     pub bytes: RangeInclusive<usize>,
     /// Time from one burst to the next.
@@ -71,6 +95,8 @@ pub struct Traffic {
     pub burst: u32,
     /// Silences between bursts.
     pub pauses: Option<Pauses>,
+    /// Inner flows, which take turns.
+    pub flows: u32,
 }
 
 /// A flow that goes idle and resumes.
@@ -85,7 +111,8 @@ pub struct Pauses {
 /// Something that happens to the network during a run.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A node gets other parameters, live.
+    /// A node gets other parameters, live. Code and sizes concern the source; relays and sinks see
+    /// them by the packets.
     Params {
         /// Which node, 0 for the source.
         node: usize,
@@ -105,6 +132,11 @@ pub enum Change {
         /// How long.
         nanos: Nanos,
     },
+    /// The queues of a node are chosen by another hash from now on.
+    Rehash {
+        /// Which node.
+        node: usize,
+    },
     /// A link treats packets differently from now on.
     Link {
         /// Which link.
@@ -122,18 +154,29 @@ pub struct Promise {
     pub intact: bool,
     /// Packets that enter during this time are all delivered,
     pub delivered: Option<Range<Nanos>>,
-    /// but for so many.
+    /// but for so many,
     pub missing_max: u64,
+    /// and for what enters at these times, while nodes open stages for other sizes or another code:
+    /// it may be lost.
+    pub opening: Vec<Range<Nanos>>,
+    /// At these times two stages of the sink deliver, each in order.
+    pub unordered: Vec<Range<Nanos>>,
 }
 
 impl Traffic {
     /// Smallest packet: an IPv4 header and the packet's number.
     pub const BYTES_MIN: usize = 24;
 
+    /// The inner flow of packet `number`.
+    #[must_use]
+    pub fn flow(&self, number: u32) -> u32 {
+        number % self.flows.max(1)
+    }
+
     /// When packet `number` enters.
     #[must_use]
     pub fn due(&self, number: u32) -> Nanos {
-        let (first, end) = (self.alone, self.bursts_end());
+        let (first, end) = (self.alone.0, self.bursts_end());
         let alone = number.min(first) + number.saturating_sub(end);
         let burst = self.burst.max(1);
         let bursts = match number < end {
@@ -148,13 +191,19 @@ impl Traffic {
 
     /// The first packet after the bursts.
     fn bursts_end(&self) -> u32 {
-        self.packets.saturating_sub(self.alone).max(self.alone)
+        self.packets.saturating_sub(self.alone.1).max(self.alone.0)
     }
 
     /// When the bursts enter: from the first to before the first packet that is alone again.
     #[must_use]
     pub fn bursts(&self) -> Range<Nanos> {
-        self.due(self.alone)..self.due(self.bursts_end())
+        self.due(self.alone.0)..self.due(self.bursts_end())
+    }
+
+    /// The first packet that enters at `at` or later.
+    #[must_use]
+    pub fn first_from(&self, at: Nanos) -> u32 {
+        (0..self.packets).find(|number| self.due(*number) >= at).unwrap_or(self.packets)
     }
 
     /// When the last one does.
@@ -183,20 +232,29 @@ impl Scenario {
             seed,
             hops: vec![Hop::both(link); hops],
             nodes: (0..=hops).map(|node| flow_params(role(node, hops))).collect(),
+            workers: vec![1; hops + 1],
+            threads: Threads::HERE,
             frames: 4096,
             poll_nanos: 0,
             traffic: Traffic {
                 packets: 1000,
-                alone: 0,
+                alone: (0, 0),
                 bytes: Traffic::BYTES_MIN..=500,
                 interval_nanos: 1_000_000,
                 alone_nanos: 1_000_000,
                 burst: 8,
                 pauses: None,
+                flows: 1,
             },
             changes: Vec::new(),
             attacks: Vec::new(),
-            promise: Promise { intact: true, delivered: None, missing_max: 0 },
+            promise: Promise {
+                intact: true,
+                delivered: None,
+                missing_max: 0,
+                opening: Vec::new(),
+                unordered: Vec::new(),
+            },
         }
     }
 
@@ -254,8 +312,8 @@ impl Scenario {
 
 fn role(node: usize, hops: usize) -> Role {
     match node {
-        0 => Role::Source { tunnel: TunnelId(0) },
-        _ if node == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+        0 => Role::Source { tunnel: TUNNEL },
+        _ if node == hops => Role::Sink { tunnel: TUNNEL, upstream: UP },
         _ => Role::Relay { upstream: UP },
     }
 }

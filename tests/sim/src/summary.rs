@@ -3,13 +3,13 @@
 use std::fmt;
 
 use recoded_pipeline::params::Nanos;
-use recoded_pipeline::report::DropReason;
+use recoded_pipeline::report::{DropReason, FlowCounters};
 
 use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
 use crate::outcome::Outcome;
-use crate::scenario::{Change, Pauses, Scenario};
+use crate::scenario::{Change, Pauses, Scenario, Threads};
 
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);
@@ -55,6 +55,17 @@ impl fmt::Display for Described<'_> {
             Time(relay.hold_timeout_nanos),
             Time(scenario.poll_nanos),
         )?;
+        let Threads { nanos_max, busy, refused, queue_packets } = scenario.threads;
+        writeln!(
+            f,
+            "{} shards, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
+            source.shards,
+            traffic.flows,
+            scenario.workers,
+            Time(nanos_max),
+            100.0 * busy,
+            100.0 * refused,
+        )?;
         let first = scenario.hops[0].down;
         writeln!(f, "every link, but for losses: {}", Properties(&first))?;
         for (at, change) in &scenario.changes {
@@ -62,9 +73,14 @@ impl fmt::Display for Described<'_> {
             match change {
                 Change::Params { node, params } => writeln!(
                     f,
-                    "node {node} changes to generations of {} x {} bytes over GF({}), {:?} recoding",
-                    params.generation_size, params.symbol_bytes, params.field, params.recoding
+                    "node {node} changes to {} of {} x {} bytes over GF({}), {:?} recoding",
+                    code::Described(&params.code),
+                    params.generation_size,
+                    params.symbol_bytes,
+                    params.field,
+                    params.recoding
                 )?,
+                Change::Rehash { node } => writeln!(f, "queues of node {node} change")?,
                 Change::Restart { node } => writeln!(f, "node {node} restarts")?,
                 Change::Stop { node, nanos } => {
                     writeln!(f, "node {node} stops for {}", Time(*nanos))?;
@@ -94,10 +110,12 @@ impl Described<'_> {
         if let Some(Pauses { every_bursts, nanos }) = scenario.traffic.pauses {
             writeln!(f, "a pause of {} after every {every_bursts} bursts", Time(nanos))?;
         }
-        for attack in &scenario.attacks {
+        // Those of all links are alike.
+        for attack in scenario.attacks.iter().take(1) {
             writeln!(
                 f,
-                "{:?} attacker of link {}, {}: {} packets from {} to {}, {:?} {:?}",
+                "{} attacks like this: {:?} attacker of link {}, {}: {} packets from {} to {}, {:?} {:?}",
+                scenario.attacks.len(),
                 attack.knowledge,
                 attack.hop + 1,
                 if attack.is_up { "up" } else { "down" },
@@ -176,8 +194,13 @@ impl Summary<'_> {
             "\nnode  generations  complete   failed  evicted  repairs   histogram of ranks (rank:count), drops"
         )?;
         for (node, report) in outcome.reports.iter().enumerate() {
-            let Some(flow) = report.flows.first() else { continue };
-            let counters = &flow.counters;
+            let mut counters = FlowCounters::default();
+            for flow in &report.flows {
+                if counters.rank_histogram.is_empty() {
+                    counters.rank_histogram = vec![0; flow.counters.rank_histogram.len()];
+                }
+                counters += &flow.counters;
+            }
             write!(
                 f,
                 "{node:>4} {:>12} {:>9} {:>8} {:>8} {:>8}  ",

@@ -4,7 +4,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use recoded_wire::feedback::{Item, items};
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::header::Flags;
+use recoded_wire::parse::{Packet, parse};
 
 use crate::scenario::Change;
 
@@ -31,6 +32,8 @@ pub enum Step<'a> {
     Arrived {
         /// Which, 0 for the source.
         node: usize,
+        /// Which of its workers.
+        worker: usize,
         /// UDP payload.
         payload: &'a [u8],
     },
@@ -41,10 +44,23 @@ pub enum Step<'a> {
         /// UDP payload.
         payload: &'a [u8],
     },
-    /// A node's timers were due.
+    /// A worker's timers were due.
     Woke {
-        /// Which, 0 for the source.
+        /// Of which node, 0 for the source.
         node: usize,
+        /// Which of its workers.
+        worker: usize,
+    },
+    /// A worker gets the stage that it asked for.
+    Opened {
+        /// Of which node.
+        node: usize,
+        /// Which of its workers.
+        worker: usize,
+        /// For which shard.
+        shard: u8,
+        /// Whether there is no memory for it.
+        is_refused: bool,
     },
     /// A packet left the sink's tunnel.
     Delivered {
@@ -66,10 +82,12 @@ impl Hash for Step<'_> {
         match self {
             Step::Entered { number, bytes } => (number, bytes).hash(state),
             Step::Sent { node, is_up, payload } => (node, is_up, payload).hash(state),
-            Step::Arrived { node, payload } | Step::Forged { node, payload } => {
-                (node, payload).hash(state);
+            Step::Arrived { node, worker, payload } => (node, worker, payload).hash(state),
+            Step::Forged { node, payload } => (node, payload).hash(state),
+            Step::Woke { node, worker } => (node, worker).hash(state),
+            Step::Opened { node, worker, shard, is_refused } => {
+                (node, worker, shard, is_refused).hash(state);
             }
-            Step::Woke { node } => node.hash(state),
             Step::Delivered { number, bytes } => (number, bytes).hash(state),
             Step::Changed { change } => format!("{change:?}").hash(state),
         }
@@ -84,13 +102,17 @@ impl fmt::Display for Step<'_> {
                 let arrow = if *is_up { "up" } else { "down" };
                 write!(f, "node {node} sends {arrow}: {}", Payload(payload))
             }
-            Step::Arrived { node, payload } => {
-                write!(f, "node {node} receives: {}", Payload(payload))
+            Step::Arrived { node, worker, payload } => {
+                write!(f, "node {node}.{worker} receives: {}", Payload(payload))
             }
             Step::Forged { node, payload } => {
                 write!(f, "forged for node {node}: {}", Payload(payload))
             }
-            Step::Woke { node } => write!(f, "node {node} wakes"),
+            Step::Woke { node, worker } => write!(f, "node {node}.{worker} wakes"),
+            Step::Opened { node, worker, shard, is_refused } => {
+                let what = if *is_refused { "is refused" } else { "opens" };
+                write!(f, "node {node}.{worker} {what} shard {shard}")
+            }
             Step::Delivered { number: Some(number), .. } => write!(f, "packet {number} delivered"),
             Step::Delivered { number: None, bytes } => {
                 write!(f, "{bytes} bytes delivered that were never sent")
@@ -105,39 +127,50 @@ struct Payload<'a>(&'a [u8]);
 
 impl fmt::Display for Payload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = match Header::parse(self.0) {
-            Ok(header) => header,
+        let packet = match parse(self.0) {
+            Ok(packet) => packet,
             Err(error) => return write!(f, "{} bytes, {error:?}", self.0.len()),
         };
-        if header.packet_type == PacketType::Feedback {
-            write!(f, "feedback {:08x}/{}", header.link_sequence, header.generation)?;
-            return items(self.0).try_for_each(|item| match item {
-                Item::Ranks(report) => write!(f, ", ranks of epoch {}", report.epoch),
-                Item::Repair(ask) => write!(
-                    f,
-                    ", repair {} missing {} round {}",
-                    ask.generation, ask.missing, ask.round
-                ),
-                item => write!(f, ", {item:?}"),
-            });
+        let header = packet.header();
+        match packet {
+            Packet::Feedback(report) => {
+                write!(f, "feedback {:08x}/{}", report.node, report.number)?;
+                items(self.0).try_for_each(|item| match item {
+                    Item::Ranks(report) => write!(f, ", ranks of epoch {}", report.epoch),
+                    item => write!(f, ", {item:?}"),
+                })?;
+            }
+            Packet::Window(window) => write!(
+                f,
+                "Window {} to {}, {} bytes, {} symbols",
+                window.first,
+                window.last(),
+                window.symbol_bytes,
+                window.window_symbols
+            )?,
+            Packet::Coded(coded) => {
+                let number = coded.header.generation;
+                let (size, planned) = (coded.header.size, coded.header.planned);
+                write!(f, "{:?} {number} of {size}, planned {planned}", header.packet_type)?;
+                if let Some(block) = coded.block {
+                    write!(f, ", block {} of {}", block.number, block.source_symbols)?;
+                }
+            }
         }
-        let flags = [
-            (Flags::SYSTEMATIC, " systematic"),
-            (Flags::RECODED, " recoded"),
-            (Flags::END, " end"),
-        ];
         write!(
             f,
-            "{:?} {} of {} symbols, planned {}, epoch {}, hop {}, sequence {}",
-            header.packet_type,
-            header.generation,
-            header.size,
-            header.planned,
-            header.epoch,
-            header.hop_index,
-            header.link_sequence
+            ", shard {}, epoch {}, hop {}, sequence {}",
+            header.shard, header.epoch, header.hop_index, header.link_sequence
         )?;
-        let set = flags.into_iter().filter(|(mask, _)| header.flags.has(*mask));
+        let set = FLAGS.into_iter().filter(|(mask, _)| header.flags.has(*mask));
         set.map(|(_, name)| name).try_for_each(|name| f.write_str(name))
     }
 }
+
+/// Flags, and how they are shown.
+const FLAGS: [(u8, &str); 4] = [
+    (Flags::SYSTEMATIC, " systematic"),
+    (Flags::RECODED, " recoded"),
+    (Flags::REPAIR, " repair"),
+    (Flags::END, " end"),
+];

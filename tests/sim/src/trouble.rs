@@ -55,6 +55,16 @@ impl Trouble {
         }
     }
 
+    /// Lets the queues of nodes be chosen by another hash, up to twice.
+    pub(crate) fn rehash(&mut self, scenario: &mut Scenario) {
+        for _ in 0..self.0.pick(&[0, 0, 1, 2]) {
+            let node = self.0.size(0..=scenario.hops.len());
+            let at = self.0.among(0..=scenario.traffic.end());
+            scenario.changes.push((at, Change::Rehash { node }));
+        }
+        scenario.changes.sort_by_key(|(at, _)| *at);
+    }
+
     /// Forges packets: blindly and few where delivery is promised.
     pub(crate) fn attack(&mut self, scenario: &mut Scenario, code: Code, is_bounded: bool) {
         if !self.0.chance(0.4) {

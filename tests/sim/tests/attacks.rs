@@ -17,12 +17,13 @@ fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();
     scenario.traffic = Traffic {
         packets: 4000,
-        alone: 0,
+        alone: (0, 0),
         bytes: 100..=190,
         interval_nanos: SECOND / 1000,
         alone_nanos: SECOND / 1000,
         burst: 1,
         pauses: None,
+        flows: 1,
     };
     scenario.promise.intact = false;
     scenario.promise.missing_max = if code == Code::Window { 40 } else { 0 };
@@ -123,7 +124,7 @@ fn a_packet_sent_again_and_again_is_not_passed_on_for_ever() {
 fn forged_requests_cost_a_bounded_share() {
     for code in Code::ALL {
         let clean = relayed(&run(&line(*code, 5)).expect("an invariant failed"));
-        let sent = relayed(&passes(*code, Knowledge::Informed, Forgery::Repairs, 3000));
+        let sent = relayed(&passes(*code, Knowledge::Informed, Forgery::Nacks, 3000));
         // Source and relay: what plans send, half of it, and a reserve.
         assert!(sent < 2 * (clean + 1024), "{code:?}: {sent} after {clean}");
     }

@@ -73,7 +73,7 @@ fn every_field_and_both_kinds_of_recoding_deliver_over_bursty_links() {
             let mut scenario = Scenario::line(7, 3, Link::bursty(0.05, 3.0)).with(|node| {
                 (node.field, node.recoding) = (field, recoding);
             });
-            scenario.traffic.alone = 5;
+            scenario.traffic.alone = (5, 5);
             scenario.promise.delivered = Some(scenario.traffic.bursts());
             run(&scenario).unwrap_or_else(|violation| panic!("{field}, {recoding:?}: {violation}"));
         }

@@ -1,6 +1,6 @@
 //! What a BATS flow is configured with, beyond what every flow is.
 
-use crate::params::FlowParams;
+use crate::params::{FlowParams, Role};
 use recoded_wire::coded::Block;
 
 pub use recoded_code::bats::Profile;
@@ -45,7 +45,12 @@ impl FlowParams {
     /// least [`BLOCKS_MIN`].
     pub fn blocks(&self, bats: &BatsParams) -> usize {
         let symbols = self.batches * self.generation_size;
-        (symbols / bats.source_symbols.max(1)).clamp(BLOCKS_MIN, BLOCKS_MAX)
+        let source_symbols = match self.role {
+            // Packets announce a size rounded up to a power of two: the source has more of them.
+            Role::Sink { .. } => bats.source_symbols / 2 + 1,
+            _ => bats.source_symbols.max(1),
+        };
+        (symbols / source_symbols).clamp(BLOCKS_MIN, BLOCKS_MAX)
     }
 }
 

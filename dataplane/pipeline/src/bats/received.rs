@@ -7,7 +7,7 @@ use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
-use crate::report::{DropReason, FlowCounters};
+use crate::report::DropReason;
 use crate::sink::unit::{Progress, Unit};
 use recoded_code::bats::{Decoder, Limits, Outcome, Params, Profile};
 use recoded_gf::FieldOrder;
@@ -217,12 +217,12 @@ impl Unit for ReceivedBlock {
 
     /// Batches that are still arriving, as they are when a block decodes, would count as shorter
     /// than they are: these are left out.
-    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
+    fn record_ranks(&self, incoming: &mut Incoming) {
         let Some(Agreed { params, depth, epoch, .. }) = self.agreed else { return };
         let open = if self.progress.decoded { depth } else { 0 };
         for batch in 0..self.newest_batch.saturating_add(1).saturating_sub(open) {
             let rank = self.decoder.batch_rank(batch);
-            incoming.ranks.record(counters, epoch, params.batch_size, rank);
+            incoming.ranks.record(epoch, params.batch_size, rank);
         }
     }
 
@@ -235,10 +235,12 @@ impl Unit for ReceivedBlock {
     }
 }
 
-/// Room for as many batches as the source may send.
+/// Room for as many batches as the source may send. Sizes are those that packets announce, rounded
+/// up to a power of two, so batches may be little more than half as large.
 pub(crate) fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
     let least = Limits::of(code.source_symbols, params.generation_size);
-    let sent = params.redundancy_max * code.source_symbols as f64 / params.generation_size as f64;
+    let batch_size_min = params.generation_size / 2 + 1;
+    let sent = params.redundancy_max * code.source_symbols as f64 / batch_size_min as f64;
     let batches_max = least.batches_max.max(sent.ceil() as usize + BATCHES_SPARE);
     Limits { batches_max: batches_max.min(usize::from(u16::MAX)), ..least }
 }

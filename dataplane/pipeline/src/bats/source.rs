@@ -167,8 +167,8 @@ impl BatsSource {
         usize::from(number) % self.blocks.len()
     }
 
-    /// Begins a block whose first IP packet has a traffic class. False when its place holds one that
-    /// has not been sent yet.
+    /// Begins a block whose first IP packet has a traffic class. False when its place holds one
+    /// that has not been sent yet.
     fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
         let index = self.index(self.number);

@@ -70,8 +70,8 @@ impl NextHops {
     }
 
     /// Sends `payload`, whose header is written but for the link sequence number, to every next
-    /// hop, in packets of a traffic class. Takes over one reference. Returns how many copies could not be made because frames ran
-    /// out.
+    /// hop, in packets of a traffic class. Takes over one reference. Returns how many copies could
+    /// not be made because frames ran out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,

@@ -70,7 +70,7 @@ impl Relay {
                 Recoding::Systematic => theory::Recoding::Systematic,
                 Recoding::Random => theory::Recoding::Random,
             },
-            ranks: &cx.counters.rank_histogram,
+            ranks: self.incoming.ranks.counts(),
         };
         self.adaptive.hear(cx.io, link, &batches);
     }

@@ -214,13 +214,13 @@ impl Relay {
             if let Some(newest) = self.newest {
                 let absent = generation.wrapping_sub(newest) - 1;
                 if absent < RESTART_DISTANCE {
-                    self.incoming.ranks.record_absent(cx.counters, absent);
+                    self.incoming.ranks.record_absent(absent);
                 }
             }
             self.newest = Some(generation);
             self.close_older(generation.wrapping_sub(depth), cx);
         } else if self.depth(block) > 1 {
-            self.incoming.ranks.retract_absent(cx.counters);
+            self.incoming.ranks.retract_absent();
         }
         if self.batches.is_held(index) {
             self.evict(index, cx);
@@ -269,7 +269,7 @@ impl Relay {
         let Some(shape) = batch.shape() else { return };
         cx.counters.generations += 1;
         cx.counters.generations_complete += u64::from(batch.is_complete());
-        self.incoming.ranks.record(cx.counters, shape.epoch, batch.size(), batch.rank());
+        self.incoming.ranks.record(shape.epoch, batch.size(), batch.rank());
         self.plan_by_rank(index, params, cx.io.combiner);
         let depth = self.depth(shape.block.as_ref());
         let batch = &mut self.batches[index];

@@ -8,7 +8,7 @@ use crate::incoming::Incoming;
 use crate::io::{Io, RESTART_DISTANCE};
 use crate::layout::symbol_offset;
 use crate::params::{FlowParams, Nanos, ShardId};
-use crate::report::{DropReason, FlowCounters};
+use crate::report::DropReason;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::Nack;
@@ -197,12 +197,12 @@ impl Unit for Generation {
         }
     }
 
-    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters) {
+    fn record_ranks(&self, incoming: &mut Incoming) {
         match self.batch.shape() {
             Some(Shape { epoch, .. }) => {
-                incoming.ranks.record(counters, epoch, self.batch.size(), self.batch.rank());
+                incoming.ranks.record(epoch, self.batch.size(), self.batch.rank());
             }
-            None => incoming.ranks.record_absent(counters, 1),
+            None => incoming.ranks.record_absent(1),
         }
     }
 }

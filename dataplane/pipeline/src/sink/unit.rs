@@ -93,7 +93,7 @@ pub(crate) trait Unit {
     fn missing(&self) -> u16;
 
     /// Counts its ranks as it closes.
-    fn record_ranks(&self, incoming: &mut Incoming, counters: &mut FlowCounters);
+    fn record_ranks(&self, incoming: &mut Incoming);
 
     /// A new round of requests begins.
     fn begin_round(&mut self) {}

@@ -20,7 +20,7 @@ use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, Io, earlier};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
-use crate::report::{DropReason, FlowCounters, FlowReport};
+use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::sink::trial::Trial;
@@ -190,7 +190,7 @@ impl<U: Unit> UnitSink<U> {
         self.epoch = unit.epoch().unwrap_or(self.epoch);
         let first = unit.progress().first.unwrap_or(cx.io.now);
         cx.counters.decoded_after(cx.io.now.saturating_sub(first));
-        self.close(index, cx.counters, cx.io.now);
+        self.close(index, cx.io.now);
         self.pump(cx);
     }
 
@@ -221,7 +221,7 @@ impl<U: Unit> UnitSink<U> {
                 continue;
             }
             if self.holds() {
-                self.close(self.index(newest), cx.counters, cx.io.now);
+                self.close(self.index(newest), cx.io.now);
             }
             let opened = newest.wrapping_add(U::STEP);
             self.range = Some((next, opened));
@@ -231,13 +231,13 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// Notes that nothing more is planned for a unit.
-    fn close(&mut self, index: usize, counters: &mut FlowCounters, now: Nanos) {
+    fn close(&mut self, index: usize, now: Nanos) {
         let unit = &mut self.units[index];
         if unit.progress().closed.is_some() {
             return;
         }
         unit.progress_mut().closed = Some(now);
-        unit.record_ranks(&mut self.incoming, counters);
+        unit.record_ranks(&mut self.incoming);
         self.urgent |= !unit.is_complete();
     }
 
@@ -302,7 +302,7 @@ impl<U: Unit> UnitSink<U> {
     /// Gives the unit next in order up.
     fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if let Some((next, _)) = self.range {
-            self.close(self.index(next), cx.counters, cx.io.now);
+            self.close(self.index(next), cx.io.now);
         }
         cx.counters.generations += 1;
         cx.counters.generations_failed += 1;
@@ -354,7 +354,8 @@ impl<U: Unit> UnitSink<U> {
             complete: cx.counters.generations_complete as u32,
             failed: cx.counters.generations_failed as u32,
         });
-        let ranks = self.incoming.ranks.epoch().map(|epoch| (epoch, &cx.counters.rank_histogram));
+        let ranks = &self.incoming.ranks;
+        let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
         let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
         cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
             // The most urgent first: what does not fit is left out.
@@ -420,7 +421,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         self.decode(index, cx);
         let unit = &self.units[index];
         if unit.progress().decoded || unit.ends_with(header) {
-            self.close(index, cx.counters, cx.io.now);
+            self.close(index, cx.io.now);
         }
         self.pump(cx);
         Fate::Consumed
@@ -466,7 +467,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
                 deadline = earlier(deadline, Some(end));
                 continue;
             }
-            self.close(index, cx.counters, cx.io.now);
+            self.close(index, cx.io.now);
             // Frames may have run out the last time.
             self.decode(index, cx);
             let unit = &mut self.units[index];

@@ -1,10 +1,13 @@
 //! Packets that no node sent.
 
-use recoded_wire::feedback::{FlowReport, HopReport, Item, RepairRequest, Writer};
-use recoded_wire::header::{
-    Block, Flags, HEADER_BYTES, Header, PacketType, parse_coded, vector_bytes, write_index,
+use recoded_wire::coded::{
+    Block, CodedHeader, INDEX_BYTES, PLANNED_MAX, coding_offset, parse_coded, vector_bytes,
+    write_index,
 };
-use recoded_wire::window::{ADU_HEADER_BYTES, parse_window};
+use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, write_link_sequence};
+use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket, parse_window, write_header};
 
 use super::FLOW;
 use crate::Input;
@@ -36,23 +39,27 @@ const DISTANCES: [u32; 20] = [
     1 << 31,
 ];
 
-fn feedback_header(input: &mut Input<'_>) -> Header {
-    Header {
+fn feedback_header(input: &mut Input<'_>) -> FeedbackHeader {
+    // One of the first shards, as a rule.
+    let shard = match input.byte() {
+        byte @ 0..0xF0 => byte % 4,
+        byte => byte % SHARDS_MAX as u8,
+    };
+    let (epoch, number, hop_index) = (input.byte(), u32::from(input.byte()), input.byte());
+    let common = Header {
         packet_type: PacketType::Feedback,
-        flags: Flags::default().with(Flags::END, input.byte() & 1 != 0),
-        epoch: input.byte(),
-        size: 1,
+        flags: Flags::default(),
+        epoch,
+        shard,
         flow: FLOW,
-        generation: u32::from(input.byte()),
-        hop_index: input.byte(),
-        key_id: 0,
-        planned: 0,
-        link_sequence: u32::from(input.byte()),
-    }
+        link_sequence: 0,
+        hop_index,
+    };
+    FeedbackHeader { common, node: u32::from(input.byte()), number }
 }
 
 /// A feedback packet that `fill` fills.
-fn report(header: &Header, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn report(header: &FeedbackHeader, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut packet = vec![0; 1200];
     header.write(&mut packet);
     let mut writer = Writer::new(&mut packet);
@@ -73,8 +80,8 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
                     loss: f32::from_bits(input.u32()),
                     burst_mean: f32::from_bits(input.u32()),
                 }),
-                1 => Item::Repair(RepairRequest {
-                    generation: u32::from(input.u16()),
+                1 => Item::Nack(Nack {
+                    unit: u32::from(input.u16()),
                     missing: input.u16(),
                     round: input.byte() % 6,
                 }),
@@ -83,7 +90,7 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
                     complete: input.u32(),
                     failed: input.u32(),
                 }),
-                3 => Item::Enough(input.u16()),
+                3 => Item::BlockAck(input.u16()),
                 _ => {
                     let ranks = 1 + input.below(17);
                     let counts: Vec<u32> = (0..ranks).map(|_| input.u32()).collect();
@@ -109,20 +116,21 @@ pub(super) fn hops(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     }
     let names = u32::from(first) << 8;
     hops.map(|hop| {
-        let header = Header { hop_index: hop, generation: names + u32::from(hop), ..header };
+        let common = Header { hop_index: hop, ..header.common };
+        let header = FeedbackHeader { common, number: names + u32::from(hop), ..header };
         report(&header, |writer| _ = writer.push(item(hop)))
     })
     .collect()
 }
 
-/// Requests for up to 64 units in a row, near the unit of `template`.
-pub(super) fn requests(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+/// NACKs of up to 64 units in a row, near the unit of `template`.
+pub(super) fn nacks(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let header = feedback_header(input);
     let (newest, count) = (unit(template).unwrap_or(0), 1 + u32::from(input.byte() % 64));
     let (missing, round) = (input.u16(), input.byte() % 6);
     report(&header, |writer| {
-        for generation in (0..count).map(|back| newest.wrapping_sub(back)) {
-            writer.push(Item::Repair(RepairRequest { generation, missing, round }));
+        for unit in (0..count).map(|back| newest.wrapping_sub(back)) {
+            writer.push(Item::Nack(Nack { unit, missing, round }));
         }
     })
 }
@@ -195,10 +203,8 @@ impl Strike {
         }
         if self.is_unstamped() {
             // Lower with each packet: no two look like a neighbour that restarted.
-            let header = Header::parse(&packet).ok()?;
-            let far = header.link_sequence ^ 1 << 31;
-            let link_sequence = far.wrapping_sub(self.noise.wrapping_mul(1 << 16));
-            Header { link_sequence, ..header }.write(&mut packet);
+            let far = Header::parse(&packet).ok()?.link_sequence ^ 1 << 31;
+            write_link_sequence(&mut packet, far.wrapping_sub(self.noise.wrapping_mul(1 << 16)));
         }
         Some(packet)
     }
@@ -214,20 +220,32 @@ impl Strike {
         let is = |bit: u8| wrong & bit != 0;
         // Blocks take their batches with them.
         let batches = if seen.block.is_some() { distance << 16 } else { distance };
-        let header = Header {
-            size: if is(1) { 1 + u16::from(self.amount) } else { seen.header.size },
-            epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
-            generation: seen.header.generation.wrapping_add(batches),
-            planned: if is(4) { u16::from(self.amount) << 8 } else { seen.header.planned },
-            flags: Flags(seen.header.flags.field_code())
+        let common = seen.header.common;
+        let common = Header {
+            epoch: common.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
+            flags: Flags(common.flags.field_code())
                 .with(Flags::SYSTEMATIC, is(8))
                 .with(Flags::END, is(16)),
-            hop_index: if is(32) { self.amount } else { seen.header.hop_index },
+            hop_index: if is(32) { self.amount } else { common.hop_index },
+            ..common
+        };
+        let header = CodedHeader {
+            common,
+            size: if is(1) { 1 + u16::from(self.amount) } else { seen.header.size },
+            generation: seen.header.generation.wrapping_add(batches),
+            planned: match is(4) {
+                true => u16::from(self.amount) << 8 & PLANNED_MAX,
+                false => seen.header.planned,
+            },
             ..seen.header
         };
-        let offset = header.packet_type.coding_offset();
+        let is_bats = seen.block.is_some();
+        let offset = coding_offset(is_bats);
         let size = usize::from(header.size);
-        let vector = if is(8) { 4 } else { vector_bytes(size, header.flags.field_code()) };
+        let vector = match is(8) {
+            true => INDEX_BYTES,
+            false => vector_bytes(size, common.flags.field_code()),
+        };
         let symbol_bytes =
             if is(64) { 1 + usize::from(self.amount) / 8 } else { seen.symbol_bytes };
         let mut packet = vec![0; offset + vector + symbol_bytes];
@@ -239,7 +257,7 @@ impl Strike {
         }
         if is(8) {
             let index = self.random() as usize % size;
-            write_index(&mut packet, header.packet_type, index as u8);
+            write_index(&mut packet, is_bats, index as u8);
         } else {
             packet[offset..offset + vector].fill_with(|| self.random() as u8);
         }
@@ -254,16 +272,16 @@ impl Strike {
         // The newest symbol that it tells of lies at `distance`.
         let older = if is(8) { 0 } else { self.amount % 16 };
         let esi = seen.last().wrapping_add(distance).wrapping_sub(u32::from(older));
+        let WindowPacket { header, symbol_bytes, window_symbols, .. } = seen;
         let header = Header {
-            flags: Flags(seen.header.flags.field_code()).with(Flags::SYSTEMATIC, is(8)),
-            epoch: seen.header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
-            generation: esi,
-            hop_index: if is(32) { self.amount } else { seen.header.hop_index },
-            ..seen.header
+            flags: Flags(header.flags.field_code()).with(Flags::SYSTEMATIC, is(8)),
+            epoch: header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
+            hop_index: if is(32) { self.amount } else { header.hop_index },
+            ..header
         };
         let mut packet = vec![0; HEADER_BYTES];
-        header.write(&mut packet);
-        let symbol_bytes = usize::from(seen.symbol_bytes);
+        write_header(&header, symbol_bytes, window_symbols, &mut packet);
+        let symbol_bytes = usize::from(symbol_bytes);
         if is(8) {
             packet.extend(vec![0; symbol_bytes - ADU_HEADER_BYTES]);
             packet.extend(esi.to_be_bytes());

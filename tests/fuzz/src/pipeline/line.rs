@@ -9,8 +9,8 @@ use recoded_pipeline::params::{
 };
 use recoded_wire::header::Header;
 
-use super::node::{Node, Stamps};
-use super::{DOWN, FLOW, UP, code, forge};
+use super::node::{Node, Stamps, Threads};
+use super::{DOWN, FLOW, SHARDS, UP, code, forge};
 use crate::Input;
 
 const MILLI: Nanos = 1_000_000;
@@ -54,12 +54,17 @@ struct Line {
     code: FlowCode,
     /// Longest IP packet that one symbol holds.
     packet_bytes_max: usize,
+    /// Links towards the sink, and what they carry back.
     links: Vec<Stamps>,
+    shards: u8,
+    /// The first packet that must arrive: those before it may have found no stage.
+    first: u32,
     now: Nanos,
     /// Lengths of what entered, by number.
     entered: Vec<usize>,
     entered_at: Nanos,
-    delivered: Vec<u32>,
+    /// By shard.
+    delivered: Vec<Vec<u32>>,
     /// The data packet of the newest unit that left the source.
     newest: Vec<u8>,
     /// Data packets that a link has carried, by link: some come again.
@@ -72,8 +77,7 @@ struct Line {
 /// Parameters, then what happens, then packets that must arrive.
 pub(super) fn run(first: u8, input: &mut Input<'_>) {
     let mut line = Line::new(first, input);
-    line.enter(0);
-    line.pass(MILLI);
+    line.begin(first & 8 != 0);
     while !input.is_empty() {
         line.step(input);
     }
@@ -115,15 +119,21 @@ fn params(input: &mut Input<'_>) -> FlowParams {
 
 impl Line {
     fn new(first: u8, input: &mut Input<'_>) -> Self {
-        let source = params(input);
+        let is_spread = first & 4 != 0;
+        let source = FlowParams { shards: if is_spread { SHARDS } else { 1 }, ..params(input) };
         let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
         let mut roles = vec![source.role.clone(), sink];
         if first & 2 != 0 {
             roles.insert(1, Role::Relay { upstream: UP });
         }
+        let threads = Threads {
+            workers: if is_spread { 3 } else { 1 },
+            plans: first & 1 != 0,
+            stages: first & 8 != 0,
+        };
         let node = |role| {
             let params = FlowParams { role, ..source.clone() };
-            Node::new(&params, FRAMES, first & 1 != 0)
+            Node::new(&params, FRAMES, threads)
         };
         let nodes: Vec<Node> = roles.into_iter().map(node).collect();
         Self {
@@ -136,13 +146,38 @@ impl Line {
             now: 0,
             entered: Vec::new(),
             entered_at: 0,
-            delivered: Vec::new(),
+            delivered: vec![Vec::new(); usize::from(source.shards)],
+            shards: source.shards,
+            first: 0,
             is_unsure: false,
         }
     }
 
+    /// One packet of every shard. Where stages come late, some before it, by which nodes ask for
+    /// them: these may be lost.
+    fn begin(&mut self, opens_late: bool) {
+        let rounds = if opens_late { self.nodes.len() * 2 } else { 0 };
+        for _ in 0..rounds {
+            self.enter_all();
+            self.nodes.iter_mut().for_each(|node| (0..4).for_each(|_| node.answer(self.now)));
+            // What was refused is asked for again after a second.
+            self.pass(1100 * MILLI);
+        }
+        self.first = self.entered.len() as u32;
+        // What was lost may be delivered if it comes again.
+        self.stale.iter_mut().for_each(Vec::clear);
+        self.enter_all();
+    }
+
+    fn enter_all(&mut self) {
+        for _ in 0..self.shards {
+            self.enter(0);
+            self.pass(MILLI);
+        }
+    }
+
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(8) {
+        match input.below(9) {
             0 | 1 => {
                 let (count, bytes, pause) = (1 + input.below(16), input.byte(), input.byte());
                 for _ in 0..count {
@@ -154,6 +189,10 @@ impl Line {
             4 => self.feedback(input),
             5 => self.repeat(input),
             6 => self.pass(u64::from(input.u16()) * 10_000),
+            8 => {
+                let node = input.below(self.nodes.len());
+                self.nodes[node].rehash(input.byte());
+            }
             _ => {
                 let (idle, stopped) = (input.byte(), input.byte());
                 self.pass(u64::from(idle) * 100 * MILLI);
@@ -162,7 +201,7 @@ impl Line {
                 self.settle();
             }
         }
-        self.nodes.iter_mut().for_each(Node::answer);
+        self.nodes.iter_mut().for_each(|node| node.answer(self.now));
     }
 
     /// An IP packet enters, of a length that fits one symbol.
@@ -172,8 +211,13 @@ impl Line {
         self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
         self.entered_at = self.now;
         let packet = self.packet(number);
-        self.nodes[0].ingress(&packet, self.now);
+        let shard = self.shard(number);
+        self.nodes[0].ingress(shard, &packet, self.now);
         self.settle();
+    }
+
+    fn shard(&self, number: u32) -> u8 {
+        (number % u32::from(self.shards)) as u8
     }
 
     fn packet(&self, number: u32) -> Vec<u8> {
@@ -199,7 +243,7 @@ impl Line {
                 self.links[link].stamp(&mut packet);
             }
             self.is_unsure |= self.may_follow();
-            self.nodes[link + 1].receive(&packet, self.now);
+            self.nodes[link + 1].receive(Some(UP), &packet, self.now);
             self.pass(pause);
         }
     }
@@ -237,10 +281,11 @@ impl Line {
         let packets = match input.below(3) {
             0 => vec![forge::feedback(input)],
             1 => forge::hops(input),
-            _ => vec![forge::requests(&self.newest, input)],
+            _ => vec![forge::nacks(&self.newest, input)],
         };
-        for packet in packets {
-            self.nodes[to].receive(&packet, self.now);
+        for mut packet in packets {
+            self.links[to].stamp(&mut packet);
+            self.nodes[to].receive(Some(DOWN), &packet, self.now);
             self.settle();
         }
     }
@@ -263,7 +308,7 @@ impl Line {
             return;
         }
         for _ in 0..copies {
-            self.nodes[to].receive(&packet, self.now);
+            self.nodes[to].receive(Some(UP), &packet, self.now);
             self.settle();
         }
     }
@@ -304,11 +349,12 @@ impl Line {
             for (hop, mut packet) in self.nodes[from].take_sent() {
                 carried = true;
                 if hop == UP {
-                    self.nodes[from - 1].receive(&packet, self.now);
+                    self.links[from - 1].stamp(&mut packet);
+                    self.nodes[from - 1].receive(Some(DOWN), &packet, self.now);
                     continue;
                 }
                 self.links[from].stamp(&mut packet);
-                self.nodes[from + 1].receive(&packet, self.now);
+                self.nodes[from + 1].receive(Some(UP), &packet, self.now);
                 if self.stale[from].len() < STALE {
                     self.stale[from].push(packet.clone());
                 }
@@ -325,9 +371,11 @@ impl Line {
             });
             assert!((number as usize) < self.entered.len(), "never entered: {packet:?}");
             assert_eq!(packet, self.packet(number), "packet {number} was altered");
-            let last = self.delivered.last();
+            let shard = usize::from(self.shard(number));
+            let delivered = &mut self.delivered[shard];
+            let last = delivered.last();
             assert!(last < Some(&number), "packet {number} after {last:?}");
-            self.delivered.push(number);
+            delivered.push(number);
         }
         carried
     }
@@ -344,8 +392,10 @@ impl Line {
     /// What must have come out by now.
     fn check(&self) {
         let count = self.entered.len() as u32;
-        let is_missing = |number: &u32| self.delivered.binary_search(number).is_err();
-        let missing: Vec<u32> = (0..count).filter(is_missing).collect();
+        let is_missing = |number: &u32| {
+            self.delivered[usize::from(self.shard(*number))].binary_search(number).is_err()
+        };
+        let missing: Vec<u32> = (self.first..count).filter(is_missing).collect();
         assert!(
             self.is_unsure || missing.is_empty(),
             "of {count} packets these are missing: {missing:?}"

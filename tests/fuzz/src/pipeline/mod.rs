@@ -25,6 +25,9 @@ const SYMBOL_BYTES: usize = 40;
 /// Scripts that begin with this byte or a larger one drive a line, the others one node.
 const LINES_FROM: u8 = 0xC0;
 
+/// Shards of a flow that is spread over several workers.
+const SHARDS: u8 = 3;
+
 /// Parameters, then what happens.
 pub fn target(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -2,15 +2,19 @@
 //! timers do not spin, no call emits without bound.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Planning};
+use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Snapshot, TunnelId};
+use recoded_pipeline::open::{OpenRequest, Opener};
+use recoded_pipeline::params::{
+    FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
+};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
-use recoded_wire::entropy::{BUCKETS, bucket_of};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Block, Header, PacketType};
+use recoded_wire::header::{Header, PacketType, write_link_sequence};
+use recoded_wire::shard::SHARDS_MAX;
 
 use super::FLOW;
 
@@ -22,24 +26,54 @@ const BURST_MAX: usize = 4096;
 /// Calls for the same moment until a node must be content.
 const TICKS_MAX: usize = 300;
 
+/// Packets that wait for another worker at most.
+const QUEUE_PACKETS: usize = 16;
+
+/// Largest stage that there is memory for.
+const STAGE_BYTES_MAX: usize = 16 << 20;
+
 thread_local! {
     /// Makes the plans that nodes ask for elsewhere.
     static PLAN_MAKER: RefCell<PlanMaker> = RefCell::new(PlanMaker::new());
 }
 
+/// What threads a node has beside its first worker, by the bits of a script's first byte.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Threads {
+    pub workers: usize,
+    /// Plans are made by another thread, and come when the script says so.
+    pub plans: bool,
+    /// So are stages, of which every sixth is refused.
+    pub stages: bool,
+}
+
 /// Takes what a node emits, to be let go after the call.
-#[derive(Default)]
 struct Sent {
-    packets: Vec<(PeerId, Span)>,
+    threads: Threads,
+    settings: FlowParams,
+    /// The worker that is called.
+    worker: usize,
+    packets: Vec<(usize, PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
-    /// Whether plans are made elsewhere, and the question that waits for its answer.
-    plans_elsewhere: bool,
-    asked: Option<PlanRequest>,
+    /// The question for a plan that waits for its answer, and who asked.
+    planning: Option<(usize, PlanRequest)>,
+    /// Questions for stages that wait for theirs.
+    opening: VecDeque<(usize, OpenRequest)>,
+    /// The worker that has a shard, or asked for it first.
+    owners: [Option<usize>; SHARDS_MAX],
+    /// Packets for another worker.
+    handed_over: VecDeque<(usize, PeerId, Vec<u8>)>,
+}
+
+impl Sent {
+    fn has_memory(&self, request: &OpenRequest) -> bool {
+        self.settings.with(request.sizes).memory_bytes() <= STAGE_BYTES_MAX
+    }
 }
 
 impl Egress for Sent {
-    fn transmit(&mut self, hop: PeerId, span: Span, _source_port: u16) {
-        self.packets.push((hop, span));
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
+        self.packets.push((self.worker, hop, span));
     }
 
     fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
@@ -47,70 +81,173 @@ impl Egress for Sent {
         self.delivered.push(packet.to_vec());
     }
 
-    fn plan(&mut self, request: &PlanRequest) -> Planning {
-        if !self.plans_elsewhere {
-            return Planning::Here;
+    fn open(&mut self, request: &OpenRequest) -> Answer {
+        let owner = &mut self.owners[usize::from(request.shard.shard)];
+        if *owner.get_or_insert(self.worker) != self.worker {
+            return Answer::Busy;
         }
-        if self.asked.is_some() {
-            return Planning::Busy;
+        if !self.threads.stages && self.has_memory(request) {
+            return Answer::Here;
         }
-        self.asked = Some(request.clone());
-        Planning::Elsewhere
+        self.opening.push_back((self.worker, *request));
+        Answer::Elsewhere
     }
+
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+        let owner = self.owners[usize::from(shard.shard)].filter(|owner| *owner != self.worker);
+        let Some(owner) = owner.filter(|_| self.handed_over.len() < QUEUE_PACKETS) else {
+            return false;
+        };
+        self.handed_over.push_back((owner, origin.peer, payload.to_vec()));
+        true
+    }
+
+    fn plan(&mut self, request: &PlanRequest) -> Answer {
+        if !self.threads.plans {
+            return Answer::Here;
+        }
+        if self.planning.is_some() {
+            return Answer::Busy;
+        }
+        self.planning = Some((self.worker, request.clone()));
+        Answer::Elsewhere
+    }
+}
+
+/// A worker: its pipeline, its frames, and packets handed in.
+struct Worker {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    received: u64,
 }
 
 /// One node with one flow.
 pub(super) struct Node {
-    pipeline: Pipeline,
-    frames: HeapFrames,
+    workers: Vec<Worker>,
     frame_count: usize,
     sent: Sent,
+    opener: Opener,
+    /// Stages made or refused.
+    opened: usize,
     edition: u64,
-    received: u64,
+    /// Which worker's queue a shard comes to.
+    hash_key: u8,
 }
 
 impl Node {
-    pub(super) fn new(params: &FlowParams, frame_count: usize, plans_elsewhere: bool) -> Self {
+    pub(super) fn new(params: &FlowParams, frame_count: usize, threads: Threads) -> Self {
         let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
-        Self {
-            pipeline: Pipeline::new(&snapshot, 1),
+        let workers = threads.workers;
+        let worker = |worker| Worker {
+            pipeline: Pipeline::of_worker(Share { worker, workers }, &snapshot, 1 + worker as u64),
             frames: HeapFrames::new(frame_count, FRAME_BYTES),
-            frame_count,
-            sent: Sent { plans_elsewhere, ..Sent::default() },
-            edition: 1,
             received: 0,
+        };
+        let mut owners = [None; SHARDS_MAX];
+        if matches!(params.role, Role::Source { .. }) {
+            for shard in 0..params.shards {
+                owners[usize::from(shard)] = Some(Share { worker: 0, workers }.owner(shard));
+            }
+        }
+        Self {
+            workers: (0..workers).map(worker).collect(),
+            frame_count,
+            sent: Sent {
+                threads,
+                settings: params.clone(),
+                worker: 0,
+                packets: Vec::new(),
+                delivered: Vec::new(),
+                planning: None,
+                opening: VecDeque::new(),
+                owners,
+                handed_over: VecDeque::new(),
+            },
+            opener: Opener::new(1),
+            opened: 0,
+            edition: 1,
+            hash_key: 0,
         }
     }
 
-    /// Hands a packet in; a receive ring without frames drops it.
-    pub(super) fn receive(&mut self, packet: &[u8], now: Nanos) {
-        let Some(span) = self.frames.receive(packet) else { return };
-        self.received += 1;
-        self.pipeline.receive(&mut self.frames, &mut self.sent, span, now);
+    /// Calls the pipeline of a worker.
+    fn call<T>(
+        &mut self,
+        worker: usize,
+        work: impl FnOnce(&mut Pipeline, &mut HeapFrames, &mut Sent) -> T,
+    ) -> T {
+        self.sent.worker = worker;
+        let Worker { pipeline, frames, .. } = &mut self.workers[worker];
+        work(pipeline, frames, &mut self.sent)
     }
 
-    pub(super) fn ingress(&mut self, packet: &[u8], now: Nanos) {
-        self.pipeline.ingress(&mut self.frames, &mut self.sent, FLOW, packet, now);
+    /// Hands a packet from `peer` in; a receive ring without frames drops it.
+    pub(super) fn receive(&mut self, peer: Option<PeerId>, packet: &[u8], now: Nanos) {
+        let shard = Header::parse(packet).map_or(0, |header| header.shard);
+        let worker = usize::from(shard.wrapping_mul(5) ^ self.hash_key) % self.workers.len();
+        self.receive_at(worker, peer, packet, now);
+        while let Some((worker, peer, packet)) = self.sent.handed_over.pop_front() {
+            self.receive_at(worker, Some(peer), &packet, now);
+        }
+    }
+
+    fn receive_at(&mut self, worker: usize, peer: Option<PeerId>, packet: &[u8], now: Nanos) {
+        let Some(span) = self.workers[worker].frames.receive(packet) else { return };
+        self.workers[worker].received += 1;
+        self.call(worker, |pipeline, frames, sent| {
+            pipeline.receive(frames, sent, (peer, span), now);
+        });
+    }
+
+    /// From now on shards come to the queues of other workers.
+    pub(super) fn rehash(&mut self, key: u8) {
+        self.hash_key = key;
+    }
+
+    pub(super) fn ingress(&mut self, shard: u8, packet: &[u8], now: Nanos) {
+        let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
+        let shard = ShardId { flow: FLOW, shard };
+        self.call(worker, |pipeline, frames, sent| {
+            pipeline.ingress(frames, sent, (shard, packet), now);
+        });
     }
 
     pub(super) fn apply(&mut self, params: &FlowParams, now: Nanos) {
         self.edition += 1;
+        self.sent.settings = params.clone();
         let snapshot = Snapshot { edition: self.edition, flows: vec![params.clone()] };
-        self.pipeline.apply(&snapshot, &mut self.frames, &mut self.sent, now);
-    }
-
-    /// Answers the question for a plan that waits, if one does: for parameters that may be others
-    /// by now.
-    pub(super) fn answer(&mut self) {
-        if let Some(request) = self.sent.asked.take() {
-            let reply = PLAN_MAKER.with_borrow_mut(|maker| maker.make(&request));
-            self.pipeline.planned(reply);
+        for worker in 0..self.workers.len() {
+            self.call(worker, |pipeline, frames, sent| {
+                pipeline.apply(&snapshot, frames, sent, now)
+            });
         }
     }
 
-    /// One call of the timers; when the next is due, if not now.
+    /// Answers the question for a plan and the oldest one for a stage, as far as any wait: for
+    /// parameters that may be others by now.
+    pub(super) fn answer(&mut self, now: Nanos) {
+        if let Some((worker, request)) = self.sent.planning.take() {
+            let reply = PLAN_MAKER.with_borrow_mut(|maker| maker.make(&request));
+            self.workers[worker].pipeline.planned(reply);
+        }
+        let Some((worker, request)) = self.sent.opening.pop_front() else { return };
+        self.opened += 1;
+        if self.opened.is_multiple_of(6) || !self.sent.has_memory(&request) {
+            self.call(worker, |pipeline, frames, _| pipeline.refused(frames, request.shard));
+            return;
+        }
+        let opened = self.opener.open(&request, &self.sent.settings);
+        self.call(worker, |pipeline, frames, sent| {
+            drop(pipeline.opened(frames, sent, opened, now));
+        });
+    }
+
+    /// One call of the timers of each worker; when the next is due, if not now.
     pub(super) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        self.pipeline.tick(&mut self.frames, &mut self.sent, now)
+        let workers = 0..self.workers.len();
+        let tick =
+            |worker| self.call(worker, |pipeline, frames, sent| pipeline.tick(frames, sent, now));
+        workers.filter_map(tick).min()
     }
 
     /// Lets timers act until none is due; a node must not ask for ever. When the next one is due.
@@ -128,8 +265,11 @@ impl Node {
 
     /// What the node sent, as hops and UDP payloads.
     pub(super) fn take_sent(&mut self) -> Vec<(PeerId, Vec<u8>)> {
-        let packet = |(hop, span): &(PeerId, Span)| (*hop, self.frames.bytes(*span).to_vec());
-        let packets = self.sent.packets.iter().map(packet).collect();
+        let packets =
+            self.sent.packets.iter().map(|(worker, hop, span)| {
+                (*hop, self.workers[*worker].frames.bytes(*span).to_vec())
+            });
+        let packets = packets.collect();
         self.let_go();
         packets
     }
@@ -143,37 +283,45 @@ impl Node {
     fn let_go(&mut self) {
         let count = self.sent.packets.len();
         assert!(count <= BURST_MAX, "{count} packets at once");
-        for (_, span) in self.sent.packets.drain(..) {
-            self.frames.release(span.frame);
+        for (worker, _, span) in self.sent.packets.drain(..) {
+            self.workers[worker].frames.release(span.frame);
         }
     }
 
     /// Ends the node and checks what must hold then.
     pub(super) fn finish(&mut self, now: Nanos) {
-        self.pipeline.drain(&mut self.frames, &mut self.sent, now);
+        for worker in 0..self.workers.len() {
+            self.call(worker, |pipeline, frames, sent| pipeline.drain(frames, sent, now));
+        }
         self.let_go();
-        let packets = self.pipeline.report().packets;
-        let fates = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
-        assert_eq!((packets.received, fates), (self.received, self.received));
-        self.pipeline.release(&mut self.frames);
-        assert_eq!(self.frames.free(), self.frame_count, "frames leaked");
+        for Worker { pipeline, frames, received } in &mut self.workers {
+            let packets = pipeline.report().packets;
+            let kept = packets.forwarded + packets.consumed + packets.handed_over;
+            let fates = kept + packets.dropped.iter().sum::<u64>();
+            assert_eq!((packets.received, fates), (*received, *received));
+            pipeline.release(frames);
+            assert_eq!(frames.free(), self.frame_count, "frames leaked");
+        }
     }
 }
 
-/// Numbers packets as the sender of a link does.
+/// Numbers packets as the sender of a link does, those of each shard by themselves.
 #[derive(Default)]
-pub(super) struct Stamps([u32; BUCKETS]);
+pub(super) struct Stamps {
+    data: [u32; SHARDS_MAX],
+    feedback: [u32; SHARDS_MAX],
+}
 
 impl Stamps {
-    /// Writes the next link sequence number into a data packet, whatever number it has.
+    /// Writes the next link sequence number into a packet, whatever number it has.
     pub(super) fn stamp(&mut self, packet: &mut [u8]) {
         let Ok(header) = Header::parse(packet) else { return };
-        if header.packet_type == PacketType::Feedback {
-            return;
-        }
-        let block = Block::read(packet).filter(|_| header.packet_type == PacketType::Bats);
-        let next = &mut self.0[bucket_of(&header, block.as_ref())];
+        let numbers = match header.packet_type {
+            PacketType::Feedback => &mut self.feedback,
+            _ => &mut self.data,
+        };
+        let next = &mut numbers[usize::from(header.shard)];
         *next += 1;
-        Header { link_sequence: *next, ..header }.write(packet);
+        write_link_sequence(packet, *next);
     }
 }

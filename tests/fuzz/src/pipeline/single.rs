@@ -1,12 +1,18 @@
 //! One node of any role and code, and what may come to it: packets that are nearly right, bytes
-//! that are not, feedback, IP packets, time, silences, other parameters, plans for parameters that
-//! have changed.
+//! that are not, feedback, IP packets, time, silences, other parameters, plans and stages for
+//! parameters that have changed.
 
-use recoded_pipeline::params::{FlowCode, FlowParams, Nanos};
-use recoded_wire::header::{Block, Flags, Header, PacketType, vector_bytes, write_index};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId};
+use recoded_wire::coded::{
+    BLOCK_SYMBOLS_MAX, Block, CodedHeader, PLANNED_MAX, coding_offset, log2_ceil, vector_bytes,
+    write_index,
+};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::window::write_header;
 
-use super::node::{Node, Stamps};
-use super::{FLOW, forge, params, role};
+use super::node::{Node, Stamps, Threads};
+use super::{DOWN, FLOW, SHARDS, UP, forge, params, role};
 use crate::Input;
 
 const FRAMES: usize = 160;
@@ -14,6 +20,7 @@ const FRAMES: usize = 160;
 struct Run {
     params: FlowParams,
     node: Node,
+    is_spread: bool,
     now: Nanos,
     stamps: Stamps,
     /// The newest data packet.
@@ -23,8 +30,16 @@ struct Run {
 /// Parameters, then what happens.
 pub(super) fn run(first: u8, input: &mut Input<'_>) {
     let params = params(role(first), input);
+    let is_spread = first & 0x20 != 0;
+    let params = FlowParams { shards: if is_spread { SHARDS } else { 1 }, ..params };
+    let threads = Threads {
+        workers: if is_spread { 3 } else { 1 },
+        plans: first & 0x40 != 0,
+        stages: first & 0x10 != 0,
+    };
     let mut run = Run {
-        node: Node::new(&params, FRAMES, first & 0x40 != 0),
+        node: Node::new(&params, FRAMES, threads),
+        is_spread,
         params,
         now: 0,
         stamps: Stamps::default(),
@@ -47,30 +62,34 @@ impl Run {
             3 => {
                 let length = usize::from(input.u16()) % 700;
                 let packet = input.bytes(length).to_vec();
-                self.receive(&packet);
+                let peer = [None, Some(UP), Some(DOWN), Some(PeerId(7))][packet.len() % 4];
+                self.node.receive(peer, &packet, self.now);
+                self.node.settle(self.now);
             }
             4 => {
                 let packet = forge::feedback(input);
-                self.receive(&packet);
+                self.receive_next(packet);
             }
             5 => {
                 let mut packet = vec![0x45; 4 + input.below(256)];
                 let length = packet.len() as u16;
                 packet[2..4].copy_from_slice(&length.to_be_bytes());
-                self.node.ingress(&packet, self.now);
+                let shard = self.shard(input);
+                self.node.ingress(shard, &packet, self.now);
                 self.node.settle(self.now);
             }
             6 => self.pass(u64::from(input.u16()) * 10_000),
-            _ => match operation / 8 % 6 {
+            _ => match operation / 8 % 7 {
                 0 => self.apply(input),
                 1 => self.pass(u64::from(input.byte()) * 100_000_000),
-                2 => forge::hops(input).iter().for_each(|packet| self.receive(packet)),
+                2 => forge::hops(input).into_iter().for_each(|packet| self.receive_next(packet)),
                 3 => {
-                    let packet = forge::requests(&self.newest, input);
-                    self.receive(&packet);
+                    let packet = forge::nacks(&self.newest, input);
+                    self.receive_next(packet);
                 }
                 4 => self.strike(input),
-                _ => self.node.answer(),
+                5 => self.node.answer(self.now),
+                _ => self.node.rehash(input.byte()),
             },
         }
     }
@@ -107,39 +126,33 @@ impl Run {
         let field = if wrong & 2 == 0 { self.params.field.code() } else { input.byte() & 3 };
         let bytes = if wrong & 4 == 0 { self.params.symbol_bytes } else { input.below(64) };
         let generation = if wrong & 8 == 0 { u32::from(place >> 2) } else { input.u32() };
-        let header = Header {
+        let common = Header {
             packet_type,
-            flags: Flags(field).with(Flags::SYSTEMATIC, is_systematic).with(Flags::END, ends),
+            flags: Flags(field),
             epoch: if wrong & 16 == 0 { 0 } else { input.byte() },
-            size: size as u16,
+            shard: self.shard(input),
             flow: FLOW,
-            generation,
+            link_sequence: 0,
             hop_index: 0,
-            key_id: 0,
-            planned: if wrong & 32 == 0 { size as u16 } else { input.u16() },
-            link_sequence: if wrong & 64 == 0 { 0 } else { input.u32() },
         };
-        let vector = if is_systematic { 4 } else { vector_bytes(size, field) };
-        let mut packet = vec![0; packet_type.coding_offset() + vector + bytes];
-        header.write(&mut packet);
-        if let (PacketType::Bats, FlowCode::Bats(bats)) = (packet_type, &self.params.code) {
-            let (number, batch) = (u16::from(place >> 5), u16::from(place >> 2 & 7));
-            let right = Block {
-                number,
-                batch,
-                source_symbols: bats.source_symbols as u32,
-                profile: bats.profile.code(),
-                generator_bits: bats.generator_bits,
-                interleave: 1,
-            };
-            let block = if wrong & 128 == 0 { right } else { block(input, right) };
-            block.write(&mut packet);
-        }
-        let at = packet_type.coding_offset();
-        let noise = input.filled(packet.len() - at);
-        packet[at..].copy_from_slice(&noise);
-        if is_systematic {
-            write_index(&mut packet, packet_type, noise[0]);
+        let common =
+            Header { flags: common.flags.with(Flags::SYSTEMATIC, is_systematic), ..common };
+        let mut packet = match packet_type {
+            PacketType::Window => self.window(common, (size, bytes, wrong), input),
+            _ => {
+                let header = CodedHeader {
+                    common,
+                    size: size as u16,
+                    full_log2: if wrong & 1 == 0 { log2_ceil(size) } else { input.byte() % 16 },
+                    planned: if wrong & 32 == 0 { size as u16 } else { input.u16() & PLANNED_MAX },
+                    generation,
+                };
+                let header = header.with(Flags::END, ends);
+                self.batch(header, (bytes, wrong, place), input)
+            }
+        };
+        if packet_type == PacketType::Feedback {
+            packet[0] = VERSION << 4 | PacketType::Feedback as u8;
         }
         if wrong & 64 == 0 {
             self.stamps.stamp(&mut packet);
@@ -148,14 +161,90 @@ impl Run {
         packet
     }
 
+    /// A packet of RFC 8681, its numbers and its symbol from the script.
+    fn window(
+        &mut self,
+        header: Header,
+        (size, bytes, wrong): (usize, usize, u8),
+        input: &mut Input<'_>,
+    ) -> Vec<u8> {
+        let mut packet = vec![0; HEADER_BYTES];
+        let window_symbols = match &self.params.code {
+            FlowCode::Window(code) if wrong & 1 == 0 => code.window_symbols,
+            _ => size,
+        };
+        write_header(&header, bytes as u16, window_symbols as u16, &mut packet);
+        packet.extend(input.filled(bytes + 8));
+        packet
+    }
+
+    /// A packet of a generation or of a batch.
+    fn batch(
+        &mut self,
+        header: CodedHeader,
+        (bytes, wrong, place): (usize, u8, u8),
+        input: &mut Input<'_>,
+    ) -> Vec<u8> {
+        let (size, flags) = (usize::from(header.size), header.common.flags);
+        let is_bats = header.common.packet_type == PacketType::Bats;
+        let is_systematic = flags.has(Flags::SYSTEMATIC);
+        let vector = if is_systematic { 4 } else { vector_bytes(size, flags.field_code()) };
+        let at = coding_offset(is_bats);
+        let mut packet = vec![0; at + vector + bytes];
+        header.write(&mut packet);
+        if let (true, FlowCode::Bats(bats)) = (is_bats, &self.params.code) {
+            let (number, batch) = (u16::from(place >> 5), u16::from(place >> 2 & 7));
+            let right = Block {
+                number,
+                batch,
+                source_symbols: bats.source_symbols as u16,
+                full_log2: log2_ceil(bats.source_symbols),
+                profile: bats.profile.code(),
+                generator_bits: bats.generator_bits,
+                interleave: 1,
+            };
+            let block = if wrong & 128 == 0 { right } else { block(input, right) };
+            block.write(&mut packet);
+        }
+        let noise = input.filled(packet.len() - at);
+        packet[at..].copy_from_slice(&noise);
+        if is_systematic {
+            let index = noise.first().copied().unwrap_or(0);
+            write_index(&mut packet, is_bats, index);
+        }
+        packet
+    }
+
+    /// A shard of the flow, rarely one that it does not have.
+    fn shard(&self, input: &mut Input<'_>) -> u8 {
+        match self.is_spread {
+            true => match input.byte() {
+                byte @ 0..0xF0 => byte % SHARDS,
+                byte => byte % SHARDS_MAX as u8,
+            },
+            false => 0,
+        }
+    }
+
+    /// Receives a packet from the neighbour that sends such packets.
     fn receive(&mut self, packet: &[u8]) {
-        self.node.receive(packet, self.now);
+        let header = Header::parse(packet);
+        let is_feedback = header.is_ok_and(|header| header.packet_type == PacketType::Feedback);
+        let peer = if is_feedback { DOWN } else { UP };
+        self.node.receive(Some(peer), packet, self.now);
         self.node.settle(self.now);
+    }
+
+    /// As [`Run::receive`], of the packet that its neighbour sends next.
+    fn receive_next(&mut self, mut packet: Vec<u8>) {
+        self.stamps.stamp(&mut packet);
+        self.receive(&packet);
     }
 
     fn apply(&mut self, input: &mut Input<'_>) {
         let _role = input.byte(); // a node keeps it
-        self.params = params(self.params.role.clone(), input);
+        let shards = self.params.shards;
+        self.params = FlowParams { shards, ..params(self.params.role.clone(), input) };
         self.node.apply(&self.params, self.now);
         self.node.settle(self.now);
     }
@@ -166,7 +255,7 @@ fn block(input: &mut Input<'_>, right: Block) -> Block {
     match input.below(6) {
         0 => Block { number: input.u16(), ..right },
         1 => Block { batch: input.u16(), ..right },
-        2 => Block { source_symbols: 1 + u32::from(input.u16()), ..right },
+        2 => Block { source_symbols: 1 + input.u16() % BLOCK_SYMBOLS_MAX, ..right },
         3 => Block { profile: input.byte() % 16, ..right },
         4 => Block { generator_bits: input.byte() % 16, ..right },
         _ => Block { interleave: input.byte(), ..right },

@@ -1,0 +1,97 @@
+//! What the workers of a node share: which of them has a shard, the queues between them, and the
+//! thread that makes stages.
+
+use recoded_pipeline::egress::Answer;
+use recoded_pipeline::open::{OpenRequest, Opened, Opener};
+use recoded_pipeline::params::{FlowParams, Nanos, Role, ShardId, Share};
+use recoded_wire::shard::SHARDS_MAX;
+
+use crate::random::Random;
+use crate::scenario::Threads;
+
+/// The workers' common knowledge.
+pub(crate) struct Crew {
+    settings: FlowParams,
+    threads: Threads,
+    /// Largest stage that there is memory for.
+    stage_bytes_max: usize,
+    opener: Opener,
+    random: Random,
+    /// The worker that has a shard, or asked for it first.
+    owners: [Option<usize>; SHARDS_MAX],
+    /// Packets handed over, by the worker that they wait for.
+    queued: Vec<usize>,
+}
+
+impl Crew {
+    pub(crate) fn new(
+        settings: &FlowParams,
+        workers: usize,
+        (threads, stage_bytes_max): (Threads, usize),
+        mut random: Random,
+    ) -> Crew {
+        let mut owners = [None; SHARDS_MAX];
+        if matches!(settings.role, Role::Source { .. }) {
+            for shard in 0..settings.shards {
+                let owner = Share { worker: 0, workers }.owner(shard);
+                owners[usize::from(shard)] = Some(owner);
+            }
+        }
+        Crew {
+            settings: settings.clone(),
+            threads,
+            stage_bytes_max,
+            opener: Opener::new(random.number()),
+            random,
+            owners,
+            queued: vec![0; workers],
+        }
+    }
+
+    pub(crate) fn apply(&mut self, settings: &FlowParams) {
+        self.settings = settings.clone();
+    }
+
+    /// A worker asks for a stage.
+    pub(crate) fn open(&mut self, worker: usize, request: &OpenRequest) -> Answer {
+        let owner = &mut self.owners[usize::from(request.shard.shard)];
+        if *owner.get_or_insert(worker) != worker || self.random.chance(self.threads.busy) {
+            return Answer::Busy;
+        }
+        let is_here = self.threads.nanos_max == 0 && self.has_memory(request);
+        if is_here { Answer::Here } else { Answer::Elsewhere }
+    }
+
+    fn has_memory(&self, request: &OpenRequest) -> bool {
+        self.settings.with(request.sizes).memory_bytes() <= self.stage_bytes_max
+    }
+
+    /// Makes a stage that was asked for, unless there is no memory; and how long that takes.
+    pub(crate) fn make(&mut self, request: &OpenRequest) -> (Option<Opened>, Nanos) {
+        let takes = self.random.among(0..=self.threads.nanos_max);
+        let is_refused = self.random.chance(self.threads.refused) || !self.has_memory(request);
+        let opened = (!is_refused).then(|| self.opener.open(request, &self.settings));
+        (opened, takes)
+    }
+
+    /// Another worker may ask for a shard that has nothing.
+    pub(crate) fn disown(&mut self, ShardId { shard, .. }: ShardId) {
+        self.owners[usize::from(shard)] = None;
+    }
+
+    /// The worker that a packet of `shard` is handed over to by `worker`, if it takes any more.
+    pub(crate) fn hand_over(&mut self, worker: usize, shard: u8) -> Option<usize> {
+        let owner = self.owners[usize::from(shard)].filter(|owner| *owner != worker)?;
+        let queued = &mut self.queued[owner];
+        if *queued >= self.threads.queue_packets {
+            return None;
+        }
+        *queued += 1;
+        Some(owner)
+    }
+
+    /// A packet has left the queue of `worker`.
+    pub(crate) fn taken_over(&mut self, worker: usize) {
+        self.queued[worker] -= 1;
+    }
+}

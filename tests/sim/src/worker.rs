@@ -1,0 +1,419 @@
+//! One worker of a node: a pipeline, its transmit ring, and the invariants that hold at every call.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
+use recoded_pipeline::open::{OpenRequest, Opened};
+use recoded_pipeline::params::{
+    FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
+};
+use recoded_pipeline::report::{FlowReport, Report};
+use recoded_wire::feedback::{Item, items};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, PacketType};
+
+use crate::code::Bounds;
+use crate::crew::Crew;
+use crate::frames::WatchedFrames;
+use crate::node::{HandedOver, Results, Sent};
+use crate::scenario::UP;
+use crate::violation::Violation;
+
+/// Packets that stay in the transmit ring while the worker goes on, and must not change meanwhile.
+const RING: usize = 32;
+
+/// Rounds of repair that are answered per generation, each at most once.
+const REPAIR_ROUNDS: u64 = 4;
+
+/// What repairs of a shard may cost at most: a reserve, and one packet for so many that plans sent.
+const REPAIR_RESERVE: u64 = 1024;
+const PLANNED_PER_REPAIR: u64 = 2;
+
+/// Packets that a source sends beside the plan when nothing follows; batches of the largest size,
+/// at most.
+const TAIL_PROBES: u64 = 5 * 128;
+
+/// Copies of one report on one link.
+const COPIES_MAX: u64 = 4;
+
+/// Shortest time between two reports without a NACK.
+const REPORT_NANOS: Nanos = 20_000_000;
+
+/// Reports that one generation or block can cause: its requests, said three times each.
+const ASKS_MAX: u64 = 3 * REPAIR_ROUNDS;
+
+/// How often in a row a worker may ask to be called again at once without sending anything.
+const SPINS_MAX: usize = 16;
+
+/// What left a worker in one call.
+#[derive(Default)]
+struct Outputs {
+    sent: Vec<(PeerId, u16, Span)>,
+    delivered: Vec<Vec<u8>>,
+    handed_over: Vec<HandedOver>,
+    asked: Vec<OpenRequest>,
+}
+
+/// What a worker calls: its outputs, and the others of its node.
+struct Outside<'a> {
+    outputs: &'a mut Outputs,
+    crew: &'a mut Crew,
+    worker: usize,
+}
+
+impl Egress for Outside<'_> {
+    fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
+        self.outputs.sent.push((hop, outer.source_port, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.outputs.delivered.push(packet.to_vec());
+    }
+
+    fn open(&mut self, request: &OpenRequest) -> Answer {
+        let answer = self.crew.open(self.worker, request);
+        if answer == Answer::Elsewhere {
+            self.outputs.asked.push(*request);
+        }
+        answer
+    }
+
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+        let Origin { peer, .. } = origin;
+        let Some(worker) = self.crew.hand_over(self.worker, shard.shard) else { return false };
+        self.outputs.handed_over.push(HandedOver { worker, peer, payload: payload.to_vec() });
+        true
+    }
+}
+
+/// What a worker was given and what came of it, counted from outside.
+#[derive(Copy, Clone, Default, Debug)]
+struct Observed {
+    /// From the first call to the last.
+    first_nanos: Option<Nanos>,
+    lived_nanos: Nanos,
+    received: u64,
+    received_data: u64,
+    /// Feedback packets, and repairs that they asked for.
+    received_up: u64,
+    requests: u64,
+    ingress: u64,
+    sent_down: u64,
+    sent_up: u64,
+    delivered: u64,
+    handed_over: u64,
+}
+
+/// A worker.
+pub(crate) struct Worker {
+    /// Node and worker.
+    place: (usize, usize),
+    role: Role,
+    batches: usize,
+    bounds: Bounds,
+    pipeline: Pipeline,
+    frames: WatchedFrames,
+    outputs: Outputs,
+    ring: VecDeque<(Span, u64)>,
+    observed: Observed,
+    /// Packets that found no free frame on arrival.
+    pub starved: u64,
+    /// When the next timer event is under way.
+    pub wakes_at: Option<Nanos>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        (node, share): (usize, Share),
+        params: &FlowParams,
+        (frames, bounds): (usize, Bounds),
+        seed: u64,
+    ) -> Worker {
+        let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
+        Worker {
+            place: (node, share.worker),
+            role: params.role.clone(),
+            batches: params.batches,
+            bounds,
+            pipeline: Pipeline::of_worker(share, &snapshot, seed),
+            frames: WatchedFrames::new(frames, params.symbol_bytes),
+            outputs: Outputs::default(),
+            ring: VecDeque::with_capacity(RING + 1),
+            observed: Observed::default(),
+            starved: 0,
+            wakes_at: None,
+        }
+    }
+
+    /// Calls the pipeline, and takes over what it emits.
+    fn call<T>(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        work: impl FnOnce(&mut Pipeline, &mut WatchedFrames, &mut Outside<'_>) -> T,
+    ) -> Result<T, Violation> {
+        let worker = self.place.1;
+        let mut outside = Outside { outputs: &mut self.outputs, crew, worker };
+        let result = work(&mut self.pipeline, &mut self.frames, &mut outside);
+        self.collect(now, results)?;
+        Ok(result)
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        peer: PeerId,
+        payload: &[u8],
+    ) -> Result<(), Violation> {
+        let Some(span) = self.frames.receive(payload) else {
+            self.starved += 1;
+            return Ok(());
+        };
+        self.observed.received += 1;
+        match Header::parse(payload).map(|header| header.packet_type) {
+            Ok(PacketType::Feedback) => {
+                let nacks = items(payload).filter(|item| matches!(item, Item::Nack(_)));
+                self.observed.requests += nacks.count() as u64;
+                self.observed.received_up += 1;
+            }
+            Ok(_) => self.observed.received_data += 1,
+            Err(_) => {}
+        }
+        self.call((crew, now, results), |pipeline, frames, outside| {
+            pipeline.receive(frames, outside, (Some(peer), span), now);
+        })
+    }
+
+    pub(crate) fn ingress(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        shard: ShardId,
+        packet: &[u8],
+    ) -> Result<(), Violation> {
+        self.observed.ingress += 1;
+        self.call((crew, now, results), |pipeline, frames, outside| {
+            pipeline.ingress(frames, outside, (shard, packet), now);
+        })
+    }
+
+    /// Lets timers act until none is due; returns when the next one is.
+    pub(crate) fn tick(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+    ) -> Result<Option<Nanos>, Violation> {
+        let mut idle = 0;
+        while idle < SPINS_MAX {
+            let sent = self.observed.sent_down + self.observed.sent_up;
+            let due = self.call((crew, now, results), |pipeline, frames, outside| {
+                pipeline.tick(frames, outside, now)
+            })?;
+            let has_sent = self.observed.sent_down + self.observed.sent_up > sent;
+            idle = if has_sent { 0 } else { idle + 1 };
+            if due.is_none_or(|due| due > now) {
+                return Ok(due);
+            }
+        }
+        Err(Violation::Spin { node: self.place.0, at: now })
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        snapshot: &Snapshot,
+    ) -> Result<(), Violation> {
+        self.call((crew, now, results), |pipeline, frames, outside| {
+            pipeline.apply(snapshot, frames, outside, now);
+        })
+    }
+
+    /// Takes over a stage that it asked for; `None` where there is no memory for it.
+    pub(crate) fn opened(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        shard: ShardId,
+        opened: Option<Opened>,
+    ) -> Result<(), Violation> {
+        self.call((crew, now, results), |pipeline, frames, outside| match opened {
+            Some(opened) => drop(pipeline.opened(frames, outside, opened, now)),
+            None => pipeline.refused(frames, shard),
+        })
+    }
+
+    /// Closes what is open, as before a shutdown.
+    pub(crate) fn drain(
+        &mut self,
+        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+    ) -> Result<(), Violation> {
+        self.call((crew, now, results), |pipeline, frames, outside| {
+            pipeline.drain(frames, outside, now);
+        })
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        self.pipeline.report()
+    }
+
+    /// Takes over what the last call emitted.
+    fn collect(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
+        let first = *self.observed.first_nanos.get_or_insert(now);
+        self.observed.lived_nanos = now - first;
+        self.observed.delivered += self.outputs.delivered.len() as u64;
+        self.observed.handed_over += self.outputs.handed_over.len() as u64;
+        results.delivered.append(&mut self.outputs.delivered);
+        results.handed_over.append(&mut self.outputs.handed_over);
+        let worker = self.place.1;
+        results.asked.extend(self.outputs.asked.drain(..).map(|request| (worker, request)));
+        let mut sent = std::mem::take(&mut self.outputs.sent);
+        for (hop, source_port, span) in sent.drain(..) {
+            let is_up = hop == UP;
+            self.observed.sent_up += u64::from(is_up);
+            self.observed.sent_down += u64::from(!is_up);
+            self.frames.scribble(span);
+            let payload = self.frames.bytes(span).to_vec();
+            self.ring.push_back((span, digest(&payload)));
+            results.sent.push(Sent { hop, source_port, payload });
+            if self.ring.len() > RING {
+                self.complete()?;
+            }
+        }
+        self.outputs.sent = sent;
+        Ok(())
+    }
+
+    /// The oldest packet in the transmit ring has left.
+    fn complete(&mut self) -> Result<(), Violation> {
+        let Some((span, before)) = self.ring.pop_front() else { return Ok(()) };
+        if digest(self.frames.bytes(span)) != before {
+            return Err(Violation::Overwritten { node: self.place.0 });
+        }
+        self.frames.release(span.frame);
+        Ok(())
+    }
+
+    /// Checks the worker when it ends: counters, output, frames.
+    pub(crate) fn check(&mut self) -> Result<(), Violation> {
+        let report = self.report();
+        self.check_fates(&report)?;
+        self.check_counters(&report.flows)?;
+        self.check_output(&report.flows)?;
+        let room = match self.role {
+            Role::Relay { .. } => Some(self.batches.max(1)),
+            _ => self.bounds.room,
+        };
+        let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);
+        if let Some(room) = room.filter(|room| held > *room) {
+            return Err(Violation::Overfull { node: self.place.0, held, room });
+        }
+        while !self.ring.is_empty() {
+            self.complete()?;
+        }
+        self.pipeline.release(&mut self.frames);
+        match self.frames.held() {
+            0 => Ok(()),
+            frames => Err(Violation::Leaked { node: self.place.0, frames }),
+        }
+    }
+
+    fn check_fates(&self, report: &Report) -> Result<(), Violation> {
+        let packets = report.packets;
+        let kept = packets.forwarded + packets.consumed + packets.handed_over;
+        let fates = kept + packets.dropped.iter().sum::<u64>();
+        let (handed, received) = (self.observed.received, packets.received);
+        if handed == received && received == fates {
+            return Ok(());
+        }
+        Err(Violation::Unaccounted { node: self.place.0, handed, received, fates })
+    }
+
+    /// Holds the worker's counters against what was seen to go in and out.
+    fn check_counters(&self, flows: &[FlowReport]) -> Result<(), Violation> {
+        let observed = &self.observed;
+        let (mut judged, mut sent, mut received) = (0, 0, 0);
+        let (mut ingress, mut delivered, mut repairs) = (0, 0, 0);
+        for FlowReport { counters, .. } in flows {
+            judged += counters.innovative + counters.redundant;
+            sent += counters.sent_systematic
+                + counters.sent_coded
+                + counters.sent_forwarded
+                + counters.sent_recoded;
+            received += counters.received;
+            ingress += counters.ingress_packets;
+            delivered += counters.delivered_packets;
+            repairs += counters.sent_repair;
+        }
+        let handed_over = self.pipeline.report().packets.handed_over;
+        let laws = [
+            ("packets from the tunnel", ingress, (observed.ingress, 0)),
+            ("packets to the tunnel", delivered, (observed.delivered, 0)),
+            // A relay counts a repair that it passes on as such, and as forwarded or recoded too.
+            ("packets sent", observed.sent_down, (sent, repairs)),
+            ("packets of the flow", received, (0, observed.received_data)),
+            ("packets judged", judged, (0, received)),
+            ("packets handed over", handed_over, (observed.handed_over, 0)),
+        ];
+        for (what, counted, (least, more)) in laws {
+            if !(least..=least + more).contains(&counted) {
+                let node = self.place.0;
+                return Err(Violation::Miscounted {
+                    node,
+                    what,
+                    counted,
+                    least,
+                    most: least + more,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Output is bounded by input and parameters, independent of what packets announce.
+    fn check_output(&self, flows: &[FlowReport]) -> Result<(), Violation> {
+        let observed = &self.observed;
+        let Bounds { unit, redundancy, table, .. } = self.bounds;
+        // The plan of a generation (or block, in whole batches), and a repair of all of it.
+        let most = |symbols: u64| (redundancy * symbols as f64).ceil().max(1.0) as u64;
+        let plan = most(unit as u64);
+        let repair = plan.max(unit as u64);
+        let generations: u64 = flows.iter().map(|flow| flow.counters.generations).sum();
+        let shards = flows.len() as u64;
+        let (plans, more, repairs) = match self.role {
+            Role::Source { .. } => (
+                generations * plan,
+                generations * TAIL_PROBES,
+                generations * REPAIR_ROUNDS * repair,
+            ),
+            // What a relay sends follows the rank that it received, whatever packets announce; some
+            // it passes on one for one.
+            Role::Relay { .. } => {
+                let recoded = flows.iter().map(|flow| most(flow.counters.innovative)).sum();
+                (recoded, observed.received_data, observed.requests * repair)
+            }
+            Role::Sink { .. } => (0, 0, 0),
+        };
+        let budget = REPAIR_RESERVE * shards + (plans + more) / PLANNED_PER_REPAIR;
+        let down = plans + more + repairs.min(budget);
+        let reports = shards * (observed.lived_nanos / REPORT_NANOS + 2);
+        let up = match self.role {
+            Role::Source { .. } => 0,
+            Role::Relay { .. } => reports + COPIES_MAX * observed.received_up,
+            Role::Sink { .. } => {
+                let asked = generations + shards * table as u64;
+                reports + COPIES_MAX * ASKS_MAX * asked
+            }
+        };
+        for (sent, allowed) in [(observed.sent_down, down), (observed.sent_up, up)] {
+            if sent > allowed {
+                return Err(Violation::Flood { node: self.place.0, sent, allowed });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A fingerprint of bytes, the same in every run.
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
