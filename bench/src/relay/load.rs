@@ -123,32 +123,34 @@ impl Instrument {
         })
     }
 
-    /// Starts sending, all counters at zero. A first packet of every shard goes in front: until it
-    /// has memory for a shard a relay drops what comes.
+    /// Starts sending, all counters at zero. A first packet of every shard goes in front, in a
+    /// generation of its own: until it has memory for a shard a relay holds few packets.
     ///
     /// # Errors
     /// [`BenchError`] when Linux refuses it.
     pub fn start(&mut self, bed: &Bed, order: &Order<'_>) -> Result<Load, BenchError> {
-        self.reset(order)?;
+        self.reset(order, 0)?;
         self.headers.set(0, order.packets[0].headers(), 0)?;
         self.set_plan(order.output, false)?;
         for first in self.spawn(bed, order, (1, Arc::new(AtomicBool::new(true))))? {
             join(first)?;
         }
         thread::sleep(OPENING);
-        self.reset(order)?;
+        self.reset(order, GENERATION_SIZE as u64)?;
         let stop = Arc::new(AtomicBool::new(false));
         let repeat = ((order.time.as_secs_f64() + 1.0) * RUNS_PER_SECOND) as u32;
         let threads = self.spawn(bed, order, (repeat, stop.clone()))?;
         Ok(Load { output: order.output, stop, threads })
     }
 
-    fn reset(&mut self, order: &Order<'_>) -> Result<(), BenchError> {
+    /// Sets all counters to zero; packet `next` will be the next one of every shard.
+    fn reset(&mut self, order: &Order<'_>, next: u64) -> Result<(), BenchError> {
         for slot in 0..self.cpus * SHARDS_MAX as u32 {
             self.arrived.set(slot, [0; ARRIVED_WORDS], 0)?;
         }
         for shard in 0..SHARDS_MAX as u32 {
             let mut state = [0; STATE_WORDS];
+            state[STATE_NEXT] = next;
             state[STATE_RANDOM] = order.seed.wrapping_add(u64::from(shard) << 32).max(1);
             self.state.set(shard, state, 0)?;
         }
@@ -205,7 +207,7 @@ impl Instrument {
         }
         for shard in 0..SHARDS_MAX as u32 {
             let [next, sent, waited_nanos, ..] = self.state.get(&shard, 0)?;
-            progress.generations += next.div_ceil(GENERATION_SIZE as u64);
+            progress.generations += next.div_ceil(GENERATION_SIZE as u64).saturating_sub(1);
             progress.sent += sent;
             progress.waited_nanos += waited_nanos;
         }
@@ -257,8 +259,8 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, Be
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/load.bpf.o");
 
-/// Packets of a shard sent and not come out: so many that what is measured never waits for the load, and fewer
-/// than its receive ring of 2048 holds.
+/// Packets of a shard sent and not come out: so many that what is measured never waits for the
+/// load, and fewer than its receive ring of 2048 holds.
 const WINDOW_PACKETS: u32 = 1024;
 /// Longer than a relay takes to get memory for a shard.
 const OPENING: Duration = Duration::from_millis(20);
@@ -271,6 +273,7 @@ const RUNS_PER_SECOND: f64 = 5e6;
 /// Words of the maps, and CPUs, as `ebpf/load/src/main.rs` has them.
 const PLAN_WORDS: usize = 7;
 const STATE_WORDS: usize = 8;
+const STATE_NEXT: usize = 0;
 const STATE_RANDOM: usize = 3;
 const ARRIVED_WORDS: usize = 8;
 const CPUS_MAX: usize = 256;

@@ -24,6 +24,7 @@ mod proof;
 mod report;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,10 +108,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let series = series(options);
     // By number of workers.
     let mut settings = BTreeMap::new();
-    for series in &series {
-        if !settings.contains_key(&series.workers) {
-            let cores = choose_cores(options, series.workers)?;
-            settings.insert(series.workers, setting(cores, time, options.seed)?);
+    for Series { workers, .. } in &series {
+        if let Entry::Vacant(place) = settings.entry(*workers) {
+            let cores = choose_cores(options, *workers)?;
+            place.insert(setting(cores, time, options.seed)?);
         }
     }
     let priority = cores::prefer_this_process();

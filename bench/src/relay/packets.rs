@@ -30,8 +30,9 @@ pub const HEADERS_BYTES: usize = 14 + 20 + 8 + CODED_BYTES + INDEX_BYTES;
 pub struct Packet(Vec<u8>);
 
 impl Packet {
-    /// A packet of `shard` to `destination` whose recoded form is `packet_bytes` of IP packet. It is 4 bytes
-    /// shorter itself: its symbol index takes 4 bytes, the coding vector of a recoded packet 8.
+    /// A packet of `shard` to `destination` whose recoded form is `packet_bytes` of IP packet. It
+    /// is 4 bytes shorter itself: its symbol index takes 4 bytes, the coding vector of a recoded
+    /// packet 8.
     ///
     /// `None` when not even one byte of symbol fits.
     pub fn new(packet_bytes: usize, destination: IpAddr, shard: u8) -> Option<Packet> {

@@ -40,8 +40,8 @@ pub struct Sample {
     pub received_pps: f64,
     /// Packets per second that arrived at the end of the row.
     pub output_pps: f64,
-    /// Share of the time that the load waited for the case, mean over shards. Near 0: the load was the slower one,
-    /// and the case may be able to do more.
+    /// Share of the time that the load waited for the case, mean over shards. Near 0: the load was
+    /// the slower one, and the case may be able to do more.
     pub load_waited: f64,
     /// Time over which it was counted.
     pub seconds: f64,

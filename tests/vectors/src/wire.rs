@@ -354,8 +354,9 @@ fn reports() -> Vec<Vec<Report>> {
     let counts = (0..17).map(|_| random.next_u32()).collect();
     let ranks = Report::Ranks { epoch: 9, counts };
     let block = Report::BlockAck { block: 0xFFFE };
-    let all = [&[hop.clone(), flow.clone(), ranks.clone()], nacks.as_slice(), &[block.clone()]];
-    let all = all.concat();
+    let mut all = vec![hop.clone(), flow.clone(), ranks.clone()];
+    all.extend_from_slice(&nacks);
+    all.push(block.clone());
     vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], all]
 }
 
