@@ -10,7 +10,7 @@
 //!
 //! No I/O, no clock, no unsafe: bytes and `now` in, bytes and verdicts out, so that AF_XDP, the
 //! simulator and the fuzzer drive the same code. Tables are allocated when a flow is created; the
-//! packet path allocates nothing. Datagram symbols stay in their frames while their generation
+//! packet path allocates nothing. Received symbols stay in their frames while their generation
 //! lives; combinations are written straight into frames that are then transmitted.
 //!
 //! Every received packet is counted in exactly one of forwarded, consumed and dropped-by-reason.
@@ -287,17 +287,18 @@ fn dispatch(
         Err(error) => return Fate::Dropped(reason(error)),
     };
     let id = ShardId { flow: packet.header().flow, shard: packet.header().shard };
-    if !shards.knows(id.flow) {
+    let place = shards.place(id);
+    if !place.is_here() && !shards.knows(id.flow) {
         return Fate::Dropped(DropReason::UnknownFlow);
     }
     let Some(peer) = peer else { return Fate::Dropped(DropReason::UnknownPeer) };
     let origin = Origin { peer, traffic_class };
-    if shards.find(id).is_none() && io.egress.hand_over(id, origin, io.frames.bytes(payload)) {
+    if !place.is_here() && io.egress.hand_over(id, origin, io.frames.bytes(payload)) {
         return Fate::HandedOver;
     }
     let data = match packet {
         Packet::Feedback(header) => {
-            return match shards.find(id) {
+            return match shards.at(place) {
                 Some(shard) => shard.receive_feedback(io, peer, payload, header),
                 None => Fate::Dropped(DropReason::Opening),
             };
@@ -308,7 +309,7 @@ fn dispatch(
             None => return Fate::Dropped(DropReason::Malformed),
         },
     };
-    shards.receive(io, (id, origin), (&Arrival { payload, traffic_class, data }, is_noted))
+    shards.receive(io, (place, origin), (&Arrival { payload, traffic_class, data }, is_noted))
 }
 
 fn reason(error: HeaderError) -> DropReason {

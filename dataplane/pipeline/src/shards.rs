@@ -21,6 +21,20 @@ const AGAIN_NANOS: Nanos = 1_000_000_000;
 /// Packets that wait for the stages of their shards: 10 ms of 300 Mbit/s.
 const WAITING_MAX: usize = 256;
 
+/// A shard, and where it is among those of this worker.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Place {
+    id: ShardId,
+    index: Option<usize>,
+}
+
+impl Place {
+    /// Whether it is here.
+    pub(crate) fn is_here(self) -> bool {
+        self.index.is_some()
+    }
+}
+
 /// A packet that waits for a stage; it holds a reference to its frame.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Waiting {
@@ -75,7 +89,7 @@ impl Shards {
 
     /// The shard of this id, if it is here.
     pub(crate) fn find(&mut self, id: ShardId) -> Option<&mut Shard> {
-        let index = self.place(id).ok()?;
+        let index = self.search(id).ok()?;
         Some(&mut self.shards[index])
     }
 
@@ -89,7 +103,19 @@ impl Shards {
         Some(&self.settings[index])
     }
 
-    fn place(&self, id: ShardId) -> Result<usize, usize> {
+    /// Where the shard of this id is.
+    #[inline]
+    pub(crate) fn place(&self, id: ShardId) -> Place {
+        Place { id, index: self.search(id).ok() }
+    }
+
+    /// The shard at a place, if there is one.
+    pub(crate) fn at(&mut self, place: Place) -> Option<&mut Shard> {
+        place.index.map(|index| &mut self.shards[index])
+    }
+
+    #[inline]
+    fn search(&self, id: ShardId) -> Result<usize, usize> {
         self.shards.binary_search_by_key(&id, Shard::id)
     }
 
@@ -127,7 +153,7 @@ impl Shards {
             }
             for shard in self.share.sends(params.shards) {
                 let id = ShardId { flow: params.id, shard };
-                if let Err(at) = self.place(id) {
+                if let Err(at) = self.search(id) {
                     let stage = Stage::new(id, params.clone(), combiner);
                     self.shards.insert(at, Shard::new(id, stage, combiner));
                 }
@@ -135,37 +161,54 @@ impl Shards {
         }
     }
 
-    /// Handles a data packet from `peer` of a flow that is configured.
+    /// Handles a data packet of a shard; see [`Shards::place`].
+    #[inline]
     pub(crate) fn receive(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (id, origin): (ShardId, Origin),
+        (place, origin): (Place, Origin),
         (arrival, is_noted): (&Arrival<'_>, bool),
     ) -> Fate {
-        let (header, peer) = (arrival.data.header(), origin.peer);
-        let mut reason = DropReason::Oversize;
-        let is_here = self.find(id).is_some();
-        if let Some(shard) = self.find(id) {
-            if !is_noted && let Err(reason) = shard.admit(peer, header, io.now) {
-                return Fate::Dropped(reason);
-            }
-            match shard.take(io, arrival) {
-                Fate::Dropped(why @ (DropReason::Oversize | DropReason::WrongCode)) => reason = why,
-                fate => return fate,
-            }
+        let Place { id, index } = place;
+        let Some(index) = index else {
+            return self.open_for(io, (place, origin), arrival, DropReason::Oversize);
+        };
+        let shard = &mut self.shards[index];
+        if !is_noted && let Err(reason) = shard.admit(origin.peer, arrival.data.header(), io.now) {
+            return Fate::Dropped(reason);
         }
-        match self.ask(io, (id, peer), &arrival.data) {
+        match shard.take(io, arrival) {
+            Fate::Dropped(reason @ (DropReason::Oversize | DropReason::WrongCode)) => {
+                self.open_for(io, (Place { id, index: Some(index) }, origin), arrival, reason)
+            }
+            fate => fate,
+        }
+    }
+
+    /// Handles a packet that no stage takes, which `refusal` says.
+    #[cold]
+    fn open_for(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (Place { id, index }, origin): (Place, Origin),
+        arrival: &Arrival<'_>,
+        refusal: DropReason,
+    ) -> Fate {
+        match self.ask(io, (id, origin.peer), &arrival.data) {
             Ok(true) => {}
-            Ok(false) => return Fate::Dropped(reason),
+            Ok(false) => return Fate::Dropped(refusal),
             Err(DropReason::Opening) => {
-                let (shard, payload, is_noted) = (id, arrival.payload, is_here);
+                let (shard, payload, is_noted) = (id, arrival.payload, index.is_some());
                 return self.wait(io, Waiting { shard, origin, payload, is_noted });
             }
             Err(reason) => return Fate::Dropped(reason),
         }
         // The stage was made here: the packet is the first that it takes.
-        let Some(shard) = self.find(id) else { return Fate::Dropped(reason) };
-        if !is_here && let Err(reason) = shard.admit(peer, header, io.now) {
+        let Some(shard) = self.find(id) else { return Fate::Dropped(refusal) };
+        let header = arrival.data.header();
+        if index.is_none()
+            && let Err(reason) = shard.admit(origin.peer, header, io.now)
+        {
             return Fate::Dropped(reason);
         }
         shard.take(io, arrival)
@@ -190,7 +233,7 @@ impl Shards {
             }
             _ => {}
         }
-        let sizes = match self.place(shard) {
+        let sizes = match self.search(shard) {
             Ok(index) => self.shards[index].that_take(settings, data, io),
             Err(_) => settings.that_take(data, None, io.frames),
         };
@@ -274,7 +317,7 @@ impl Shards {
         // Parameters may have changed since it was asked for.
         let settings = self.settings(shard.flow);
         let stage = settings.and_then(|settings| stage.under(settings, epoch))?;
-        match self.place(shard) {
+        match self.search(shard) {
             Ok(index) => self.shards[index].open(stage, io),
             Err(at) => {
                 self.shards.insert(at, Shard::new(shard, stage, io.combiner));
