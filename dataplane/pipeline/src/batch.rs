@@ -249,6 +249,7 @@ impl<'a> PacketView<'a> {
 
     /// Unpacks `coded`, which lies in `payload`, its vector into `vector`. `None` when the field
     /// code is none, which two bits cannot say, or the size is none, which its byte cannot say.
+    #[inline]
     pub(crate) fn new(
         payload: Span,
         coded: &Coded<'_>,

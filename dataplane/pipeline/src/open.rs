@@ -31,7 +31,7 @@ use recoded_wire::frames::Frames;
 
 /// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
 /// smaller they are, the more of them a block has.
-pub const SIZE_MIN: usize = 32;
+pub const SIZE_MIN: usize = 16;
 
 /// Logarithm of the largest size.
 const FULL_LOG2_MAX: u8 = 8;

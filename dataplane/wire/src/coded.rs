@@ -49,6 +49,7 @@ impl CodedHeader {
     ///
     /// # Errors
     /// [`HeaderError`] when there are too few bytes, or it is not that of a coded packet.
+    #[inline]
     pub fn parse(payload: &[u8]) -> Result<CodedHeader, HeaderError> {
         let bytes: &[u8; CODED_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
         let common = Header::parse(bytes)?;
@@ -70,6 +71,7 @@ impl CodedHeader {
     ///
     /// # Panics
     /// When `out` is shorter than [`CODED_BYTES`] or a value is out of range.
+    #[inline]
     pub fn write(&self, out: &mut [u8]) {
         assert!((1..=SIZE_MAX as u16).contains(&self.size), "generation size {}", self.size);
         assert!(self.full_log2 < 16 && self.planned <= PLANNED_MAX, "bits of a header");
@@ -93,6 +95,7 @@ impl CodedHeader {
     }
 
     /// Bytes of coding vector (or symbol index) that follow the header, or the block word.
+    #[inline]
     pub fn vector_bytes(&self) -> usize {
         if self.common.flags.has(Flags::SYSTEMATIC) {
             return INDEX_BYTES;
@@ -113,6 +116,7 @@ pub const fn log2_ceil(size: usize) -> u8 {
 }
 
 /// Bytes of a coding vector over `size` symbols, padded to a multiple of four.
+#[inline]
 pub fn vector_bytes(size: usize, field_code: u8) -> usize {
     let bits = size << (field_code & 3);
     bits.div_ceil(32) * 4
@@ -141,6 +145,7 @@ pub struct Block {
 
 impl Block {
     /// Reads the block word that follows the header of `payload`; `None` when it is cut off.
+    #[inline]
     pub fn read(payload: &[u8]) -> Option<Block> {
         let bytes: &[u8; BLOCK_BYTES] = payload.get(CODED_BYTES..)?.first_chunk()?;
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -204,6 +209,7 @@ pub enum Coding<'a> {
 /// [`HeaderError`] when anything is missing: the header, the block word of a BATS packet, the whole
 /// vector, or at least one byte of symbol; when a systematic index is not below the size; or when
 /// the packet is of another type.
+#[inline]
 pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     let header = CodedHeader::parse(payload)?;
     let is_bats = header.common.packet_type == PacketType::Bats;

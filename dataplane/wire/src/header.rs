@@ -68,11 +68,13 @@ impl Flags {
     pub const FIELD: u8 = 0x03;
 
     /// Whether all bits of `mask` are set.
+    #[inline]
     pub fn has(self, mask: u8) -> bool {
         self.0 & mask == mask
     }
 
     /// Field code, 0 to 3.
+    #[inline]
     pub fn field_code(self) -> u8 {
         self.0 & Flags::FIELD
     }
@@ -123,6 +125,7 @@ impl Header {
     ///
     /// # Errors
     /// [`HeaderError`] when there are too few bytes, or version, type or shard are not ours.
+    #[inline]
     pub fn parse(payload: &[u8]) -> Result<Header, HeaderError> {
         let bytes: &[u8; HEADER_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
         let version = bytes[0] >> 4;
@@ -149,6 +152,7 @@ impl Header {
     ///
     /// # Panics
     /// When `out` is shorter than [`HEADER_BYTES`] or the shard is out of range.
+    #[inline]
     pub fn write(&self, out: &mut [u8]) {
         assert!(usize::from(self.shard) < SHARDS_MAX, "shard {}", self.shard);
         out[0] = VERSION << 4 | self.packet_type as u8;
@@ -164,6 +168,7 @@ impl Header {
     ///
     /// # Errors
     /// [`HeaderError::Flags`] when there are others.
+    #[inline]
     pub(crate) fn with_flags_of(self, allowed: u8) -> Result<Header, HeaderError> {
         if self.flags.0 & !(allowed | Flags::FIELD) == 0 {
             Ok(self)
@@ -177,6 +182,7 @@ impl Header {
 ///
 /// # Panics
 /// When `out` is shorter than a header.
+#[inline]
 pub fn write_link_sequence(out: &mut [u8], number: u32) {
     out[LINK_SEQUENCE_OFFSET..][..4].copy_from_slice(&number.to_be_bytes());
 }
@@ -186,6 +192,7 @@ pub fn serial_before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
+#[inline]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -55,6 +55,7 @@ impl WindowPacket {
 /// # Errors
 /// [`HeaderError`] when it is of another type; when bytes are missing; or when header and payload
 /// disagree about lengths, or flags or field are not those of a scheme.
+#[inline]
 pub fn parse_window(payload: &[u8]) -> Result<WindowPacket, HeaderError> {
     let header = Header::parse(payload)?;
     if header.packet_type != PacketType::Window {
