@@ -219,9 +219,7 @@ impl Shards {
         self.opening.retain(|opening| opening.shard != shard);
         // Parameters may have changed since it was asked for.
         let settings = self.settings(shard.flow);
-        let Some(stage) = settings.and_then(|settings| stage.under(settings, epoch)) else {
-            return None;
-        };
+        let stage = settings.and_then(|settings| stage.under(settings, epoch))?;
         match self.place(shard) {
             Ok(index) => self.shards[index].open(stage, io),
             Err(at) => {

@@ -262,7 +262,7 @@ impl Line {
     }
 
     /// Whether nodes may open a stage for forged packets of the present epoch: of a flow that is
-    /// idle, nobody can tell which sizes are its own.
+    /// idle, sizes cannot be told to be wrong.
     fn may_resize(&self) -> bool {
         self.now >= self.entered_at + IN_USE
     }
