@@ -6,6 +6,9 @@
 //! stage of before remains beside the new one: a source still answers NACKs with it, a sink decodes
 //! with it what is still on the way.
 
+use std::cmp::min_by_key;
+use std::mem::{replace, swap};
+
 #[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
 #[cfg(feature = "bats")]
@@ -133,11 +136,14 @@ pub(crate) struct Stage {
     used_at: Nanos,
     /// Epoch of that packet, or of the one that the stage was asked for.
     epoch: Option<u8>,
+    /// Whether it has delivered anything: a forged packet may have opened it else.
+    is_proven: bool,
 }
 
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
-        Self { state: State::new(shard, &params, combiner), params, used_at: 0, epoch: None }
+        let state = State::new(shard, &params, combiner);
+        Self { params, state, used_at: 0, epoch: None, is_proven: false }
     }
 
     /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
@@ -161,10 +167,9 @@ impl Stage {
             }
             _ => return Err(DropReason::WrongCode),
         };
-        let is_within = fits
-            && size <= self.params.generation_size
-            && usize::from(symbol_bytes) <= self.params.symbol_bytes;
-        if is_within { Ok(()) } else { Err(DropReason::Oversize) }
+        let FlowParams { generation_size, symbol_bytes: symbol_bytes_max, .. } = self.params;
+        let is_within = size <= generation_size && usize::from(symbol_bytes) <= symbol_bytes_max;
+        if fits && is_within { Ok(()) } else { Err(DropReason::Oversize) }
     }
 
     /// Bytes it takes, at most.
@@ -174,11 +179,12 @@ impl Stage {
 
     /// Whether packets of this epoch are its own.
     fn is_of(&self, epoch: u8, now: Nanos) -> bool {
-        self.epoch == Some(epoch) && self.is_used(now)
+        self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
     }
 
-    fn is_used(&self, now: Nanos) -> bool {
-        now < self.used_at.saturating_add(IN_USE_NANOS)
+    /// Which of two stages is kept when there is a third: the larger.
+    fn worth(&self) -> (bool, Nanos) {
+        (self.is_proven, self.used_at)
     }
 
     /// Whether the state can go on under other parameters.
@@ -292,7 +298,7 @@ impl Shard {
         stage: Stage,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
-        let mut before = std::mem::replace(&mut self.present, stage);
+        let mut before = replace(&mut self.present, stage);
         before.used_at = io.now;
         let mut gone = self.other.replace(before);
         if let Some(gone) = &mut gone {
@@ -306,17 +312,15 @@ impl Shard {
     fn both<T>(&mut self, mut act: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
         let first = act(self);
         let Some(other) = self.other.take() else { return (first, None) };
-        let present = std::mem::replace(&mut self.present, other);
+        let present = replace(&mut self.present, other);
         let second = act(self);
-        self.other = Some(std::mem::replace(&mut self.present, present));
+        self.other = Some(replace(&mut self.present, present));
         (first, Some(second))
     }
 
     /// Exchanges the present stage and the one beside it.
     fn exchange(&mut self) {
-        if let Some(other) = &mut self.other {
-            std::mem::swap(&mut self.present, other);
-        }
+        self.other.iter_mut().for_each(|other| swap(&mut self.present, other));
     }
 
     pub(crate) fn id(&self) -> ShardId {
@@ -368,6 +372,7 @@ impl Shard {
         }
         self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
+        let delivered = self.counters.delivered_packets;
         let (state, mut cx) = split(self, io);
         let fate = match state {
             State::Relay(relay) => relay.receive(&mut cx, arrival),
@@ -375,6 +380,7 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
+        self.present.is_proven |= self.counters.delivered_packets > delivered;
         self.wake(io.now);
         fate
     }
@@ -384,13 +390,14 @@ impl Shard {
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);
-        if self.present.epoch == Some(epoch) && (fits.is_ok() || self.present.is_used(now)) {
+        if self.present.is_of(epoch, now) || self.present.epoch == Some(epoch) && fits.is_ok() {
             return fits.map_err(|_| DropReason::Mismatch);
         }
         let Some(other) = &self.other else { return fits };
         match other.takes(data) {
             Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
             Ok(()) if other.epoch == Some(epoch) || fits.is_err() => {}
+            Ok(()) if other.is_proven && !self.present.is_proven => {}
             _ => return fits,
         }
         self.exchange();
@@ -406,7 +413,8 @@ impl Shard {
         io: &Io<'_, impl Frames, impl Egress>,
     ) -> Option<Sizes> {
         let idle = |stage: &Stage| io.now >= stage.used_at.saturating_add(REPLACE_NANOS);
-        if self.other.as_ref().is_some_and(|other| !idle(other) && !idle(&self.present)) {
+        let goes = |other| min_by_key(other, &self.present, |stage| stage.worth());
+        if self.other.as_ref().is_some_and(|other| !idle(goes(other))) {
             return None;
         }
         settings.that_take(data, Some(self.present.params.sizes()), io.frames)
@@ -419,7 +427,7 @@ impl Shard {
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
         self.drain(io);
-        if self.other.as_ref().is_some_and(|other| other.used_at > self.present.used_at) {
+        if self.other.as_ref().is_some_and(|other| other.worth() > self.present.worth()) {
             self.exchange();
         }
         let used_at = self.present.used_at;

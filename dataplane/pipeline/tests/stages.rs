@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Node, UP, coded, header, params};
-use recoded_pipeline::params::{Role, TunnelId};
+use common::{Node, UP, coded, header, ip_packet, params};
+use recoded_pipeline::params::{FlowParams, Role, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, CodedHeader, INDEX_BYTES, write_index};
 use recoded_wire::header::{Flags, PacketType};
 
@@ -78,4 +78,31 @@ fn a_short_generation_does_not_keep_larger_ones_of_its_epoch_out() {
         assert_eq!(node.packets().dropped.iter().sum::<u64>(), 0);
         assert_eq!(node.leaked(), 0);
     }
+}
+
+/// Two forged packets of other epochs and sizes once took the place of the stage of an idle flow.
+#[test]
+fn forged_packets_do_not_replace_a_stage_that_has_delivered() {
+    let change = |role| FlowParams { generation_size: 1, ..params(role) };
+    let mut source = Node::new(change(Role::Source { tunnel: TunnelId(0) }), 1);
+    let mut sink = Node::new(change(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 2);
+    let units: Vec<_> = (0..3)
+        .map(|number| {
+            let now = u64::from(number) * MILLI;
+            let mut sent = source.ingress(&ip_packet(100, number), now);
+            sent.append(&mut source.tick(now + MILLI));
+            sent.swap_remove(0).1
+        })
+        .collect();
+    let epoch = units[0][2];
+    units[..2].iter().for_each(|unit| drop(sink.receive_next(unit, 10 * MILLI)));
+    for (place, (other, size, full_log2)) in
+        [(50, 1, 4), (72, 64, 6), (99, 200, 8)].into_iter().enumerate()
+    {
+        let forged = symbol(epoch.wrapping_add(other), (1 << 20, size, full_log2), 0);
+        sink.receive_next(&forged, (3 + place as u64) * 1000 * MILLI);
+    }
+    units[1..].iter().for_each(|unit| drop(sink.receive_next(unit, 6000 * MILLI)));
+    assert_eq!(sink.delivered, [0, 1, 2].map(|number| ip_packet(100, number)));
+    assert_eq!((source.leaked(), sink.leaked()), (0, 0));
 }

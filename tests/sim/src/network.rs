@@ -38,8 +38,8 @@ const REST_NANOS: Nanos = 60_000_000_000;
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
 
-/// Every node reports of every shard every so often, over every link up to the source, in up to four copies that
-/// are sent and received.
+/// Every node reports of every shard every so often, over every link up to the source, in up to
+/// four copies that are sent and received.
 const REPORT_NANOS: Nanos = 20_000_000;
 const EVENTS_PER_REPORT: u64 = 8;
 

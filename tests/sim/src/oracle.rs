@@ -199,8 +199,8 @@ mod tests {
             intact,
             delivered: Some(200..400),
             missing_max: 0,
-            opening: vec![210..220],
-            unordered: vec![3000..4000],
+            opening: vec![0..10, 210..220],
+            unordered: vec![3000..4000, 5000..6000],
         };
         Oracle::new(1, &traffic, &promise)
     }

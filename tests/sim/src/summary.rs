@@ -68,6 +68,24 @@ impl fmt::Display for Described<'_> {
         )?;
         let first = scenario.hops[0].down;
         writeln!(f, "every link, but for losses: {}", Properties(&first))?;
+        self.write_changes(f)?;
+        self.write_troubles(f)?;
+        match &scenario.promise.delivered {
+            Some(time) => writeln!(
+                f,
+                "promised: all that enters from {} until {}",
+                Time(time.start),
+                Time(time.end)
+            ),
+            None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
+            None => writeln!(f, "promised: nothing"),
+        }
+    }
+}
+
+impl Described<'_> {
+    fn write_changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Described(scenario) = self;
         for (at, change) in &scenario.changes {
             write!(f, "at {}: ", Time(*at))?;
             match change {
@@ -90,21 +108,9 @@ impl fmt::Display for Described<'_> {
                 }
             }
         }
-        self.write_troubles(f)?;
-        match &scenario.promise.delivered {
-            Some(time) => writeln!(
-                f,
-                "promised: all that enters from {} until {}",
-                Time(time.start),
-                Time(time.end)
-            ),
-            None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
-            None => writeln!(f, "promised: nothing"),
-        }
+        Ok(())
     }
-}
 
-impl Described<'_> {
     fn write_troubles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Described(scenario) = self;
         if let Some(Pauses { every_bursts, nanos }) = scenario.traffic.pauses {

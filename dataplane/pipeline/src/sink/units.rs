@@ -116,14 +116,10 @@ impl<U: Unit> UnitSink<U> {
         }
         // What is neither a little ahead nor a little behind is far away, on whichever side: serial
         // comparison has no answer for numbers half the space apart.
-        let (ahead, behind) = (number.wrapping_sub(newest), next.wrapping_sub(number));
-        let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
-            && cx.io.now < self.admitted_at + STRAGGLE_NANOS;
-        // What the table held lately is not delivered again, however late a copy comes.
-        let is_recent = behind <= self.units.len() as u32 * U::STEP && epoch == self.epoch;
-        if (1..U::RESTART).contains(&behind) && (is_of_this_life || is_recent) {
+        if self.is_finished(next, (number, epoch), cx.io.now) {
             return Place::Finished;
         }
+        let ahead = number.wrapping_sub(newest);
         if (1..=AHEAD_MAX * U::STEP).contains(&ahead) {
             self.in_range_at = cx.io.now;
             self.advance(cx, number);
@@ -131,6 +127,16 @@ impl<U: Unit> UnitSink<U> {
         }
         let is_jump = (1..=self.units.len() as u32 * U::STEP).contains(&ahead);
         Place::Elsewhere { is_jump }
+    }
+
+    /// Whether a unit of `epoch` that is not held was delivered or given up: it lies before `next`.
+    fn is_finished(&self, next: u32, (number, epoch): (u32, u8), now: Nanos) -> bool {
+        let behind = next.wrapping_sub(number);
+        let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
+            && now < self.admitted_at + STRAGGLE_NANOS;
+        // What the table held lately is not delivered again, however late a copy comes.
+        let is_recent = behind <= self.units.len() as u32 * U::STEP && epoch == self.epoch;
+        (1..U::RESTART).contains(&behind) && (is_of_this_life || is_recent)
     }
 
     /// Takes in a packet of a unit out of range; see [`trial`].
@@ -178,9 +184,8 @@ impl<U: Unit> UnitSink<U> {
         let (Some(number), Some((next, newest))) = (self.trial.number(), self.range) else {
             return;
         };
-        let is_finished = (1..=self.units.len() as u32 * U::STEP)
-            .contains(&next.wrapping_sub(number))
-            && self.trial.unit.epoch() == Some(self.epoch);
+        let epoch = self.trial.unit.epoch().unwrap_or(self.epoch);
+        let is_finished = self.is_finished(next, (number, epoch), cx.io.now);
         if is_finished || number.wrapping_sub(next) < self.held_span() {
             // The units before it have come after all.
             self.trial.clear(cx.io.frames);

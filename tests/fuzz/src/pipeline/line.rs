@@ -43,9 +43,6 @@ const BUSY: Nanos = 5 * MILLI;
 /// After this time without packets no unit is open.
 const QUIET: Nanos = 400 * MILLI;
 
-/// After this time without packets, others of the same epoch may have other sizes.
-const IN_USE: Nanos = 2000 * MILLI;
-
 /// Packets after an attack.
 const LAST_PACKETS: u32 = 24;
 
@@ -245,7 +242,8 @@ impl Line {
             if !strike.is_unstamped() {
                 self.links[link].stamp(&mut packet);
             }
-            self.is_unsure |= self.may_follow() || strike.is_resized() && self.may_resize();
+            // Nodes open a stage for sizes that they have not seen.
+            self.is_unsure |= self.may_follow() || strike.is_resized();
             self.nodes[link + 1].receive(Some(UP), &packet, self.now);
             self.pass(pause);
         }
@@ -259,12 +257,6 @@ impl Line {
             FlowCode::Bats(_) => self.links.len() > 1,
             FlowCode::Window(_) => self.now >= self.entered_at + BUSY,
         }
-    }
-
-    /// Whether nodes may open a stage for forged packets of the present epoch: of a flow that is
-    /// idle, nobody can tell which sizes are its own.
-    fn may_resize(&self) -> bool {
-        self.now >= self.entered_at + IN_USE
     }
 
     /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is
