@@ -16,7 +16,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Planning};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Role, Snapshot, TunnelId,
+    BatsParams, FlowCode, FlowParams, PeerId, Interleave, Nanos, Profile, Role, Snapshot, TunnelId,
     WindowParams,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};

@@ -7,7 +7,7 @@ use recoded_gf::{FieldOrder, Kernel};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::Egress;
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Nanos, Role, Snapshot, TunnelId};
 use recoded_wire::entropy::{BUCKETS, bucket};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Coding, Flags, HEADER_BYTES, Header, PacketType, parse_coded};

@@ -17,7 +17,7 @@ use crate::shared::LinkNow;
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{Egress, Planning, Product, ProductInputs, Ticket};
-use recoded_pipeline::params::{Nanos, PeerId, TunnelId};
+use recoded_pipeline::params::{PeerId, Nanos, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};

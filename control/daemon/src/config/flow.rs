@@ -9,7 +9,7 @@ use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_defau
 use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, PeerId, NEXT_HOPS_MAX, Nanos, Recoding, Redundancy, Role, TunnelId,
 };
 use recoded_runtime::{FRAME_BYTES, symbol_bytes_max};
 use recoded_wire::steer::FLOWS_MAX;

@@ -4,9 +4,7 @@ use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId,
-};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId};
 use toml::Value;
 
 /// Writes `config`; parsing the text gives it again.
