@@ -198,8 +198,8 @@ impl Stage {
         std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
     }
 
-    /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of its
-    /// flow, if they still suit it.
+    /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
+    /// its flow, if they still suit it.
     pub(crate) fn under(mut self, settings: &FlowParams, epoch: Option<u8>) -> Option<Self> {
         if !self.has_role_of(settings) {
             return None;

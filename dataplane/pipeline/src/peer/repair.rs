@@ -41,6 +41,11 @@ impl RepairBudget {
         RepairBudget { packets: RESERVE_PACKETS }
     }
 
+    /// Whether there is anything to spend.
+    pub(crate) fn is_left(&self) -> bool {
+        self.packets >= 1.0
+    }
+
     /// Notes packets sent by plan.
     pub(crate) fn earn(&mut self, packets: u64) {
         self.packets = (self.packets + SHARE * packets as f64).min(RESERVE_PACKETS);

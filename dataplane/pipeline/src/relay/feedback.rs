@@ -35,7 +35,8 @@ impl Relay {
         let mut answers = [None; NACKS_MAX];
         let mut answered = answers.iter_mut();
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            let can = self.can_answer(nack);
+            // What it has no budget for is left to nodes further up.
+            let can = self.can_answer(nack) && self.repair_budget.is_left();
             let place = if can { answered.next() } else { None };
             place.map(|answer| *answer = Some(nack)).is_some()
         });
