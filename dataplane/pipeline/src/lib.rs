@@ -25,6 +25,8 @@ mod shards;
 
 mod shard;
 
+mod stage;
+
 mod role;
 
 mod peer;

@@ -20,7 +20,7 @@ use crate::io::Data;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
 use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
-use crate::shard::Stage;
+use crate::stage::Stage;
 #[cfg(feature = "bats")]
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
 use recoded_code::window::ENCODING_WINDOW_MAX;

@@ -1,214 +1,33 @@
-//! One shard of a flow on one node: its parameters, neighbours and counters, and the one place that
-//! tells roles and codes apart.
+//! One shard of a flow on one node: its parameters, neighbours, counters and stages.
 //!
-//! Packets say which code and sizes they have, so a stage is what handles one code and sizes up to
-//! some: a source encodes with it, a relay and a sink take packets in. Where packets change, the
-//! stage of before remains beside the new one: a source still answers NACKs with it, a sink decodes
-//! with it what is still on the way.
+//! Packets say which code and sizes they have. Where they change, the stage of before remains
+//! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
+//! on the way.
 
 use std::cmp::min_by_key;
 use std::mem::{replace, swap};
 
-#[cfg(feature = "bats")]
-use crate::bats::received::ReceivedBlock;
-#[cfg(feature = "bats")]
-use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::edge::class::Marks;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
-#[cfg(feature = "bats")]
-use crate::open::full_symbols;
-use crate::open::{Sizes, full_size};
-use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Role, ShardId};
+use crate::open::Sizes;
+use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
 use crate::plan::Plan;
-use crate::relay::Relay;
 use crate::report::{DropReason, FlowCounters, FlowReport};
-use crate::rlnc::generation::Generation;
-use crate::rlnc::source::RlncSource;
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::sink::units::UnitSink;
 use crate::source::SourceCode;
-use crate::window::sink::WindowSink;
-use crate::window::source::WindowSource;
+use crate::stage::{IN_USE_NANOS, Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
 
-/// A stage that took a packet in this recently is in use: nothing comes later than this.
-const IN_USE_NANOS: Nanos = 2_000_000_000;
-
-/// One that took none for as long may be replaced if there is another: deliveries wait no longer.
+/// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
+/// longer.
 const REPLACE_NANOS: Nanos = 200_000_000;
-
-/// The state of a role.
-enum State {
-    RlncSource(Box<RlncSource>),
-    #[cfg(feature = "bats")]
-    BatsSource(Box<BatsSource>),
-    WindowSource(Box<WindowSource>),
-    Relay(Box<Relay>),
-    RlncSink(Box<UnitSink<Generation>>),
-    #[cfg(feature = "bats")]
-    BatsSink(Box<UnitSink<ReceivedBlock>>),
-    WindowSink(Box<WindowSink>),
-}
-
-/// Evaluates an expression over the role, whichever it is.
-macro_rules! each {
-    ($state:expr, $role:ident => $result:expr) => {
-        match $state {
-            State::RlncSource($role) => $result,
-            #[cfg(feature = "bats")]
-            State::BatsSource($role) => $result,
-            State::WindowSource($role) => $result,
-            State::Relay($role) => $result,
-            State::RlncSink($role) => $result,
-            #[cfg(feature = "bats")]
-            State::BatsSink($role) => $result,
-            State::WindowSink($role) => $result,
-        }
-    };
-}
-
-/// Evaluates an expression over a source, or another one where the role is not a source.
-macro_rules! source {
-    ($state:expr, $source:ident => $result:expr, $otherwise:expr) => {
-        match $state {
-            State::RlncSource($source) => $result,
-            #[cfg(feature = "bats")]
-            State::BatsSource($source) => $result,
-            State::WindowSource($source) => $result,
-            _ => $otherwise,
-        }
-    };
-}
-
-/// As `source`, of sinks.
-macro_rules! sink {
-    ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
-        match $state {
-            State::RlncSink($sink) => $result,
-            #[cfg(feature = "bats")]
-            State::BatsSink($sink) => $result,
-            State::WindowSink($sink) => $result,
-            _ => $otherwise,
-        }
-    };
-}
-
-impl State {
-    fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> Self {
-        match (&params.role, &params.code) {
-            (Role::Source { .. }, FlowCode::Rlnc) => {
-                Self::RlncSource(Box::new(RlncSource::new(shard, params, combiner)))
-            }
-            #[cfg(feature = "bats")]
-            (Role::Source { .. }, FlowCode::Bats(code)) => {
-                Self::BatsSource(Box::new(BatsSource::new(shard, params, code, combiner)))
-            }
-            (Role::Source { .. }, FlowCode::Window(code)) => {
-                Self::WindowSource(Box::new(WindowSource::new(shard, params, *code, combiner)))
-            }
-            (Role::Relay { .. }, _) => Self::Relay(Box::new(Relay::new(shard, params))),
-            (Role::Sink { .. }, FlowCode::Rlnc) => {
-                Self::RlncSink(Box::new(UnitSink::new(Generation::table(params))))
-            }
-            #[cfg(feature = "bats")]
-            (Role::Sink { .. }, FlowCode::Bats(code)) => {
-                Self::BatsSink(Box::new(UnitSink::new(ReceivedBlock::table(params, code))))
-            }
-            (Role::Sink { .. }, FlowCode::Window(code)) => {
-                Self::WindowSink(Box::new(WindowSink::new(params, code)))
-            }
-        }
-    }
-}
-
-/// A role with its parameters: code and sizes, and what they do not concern.
-pub(crate) struct Stage {
-    params: FlowParams,
-    state: State,
-    /// When it last took a packet in; of a source: when it was replaced.
-    used_at: Nanos,
-    /// Epoch of that packet, or of the one that the stage was asked for.
-    epoch: Option<u8>,
-    /// Whether it has delivered anything: a forged packet may have opened it else.
-    is_proven: bool,
-}
-
-impl Stage {
-    pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
-        let state = State::new(shard, &params, combiner);
-        Self { params, state, used_at: 0, epoch: None, is_proven: false }
-    }
-
-    /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
-    /// come first.
-    fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
-        let is_relay = matches!(self.state, State::Relay(_));
-        let (fits, size, symbol_bytes) = match (data, &self.params.code) {
-            (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
-            (Data::Window(packet), FlowCode::Window(code)) => {
-                let window_symbols = usize::from(packet.window_symbols);
-                (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
-            }
-            (Data::Coded { view, .. }, _) if is_relay => (true, full_size(view), view.symbol_bytes),
-            (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {
-                (true, full_size(view), view.symbol_bytes)
-            }
-            #[cfg(feature = "bats")]
-            (Data::Coded { view, .. }, FlowCode::Bats(code)) if view.block.is_some() => {
-                let symbols = view.block.map_or(0, |block| full_symbols(&block));
-                (symbols <= code.source_symbols, full_size(view), view.symbol_bytes)
-            }
-            _ => return Err(DropReason::WrongCode),
-        };
-        let FlowParams { generation_size, symbol_bytes: symbol_bytes_max, .. } = self.params;
-        let is_within = size <= generation_size && usize::from(symbol_bytes) <= symbol_bytes_max;
-        if fits && is_within { Ok(()) } else { Err(DropReason::Oversize) }
-    }
-
-    /// Bytes it takes, at most.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.params.memory_bytes()
-    }
-
-    /// Whether packets of this epoch are its own.
-    fn is_of(&self, epoch: u8, now: Nanos) -> bool {
-        self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
-    }
-
-    /// Which of two stages is kept when there is a third: the larger.
-    fn worth(&self) -> (bool, Nanos) {
-        (self.is_proven, self.used_at)
-    }
-
-    /// Whether the state can go on under other parameters.
-    fn fits(&self, params: &FlowParams) -> bool {
-        let is_same_code =
-            std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
-        self.has_role_of(params) && self.params.batches == params.batches && is_same_code
-    }
-
-    fn has_role_of(&self, params: &FlowParams) -> bool {
-        std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
-    }
-
-    /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
-    /// its flow, if they still suit it.
-    pub(crate) fn under(mut self, settings: &FlowParams, epoch: Option<u8>) -> Option<Self> {
-        if !self.has_role_of(settings) {
-            return None;
-        }
-        self.params = settings.with(self.params.sizes());
-        self.epoch = epoch;
-        Some(self)
-    }
-}
 
 /// A shard of a flow on this node.
 pub(crate) struct Shard {

@@ -9,7 +9,8 @@ use crate::io::{Arrival, Data, Fate, Io};
 use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
 use crate::report::DropReason;
-use crate::shard::{Shard, Stage};
+use crate::shard::Shard;
+use crate::stage::Stage;
 use recoded_wire::frames::{Frames, Span};
 
 /// Shards that wait for a stage at once: more than a few flows that begin at the same moment.

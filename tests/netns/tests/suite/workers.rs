@@ -76,7 +76,9 @@ fn connections_spread_over_workers_and_each_stays_in_order() {
         let took: Vec<u64> = state.workers.iter().map(|worker| worker.received).collect();
         let all: u64 = took.iter().sum();
         println!("{}: {took:?} packets by worker, drops {:?}", daemon.name(), state.drops);
-        assert!(took.iter().all(|took| 4 * took >= all), "{}: {took:?}", daemon.name());
+        // The source takes only feedback, of which each shard sends as much as it needs.
+        let least = if state.flows.iter().any(|flow| flow.role == "source") { 1 } else { all / 4 };
+        assert!(took.iter().all(|&took| took >= least), "{}: {took:?}", daemon.name());
         for flow in &state.flows {
             for hop in &flow.hops {
                 // Packets that went to another queue would be half of all.
