@@ -331,7 +331,7 @@ fn cases() -> Vec<(String, FlowParams)> {
     let base = FlowParams::new(SHARD.flow, Role::Source { tunnel: TunnelId(0) }, vec![NEXT_HOP]);
     let generations = |size: usize, field| {
         let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
-        (name, FlowParams { generation_size: size, field, batches: 64, ..base.clone() })
+        (name, FlowParams { generation_size: size, field, generations: 64, ..base.clone() })
     };
     let blocks = |symbols: usize, profile| {
         let code = FlowCode::Bats(BatsParams {
@@ -341,7 +341,7 @@ fn cases() -> Vec<(String, FlowParams)> {
             interleave: Interleave::Auto,
         });
         let name = format!("bats {symbols}, {profile:?}");
-        (name, FlowParams { code, batches: 4 * symbols / 16, ..base.clone() })
+        (name, FlowParams { code, generations: 4 * symbols / 16, ..base.clone() })
     };
     let windows = |symbols: usize| {
         let code = FlowCode::Window(WindowParams { window_symbols: symbols, density: 15 });

@@ -59,11 +59,11 @@ pub struct Engine {
     pub declined: BTreeMap<String, u64>,
     /// Taken and done again by the CPU, by what the accelerator did wrong.
     pub redone: BTreeMap<String, u64>,
-    /// Batches, by why they were closed.
-    pub batches: BTreeMap<String, u64>,
-    /// Batches by size: up to 4 KiB, 8 KiB, 16 KiB and on.
-    pub batch_bytes: Vec<u64>,
-    /// Batches by the time from their first generation to its result: up to 1 us, 2 us, 4 us and
+    /// Bundles, by why they were closed.
+    pub bundles: BTreeMap<String, u64>,
+    /// Bundles by size: up to 4 KiB, 8 KiB, 16 KiB and on.
+    pub bundle_bytes: Vec<u64>,
+    /// Bundles by the time from their first generation to its result: up to 1 us, 2 us, 4 us and
     /// on.
     pub latency_us: Vec<u64>,
     /// Every counter that is not by reason, by name; those above too.
@@ -281,8 +281,8 @@ pub struct Parameters {
     pub redundancy_max: Option<f64>,
     /// A generation that stays short closes after this.
     pub flush_timeout_us: Option<u64>,
-    /// Relay: an open batch closes after this. Sink: wait before a repair request.
-    pub batch_timeout_us: Option<u64>,
+    /// Relay: an open generation closes after this. Sink: wait before a repair request.
+    pub generation_timeout_us: Option<u64>,
     /// How long in-order delivery waits for a generation.
     pub hold_timeout_us: Option<u64>,
     /// systematic or random.

@@ -80,13 +80,13 @@ fn engine_details(engine: &Engine) -> String {
         ("events", engine::TABLE, &events),
         ("declined", engine::DECLINED, &engine.declined),
         ("redone", engine::REDONE, &engine.redone),
-        ("batches", engine::BATCHES, &engine.batches),
+        ("bundles", engine::BUNDLES, &engine.bundles),
     ];
     for (name, table, counts) in reasons {
         text.push_str(&wrapped(name, &or_none(nonzero(counts))));
         text.push_str(&cures(&table, counts).concat());
     }
-    text.push_str(&wrapped("of size", &or_none(doubling(&engine.batch_bytes, 4, "KiB"))));
+    text.push_str(&wrapped("of size", &or_none(doubling(&engine.bundle_bytes, 4, "KiB"))));
     text.push_str(&wrapped("after", &or_none(doubling(&engine.latency_us, 1, "us"))));
     text
 }

@@ -76,8 +76,8 @@ fn engine() -> Engine {
         offloaded_bytes: 44_000_000_000,
         declined: counted([("cost", 0), ("down", 28_500), ("full", 500)]),
         redone: counted([("hung", 0), ("lost", 50)]),
-        batches: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
-        batch_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
+        bundles: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
+        bundle_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
         latency_us: vec![0, 0, 0, 0, 0, 0, 1_000, 2_800, 100],
         counters: counted([
             ("offered_jobs", 90_000),
@@ -170,7 +170,7 @@ fn relay() -> Flow {
         parameters: Parameters {
             symbol_bytes: 1472,
             redundancy_max: Some(4.0),
-            batch_timeout_us: Some(20_000),
+            generation_timeout_us: Some(20_000),
             recoding: Some("systematic".into()),
             adaptive: Some(true),
             ..Parameters::default()
@@ -232,7 +232,7 @@ fn window_sink() -> Flow {
         upstream: Some("west:10.0.1.1".into()),
         parameters: Parameters {
             symbol_bytes: 1472,
-            batch_timeout_us: Some(20_000),
+            generation_timeout_us: Some(20_000),
             hold_timeout_us: Some(200_000),
             repair: Some(true),
             ..Parameters::default()

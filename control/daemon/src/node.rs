@@ -142,8 +142,8 @@ fn engine(queue: &Offload) -> Engine {
         offloaded_bytes: metrics.device_bytes,
         declined: named(Declined::TABLE.iter().zip(metrics.declined)),
         redone: named(Fault::TABLE.iter().zip(metrics.redone)),
-        batches: named(Close::TABLE.iter().zip(metrics.closed)),
-        batch_bytes: metrics.batch_bytes.to_vec(),
+        bundles: named(Close::TABLE.iter().zip(metrics.closed)),
+        bundle_bytes: metrics.bundle_bytes.to_vec(),
         latency_us: metrics.latency.to_vec(),
         counters: named(scalars),
     }

@@ -60,7 +60,7 @@ pub fn parameters(params: &FlowParams) -> Parameters {
         target_loss: source.then_some(params.target_loss),
         redundancy_max: (!sink).then_some(params.redundancy_max),
         flush_timeout_us: source.then(|| micros(params.flush_timeout_nanos)),
-        batch_timeout_us: (!source).then(|| micros(params.batch_timeout_nanos)),
+        generation_timeout_us: (!source).then(|| micros(params.generation_timeout_nanos)),
         hold_timeout_us: sink.then(|| micros(params.hold_timeout_nanos)),
         recoding: relay.then(|| recoding(params.recoding).into()),
         adaptive: relay.then_some(params.adaptive),

@@ -40,7 +40,7 @@ fn set_publishes_one_snapshot_with_every_change() {
 
     let auto = client.set(1, &changes(&[("redundancy", "auto")])).expect("a word needs no quotes");
     assert_eq!((auto.edition, auto.parameters.redundancy.as_deref()), (3, Some("auto")));
-    let relay = client.set(2, &changes(&[("recoding", "random"), ("batch_timeout_us", "9")]));
+    let relay = client.set(2, &changes(&[("recoding", "random"), ("generation_timeout_us", "9")]));
     assert_eq!(relay.expect("adopted").parameters.recoding.as_deref(), Some("random"));
     let config = client.config().expect("config");
     assert!(config.contains("generation_size = 64") && config.contains("recoding = \"random\""));
@@ -152,7 +152,7 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
             3,
             &[("hold_timeout_us", "1")],
             "flow 3: hold_timeout_us = 1 does not fit: delivery must wait (hold_timeout_us, 1) at \
-             least as long as a repair request does (batch_timeout_us, 20000)"
+             least as long as a repair request does (generation_timeout_us, 20000)"
                 .into(),
         ),
     ];

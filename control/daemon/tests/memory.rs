@@ -67,7 +67,7 @@ fn ip(arguments: &str) {
 fn text(end: usize, socket: &Path, memory: &str) -> String {
     let (flow, host) = ENDS[end];
     format!(
-        "[daemon]\nsocket = \"{}\"\nbatches = 512\nmemory = \"{memory}\"\n\
+        "[daemon]\nsocket = \"{}\"\ngenerations = 512\nmemory = \"{memory}\"\n\
          [[link]]\nname = \"link\"\ninterface = \"eth0\"\nlocal = \"10.7.0.{host}\"\n\
          [[tunnel]]\nname = \"rec0\"\naddress = \"10.99.0.{host}/24\"\n\
          [[flow]]\nid = 1\ntunnel = \"rec0\"\n{flow}",

@@ -12,7 +12,7 @@ pub const DECLINED: Table = Table { owner: "the engine, `declined`", parts: &[De
 pub const REDONE: Table = Table { owner: "the engine, `redone`", parts: &[Fault::TABLE] };
 
 /// Bundles of jobs that were handed over, by reason.
-pub const BATCHES: Table = Table { owner: "the engine, `batches`", parts: &[Close::TABLE] };
+pub const BUNDLES: Table = Table { owner: "the engine, `bundles`", parts: &[Close::TABLE] };
 
 /// Buckets of the histograms: 4 KiB to 32 MiB and above, 1 us to 8 ms and above.
 pub const BUCKETS: usize = 15;
@@ -106,7 +106,7 @@ counters! {
     beside {
         /// Bundles by bytes, under the name that the control API has: up to 4 KiB, 8 KiB, 16 KiB
         /// and on, twice as much each.
-        batch_bytes: [u64; BUCKETS],
+        bundle_bytes: [u64; BUCKETS],
         /// Bundles by the time from their first job to their results: up to 1 us, 2 us and on.
         latency: [u64; BUCKETS],
     }

@@ -32,5 +32,5 @@ pub const TABLES: [Table; 9] = [
     engine::TABLE,
     engine::DECLINED,
     engine::REDONE,
-    engine::BATCHES,
+    engine::BUNDLES,
 ];

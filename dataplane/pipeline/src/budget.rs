@@ -6,9 +6,9 @@
 //! allocated and at most half as much again. Frames are not in it: they belong to a worker,
 //! whatever its flows hold.
 
-use crate::batch::Batch;
 #[cfg(feature = "bats")]
 use crate::bats::{params::BatsParams, received};
+use crate::collected::Collected;
 use crate::params::{FlowCode, FlowParams, Role, WindowParams};
 #[cfg(feature = "bats")]
 use crate::sink::unit::Progress;
@@ -36,24 +36,24 @@ impl FlowParams {
 }
 
 fn source(params: &FlowParams) -> usize {
-    params.batches.max(2) * (ENTRY_BYTES + SIZE_MAX * size_of::<Span>())
+    params.generations.max(2) * (ENTRY_BYTES + SIZE_MAX * size_of::<Span>())
 }
 
 fn relay(params: &FlowParams) -> usize {
     let size = params.generation_size;
-    let batch = batch(size) + size * size;
-    params.batches.max(1) * (batch + size_of::<usize>()) + ADAPTIVE_BYTES
+    let generation = collected(size) + size * size;
+    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES
 }
 
 fn sink(params: &FlowParams) -> usize {
     let size = params.generation_size;
-    let generation = batch(size) + ENTRY_BYTES + size * size_of::<Option<Span>>();
-    (params.batches.max(2) + TRIAL) * generation + DELIVERY_BYTES
+    let generation = collected(size) + ENTRY_BYTES + size * size_of::<Option<Span>>();
+    (params.generations.max(2) + TRIAL) * generation + DELIVERY_BYTES
 }
 
-/// A [`Batch`] without vectors: spans, and the elimination.
-fn batch(size: usize) -> usize {
-    size_of::<Batch>() + size * size_of::<Span>() + elimination(size)
+/// A [`Collected`] without vectors: spans, and the elimination.
+fn collected(size: usize) -> usize {
+    size_of::<Collected>() + size * size_of::<Span>() + elimination(size)
 }
 
 /// Rows of a whole number of registers, one spare, and some bytes per row.

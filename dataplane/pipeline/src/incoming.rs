@@ -1,7 +1,7 @@
 //! What a relay and a sink know of a shard by what arrives: its rank histogram, its parameters as
 //! of the newest packet.
 
-use crate::batch::PacketView;
+use crate::collected::PacketView;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
 use crate::params::{FlowCode, Nanos, WindowParams};

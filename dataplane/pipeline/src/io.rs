@@ -1,6 +1,6 @@
 //! What every role works with during one call, and what it answers.
 
-use crate::batch::PacketView;
+use crate::collected::PacketView;
 use crate::combine::Combiner;
 use crate::edge::class::{self, Marks};
 use crate::egress::Egress;

@@ -48,7 +48,7 @@ mod window;
 
 mod incoming;
 
-mod batch;
+mod collected;
 
 mod combine;
 
@@ -70,7 +70,7 @@ pub mod report;
 
 pub mod memory;
 
-use batch::PacketView;
+use collected::PacketView;
 use combine::Combiner;
 use egress::{Egress, Origin, Ticket};
 use io::{Arrival, Data, Fate, Io, earlier};

@@ -12,7 +12,7 @@
 //! Sizes are rounded up, so that a flow whose sizes vary asks once or twice; a stage that grows
 //! never shrinks. Nothing a packet says leads to more than one question at a time per shard.
 
-use crate::batch::PacketView;
+use crate::collected::PacketView;
 #[cfg(feature = "bats")]
 use crate::combine::BATCH_SIZE_MAX;
 use crate::combine::Combiner;

@@ -186,7 +186,7 @@ pub struct FlowParams {
     /// long, and after 32 times as long at the latest.
     pub flush_timeout_nanos: Nanos,
     /// Relay: an open batch closes after this silence. Sink: wait before a repair request.
-    pub batch_timeout_nanos: Nanos,
+    pub generation_timeout_nanos: Nanos,
     /// Sink: how long in-order delivery waits for an incomplete generation.
     pub hold_timeout_nanos: Nanos,
     /// Relay: how packets are formed.
@@ -196,7 +196,7 @@ pub struct FlowParams {
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
     /// Generations or batches held at once, allocated when the flow is created.
-    pub batches: usize,
+    pub generations: usize,
 }
 
 impl FlowParams {
@@ -216,12 +216,12 @@ impl FlowParams {
             target_loss: 1e-4,
             redundancy_max: 4.0,
             flush_timeout_nanos: 1_000_000,
-            batch_timeout_nanos: 20_000_000,
+            generation_timeout_nanos: 20_000_000,
             hold_timeout_nanos: 200_000_000,
             recoding: Recoding::Systematic,
             adaptive: true,
             repair: true,
-            batches: 64,
+            generations: 64,
         }
     }
 

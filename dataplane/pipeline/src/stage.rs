@@ -169,7 +169,7 @@ impl Stage {
     pub(crate) fn fits(&self, params: &FlowParams) -> bool {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
-        self.has_role_of(params) && self.params.batches == params.batches && is_same_code
+        self.has_role_of(params) && self.params.generations == params.generations && is_same_code
     }
 
     pub(crate) fn has_role_of(&self, params: &FlowParams) -> bool {

@@ -72,7 +72,7 @@ fn blocks_of_many_small_batches_deliver_everything() {
         let mut line = line(2, 0.1, 3, 100, |params| {
             params.generation_size = size;
             params.flush_timeout_nanos = 100_000_000;
-            params.batches = 1024 / size;
+            params.generations = 1024 / size;
         });
         transfer(&mut line, 2000, 0);
         assert_eq!(line.nodes[2].packets().dropped[DropReason::BatchesExhausted as usize], 0);
@@ -107,7 +107,7 @@ fn every_profile_field_and_batch_size_delivers() {
             (params.field, params.generation_size) = (field, size);
             with(params, |bats| bats.profile = profile);
             // Tables that hold as many packets whatever the size.
-            params.batches = 1024 / size;
+            params.generations = 1024 / size;
         });
         transfer(&mut line, 2000, 0);
         line.check();

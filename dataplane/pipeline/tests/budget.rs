@@ -39,8 +39,8 @@ fn sizes(params: &FlowParams) -> Sizes {
 /// Never less than it takes, and not much more once it takes much.
 fn check(params: &FlowParams) {
     let (said, taken) = (params.memory_bytes(), measured(params));
-    let FlowParams { role, code, generation_size, batches, .. } = params;
-    let what = format!("{role:?} {code:?}, size {generation_size}, {batches} held");
+    let FlowParams { role, code, generation_size, generations, .. } = params;
+    let what = format!("{role:?} {code:?}, size {generation_size}, {generations} held");
     println!("{what}: {said} said, {taken} taken");
     assert!(said >= taken, "{what}: {said} said, {taken} taken");
     let most = taken + taken / 2 + params.spare_bytes();
@@ -67,8 +67,8 @@ impl Spare for FlowParams {
 fn generations_take_what_is_said() {
     for role in [SOURCE, RELAY, SINK] {
         for generation_size in [1, 16, 17, 64, 65, 100, 128, 200, 256] {
-            for batches in [2, 256, 1024] {
-                check(&FlowParams { generation_size, batches, ..params(role.clone()) });
+            for generations in [2, 256, 1024] {
+                check(&FlowParams { generation_size, generations, ..params(role.clone()) });
             }
         }
     }
@@ -88,9 +88,9 @@ fn blocks_take_what_is_said() {
                         interleave: Interleave::Auto,
                     });
                     // The smallest table, so that the test itself stays small.
-                    let batches = 2;
+                    let generations = 2;
                     let role = role.clone();
-                    check(&FlowParams { code, generation_size, batches, ..params(role) });
+                    check(&FlowParams { code, generation_size, generations, ..params(role) });
                 }
             }
         }
@@ -112,6 +112,6 @@ fn windows_take_what_is_said() {
 /// The configuration that took more than a gigabyte and passed every check.
 #[test]
 fn two_relays_of_the_largest_tables_are_said_to_take_a_gigabyte() {
-    let relay = FlowParams { id: FLOW, generation_size: 256, batches: 4096, ..params(RELAY) };
+    let relay = FlowParams { id: FLOW, generation_size: 256, generations: 4096, ..params(RELAY) };
     assert!(2 * relay.memory_bytes() > 1_000_000_000);
 }

@@ -123,7 +123,7 @@ proptest! {
     fn every_packet_has_one_fate_and_no_frame_leaks(
         kind in 0u8..3,
         random in any::<bool>(),
-        batches in 1usize..8,
+        generations in 1usize..8,
         code in 0u8..3,
         packets in prop::collection::vec((input(), 0u64..30_000_000), 1..200),
     ) {
@@ -134,7 +134,7 @@ proptest! {
             1 => params.code = common::bats(40),
             _ => common::window(&mut params),
         }
-        params.batches = batches;
+        params.generations = generations;
         params.redundancy_max = 2.0;
         params.recoding = if random { Recoding::Random } else { Recoding::Systematic };
         let mut node = Node::new(params, 3);
@@ -162,7 +162,7 @@ proptest! {
 #[test]
 fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
     for role_kind in [1, 2] {
-        let mut node = Node::new(FlowParams { batches: 7, ..params(role(role_kind)) }, 5);
+        let mut node = Node::new(FlowParams { generations: 7, ..params(role(role_kind)) }, 5);
         let far = 9u32 + (1 << 31);
         for (sequence, generation) in [9, far, far + 1, far + 2, far + 1, 9].iter().enumerate() {
             node.receive(&systematic(*generation, sequence as u32), 0);
@@ -188,7 +188,7 @@ fn a_flood_of_blocks_holds_no_more_than_the_table() {
     for kind in [1, 2] {
         let flow = FlowParams { code: common::bats(40), ..params(role(kind)) };
         let recoded_pipeline::params::FlowCode::Bats(bats) = flow.code else { unreachable!() };
-        let most = if kind == 1 { flow.batches } else { flow.blocks(&bats) };
+        let most = if kind == 1 { flow.generations } else { flow.blocks(&bats) };
         let mut node = Node::new(flow, 5);
         for number in 0..50_000u32 {
             let common = header(PacketType::Bats, 2 | Flags::SYSTEMATIC, number);

@@ -261,7 +261,7 @@ fn strays_of_another_life_disturb_nothing() {
 #[test]
 fn relays_pass_on_what_is_overtaken() {
     for recoding in [Recoding::Systematic, Recoding::Random] {
-        let relay = FlowParams { recoding, batches: 4, ..params(Role::Relay { upstream: UP }) };
+        let relay = FlowParams { recoding, generations: 4, ..params(Role::Relay { upstream: UP }) };
         let mut node = Node::new(relay, 21);
         let packet = |generation: u32, index: u8| {
             let mut bytes = stray(generation);
@@ -403,7 +403,7 @@ fn small_packets_stay_small() {
 /// delivered twice.
 #[test]
 fn a_unit_far_ahead_that_is_caught_up_with_is_delivered_once() {
-    let change = |role| FlowParams { generation_size: 1, batches: 4, ..params(role) };
+    let change = |role| FlowParams { generation_size: 1, generations: 4, ..params(role) };
     let mut source = Node::new(change(Role::Source { tunnel: TunnelId(0) }), 1);
     let mut sink = Node::new(change(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 2);
     let units: Vec<_> = (0..12)

@@ -108,7 +108,7 @@ impl Host {
             generation_size: SIZE,
             redundancy: Redundancy::Fixed(2.0),
             repair: false,
-            batches: 4,
+            generations: 4,
             ..params(role)
         };
         let snapshot = Snapshot { edition: 1, flows: vec![flow] };

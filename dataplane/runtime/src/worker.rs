@@ -541,7 +541,7 @@ const BURST_PACKETS: usize = 64;
 /// Frames in a transmit ring (2048 places) above which tunnels wait: the rest is for relayed
 /// packets, which do not.
 const TX_BACKLOG_PACKETS: usize = 512;
-/// Tunnels wait when fewer than this part of the frames are free: batches need them more.
+/// Tunnels wait when fewer than this part of the frames are free: coded packets need them more.
 const FREE_PART: u32 = 8;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;

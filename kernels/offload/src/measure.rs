@@ -14,7 +14,7 @@ pub struct Rate {
     /// Products of a coefficient and a byte per second.
     pub products: f64,
     /// Seconds per bundle.
-    pub batch_seconds: f64,
+    pub bundle_seconds: f64,
 }
 
 /// Has `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it takes at
@@ -67,7 +67,7 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
     let counted = last.saturating_duration_since(begun).as_secs_f64().max(1e-9);
     let bundles = f64::from(done);
     let (bytes, products) = (bundle_bytes * bundles / counted, products * bundles / counted);
-    Ok(Rate { bytes, products, batch_seconds: counted / bundles.max(1.0) })
+    Ok(Rate { bytes, products, bundle_seconds: counted / bundles.max(1.0) })
 }
 
 fn filled(job: Job, jobs: usize) -> Bundle {
@@ -96,7 +96,7 @@ mod tests {
         let mut engine = CpuEngine::new(1, Partition::FullBlock).expect("a thread");
         let job = Job::new(Operation::Multiply, 8, 16, 1000);
         let rate = rate(&mut engine, job, 3, Duration::from_millis(5)).expect("no fault");
-        assert!(rate.bytes > 0.0 && rate.batch_seconds > 0.0);
+        assert!(rate.bytes > 0.0 && rate.bundle_seconds > 0.0);
         assert!((rate.products / rate.bytes - 16.0).abs() < 1e-6);
         assert!(engine.poll().is_none(), "everything came back");
     }

@@ -17,7 +17,7 @@ pub(crate) struct Counters {
     pub device_bytes: AtomicU64,
     pub redone: [AtomicU64; Fault::ALL.len()],
     pub closed: [AtomicU64; Close::ALL.len()],
-    pub batch_bytes: [AtomicU64; BUCKETS],
+    pub bundle_bytes: [AtomicU64; BUCKETS],
     pub latency: [AtomicU64; BUCKETS],
     pub late: AtomicU64,
     pub device_ups: AtomicU64,
@@ -36,7 +36,7 @@ impl Counters {
             device_bytes: get(&self.device_bytes),
             redone: self.redone.each_ref().map(get),
             closed: self.closed.each_ref().map(get),
-            batch_bytes: self.batch_bytes.each_ref().map(get),
+            bundle_bytes: self.bundle_bytes.each_ref().map(get),
             latency: self.latency.each_ref().map(get),
             late: get(&self.late),
             device_ups: get(&self.device_ups),
@@ -46,7 +46,7 @@ impl Counters {
 
     pub fn bundle(&self, bytes: u64, close: Close) {
         add(&self.closed[close as usize], 1);
-        add(&self.batch_bytes[bucket(bytes, FIRST_BUCKET_BYTES)], 1);
+        add(&self.bundle_bytes[bucket(bytes, FIRST_BUCKET_BYTES)], 1);
     }
 
     pub fn latency(&self, taken: Duration) {

@@ -44,7 +44,7 @@ const LINE: usize = 128;
 const PART: f64 = 0.5;
 
 /// Bytes of sources in one range at most: what a bundle has memory for.
-const BATCH_BYTES_MAX: usize = 8 << 20;
+const BUNDLE_BYTES_MAX: usize = 8 << 20;
 
 /// Rows of a range are at least this long: less is not worth a bundle.
 const RANGE_MIN: usize = 8 * LINE;
@@ -113,7 +113,7 @@ impl Together {
         let share = self.share();
         while self.has_device() && !self.lifecycle.is_full() {
             let wanted = (work.right - work.left) as f64 * share * PART;
-            let most = (BATCH_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
+            let most = (BUNDLE_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
             let length = (wanted as usize / LINE * LINE).min(most / LINE * LINE);
             let range = work.left..work.left + length;
             let Some(bundle) = (length >= RANGE_MIN).then(|| work.bundle(range.clone())).flatten()

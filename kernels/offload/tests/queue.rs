@@ -48,7 +48,7 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
         assert_eq!(metrics.taken_jobs, taken);
         assert_eq!(metrics.offered_jobs, taken + metrics.declined.iter().sum::<u64>());
         assert_eq!(taken, metrics.device_jobs + metrics.redone.iter().sum::<u64>());
-        assert_eq!(metrics.closed.iter().sum::<u64>(), metrics.batch_bytes.iter().sum::<u64>());
+        assert_eq!(metrics.closed.iter().sum::<u64>(), metrics.bundle_bytes.iter().sum::<u64>());
     }
 }
 

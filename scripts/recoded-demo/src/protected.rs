@@ -83,7 +83,7 @@ pub fn plan(options: &Options) -> LinePlan {
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays
         // bounded.
-        batches: if large { 16 } else { 256 },
+        generations: if large { 16 } else { 256 },
         frames: if large || options.code == Code::Bats { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }

@@ -26,7 +26,7 @@ pub struct LinePlan {
     /// Frames per worker.
     pub frames: u32,
     /// Generations that each flow holds at once.
-    pub batches: u32,
+    pub generations: u32,
     /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
     pub workers: u32,
     /// Worker idle behaviour.
@@ -151,7 +151,7 @@ impl LinePlan {
                 FlowPlan::new(2, Towards::West, "rec0"),
             ],
             frames: 16384,
-            batches: 256,
+            generations: 256,
             workers: 1,
             idle: "adaptive",
             engine: "auto",
@@ -173,7 +173,7 @@ impl LinePlan {
                 idle: self.idle,
                 engine: self.engine,
                 frames: self.frames,
-                batches: self.batches,
+                generations: self.generations,
             },
             link: self.links(index),
             tunnel: if is_end { tunnels.collect() } else { Vec::new() },
@@ -279,7 +279,7 @@ struct DaemonFile<'a> {
     idle: &'static str,
     engine: &'static str,
     frames: u32,
-    batches: u32,
+    generations: u32,
 }
 
 #[derive(Serialize)]

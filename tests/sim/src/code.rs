@@ -174,14 +174,14 @@ pub(crate) fn table(params: &FlowParams) -> usize {
     match &params.code {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => params.blocks(bats),
-        FlowCode::Rlnc => params.batches.max(2),
+        FlowCode::Rlnc => params.generations.max(2),
         FlowCode::Window(window) => 2 * window.window_symbols,
     }
 }
 
 /// Frames with which no node runs short.
 pub(crate) fn frames(params: &FlowParams) -> usize {
-    let generations = FRAMES_SPARE + 3 * params.batches * params.generation_size;
+    let generations = FRAMES_SPARE + 3 * params.generations * params.generation_size;
     match &params.code {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => {

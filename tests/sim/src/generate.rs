@@ -225,19 +225,19 @@ impl Draft {
         let generation_size = self.shapes.iter().map(|shape| shape.size).max().unwrap_or(1);
         let symbol_bytes = self.shapes.iter().map(|shape| shape.symbol_bytes).max().unwrap_or(1);
         let table = if self.hops > LONG_HOPS { TABLE_SYMBOLS_LONG } else { TABLE_SYMBOLS };
-        let batches = (table / generation_size).clamp(8, 64);
+        let generations = (table / generation_size).clamp(8, 64);
         let base = Scenario::line(0, 1, Link::CLEAN).nodes.swap_remove(0);
         let random = &mut self.random;
         let mut params = FlowParams {
             generation_size,
             symbol_bytes,
-            batches,
+            generations,
             code: self.shapes[0].code,
             shards: self.spread.shards,
             adaptive: random.chance(0.5),
             recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
             flush_timeout_nanos: random.pick(&[100_000, MILLI, 10 * MILLI]),
-            batch_timeout_nanos: random.pick(&[5 * MILLI, 20 * MILLI]),
+            generation_timeout_nanos: random.pick(&[5 * MILLI, 20 * MILLI]),
             hold_timeout_nanos: 250 * MILLI + 10 * self.trip_nanos,
             redundancy: match random.among(0..=3) {
                 0 => Redundancy::Fixed(random.between(2.0, 3.0)),
@@ -251,7 +251,7 @@ impl Draft {
         // Relays that close what the source still fills would make a full plan of a part.
         let fills = 2 * params.flush_timeout_nanos + self.trip_nanos;
         if self.is_bounded() {
-            params.batch_timeout_nanos = params.batch_timeout_nanos.max(fills);
+            params.generation_timeout_nanos = params.generation_timeout_nanos.max(fills);
         }
         params
     }
@@ -259,12 +259,12 @@ impl Draft {
     /// Parameters that fit nothing.
     fn roughen(&mut self, params: &mut FlowParams) {
         let random = &mut self.random;
-        params.batches = random.size(1..=params.batches);
+        params.generations = random.size(1..=params.generations);
         params.repair = random.chance(0.7);
         params.redundancy_max = random.between(1.0, 4.0);
         params.target_loss = random.pick(&[1e-1, 1e-3, 1e-6]);
         params.flush_timeout_nanos = random.among(0..=20 * MILLI);
-        params.batch_timeout_nanos = random.among(0..=50 * MILLI);
+        params.generation_timeout_nanos = random.among(0..=50 * MILLI);
         params.hold_timeout_nanos = random.among(0..=500 * MILLI);
         if random.chance(0.3) {
             params.redundancy = Redundancy::Fixed(random.between(1.0, 2.0));
@@ -283,7 +283,7 @@ impl Draft {
         }
         let alone = self.spread.alone(self.hops);
         let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
-        let recovery = 50 * MILLI + 2 * params.batch_timeout_nanos + 10 * self.trip_nanos;
+        let recovery = 50 * MILLI + 2 * params.generation_timeout_nanos + 10 * self.trip_nanos;
         let fitting = ((self.capacity() + 2) / (self.bytes_max + 2)).max(1);
         let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
         let table = self.shaped(params).map(|params| code::table(&params)).min().unwrap_or(1);
@@ -452,7 +452,7 @@ impl Draft {
                 Change::Params { node, params: Box::new(params) }
             }
             _ => {
-                params.batch_timeout_nanos *= self.random.among(1..=3);
+                params.generation_timeout_nanos *= self.random.among(1..=3);
                 Change::Params { node, params: Box::new(params) }
             }
         }

@@ -282,7 +282,8 @@ impl Scenario {
     /// for.
     #[must_use]
     pub fn settle_nanos(&self) -> Nanos {
-        let timeouts = |node: &FlowParams| node.batch_timeout_nanos.max(node.flush_timeout_nanos);
+        let timeouts =
+            |node: &FlowParams| node.generation_timeout_nanos.max(node.flush_timeout_nanos);
         let trip = |hop: &Hop| hop.down.delay_nanos + hop.down.jitter_nanos;
         let hold = self.nodes.last().map_or(0, |sink| sink.hold_timeout_nanos);
         self.nodes.iter().map(timeouts).sum::<Nanos>()

@@ -47,11 +47,11 @@ impl fmt::Display for Described<'_> {
         )?;
         writeln!(
             f,
-            "tables of {} generations, {} frames; flush {}, batch {}, hold {}, poll {}",
-            source.batches,
+            "tables of {} generations, {} frames; flush {}, generation {}, hold {}, poll {}",
+            source.generations,
             scenario.frames,
             Time(source.flush_timeout_nanos),
-            Time(relay.batch_timeout_nanos),
+            Time(relay.generation_timeout_nanos),
             Time(relay.hold_timeout_nanos),
             Time(scenario.poll_nanos),
         )?;

@@ -111,7 +111,7 @@ pub(crate) struct Worker {
     /// Node and worker.
     place: (usize, usize),
     role: Role,
-    batches: usize,
+    generations: usize,
     bounds: Bounds,
     pipeline: Pipeline,
     frames: WatchedFrames,
@@ -135,7 +135,7 @@ impl Worker {
         Worker {
             place: (node, share.worker),
             role: params.role.clone(),
-            batches: params.batches,
+            generations: params.generations,
             bounds,
             pipeline: Pipeline::of_worker(share, &snapshot, seed),
             frames: WatchedFrames::new(frames, params.symbol_bytes),
@@ -298,7 +298,7 @@ impl Worker {
         self.check_counters(&report.flows)?;
         self.check_output(&report.flows)?;
         let room = match self.role {
-            Role::Relay { .. } => Some(self.batches.max(1)),
+            Role::Relay { .. } => Some(self.generations.max(1)),
             _ => self.bounds.room,
         };
         let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);

@@ -9,7 +9,7 @@ fn fifty_hops_deliver_everything() {
     // A window is not recoded: over so many hops two thirds are lost.
     for code in Code::ALL.iter().filter(|code| **code != Code::Window) {
         // A block a millisecond: tables must outlast their repairs.
-        let scenario = Scenario::line(1, 50, Link::lossy(0.02)).with(|node| node.batches = 256);
+        let scenario = Scenario::line(1, 50, Link::lossy(0.02)).with(|node| node.generations = 256);
         let scenario = scenario.coded(*code).deliver_all();
         let outcome = run(&scenario).expect("an invariant failed");
         assert_eq!(outcome.delivered, 1000, "{code:?}");

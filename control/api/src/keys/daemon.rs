@@ -67,7 +67,7 @@ pub const DAEMON: Table = Table {
             ..KEY
         },
         Key {
-            name: "batches",
+            name: "generations",
             values: Whole(2, 4096),
             unit: "generations or batches",
             default: Is("256"),

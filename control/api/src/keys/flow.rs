@@ -237,13 +237,13 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
-            name: "batch_timeout_us",
+            name: "generation_timeout_us",
             roles: &[Relay, Sink],
             is_live: true,
             values: Whole(1, 10_000_000),
             unit: "microseconds",
             default: Is("20000"),
-            meaning: "Relay: an open batch closes after this time without a packet. Sink: wait \
+            meaning: "Relay: an open generation closes after this time without a packet. Sink: wait \
                 before asking for repair. Raise it above the jitter of the path.",
             ..KEY
         },
@@ -255,7 +255,7 @@ pub const FLOW: Table = Table {
             unit: "microseconds",
             default: Is("200000"),
             meaning: "How long delivery in order waits for a generation; raise it above \
-                batch_timeout_us and one round trip.",
+                generation_timeout_us and one round trip.",
             ..KEY
         },
         Key {
@@ -264,7 +264,7 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Words(&["systematic", "random"]),
             default: Is(r#""systematic""#),
-            meaning: "Whether innovative packets go on at once or are combined when the batch \
+            meaning: "Whether innovative packets go on at once or are combined when the generation \
                 closes; random hides the order in which packets came.",
             ..KEY
         },

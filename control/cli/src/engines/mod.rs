@@ -129,19 +129,19 @@ fn rates(engine: &mut dyn Engine, share: Duration) -> Result<Vec<Rate>, Error> {
     let rate = |source_symbols: usize| {
         let job = Job::new(Operation::Multiply, source_symbols, source_symbols, SYMBOL_BYTES);
         // Small generations go by many at once.
-        let jobs = (BATCH_BYTES / (source_symbols * SYMBOL_BYTES)).max(1);
+        let jobs = (BUNDLE_BYTES / (source_symbols * SYMBOL_BYTES)).max(1);
         let rate = measure::rate(engine, job, jobs, share)?;
         Ok(Rate { source_symbols, gigabytes: rate.bytes / 1e9 })
     };
     SOURCE_SYMBOLS.into_iter().map(rate).collect()
 }
 
-/// Seconds that the smallest batch takes on its own.
+/// Seconds that the smallest bundle takes on its own.
 fn start_seconds(engine: &mut dyn Engine) -> Result<f64, Error> {
     let job = Job::new(Operation::Multiply, 1, 1, 128);
     let rate = measure::rate(engine, job, 1, Duration::from_millis(5))?;
-    // Batches ran beside each other.
-    Ok(rate.batch_seconds * engine.depth() as f64)
+    // Bundles ran beside each other.
+    Ok(rate.bundle_seconds * engine.depth() as f64)
 }
 
 fn break_even(engines: &[EngineReport], start: Option<f64>) -> Vec<BreakEven> {
@@ -165,8 +165,8 @@ const SOURCE_SYMBOLS: [usize; 5] = [16, 64, 128, 256, 1024];
 /// The papers' block size.
 const SYMBOL_BYTES: usize = 4096;
 
-/// A batch that copies well.
-const BATCH_BYTES: usize = 1 << 20;
+/// A bundle that copies well.
+const BUNDLE_BYTES: usize = 1 << 20;
 
 /// Loading the driver and the kernels takes a second or two where there is a card.
 #[cfg(feature = "cuda")]

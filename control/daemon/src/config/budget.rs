@@ -116,7 +116,7 @@ pub fn refuse_beyond(
         largest.push(format!("{others} more"));
     }
     let rule = format!(
-        "this configuration takes {}: {}: lower batches, frames or the sizes of the largest, or raise \
+        "this configuration takes {}: {}: lower generations, frames or the sizes of the largest, or raise \
          memory",
         shown(needed),
         largest.join(", ")
@@ -170,7 +170,7 @@ mod tests {
     fn configuration_above_its_memory_is_refused_and_the_largest_consumers_named() {
         let text = |memory: &str| {
             format!(
-                "[daemon]\nbatches = 4096\nframes = 1024\n{memory}{HEAD}{RELAY}[[flow]]\nid = 2\n{RELAY}\
+                "[daemon]\ngenerations = 4096\nframes = 1024\n{memory}{HEAD}{RELAY}[[flow]]\nid = 2\n{RELAY}\
                  [[flow]]\nid = 3\n{SINK}"
             )
         };

@@ -72,9 +72,9 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
                 "it is \"auto\", \"zero-copy\", \"native\" or \"generic\"",
             )
             .unwrap_or(XdpMode::Auto),
-        batches: reader
-            .integer("batches", 2..=4096, "a flow holds 2 to 4096 generations")
-            .and_then(|batches| usize::try_from(batches).ok())
+        generations: reader
+            .integer("generations", 2..=4096, "a flow holds 2 to 4096 generations")
+            .and_then(|generations| usize::try_from(generations).ok())
             .unwrap_or(256),
         memory: budget::read(&mut reader),
         engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),

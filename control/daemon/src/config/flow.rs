@@ -37,7 +37,7 @@ pub struct Context<'a> {
 pub fn flow(
     section: &Section,
     index: usize,
-    (batches, workers): (usize, usize),
+    (generations, workers): (usize, usize),
     context: &mut Context<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Option<Flow> {
@@ -69,7 +69,8 @@ pub fn flow(
     let target_loss = reader
         .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")
         .unwrap_or(1e-4);
-    let (flush_timeout_nanos, batch_timeout_nanos, hold_timeout_nanos) = timeouts(reader, kind);
+    let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
+        timeouts(reader, kind);
     let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
     let recoding = reader
         .choice("recoding", &recodings, "it is \"systematic\" or \"random\"")
@@ -96,12 +97,12 @@ pub fn flow(
         target_loss,
         redundancy_max,
         flush_timeout_nanos,
-        batch_timeout_nanos,
+        generation_timeout_nanos,
         hold_timeout_nanos,
         recoding,
         adaptive,
         repair,
-        batches,
+        generations,
     };
     refuse_beyond_frame(reader, &params);
     Some(Flow { params, symbol_bytes_given })
@@ -400,22 +401,23 @@ fn redundancy(reader: &mut Reader<'_>, redundancy_max: f64) -> Redundancy {
     }
 }
 
-/// Flush, batch and hold timeouts.
+/// Flush, generation and hold timeouts.
 fn timeouts(reader: &mut Reader<'_>, kind: Kind) -> (Nanos, Nanos, Nanos) {
     let rule = "1 to 1000000 microseconds";
     let flush = reader.integer("flush_timeout_us", 1..=1_000_000, rule).unwrap_or(1_000);
     let rule = "1 to 10000000 microseconds";
-    let batch = reader.integer("batch_timeout_us", 1..=10_000_000, rule).unwrap_or(20_000);
+    let generation =
+        reader.integer("generation_timeout_us", 1..=10_000_000, rule).unwrap_or(20_000);
     let rule = "1 to 60000000 microseconds";
     let hold = reader.integer("hold_timeout_us", 1..=60_000_000, rule).unwrap_or(200_000);
-    if kind == Kind::Sink && hold < batch {
+    if kind == Kind::Sink && hold < generation {
         let key =
-            if reader.has("hold_timeout_us") { "hold_timeout_us" } else { "batch_timeout_us" };
+            if reader.has("hold_timeout_us") { "hold_timeout_us" } else { "generation_timeout_us" };
         let rule = format!(
             "delivery must wait (hold_timeout_us, {hold}) at least as long as a repair request \
-             does (batch_timeout_us, {batch})"
+             does (generation_timeout_us, {generation})"
         );
         reader.refuse(key, "does not fit", &rule);
     }
-    (flush * 1_000, batch * 1_000, hold * 1_000)
+    (flush * 1_000, generation * 1_000, hold * 1_000)
 }

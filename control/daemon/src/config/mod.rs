@@ -77,7 +77,7 @@ pub struct Daemon {
     /// Which XDP and socket modes may be used.
     pub xdp_mode: XdpMode,
     /// Generations a flow holds at once.
-    pub batches: usize,
+    pub generations: usize,
     /// What may be allocated for packets and flows, in bytes.
     pub memory: u64,
     /// Who does bulk work.
@@ -190,7 +190,7 @@ impl Config {
             flows.extend(flow::flow(
                 section,
                 index,
-                (daemon.batches, daemon.workers),
+                (daemon.generations, daemon.workers),
                 &mut context,
                 &mut errors,
             ));

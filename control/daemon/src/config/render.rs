@@ -63,7 +63,7 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     key(text, "port", i64::from(daemon.port));
     let mode = XDP_MODES.iter().find(|(_, mode)| *mode == daemon.xdp_mode);
     key(text, "xdp_mode", mode.map_or("", |(name, _)| name));
-    key(text, "batches", whole(daemon.batches));
+    key(text, "generations", whole(daemon.generations));
     key(text, "memory", super::budget::written(daemon.memory));
     key(text, "engine", daemon.engine.name());
 }
@@ -92,7 +92,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "upstream", hop(config, upstream));
             symbol_bytes(text, flow);
             key(text, "redundancy_max", params.redundancy_max);
-            micros(text, "batch_timeout_us", params.batch_timeout_nanos);
+            micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             key(text, "recoding", recoding(params.recoding));
             key(text, "adaptive", params.adaptive);
         }
@@ -101,7 +101,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "upstream", hop(config, upstream));
             symbol_bytes(text, flow);
-            micros(text, "batch_timeout_us", params.batch_timeout_nanos);
+            micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
         }

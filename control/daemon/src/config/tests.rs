@@ -66,12 +66,12 @@ fn shortest_source_gets_the_documented_defaults() {
         target_loss: 1e-4,
         redundancy_max: 4.0,
         flush_timeout_nanos: 1_000_000,
-        batch_timeout_nanos: 20_000_000,
+        generation_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         recoding: recoded_pipeline::params::Recoding::Systematic,
         adaptive: true,
         repair: true,
-        batches: 256,
+        generations: 256,
     };
     assert_eq!(flow.params, expected);
     assert_eq!(config.tunnels[0].mtu, 1425, "a full packet fits one symbol, whatever the code");
@@ -191,7 +191,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     let room = "eth1 carries 1500-byte packets, which leave 1444 bytes for a symbol to 10.0.2.2 \
                 with generation_size 16 and field 16";
     let hold = "delivery must wait (hold_timeout_us, 19999) at least as long as a repair request \
-                does (batch_timeout_us, 20000)";
+                does (generation_timeout_us, 20000)";
     let cases = [
         (SOURCE, "generation_size = 300", range, size),
         (SOURCE, "generation_size = 0", range, size),
@@ -220,7 +220,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (RELAY, "field = 16", none, learned),
         (RELAY, "generation_size = 16", none, learned),
         (RELAY, "recoding = \"clever\"", chosen, "it is \"systematic\" or \"random\""),
-        (RELAY, "batch_timeout_us = 20000000", range, "1 to 10000000 microseconds"),
+        (RELAY, "generation_timeout_us = 20000000", range, "1 to 10000000 microseconds"),
         (RELAY, "hold_timeout_us = 1", none, "it is for sinks"),
         (RELAY, "tunnel = \"rec0\"", none, "a relay has none"),
         (SINK, "hold_timeout_us = 19999", "does not fit", hold),

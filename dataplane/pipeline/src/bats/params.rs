@@ -41,10 +41,10 @@ pub enum Interleave {
 }
 
 impl FlowParams {
-    /// Blocks that a source or sink of a BATS flow holds at once: as many as `batches` fill, at
+    /// Blocks that a source or sink of a BATS flow holds at once: as many as `generations` fill, at
     /// least [`BLOCKS_MIN`].
     pub fn blocks(&self, bats: &BatsParams) -> usize {
-        let symbols = self.batches * self.generation_size;
+        let symbols = self.generations * self.generation_size;
         let source_symbols = match self.role {
             // Packets announce a size rounded up to a power of two: the source has more of them.
             Role::Sink { .. } => bats.source_symbols / 2 + 1,

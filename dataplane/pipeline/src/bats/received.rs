@@ -1,8 +1,8 @@
 //! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols lie
 //! where they came; most of them become known when the rank suffices, all at once.
 
-use crate::batch::{PacketCoding, PacketView};
 use crate::bats::rows::{Rows, Workbench};
+use crate::collected::{PacketCoding, PacketView};
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::Io;

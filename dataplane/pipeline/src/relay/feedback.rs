@@ -1,7 +1,7 @@
 //! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to
 //! the next node, what it says of the link to itself.
 
-use crate::batch::Shape;
+use crate::collected::Shape;
 use crate::egress::Egress;
 use crate::io::{Context, Fate};
 use crate::params::{Recoding, Role};
@@ -79,25 +79,26 @@ impl Relay {
     /// Whether all of a generation is here, so that the source need not be asked for it. NACKs of a
     /// BATS flow are for blocks, which no relay holds.
     fn can_answer(&self, nack: Nack) -> bool {
-        let index = self.batches.index(nack.unit);
-        let batch = &self.batches[index];
-        let is_generation = batch.shape().is_some_and(|shape| shape.block.is_none());
-        let is_held = is_generation && self.batches.is_held(index) && batch.generation == nack.unit;
-        is_held && batch.is_complete()
+        let index = self.generations.index(nack.unit);
+        let collected = &self.generations[index];
+        let is_generation = collected.shape().is_some_and(|shape| shape.block.is_none());
+        let is_held =
+            is_generation && self.generations.is_held(index) && collected.generation == nack.unit;
+        is_held && collected.is_complete()
     }
 
     /// Answers a NACK from `hops` links further down, once per round. What is missing
     /// there was mostly lost on the last few links, so this saves the way to the source and back.
     fn answer(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, nack: Nack, hops: u8) {
         let params = cx.params;
-        let index = self.batches.index(nack.unit);
-        let batch = &self.batches[index];
-        let Some(Shape { field, .. }) = batch.shape() else { return };
-        if !(batch.repaired..ROUNDS).contains(&nack.round) || nack.missing == 0 {
+        let index = self.generations.index(nack.unit);
+        let collected = &self.generations[index];
+        let Some(Shape { field, .. }) = collected.shape() else { return };
+        if !(collected.repaired..ROUNDS).contains(&nack.round) || nack.missing == 0 {
             return;
         }
-        let missing = usize::from(nack.missing).min(batch.size());
-        let most = usize::from(plan_within(params, batch.size(), u16::MAX));
+        let missing = usize::from(nack.missing).min(collected.size());
+        let most = usize::from(plan_within(params, collected.size(), u16::MAX));
         let through = (1.0 - cx.upstream.loss.loss()).powi(i32::from(hops));
         let wanted = repair_packets(through, field, missing, most.max(missing));
         let count = self.repair_budget.spend(wanted);
@@ -106,7 +107,7 @@ impl Relay {
             // A copy of the NACK may find some budget again.
             return;
         }
-        self.batches[index].repaired = nack.round.saturating_add(1);
+        self.generations[index].repaired = nack.round.saturating_add(1);
         let count = count as u16;
         cx.counters.repairs += 1;
         cx.counters.sent_repair += self.send_recoded(index, cx, count, true);

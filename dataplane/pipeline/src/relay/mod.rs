@@ -17,7 +17,7 @@ pub(crate) mod adaptive;
 
 mod feedback;
 
-use crate::batch::{Accepted, Batch, PacketView};
+use crate::collected::{Accepted, Collected, PacketView};
 use crate::combine::Combiner;
 use crate::edge::class;
 use crate::egress::Egress;
@@ -35,9 +35,9 @@ use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::window::{WindowPacket, write_header};
 
-/// Relay state of one flow. Batches are found by generation number modulo their count.
+/// Relay state of one flow. Generations are found by number modulo their count.
 pub(crate) struct Relay {
-    batches: Table<Batch>,
+    generations: Table<Collected>,
     newest: Option<u32>,
     /// Block of the newest batch.
     newest_block: Option<u16>,
@@ -65,15 +65,16 @@ enum Place {
 impl Relay {
     pub(crate) fn new(shard: ShardId, params: &FlowParams) -> Relay {
         Relay {
-            batches: Table::new(
-                (0..params.batches.max(1)).map(|_| Batch::new(params.generation_size, false)),
+            generations: Table::new(
+                (0..params.generations.max(1))
+                    .map(|_| Collected::new(params.generation_size, false)),
             ),
             newest: None,
             newest_block: None,
             incoming: Incoming::default(),
             adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
-            deferred: Vec::with_capacity(params.batches.max(1)),
+            deferred: Vec::with_capacity(params.generations.max(1)),
             flush_at: None,
         }
     }
@@ -113,11 +114,11 @@ impl Relay {
                 return Fate::Forwarded;
             }
         };
-        let batch = &mut self.batches[index];
-        batch.touched = cx.io.now;
-        let accepted = batch.accept(cx.io.frames, arrival.payload, view);
-        if accepted == Accepted::Innovative && batch.rank() == 1 {
-            batch.class = class::outer(arrival.traffic_class);
+        let collected = &mut self.generations[index];
+        collected.touched = cx.io.now;
+        let accepted = collected.accept(cx.io.frames, arrival.payload, view);
+        if accepted == Accepted::Innovative && collected.rank() == 1 {
+            collected.class = class::outer(arrival.traffic_class);
         }
         match accepted {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
@@ -127,30 +128,30 @@ impl Relay {
         if is_repair {
             return self.repair((index, accepted), cx, arrival, header);
         }
-        let ends = header.common.flags.has(Flags::END) || batch.is_complete();
+        let ends = header.common.flags.has(Flags::END) || collected.is_complete();
         let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
-        if !batch.is_planned {
-            batch.planned = plan_within(params, batch.size(), announced);
+        if !collected.is_planned {
+            collected.planned = plan_within(params, collected.size(), announced);
         }
         let cut_through = accepted == Accepted::Innovative
             && params.recoding == Recoding::Systematic
-            && !batch.closed
-            && batch.sent < batch.planned;
-        if batch.closed && accepted == Accepted::Innovative {
+            && !collected.closed
+            && collected.sent < collected.planned;
+        if collected.closed && accepted == Accepted::Innovative {
             return self.straggle(index, cx, arrival, header);
         }
-        if ends && !batch.closed {
+        if ends && !collected.closed {
             self.plan_by_rank(index, params, cx.io.combiner);
         }
         if cut_through {
-            let batch = &mut self.batches[index];
-            batch.sent += 1;
-            let forwarded = CodedHeader { planned: batch.planned, ..header };
+            let collected = &mut self.generations[index];
+            collected.sent += 1;
+            let forwarded = CodedHeader { planned: collected.planned, ..header };
             // What a batch will be worth is not known before it ends.
-            let last = batch.sent == batch.planned && (ends || view.block.is_none());
+            let last = collected.sent == collected.planned && (ends || view.block.is_none());
             self.forward(cx, arrival, forwarded, last);
         }
-        if ends && !self.batches[index].closed {
+        if ends && !self.generations[index].closed {
             self.close(index, cx);
         }
         if cut_through { Fate::Forwarded } else { Fate::Consumed }
@@ -162,9 +163,9 @@ impl Relay {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Place {
         let params = cx.params;
-        let count = self.batches.len() as u32;
-        let index = self.batches.index(generation);
-        if self.batches.is_held(index) && self.batches[index].generation == generation {
+        let count = self.generations.len() as u32;
+        let index = self.generations.index(generation);
+        if self.generations.is_held(index) && self.generations[index].generation == generation {
             self.incoming.note_in_range(cx.io.now);
             return Place::Held(index);
         }
@@ -178,7 +179,7 @@ impl Relay {
             return Place::Elsewhere;
         }
         // A jump within the table ends nothing that it holds; a longer one must find it idle.
-        let silence = if ahead <= count { 0 } else { params.batch_timeout_nanos };
+        let silence = if ahead <= count { 0 } else { params.generation_timeout_nanos };
         let timing = (cx.io.now, silence);
         if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, timing).is_none() {
             return Place::Elsewhere;
@@ -193,7 +194,7 @@ impl Relay {
     /// Batches that are open at once.
     fn depth(&self, block: Option<&Block>) -> u32 {
         let wanted = block.map_or(1, |block| u32::from(block.interleave));
-        wanted.clamp(1, self.batches.len() as u32)
+        wanted.clamp(1, self.generations.len() as u32)
     }
 
     /// Begins a generation. The generation that held its table entry is evicted. Older ones close:
@@ -222,11 +223,11 @@ impl Relay {
         } else if self.depth(block) > 1 {
             self.incoming.ranks.retract_absent();
         }
-        if self.batches.is_held(index) {
+        if self.generations.is_held(index) {
             self.evict(index, cx);
         }
-        self.batches.hold(index);
-        self.batches[index].open(generation, cx.io.now);
+        self.generations.hold(index);
+        self.generations[index].open(generation, cx.io.now);
         index
     }
 
@@ -234,15 +235,15 @@ impl Relay {
     /// generations overtook them, the next node would close the older ones short.
     fn close_older(&mut self, last: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let mut from = 0;
-        while let Some(index) = self.batches.next_held(from) {
+        while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
-            let batch = &self.batches[index];
-            let is_older = !serial_before(last, batch.generation);
-            if !batch.closed && is_older {
+            let collected = &self.generations[index];
+            let is_older = !serial_before(last, collected.generation);
+            if !collected.closed && is_older {
                 self.close(index, cx);
             }
         }
-        let is_older = |index: &usize| !serial_before(last, self.batches[*index].generation);
+        let is_older = |index: &usize| !serial_before(last, self.generations[*index].generation);
         if self.deferred.iter().any(is_older) {
             self.flush_deferred(cx);
         }
@@ -250,42 +251,42 @@ impl Relay {
 
     /// Sets how many packets a batch is worth, by the rank it has now.
     fn plan_by_rank(&mut self, index: usize, params: &FlowParams, combiner: &mut Combiner) {
-        let batch = &mut self.batches[index];
-        let is_batch = batch.shape().is_some_and(|shape| shape.block.is_some());
-        if !is_batch || batch.is_planned || !params.adaptive {
+        let collected = &mut self.generations[index];
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
+        if !is_batch || collected.is_planned || !params.adaptive {
             return;
         }
-        batch.is_planned = true;
-        let (size, rank) = (batch.size(), batch.rank());
+        collected.is_planned = true;
+        let (size, rank) = (collected.size(), collected.rank());
         let packets = self.adaptive.packets(size, rank, combiner.next_u32());
-        batch.planned = plan_within(params, size, packets.min(usize::from(u16::MAX)) as u16);
+        collected.planned = plan_within(params, size, packets.min(usize::from(u16::MAX)) as u16);
     }
 
     /// Ends a generation: sends what its plan still lacks.
     fn close(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
-        let batch = &mut self.batches[index];
-        batch.closed = true;
-        let Some(shape) = batch.shape() else { return };
+        let collected = &mut self.generations[index];
+        collected.closed = true;
+        let Some(shape) = collected.shape() else { return };
         cx.counters.generations += 1;
-        cx.counters.generations_complete += u64::from(batch.is_complete());
-        self.incoming.ranks.record(shape.epoch, batch.size(), batch.rank());
+        cx.counters.generations_complete += u64::from(collected.is_complete());
+        self.incoming.ranks.record(shape.epoch, collected.size(), collected.rank());
         self.plan_by_rank(index, params, cx.io.combiner);
         let depth = self.depth(shape.block.as_ref());
-        let batch = &mut self.batches[index];
+        let collected = &mut self.generations[index];
         // What leaves is bounded by what came, not by what packets announce.
-        batch.planned = plan_within(params, batch.rank(), batch.planned);
-        self.repair_budget.earn(u64::from(batch.planned));
-        let shortfall = batch.planned.saturating_sub(batch.sent);
+        collected.planned = plan_within(params, collected.rank(), collected.planned);
+        self.repair_budget.earn(u64::from(collected.planned));
+        let shortfall = collected.planned.saturating_sub(collected.sent);
         if depth > 1 {
-            batch.pending = shortfall;
+            collected.pending = shortfall;
             if shortfall > 0 {
                 self.deferred.push(index);
                 self.flush_at.get_or_insert(cx.io.now + FLUSH_DELAY_NANOS);
             }
             return;
         }
-        batch.sent += shortfall;
+        collected.sent += shortfall;
         cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, false);
     }
 
@@ -295,13 +296,13 @@ impl Relay {
         while !self.deferred.is_empty() {
             for place in 0..self.deferred.len() {
                 let index = self.deferred[place];
-                let batch = &mut self.batches[index];
-                batch.pending -= 1;
-                batch.sent += 1;
+                let collected = &mut self.generations[index];
+                collected.pending -= 1;
+                collected.sent += 1;
                 cx.counters.sent_recoded += self.send_recoded(index, cx, 1, false);
             }
-            let batches = &self.batches;
-            self.deferred.retain(|index| batches[*index].pending > 0);
+            let generations = &self.generations;
+            self.deferred.retain(|index| generations[*index].pending > 0);
         }
     }
 
@@ -314,12 +315,12 @@ impl Relay {
         count: u16,
         is_repair: bool,
     ) -> u64 {
-        let batch = &self.batches[index];
-        let (Some(sources), Some(shape)) = (batch.sources(), batch.shape()) else {
+        let collected = &self.generations[index];
+        let (Some(sources), Some(shape)) = (collected.sources(), collected.shape()) else {
             return 0;
         };
         let flags = Flags(Flags::RECODED)
-            .with(Flags::END, !is_repair && batch.pending == 0)
+            .with(Flags::END, !is_repair && collected.pending == 0)
             .with(Flags::REPAIR, is_repair);
         let mut common = cx.header(sources.packet_type(), flags, shape.epoch);
         common.hop_index = cx.upstream.hop_index().saturating_add(1);
@@ -327,11 +328,15 @@ impl Relay {
             common,
             size: sources.size as u16,
             full_log2: shape.full_log2,
-            planned: if is_repair { 0 } else { batch.planned },
-            generation: batch.generation,
+            planned: if is_repair { 0 } else { collected.planned },
+            generation: collected.generation,
         };
-        let (sent, failed) =
-            cx.hops.send_combinations(cx.io, &sources, header, (usize::from(count), batch.class));
+        let (sent, failed) = cx.hops.send_combinations(
+            cx.io,
+            &sources,
+            header,
+            (usize::from(count), collected.class),
+        );
         cx.counters.send_failed += failed;
         sent
     }
@@ -377,14 +382,14 @@ impl Relay {
         arrival: &Arrival<'_>,
         header: CodedHeader,
     ) -> Fate {
-        let batch = &mut self.batches[index];
-        if batch.pending > 1 {
-            batch.pending -= 1;
-            batch.sent += 1;
+        let collected = &mut self.generations[index];
+        if collected.pending > 1 {
+            collected.pending -= 1;
+            collected.sent += 1;
         }
         // One that ended with a silence still has its end to come.
-        let last = header.common.flags.has(Flags::END) && batch.pending == 0;
-        let header = CodedHeader { planned: batch.planned, ..header };
+        let last = header.common.flags.has(Flags::END) && collected.pending == 0;
+        let header = CodedHeader { planned: collected.planned, ..header };
         self.forward(cx, arrival, header, last);
         Fate::Forwarded
     }
@@ -409,15 +414,15 @@ impl Relay {
 
     /// Removes a generation; an open one is closed first, and counted as ended early.
     fn evict(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        if !self.batches[index].closed {
+        if !self.generations[index].closed {
             cx.counters.generations_evicted += 1;
             self.close(index, cx);
         }
         if self.deferred.contains(&index) {
             self.flush_deferred(cx);
         }
-        self.batches[index].clear(cx.io.frames);
-        self.batches.free(index);
+        self.generations[index].clear(cx.io.frames);
+        self.generations.free(index);
     }
 
     /// Takes over a plan that was asked for.
@@ -431,13 +436,13 @@ impl Lifecycle for Relay {
         let params = cx.params;
         let mut deadline = None;
         let mut from = 0;
-        while let Some(index) = self.batches.next_held(from) {
+        while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
-            let batch = &self.batches[index];
-            if batch.closed {
+            let collected = &self.generations[index];
+            if collected.closed {
                 continue;
             }
-            let end = batch.touched + params.batch_timeout_nanos;
+            let end = collected.touched + params.generation_timeout_nanos;
             if end <= cx.io.now {
                 self.close(index, cx);
             } else {
@@ -454,11 +459,11 @@ impl Lifecycle for Relay {
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        earlier(Some(now + params.batch_timeout_nanos), self.flush_at)
+        earlier(Some(now + params.generation_timeout_nanos), self.flush_at)
     }
 
     fn held(&self) -> usize {
-        self.batches.held()
+        self.generations.held()
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -468,7 +473,7 @@ impl Lifecycle for Relay {
     }
 
     fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
-        let oldest = self.newest.and_then(|newest| self.batches.oldest(newest));
+        let oldest = self.newest.and_then(|newest| self.generations.oldest(newest));
         if let Some(index) = oldest {
             self.evict(index, cx);
         }
@@ -476,9 +481,9 @@ impl Lifecycle for Relay {
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
-        while let Some(index) = self.batches.next_held(0) {
-            self.batches[index].clear(frames);
-            self.batches.free(index);
+        while let Some(index) = self.generations.next_held(0) {
+            self.generations[index].clear(frames);
+            self.generations.free(index);
         }
         self.deferred.clear();
         self.flush_at = None;

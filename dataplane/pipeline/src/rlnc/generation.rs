@@ -1,7 +1,7 @@
 //! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others
 //! when the rank is full, by one fused multiply per group of them.
 
-use crate::batch::{Accepted, Batch, PacketCoding, PacketView, Shape};
+use crate::collected::{Accepted, Collected, PacketCoding, PacketView, Shape};
 use crate::combine::SOLVED_MAX;
 use crate::egress::{Egress, Product, Ticket};
 use crate::incoming::Incoming;
@@ -21,7 +21,7 @@ const OFFER_NANOS: Nanos = 100_000_000;
 /// A generation at the sink.
 pub(crate) struct Generation {
     progress: Progress,
-    batch: Batch,
+    collected: Collected,
     /// Source symbols, where known: arrived as such, or decoded.
     symbols: Vec<Option<Span>>,
     /// An accelerator computes what is missing, since then.
@@ -34,13 +34,13 @@ impl Generation {
     /// Unused entries, as many as the sink of a flow holds, and one to try.
     pub(crate) fn table(params: &FlowParams) -> (Vec<Self>, Self) {
         let entry = || Self::new(params.generation_size);
-        ((0..params.batches.max(2)).map(|_| entry()).collect(), entry())
+        ((0..params.generations.max(2)).map(|_| entry()).collect(), entry())
     }
 
     fn new(size_max: usize) -> Self {
         Self {
             progress: Progress::default(),
-            batch: Batch::new(size_max, true),
+            collected: Collected::new(size_max, true),
             symbols: vec![None; size_max],
             offered: None,
             was_offered: false,
@@ -48,25 +48,25 @@ impl Generation {
     }
 
     fn missing_symbols(&self) -> impl Iterator<Item = usize> {
-        (0..self.batch.size()).filter(|symbol| self.symbols[*symbol].is_none())
+        (0..self.collected.size()).filter(|symbol| self.symbols[*symbol].is_none())
     }
 
     /// Offers the product that gives the missing symbols to an accelerator. Whether it was taken.
     fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool {
-        let (columns, rows) = (self.batch.rank(), self.missing_symbols().count());
+        let (columns, rows) = (self.collected.rank(), self.missing_symbols().count());
         if self.was_offered || rows == 0 {
             return false;
         }
         self.was_offered = true;
-        let row_bytes = self.batch.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
-        let ticket = Ticket { shard, unit: self.batch.generation };
+        let row_bytes = self.collected.shape().map_or(0, |shape| usize::from(shape.symbol_bytes));
+        let ticket = Ticket { shard, unit: self.collected.generation };
         let Io { egress, frames, .. } = io;
         let taken = egress.offload(ticket, Product { rows, columns, row_bytes }, |inputs| {
             for (row, symbol) in self.missing_symbols().enumerate() {
-                let solution = self.batch.solution(symbol, inputs.coefficients(row));
+                let solution = self.collected.solution(symbol, inputs.coefficients(row));
                 debug_assert!(solution.is_some(), "at full rank there are all solutions");
             }
-            for (column, held) in self.batch.symbols().iter().enumerate() {
+            for (column, held) in self.collected.symbols().iter().enumerate() {
                 inputs.source(column).copy_from_slice(frames.bytes(*held));
             }
         });
@@ -102,7 +102,7 @@ impl Unit for Generation {
     }
 
     fn open(&mut self, number: u32) {
-        self.batch.open(number, self.progress.touched);
+        self.collected.open(number, self.progress.touched);
         (self.offered, self.was_offered) = (None, false);
     }
 
@@ -110,7 +110,7 @@ impl Unit for Generation {
         for symbol in self.symbols.iter_mut().filter_map(Option::take) {
             frames.release(symbol.frame);
         }
-        self.batch.clear(frames);
+        self.collected.clear(frames);
     }
 
     fn is_answer(&self, header: &CodedHeader, _view: &PacketView) -> bool {
@@ -124,7 +124,7 @@ impl Unit for Generation {
         payload: Span,
         view: &PacketView,
     ) -> Result<bool, DropReason> {
-        match self.batch.accept(io.frames, payload, view) {
+        match self.collected.accept(io.frames, payload, view) {
             Accepted::Mismatch => Err(DropReason::Mismatch),
             Accepted::Redundant => Ok(false),
             Accepted::Innovative => {
@@ -143,7 +143,7 @@ impl Unit for Generation {
             return false;
         }
         self.offered = None;
-        solve(&self.batch, &mut self.symbols, io)
+        solve(&self.collected, &mut self.symbols, io)
     }
 
     fn solved<'a>(
@@ -152,12 +152,13 @@ impl Unit for Generation {
         ticket: Ticket,
         mut rows: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
-        if self.batch.generation != ticket.unit || self.offered.take().is_none() {
+        if self.collected.generation != ticket.unit || self.offered.take().is_none() {
             return false;
         }
         let offset = symbol_offset(0) as u16;
-        let len = self.batch.shape().map_or(0, |shape| shape.symbol_bytes);
-        for symbol in self.symbols[..self.batch.size()].iter_mut().filter(|span| span.is_none()) {
+        let len = self.collected.shape().map_or(0, |shape| shape.symbol_bytes);
+        for symbol in self.symbols[..self.collected.size()].iter_mut().filter(|span| span.is_none())
+        {
             let Some(row) = rows.next().filter(|row| row.len() == usize::from(len)) else {
                 return false;
             };
@@ -175,15 +176,15 @@ impl Unit for Generation {
     }
 
     fn is_complete(&self) -> bool {
-        self.batch.is_complete()
+        self.collected.is_complete()
     }
 
     fn epoch(&self) -> Option<u8> {
-        self.batch.shape().map(|shape| shape.epoch)
+        self.collected.shape().map(|shape| shape.epoch)
     }
 
     fn size(&self) -> usize {
-        self.batch.size()
+        self.collected.size()
     }
 
     fn symbol(&self, index: usize) -> Option<Span> {
@@ -191,16 +192,16 @@ impl Unit for Generation {
     }
 
     fn missing(&self) -> u16 {
-        match self.batch.size() {
+        match self.collected.size() {
             0 => Nack::ALL,
-            size => (size - self.batch.rank()) as u16,
+            size => (size - self.collected.rank()) as u16,
         }
     }
 
     fn record_ranks(&self, incoming: &mut Incoming) {
-        match self.batch.shape() {
+        match self.collected.shape() {
             Some(Shape { epoch, .. }) => {
-                incoming.ranks.record(epoch, self.batch.size(), self.batch.rank());
+                incoming.ranks.record(epoch, self.collected.size(), self.collected.rank());
             }
             None => incoming.ranks.record_absent(1),
         }
@@ -210,12 +211,12 @@ impl Unit for Generation {
 /// Computes the source symbols that did not arrive as such, by one fused multiply per group. False,
 /// to be tried again, when frames ran out.
 fn solve(
-    batch: &Batch,
+    collected: &Collected,
     symbols: &mut [Option<Span>],
     io: &mut Io<'_, impl Frames, impl Egress>,
 ) -> bool {
-    let (size, rank) = (batch.size(), batch.rank());
-    let symbol_bytes = batch.shape().map_or(0, |shape| shape.symbol_bytes);
+    let (size, rank) = (collected.size(), collected.rank());
+    let symbol_bytes = collected.shape().map_or(0, |shape| shape.symbol_bytes);
     let offset = symbol_offset(0) as u16;
     let (kernel, solutions) = io.combiner.solver();
     let mut from = 0;
@@ -226,7 +227,7 @@ fn solve(
             if symbols[from].is_none() {
                 let Some(frame) = io.frames.take() else { break };
                 let symbol = Span { frame, offset, len: symbol_bytes };
-                if batch.solution(from, &mut solutions[count * rank..][..rank]).is_none() {
+                if collected.solution(from, &mut solutions[count * rank..][..rank]).is_none() {
                     io.frames.release(frame);
                     break;
                 }
@@ -236,7 +237,7 @@ fn solve(
             }
             from += 1;
         }
-        io.frames.with_disjoint(batch.symbols(), &group[..count], |held, out| {
+        io.frames.with_disjoint(collected.symbols(), &group[..count], |held, out| {
             kernel.matmul(&solutions[..count * rank], held, out);
         });
         if from < size && count < SOLVED_MAX {

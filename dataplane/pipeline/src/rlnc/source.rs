@@ -85,7 +85,7 @@ impl RlncSource {
             symbols: Vec::with_capacity(SIZE_MAX),
         };
         RlncSource {
-            generations: Table::new((0..params.batches.max(2)).map(generation)),
+            generations: Table::new((0..params.generations.max(2)).map(generation)),
             // A random start tells a restarted source from stragglers of its former life.
             number: combiner.next_u32(),
             open: false,

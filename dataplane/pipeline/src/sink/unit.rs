@@ -1,6 +1,6 @@
 //! What a sink decodes as a whole and delivers in order: a generation, or a block of batches.
 
-use crate::batch::PacketView;
+use crate::collected::PacketView;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{Io, earlier};

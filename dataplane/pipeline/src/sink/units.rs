@@ -11,7 +11,7 @@
 //!               └ cursor: symbols of it delivered
 //! ```
 
-use crate::batch::PacketView;
+use crate::collected::PacketView;
 use crate::edge::framing::Unpacker;
 use crate::edge::outlet::Outlet;
 use crate::egress::{Egress, Ticket};
@@ -170,12 +170,12 @@ impl<U: Unit> UnitSink<U> {
 
     /// Whether nothing in range has come for a while.
     fn is_idle(&self, params: &FlowParams, now: Nanos) -> bool {
-        now >= self.in_range_at.saturating_add(params.batch_timeout_nanos)
+        now >= self.in_range_at.saturating_add(params.generation_timeout_nanos)
     }
 
     /// When a trial that has succeeded may take over, if it waits for that.
     fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
-        let at = self.in_range_at.saturating_add(params.batch_timeout_nanos);
+        let at = self.in_range_at.saturating_add(params.generation_timeout_nanos);
         self.trial.is_proven(frames).then_some(at)
     }
 
@@ -477,7 +477,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
             let index = self.index(number);
             let progress = self.units[index].progress();
-            let end = progress.touched + params.batch_timeout_nanos;
+            let end = progress.touched + params.generation_timeout_nanos;
             if progress.closed.is_none() && end > cx.io.now {
                 deadline = earlier(deadline, Some(end));
                 continue;
@@ -510,7 +510,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         if self.urgent {
             return Some(now);
         }
-        self.holds().then_some(now + params.batch_timeout_nanos)
+        self.holds().then_some(now + params.generation_timeout_nanos)
     }
 
     fn held(&self) -> usize {

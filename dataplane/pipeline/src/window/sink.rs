@@ -129,7 +129,7 @@ impl WindowSink {
             self.incoming.note_in_range(now);
         } else {
             // What a source sent before its repair packets, they do not say.
-            let timing = (now, params.batch_timeout_nanos);
+            let timing = (now, params.generation_timeout_nanos);
             let follow = first_source
                 .and_then(|esi| self.incoming.note_out_of_range(esi, RESTART_DISTANCE, timing));
             let Some(next) = follow else { return Admission::Useless };

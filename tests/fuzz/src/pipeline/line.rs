@@ -112,7 +112,7 @@ fn params(input: &mut Input<'_>) -> FlowParams {
         redundancy_max: 2.0 + f64::from(switches >> 6),
         recoding: Recoding::Systematic,
         adaptive: switches & 4 != 0,
-        batches: 2 + input.below(6),
+        generations: 2 + input.below(6),
         ..start
     }
 }

@@ -82,7 +82,7 @@ fn params(role: Role, input: &mut Input<'_>) -> FlowParams {
         recoding: if switches & 2 == 0 { Recoding::Systematic } else { Recoding::Random },
         adaptive: switches & 4 != 0,
         repair: switches & 8 != 0,
-        batches: 1 + input.below(6),
+        generations: 1 + input.below(6),
         ..FlowParams::new(FLOW, role, vec![DOWN])
     }
 }

@@ -51,7 +51,7 @@ impl File {
     fn with_room_for(self, key: &str) -> File {
         match key {
             "memory" => return self,
-            "hold_timeout_us" => self.with("flow", "batch_timeout_us", Some("1")),
+            "hold_timeout_us" => self.with("flow", "generation_timeout_us", Some("1")),
             "redundancy" => self.with("flow", "redundancy_max", Some("32")),
             _ => self,
         }

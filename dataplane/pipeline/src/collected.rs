@@ -1,5 +1,6 @@
-//! One generation as a relay or a sink holds it: the innovative packets, where their symbols lie,
-//! and the elimination of their coding vectors. Symbols stay in the frames they arrived in.
+//! One generation, or one batch of a BATS flow, as a relay or a sink holds it: the innovative
+//! packets, where their symbols lie, and the elimination of their coding vectors. Symbols stay in
+//! the frames they arrived in.
 
 use crate::params::Nanos;
 use recoded_code::{Elimination, Outcome, vector};
@@ -12,7 +13,7 @@ use crate::combine::Sources;
 /// What a packet did to its generation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
-    /// Raised the rank; the batch now holds a reference to the frame.
+    /// Raised the rank; a reference to the frame is now held.
     Innovative,
     /// Did not.
     Redundant,
@@ -30,8 +31,8 @@ pub(crate) struct Shape {
     pub block: Option<Block>,
 }
 
-/// A generation, or a batch of a BATS block, being collected.
-pub(crate) struct Batch {
+/// The innovative packets of a generation, or of a batch of a BATS block.
+pub(crate) struct Collected {
     /// Generation number.
     pub generation: u32,
     /// No further packets are planned: END, full rank, a newer generation or a timeout.
@@ -40,11 +41,11 @@ pub(crate) struct Batch {
     pub touched: Nanos,
     /// Packets this hop may send.
     pub planned: u16,
-    /// Whether that was decided by the rank the batch ended with.
+    /// Whether that was decided by the rank it ended with.
     pub is_planned: bool,
     /// Packets this hop has sent.
     pub sent: u16,
-    /// Packets still to be sent of a batch that has closed.
+    /// Packets still to be sent since it closed.
     pub pending: u16,
     /// When the first packet arrived.
     pub first: Nanos,
@@ -62,11 +63,11 @@ pub(crate) struct Batch {
     elimination: Elimination,
 }
 
-impl Batch {
+impl Collected {
     /// An unused entry for generations of up to `size_max` symbols. Relays keep the vectors to
     /// recode them; sinks need only the elimination.
-    pub(crate) fn new(size_max: usize, sink: bool) -> Batch {
-        Batch {
+    pub(crate) fn new(size_max: usize, sink: bool) -> Collected {
+        Collected {
             generation: 0,
             closed: false,
             touched: 0,
