@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use recoded_code::bats::{Batch, Code, Decoder, Limits, Operand, Outcome, Payloads};
+use recoded_code::bats::{Batch, Code, Decoder, Gain, Limits, Operand, Payloads};
 use recoded_code::theory::Recoding;
 use recoded_gf::{FieldOrder, Kernel};
 
@@ -115,7 +115,7 @@ fn decode(decoder: &mut Decoder, packets: &[Packet], frames: &mut Frames) {
     debug_assert!(is_reset, "the parameters served before");
     frames.received.clear();
     for Packet { batch, vector, payload } in packets {
-        if let Ok(Outcome::Innovative { .. }) = decoder.insert(*batch, vector) {
+        if let Ok(Gain::Innovative { .. }) = decoder.insert(*batch, vector) {
             frames.received.push(payload);
         }
         let Ok(()) = decoder.advance(frames, |_| ());

@@ -8,7 +8,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId};
-use recoded_wire::coded::{CODED_BYTES, CodedHeader, Coding, log2_ceil, parse_coded};
+use recoded_wire::coded::{CODED_BYTES, CodedHeader, PackedCoding, log2_ceil, parse_coded};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 
@@ -78,7 +78,7 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
         for span in outputs.sent.drain(..) {
             // Until the generation is complete, no packet is of another.
             if let Ok(coded) = parse_coded(frames.bytes(span))
-                && matches!(coded.coding, Coding::Systematic(_))
+                && matches!(coded.coding, PackedCoding::Systematic(_))
                 && symbols.len() < n
             {
                 let symbol = &frames.bytes(span)[coded.symbol_offset..];

@@ -5,7 +5,7 @@
 //! run real nodes, d batches at a time, over one channel that goes on from one group to the next.
 
 use rand_chacha::ChaCha8Rng;
-use recoded_code::theory::{self, Hop, Recoding};
+use recoded_code::theory::{self, LossModel, Recoding};
 use recoded_gf::FieldOrder;
 
 use crate::error::BenchError;
@@ -88,7 +88,7 @@ fn panel(loss: f64, cells: &[(usize, usize, Mean)], replicas: usize) -> Panel {
 }
 
 fn expected(loss: f64, burst: usize, depth: usize) -> f64 {
-    let hop = Hop { loss, burst_mean: burst as f64 }.interleaved(depth);
+    let hop = LossModel { loss, burst_mean: burst as f64 }.interleaved(depth);
     let hops = [hop; HOPS];
     let field = FieldOrder::TwoFiftySix;
     let ranks = theory::rank_distributions(SIZE, field, &[SIZE; HOPS], &hops, Recoding::Systematic);

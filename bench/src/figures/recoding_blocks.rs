@@ -8,7 +8,7 @@
 use rand_chacha::ChaCha8Rng;
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};
 use recoded_code::theory::batches::BatchCount;
-use recoded_code::theory::{self, Hop, Recoding};
+use recoded_code::theory::{self, LossModel, Recoding};
 use recoded_gf::FieldOrder;
 
 use crate::error::BenchError;
@@ -108,7 +108,7 @@ fn enough_rank(loss: f64, recodes: bool, hops: usize) -> f64 {
     // Without recoding a line loses what one hop would lose.
     let lost = 1.0 - (1.0 - loss).powi(hops as i32);
     let line = if recodes { vec![loss; hops] } else { vec![lost] };
-    let line: Vec<Hop> = line.into_iter().map(Hop::independent).collect();
+    let line: Vec<LossModel> = line.into_iter().map(LossModel::independent).collect();
     let sent = vec![BATCH_SIZE; line.len()];
     let field = FieldOrder::TwoFiftySix;
     let ranks = theory::rank_distributions(BATCH_SIZE, field, &sent, &line, Recoding::Systematic);

@@ -9,7 +9,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use recoded_code::theory::adaptive::{Outgoing, RecodingTable, adaptive_line};
-use recoded_code::theory::{self, Hop, Recoding};
+use recoded_code::theory::{self, LossModel, Recoding};
 use recoded_gf::FieldOrder;
 
 use crate::error::BenchError;
@@ -113,7 +113,7 @@ impl Plan {
     fn of(scheme: &Scheme, loss: f64) -> Plan {
         let (size, field, recoding) = (scheme.size, scheme.field, scheme.recoding);
         if scheme.is_adaptive {
-            let hop = Hop::independent(loss);
+            let hop = LossModel::independent(loss);
             let per_symbol = if scheme.makes_up_for_loss { 1.0 / (1.0 - loss) } else { 1.0 };
             let packets = size as f64 * per_symbol;
             let equal = Outgoing::equal_airtime(size, field, hop, recoding);

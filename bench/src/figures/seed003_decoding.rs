@@ -9,7 +9,7 @@
 
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};
 use recoded_code::theory::batches::BatchCount;
-use recoded_code::theory::{self, Hop, Recoding};
+use recoded_code::theory::{self, LossModel, Recoding};
 use recoded_gf::FieldOrder;
 
 use crate::error::BenchError;
@@ -204,7 +204,7 @@ impl Grid {
             BATCH_SIZE,
             field,
             &[BATCH_SIZE; HOPS],
-            &[Hop::independent(LOSS); HOPS],
+            &[LossModel::independent(LOSS); HOPS],
             Recoding::Systematic,
         );
         let points = self.places.iter().map(|&place| {

@@ -84,7 +84,7 @@ pub fn symbol_bytes(packet_bytes: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_wire::coded::{Coding, parse_coded};
+    use recoded_wire::coded::{PackedCoding, parse_coded};
     use recoded_wire::packet::locate;
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
             let found = locate(packet.bytes()).unwrap();
             let payload = &packet.bytes()[found.payload_offset..][..found.payload_len];
             let coded = parse_coded(payload).unwrap();
-            assert_eq!(coded.coding, Coding::Systematic(0));
+            assert_eq!(coded.coding, PackedCoding::Systematic(0));
             assert_eq!((coded.header.generation, coded.header.planned), (0, 16));
             assert_eq!(coded.header.common.shard, 5);
             assert_eq!(Some(coded.symbol_bytes), symbol_bytes(packet_bytes));

@@ -2,7 +2,7 @@
 
 use crate::config::code::Word;
 use crate::config::render::recoding;
-use crate::config::{Config, Flow as FlowConfig, Hop};
+use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
 use crate::theory;
 use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
@@ -111,7 +111,7 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
     };
     let hop = |id: PeerId| {
-        let Hop { link, address } = config.hops[usize::from(id.0)];
+        let Neighbour { link, address } = config.hops[usize::from(id.0)];
         format!("{}:{address}", config.links[link].name)
     };
     // Workers agree but for the newest generation; the first that has a report speaks for all.

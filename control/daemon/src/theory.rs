@@ -1,7 +1,7 @@
 //! What theory expects of a flow, to be shown beside what is measured.
 
 use recoded_api::v1::HopLoss;
-use recoded_code::theory::{Hop, Recoding, rank_distributions};
+use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role};
 use recoded_pipeline::report::FlowReport;
 
@@ -41,7 +41,7 @@ pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Opt
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
         FlowCode::Window(code) if is_source && !hops.is_empty() => {
-            let path = Hop::in_series(line(hops));
+            let path = LossModel::in_series(line(hops));
             let rate_max = (params.redundancy_max - 1.0).max(0.0);
             Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
         }
@@ -51,8 +51,8 @@ pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Opt
     }
 }
 
-fn line(hops: &[HopLoss]) -> Vec<Hop> {
-    hops.iter().map(|hop| Hop { loss: hop.loss, burst_mean: hop.burst_mean }).collect()
+fn line(hops: &[HopLoss]) -> Vec<LossModel> {
+    hops.iter().map(|hop| LossModel { loss: hop.loss, burst_mean: hop.burst_mean }).collect()
 }
 
 /// BATS flows.
@@ -60,18 +60,22 @@ fn line(hops: &[HopLoss]) -> Vec<Hop> {
 mod batches {
     use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
     use recoded_code::theory::burst::interleave_depth;
-    use recoded_code::theory::{Hop, Recoding};
+    use recoded_code::theory::{LossModel, Recoding};
     use recoded_pipeline::params::{BatsParams, Interleave};
     use recoded_pipeline::report::FlowReport;
 
-    pub fn expected_rank(report: &FlowReport, bats: &BatsParams, line: &[Hop]) -> Option<f64> {
+    pub fn expected_rank(
+        report: &FlowReport,
+        bats: &BatsParams,
+        line: &[LossModel],
+    ) -> Option<f64> {
         let size = report.generation_size;
         let burst = line.iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
         let depth = match bats.interleave {
             Interleave::Fixed(depth) => usize::from(depth),
             Interleave::Auto => interleave_depth(burst, size, 0, u64::MAX, 255),
         };
-        let line: Vec<Hop> = line.iter().map(|hop| hop.interleaved(depth)).collect();
+        let line: Vec<LossModel> = line.iter().map(|hop| hop.interleaved(depth)).collect();
         let outgoing = Outgoing::equal_airtime(size, report.field, line[0], Recoding::Systematic);
         expected_rank_adaptive(&outgoing, &line).last().copied()
     }

@@ -5,7 +5,7 @@
 use crate::params::Nanos;
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
-use recoded_wire::coded::{Block, Coded, Coding, SIZE_MAX};
+use recoded_wire::coded::{Block, Coded, PackedCoding, SIZE_MAX};
 use recoded_wire::frames::{Frames, Span};
 
 use crate::combine::Sources;
@@ -259,8 +259,8 @@ impl<'a> PacketView<'a> {
         let field = FieldOrder::from_code(coded.header.common.flags.field_code())?;
         let size = usize::from(coded.header.size);
         let coding = match coded.coding {
-            Coding::Systematic(index) => PacketCoding::Systematic(usize::from(index)),
-            Coding::Vector(packed) => {
+            PackedCoding::Systematic(index) => PacketCoding::Systematic(usize::from(index)),
+            PackedCoding::Vector(packed) => {
                 let elements = vector.get_mut(..size)?;
                 vector::unpack(field, packed, elements);
                 PacketCoding::Vector(elements)

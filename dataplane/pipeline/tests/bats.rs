@@ -6,7 +6,7 @@ mod common;
 
 use common::{Line, bats, ip_packet};
 use recoded_code::theory::adaptive::{self, Outgoing};
-use recoded_code::theory::{self, Hop};
+use recoded_code::theory::{self, LossModel};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Profile, Recoding, Redundancy, Role, Snapshot,
@@ -202,7 +202,7 @@ fn rank_at_every_relay_is_that_of_theory() {
         // The tables follow what is measured: the first batches go by none.
         ranks(&mut line, 30, 160);
         let measured = ranks(&mut line, 200, 160);
-        let links = vec![Hop::independent(loss); hops];
+        let links = vec![LossModel::independent(loss); hops];
         let expected = if adaptive {
             let recoding = theory::Recoding::Systematic;
             let outgoing = Outgoing::equal_airtime(size, field, links[0], recoding);
@@ -240,7 +240,7 @@ fn overhead_over_ten_hops_is_within_a_tenth_of_theory() {
     let after = source(&line);
     let sent = after.sent_coded - before.sent_coded;
     let overhead = sent as f64 / (after.source_symbols - before.source_symbols) as f64;
-    let links = vec![Hop::independent(loss); hops];
+    let links = vec![LossModel::independent(loss); hops];
     let recoding = theory::Recoding::Systematic;
     let outgoing = Outgoing::equal_airtime(16, FieldOrder::Sixteen, links[0], recoding);
     let expected = adaptive::expected_rank_adaptive(&outgoing, &links);

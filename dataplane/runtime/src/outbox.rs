@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Results of one worker's pipeline, on their way out.
 pub(crate) struct Outbox {
     waiting: Vec<Outgoing>,
-    hops: Vec<Hop>,
+    hops: Vec<PeerLink>,
     /// MTUs of the links, and whether they are there; replaced when one changes.
     pub(crate) links_now: Arc<Vec<LinkNow>>,
     pacers: Arc<[Pacer]>,
@@ -104,7 +104,7 @@ struct Outlet {
     merger: Option<Merger>,
 }
 
-struct Hop {
+struct PeerLink {
     link: usize,
     header_bytes: usize,
 }
@@ -119,7 +119,8 @@ impl Outbox {
         (accelerator, desk, counter): (Option<Accelerator>, Desk, Counter),
         whereabouts: Whereabouts,
     ) -> Outbox {
-        let hop = |hop: &HopConfig| Hop { link: hop.link, header_bytes: header_bytes(hop.address) };
+        let hop =
+            |hop: &HopConfig| PeerLink { link: hop.link, header_bytes: header_bytes(hop.address) };
         Outbox {
             waiting: Vec::with_capacity(topology.frames_per_worker as usize),
             hops: topology.hops.iter().map(hop).collect(),
@@ -244,7 +245,7 @@ impl Egress for Outbox {
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         let Outer { source_port, traffic_class } = outer;
         let index = usize::from(hop.0);
-        let Hop { link, header_bytes } = self.hops[index];
+        let PeerLink { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()
             || self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
         self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });

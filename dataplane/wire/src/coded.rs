@@ -186,7 +186,7 @@ pub struct Coded<'a> {
     /// The block word of a BATS packet; `None` in packets of generations.
     pub block: Option<Block>,
     /// How the symbol was formed.
-    pub coding: Coding<'a>,
+    pub coding: PackedCoding<'a>,
     /// Offset of the symbol within the UDP payload.
     pub symbol_offset: usize,
     /// Bytes of symbol.
@@ -195,7 +195,7 @@ pub struct Coded<'a> {
 
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Coding<'a> {
+pub enum PackedCoding<'a> {
     /// It is the source symbol of the generation, or the coded symbol of the batch, with this
     /// index, less than the header's size.
     Systematic(u8),
@@ -227,9 +227,9 @@ pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
         if index >= u32::from(header.size) {
             return Err(HeaderError::Value);
         }
-        Coding::Systematic(index as u8)
+        PackedCoding::Systematic(index as u8)
     } else {
-        Coding::Vector(vector)
+        PackedCoding::Vector(vector)
     };
     Ok(Coded { header, block, coding, symbol_offset, symbol_bytes })
 }
@@ -321,8 +321,8 @@ mod tests {
             prop_assert_eq!(coded.symbol_bytes, symbol_bytes);
             prop_assert_eq!(coded.symbol_offset + symbol_bytes, bytes.len());
             match coded.coding {
-                Coding::Systematic(index) => prop_assert_eq!(u16::from(index), header.size - 1),
-                Coding::Vector(vector) => prop_assert_eq!(
+                PackedCoding::Systematic(index) => prop_assert_eq!(u16::from(index), header.size - 1),
+                PackedCoding::Vector(vector) => prop_assert_eq!(
                     vector.len(),
                     vector_bytes(usize::from(header.size), header.common.flags.field_code())
                 ),

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::Elimination;
 use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable, adaptive_line};
-use recoded_code::theory::{Hop, Recoding, expected_rank};
+use recoded_code::theory::{LossModel, Recoding, expected_rank};
 use recoded_gf::FieldOrder;
 
 const SIZE: usize = 16;
@@ -19,7 +19,7 @@ const HOPS: usize = 6;
 const BATCHES: usize = 4000;
 
 fn outgoing() -> Outgoing {
-    let hop = Hop::independent(LOSS);
+    let hop = LossModel::independent(LOSS);
     Outgoing::equal_airtime(SIZE, FieldOrder::Two, hop, Recoding::Systematic)
 }
 
@@ -82,7 +82,7 @@ fn relays_that_follow_their_tables_reach_the_expected_rank_at_equal_airtime() {
     let seed = std::env::var("RECODED_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("RECODED_SEED={seed}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let line = adaptive_line(&outgoing(), &[Hop::independent(LOSS); HOPS]);
+    let line = adaptive_line(&outgoing(), &[LossModel::independent(LOSS); HOPS]);
     let tables: Vec<_> = line.iter().map(|hop| hop.table.clone()).collect();
     let (rank, error, packets) = simulate(&mut rng, &tables);
     let expected = line[HOPS - 1].expected_rank();
@@ -104,7 +104,7 @@ fn tables_from_few_measured_batches_are_nearly_as_good() {
     let seed = std::env::var("RECODED_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("RECODED_SEED={seed}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let line = adaptive_line(&outgoing(), &[Hop::independent(LOSS); 4]);
+    let line = adaptive_line(&outgoing(), &[LossModel::independent(LOSS); 4]);
     let ranks = &line[3].ranks;
     let mut adaptive = Adaptive::new(SIZE, 4 * SIZE);
     let exact = adaptive.table(&outgoing(), ranks);

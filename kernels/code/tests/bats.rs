@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use bats_line::{Line, random, seed};
 use rand_chacha::rand_core::Rng;
 use recoded_code::bats::{
-    Batch, Code, Decoder, Limits, Operand, Outcome, PAPER_ROW_DEGREES, Params, ParamsError,
-    Payloads, Profile, Rejected, Rows,
+    Batch, Code, Decoder, Gain, Limits, Operand, PAPER_ROW_DEGREES, Params, ParamsError, Payloads,
+    Profile, Rejected, Rows,
 };
 use recoded_gf::Kernel;
 
@@ -84,7 +84,7 @@ fn assert_round_trip(code: &Code, line: &mut Line, flaky: bool) {
         }
         code.batch(id, &mut batch);
         for vector in line.cross(shape.batch_size) {
-            let Ok(Outcome::Innovative { slot }) = decoder.insert(id, &vector) else { continue };
+            let Ok(Gain::Innovative { slot }) = decoder.insert(id, &vector) else { continue };
             let payload = combine(&vector, &batch, &source, SYMBOL_BYTES);
             sink.set(Operand::Received(slot), &payload);
             loop {
@@ -315,10 +315,10 @@ fn packets_that_do_not_fit_are_refused() {
     decoder.reset(params(64, Profile::CyclicShift)).expect("within the limits");
     let long = decoder.insert(0, &[1; 17]);
     assert_eq!(long, Err(Rejected::VectorLength { elements: 17, batch_size: 16 }));
-    assert_eq!(decoder.insert(0, &[0; 16]), Ok(Outcome::Redundant));
+    assert_eq!(decoder.insert(0, &[0; 16]), Ok(Gain::Redundant));
     for id in 1..3 {
-        assert!(matches!(decoder.insert(id, &[1; 16]), Ok(Outcome::Innovative { .. })));
-        assert_eq!(decoder.insert(id, &[1; 16]), Ok(Outcome::Redundant));
+        assert!(matches!(decoder.insert(id, &[1; 16]), Ok(Gain::Innovative { .. })));
+        assert_eq!(decoder.insert(id, &[1; 16]), Ok(Gain::Redundant));
     }
     assert_eq!(decoder.insert(7, &[1; 16]), Err(Rejected::TooManyBatches { max: 3 }));
 }

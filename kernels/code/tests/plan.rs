@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::Elimination;
-use recoded_code::theory::{Hop, plan};
+use recoded_code::theory::{LossModel, plan};
 use recoded_gf::FieldOrder;
 
 const SEED: u64 = 0x0009_4261_1D00;
@@ -22,7 +22,7 @@ fn fails(
     elimination: &mut Elimination,
     size: usize,
     field: FieldOrder,
-    hop: Hop,
+    hop: LossModel,
     packets: usize,
 ) -> bool {
     elimination.reset(size);
@@ -45,7 +45,7 @@ fn fails(
 }
 
 /// Simulates the union bound: the mean over trials of the number of hops that fail.
-fn check(size: usize, field: FieldOrder, hops: &[Hop], target: f64) {
+fn check(size: usize, field: FieldOrder, hops: &[LossModel], target: f64) {
     println!("seed {SEED}");
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut elimination = Elimination::new(size);
@@ -71,14 +71,14 @@ fn check(size: usize, field: FieldOrder, hops: &[Hop], target: f64) {
 
 #[test]
 fn plan_for_independent_losses_meets_its_target_and_no_more() {
-    check(16, FieldOrder::Sixteen, &[Hop::independent(0.1)], 0.02);
-    check(16, FieldOrder::Two, &[Hop::independent(0.1), Hop::independent(0.2)], 0.03);
-    check(32, FieldOrder::TwoFiftySix, &[Hop::independent(0.05); 3], 0.01);
+    check(16, FieldOrder::Sixteen, &[LossModel::independent(0.1)], 0.02);
+    check(16, FieldOrder::Two, &[LossModel::independent(0.1), LossModel::independent(0.2)], 0.03);
+    check(32, FieldOrder::TwoFiftySix, &[LossModel::independent(0.05); 3], 0.01);
 }
 
 #[test]
 fn plan_for_bursts_meets_its_target_and_no_more() {
-    check(16, FieldOrder::Four, &[Hop { loss: 0.1, burst_mean: 4.0 }], 0.05);
-    let hops = [Hop { loss: 0.05, burst_mean: 8.0 }, Hop::independent(0.1)];
+    check(16, FieldOrder::Four, &[LossModel { loss: 0.1, burst_mean: 4.0 }], 0.05);
+    let hops = [LossModel { loss: 0.05, burst_mean: 8.0 }, LossModel::independent(0.1)];
     check(24, FieldOrder::Sixteen, &hops, 0.05);
 }

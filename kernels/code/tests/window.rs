@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_code::theory::Hop;
+use recoded_code::theory::LossModel;
 use recoded_code::theory::window::WindowCode;
 use recoded_code::window::{
     AduError, Counts, Decoder, Density, Encoder, Parameters, ParametersError, REPAIR_ID_BYTES,
@@ -468,7 +468,7 @@ fn planned_rates_meet_their_target_without_waste() {
     for (scheme, redundant, window_symbols, loss) in
         [(Scheme::Gf256, 1.0 / 256.0, 32, 0.1), (Scheme::Gf2, 0.5, 64, 0.05)]
     {
-        let path = Hop::independent(loss);
+        let path = LossModel::independent(loss);
         let code = WindowCode { symbols: window_symbols, redundant, path };
         let rate = code.rate(target, 2.0);
         let mut encoder = encoder(scheme, 4, window_symbols);

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use recoded_code::degrees::{self, Distribution};
-use recoded_code::theory::{Hop, Recoding, rank_distributions};
+use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_degrees::{Problem, optimise, theta};
 use recoded_gf::FieldOrder;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use std::path::Path;
 const SIZES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 fn ranks(size: usize, loss: f64, hops: usize) -> Vec<f64> {
-    let line = vec![Hop::independent(loss); hops];
+    let line = vec![LossModel::independent(loss); hops];
     rank_distributions(size, FieldOrder::Sixteen, &vec![size; hops], &line, Recoding::Systematic)
         .pop()
         .expect("at least one hop")

@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use recoded_code::theory::{Hop, Recoding, rank_distributions};
+use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_degrees::{OptimiseError, Optimum, Problem, optimise, theta};
 use recoded_gf::FieldOrder;
 
 /// Ranks after `hops` hops that lose `loss`, every node sending a batch's size.
 fn ranks(size: usize, loss: f64, hops: usize) -> Vec<f64> {
-    let line = vec![Hop::independent(loss); hops];
+    let line = vec![LossModel::independent(loss); hops];
     let sent = vec![size; hops];
     rank_distributions(size, FieldOrder::TwoFiftySix, &sent, &line, Recoding::Random)
         .pop()

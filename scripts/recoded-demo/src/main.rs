@@ -1,5 +1,5 @@
 //! `recoded-demo`: one command that shows what recoding does. See `options.rs` for what it takes,
-//! `outcome.rs` for its criteria.
+//! `findings.rs` for its criteria.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod plain;
 mod probe;
 mod protected;
 
-mod outcome;
+mod findings;
 mod plot;
 mod table;
 
@@ -24,8 +24,8 @@ use recoded_api::v1::State;
 use recoded_netns::traffic::{WebServer, interface_drops, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
+use findings::{Findings, Link, Machine, Mode, Plain, Recoded};
 use options::{Code, Options};
-use outcome::{Link, Machine, Mode, Outcome, Plain, Recoded};
 use progress::Progress;
 use protected::TUNNEL;
 
@@ -89,12 +89,12 @@ fn run(options: &Options) -> Result<bool, BedError> {
         drop(guests.server);
         drop(bed);
     }
-    let mut outcome = measured?;
-    outcome.elapsed_seconds = started.elapsed().as_secs_f64();
-    outcome.judge(options);
-    print!("{}", table::Table(&outcome));
-    save(options, &outcome)?;
-    Ok(outcome.ok)
+    let mut findings = measured?;
+    findings.elapsed_seconds = started.elapsed().as_secs_f64();
+    findings.judge(options);
+    print!("{}", table::Table(&findings));
+    save(options, &findings)?;
+    Ok(findings.ok)
 }
 
 /// Programs that stay up after the measurements with `--keep`.
@@ -109,7 +109,7 @@ fn measure(
     options: &Options,
     loss: Loss,
     progress: &mut Progress,
-) -> Result<Outcome, BedError> {
+) -> Result<Findings, BedError> {
     let file = bed.directory().join("file");
     guests.server = progress.step("Serve a file of random bytes", |_| {
         let bytes = file_bytes(options);
@@ -126,7 +126,7 @@ fn measure(
     })?;
     let (recoded, links) = measure_recoded(bed, &guests.daemons, &file, options, progress)?;
     let hosts = states(&guests.daemons)?;
-    Ok(Outcome {
+    Ok(Findings {
         hops: options.hop_count(),
         loss: options.loss_share(),
         burst: options.burst,
@@ -217,8 +217,8 @@ fn measure_recoded(
         let drops = || Ok(bed.queue_drops()? + interface_drops(bed.source(), TUNNEL.name)?);
         let before = drops()?;
         let udp = protected::udp(bed, daemons, options.rate, options.seconds, tcp.overhead)?;
-        let overflows = drops()? - before + udp.outcome.overrun;
-        let text = format!("{} of {} packets lost", udp.outcome.lost, udp.outcome.packets);
+        let overflows = drops()? - before + udp.findings.overrun;
+        let text = format!("{} of {} packets lost", udp.findings.lost, udp.findings.packets);
         Ok::<_, BedError>(((udp, overflows), text))
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
@@ -240,13 +240,13 @@ fn measure_recoded(
         burst_mean: link.eastward.burst_mean(),
     });
     let recoded = Recoded {
-        delivered: udp.outcome.delivered(),
+        delivered: udp.findings.delivered(),
         rank_ratio: probe.rank_ratio,
         overhead_theory: probe::overhead(options),
         rank_theory,
         rank_generations: probe.generations,
-        residual_loss: 1.0 - udp.outcome.delivered(),
-        packets: udp.outcome.packets,
+        residual_loss: 1.0 - udp.findings.delivered(),
+        packets: udp.findings.packets,
         overflows,
         offered_mbit: udp.offered_mbit,
         capacity_mbit: udp.capacity_mbit,
@@ -316,13 +316,13 @@ fn leave_up(mut bed: Bed, guests: Guests) -> Result<(), BedError> {
     Ok(())
 }
 
-fn save(options: &Options, outcome: &Outcome) -> Result<(), BedError> {
-    let json = serde_json::to_string_pretty(outcome).map_err(|error| BedError::Output {
+fn save(options: &Options, findings: &Findings) -> Result<(), BedError> {
+    let json = serde_json::to_string_pretty(findings).map_err(|error| BedError::Output {
         program: "recoded-demo".into(),
         detail: error.to_string(),
     })?;
     let plot = options.plot_path();
-    for (path, text) in [(&options.json, json + "\n"), (&plot, plot::svg(outcome))] {
+    for (path, text) in [(&options.json, json + "\n"), (&plot, plot::svg(findings))] {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(BedError::file(folder))?;
         }

@@ -9,7 +9,7 @@
 
 use bench_svg::{Align, INK, Page};
 
-use crate::outcome::{Outcome, points};
+use crate::findings::{Findings, points};
 use crate::table::protection;
 
 const WIDTH: f64 = 960.0;
@@ -29,31 +29,31 @@ const DOT: f64 = 5.0;
 /// Lowest goodput that a bar can show, in Mbit/s.
 const GOODPUT_FLOOR: f64 = 0.001;
 
-/// The plot of an outcome as an SVG document.
-pub fn svg(outcome: &Outcome) -> String {
+/// The plot of findings as an SVG document.
+pub fn svg(findings: &Findings) -> String {
     let mut page = Page::new(WIDTH, HEIGHT);
-    let burst = if outcome.burst > 1.0 {
-        format!(" in bursts of {}", outcome.burst)
+    let burst = if findings.burst > 1.0 {
+        format!(" in bursts of {}", findings.burst)
     } else {
         String::new()
     };
     let title = format!(
         "{} links in a line, {} % loss each{burst}, {} Mbit/s. {} over GF({})",
-        outcome.hops,
-        points(outcome.loss),
-        outcome.rate_mbit,
-        protection(outcome),
-        outcome.field
+        findings.hops,
+        points(findings.loss),
+        findings.rate_mbit,
+        protection(findings),
+        findings.field
     );
     page.words((40.0, 28.0), Align::Start, FONT, INK, &title);
-    hops_panel(&mut page, outcome);
-    goodput_panel(&mut page, outcome);
+    hops_panel(&mut page, findings);
+    goodput_panel(&mut page, findings);
     page.finish()
 }
 
 /// Left: share left after each hop.
-fn hops_panel(page: &mut Page, outcome: &Outcome) {
-    let hops = outcome.hops as f64;
+fn hops_panel(page: &mut Page, findings: &Findings) {
+    let hops = findings.hops as f64;
     let scale = Scale { left: 70.0, right: 560.0, top: 60.0, bottom: 350.0, last: hops };
     for step in 0..=5 {
         let share = f64::from(step) / 5.0;
@@ -61,27 +61,27 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
         let (x, y) = scale.at(0.0, share);
         page.words((x - 10.0, y + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
     }
-    for hop in 0..=outcome.hops {
+    for hop in 0..=findings.hops {
         let (x, y) = scale.at(hop as f64, 0.0);
         page.words((x, y + 20.0), Align::Middle, FONT, INK, &hop.to_string());
     }
     page.words((315.0, 392.0), Align::Middle, FONT, INK, "hops travelled");
-    let kept = 1.0 - outcome.loss;
+    let kept = 1.0 - findings.loss;
     let curve = |value: &dyn Fn(usize) -> f64| {
-        (0..=outcome.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
+        (0..=findings.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
     };
     let ideal = curve(&|hop| if hop == 0 { 1.0 } else { kept });
     let forwarding = curve(&|hop| kept.powi(hop as i32));
     let rank = |ranks: &[f64], hop: usize| if hop == 0 { 1.0 } else { ranks[hop - 1] };
-    let theory = curve(&|hop| rank(&outcome.recoded.rank_theory, hop));
-    let measured = curve(&|hop| rank(&outcome.recoded.rank_ratio, hop));
+    let theory = curve(&|hop| rank(&findings.recoded.rank_theory, hop));
+    let measured = curve(&|hop| rank(&findings.recoded.rank_ratio, hop));
     page.stroke(&ideal, IDEAL, 1.5, "4 4");
     page.stroke(&forwarding, PLAIN, 2.0, "");
     page.stroke(&theory, RECODED, 2.0, "");
     for point in &measured[1..] {
         page.dot(*point, DOT, RECODED);
     }
-    page.dot(scale.at(hops, outcome.plain.delivered), DOT, PLAIN);
+    page.dot(scale.at(hops, findings.plain.delivered), DOT, PLAIN);
     let legend = [
         (IDEAL, "ideal retransmission per hop"),
         (RECODED, "recoding: line theory, dots measured"),
@@ -96,8 +96,8 @@ fn hops_panel(page: &mut Page, outcome: &Outcome) {
 }
 
 /// Right: goodput of the TCP download on a logarithmic scale.
-fn goodput_panel(page: &mut Page, outcome: &Outcome) {
-    let top = 10f64.powf(outcome.rate_mbit.max(1.0).log10().ceil());
+fn goodput_panel(page: &mut Page, findings: &Findings) {
+    let top = 10f64.powf(findings.rate_mbit.max(1.0).log10().ceil());
     let decades = (top / GOODPUT_FLOOR).log10();
     let (left, right, bottom, height) = (650.0, 930.0, 350.0, 290.0);
     let y =
@@ -107,12 +107,12 @@ fn goodput_panel(page: &mut Page, outcome: &Outcome) {
         page.stroke(&[(left, y(mbit)), (right, y(mbit))], FAINT, 1.0, "");
         page.words((left - 8.0, y(mbit) + 4.0), Align::End, FONT, INK, &number(mbit));
     }
-    let rate = y(outcome.rate_mbit);
+    let rate = y(findings.rate_mbit);
     page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
     page.words((left + 4.0, rate - 6.0), Align::Start, FONT, IDEAL, "rate of a link");
     let bars = [
-        (690.0, outcome.plain.tcp_mbps, PLAIN, "forwarding"),
-        (830.0, outcome.recoded.tcp_mbps, RECODED, "recoded"),
+        (690.0, findings.plain.tcp_mbps, PLAIN, "forwarding"),
+        (830.0, findings.recoded.tcp_mbps, RECODED, "recoded"),
     ];
     for (x, mbit, colour, name) in bars {
         page.rectangle(x, y(mbit), 70.0, bottom - y(mbit), colour);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn svg_closes_what_it_opens_and_stays_on_the_page() {
-        let text = svg(&crate::outcome::tests::example());
+        let text = svg(&crate::findings::tests::example());
         assert_eq!(text.matches("<text").count(), text.matches("</text>").count());
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
         for attribute in [" x=\"", " y=\"", " cx=\"", " cy=\""] {

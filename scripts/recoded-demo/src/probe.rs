@@ -9,7 +9,7 @@ use std::time::Duration;
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
 use recoded_code::theory::window::WindowCode;
-use recoded_code::theory::{Hop, Recoding, rank_distributions};
+use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
 
@@ -103,7 +103,7 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
 /// forwarding leaves.
 pub fn theory(options: &Options) -> Vec<f64> {
     let (size, field) = (options.generation_size(), options.field_order());
-    let hop = Hop { loss: options.loss_share(), burst_mean: options.burst };
+    let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
     let hops = options.hop_count();
     match options.code {
         Code::Window => {
@@ -131,12 +131,12 @@ pub fn overhead(options: &Options) -> Option<f64> {
         Code::Rlnc => None,
         Code::Bats => theory(options).last().map(|rank| 1.0 / rank),
         Code::Window => {
-            let hop = Hop { loss: options.loss_share(), burst_mean: options.burst };
+            let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
             let code = WindowCode {
                 symbols: usize::from(options.window),
                 // All coefficients are random, with the daemons' `density`.
                 redundant: 1.0 / f64::from(options.field_order().order()),
-                path: Hop::in_series(vec![hop; options.hop_count()]),
+                path: LossModel::in_series(vec![hop; options.hop_count()]),
             };
             Some(1.0 + code.rate(TARGET_LOSS, REDUNDANCY_MAX - 1.0))
         }
@@ -144,7 +144,7 @@ pub fn overhead(options: &Options) -> Option<f64> {
 }
 
 /// Every node sends as many packets as a generation has symbols, at any rank.
-fn fixed(options: &Options, hop: Hop) -> Vec<f64> {
+fn fixed(options: &Options, hop: LossModel) -> Vec<f64> {
     let (size, hops) = (options.generation_size(), options.hop_count());
     let (field, recoding) = (options.field_order(), Recoding::Systematic);
     let ranks = rank_distributions(size, field, &vec![size; hops], &vec![hop; hops], recoding);

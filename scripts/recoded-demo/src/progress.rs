@@ -39,7 +39,7 @@ impl Progress {
         Progress { number: 0, total, is_terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Runs a step and reports its outcome, the text beside the result.
+    /// Runs a step and reports how it ended, the text beside the result.
     pub fn step<R, E>(
         &mut self,
         title: &str,
@@ -72,12 +72,12 @@ impl Progress {
         if result.is_err() {
             sweep::wait_if_interrupted();
         }
-        let outcome = match &result {
+        let findings = match &result {
             Ok((_, text)) => text.as_str(),
             Err(_) => "failed",
         };
         let start = if self.is_terminal { "\r\x1b[K" } else { "" };
-        eprintln!("{start}{head}: {outcome}");
+        eprintln!("{start}{head}: {findings}");
         result.map(|(value, _)| value)
     }
 }

@@ -134,7 +134,7 @@ pub fn download(
 /// A UDP measurement through the tunnel.
 pub struct Measured {
     /// What iperf3 counted.
-    pub outcome: UdpOutcome,
+    pub findings: UdpOutcome,
     /// UDP payload offered.
     pub offered_mbit: f64,
     /// What the links can carry of it.
@@ -166,12 +166,12 @@ pub fn udp(
         UdpLoad { to: TUNNEL.sink_address(), payload_bytes, mbit: LOAD * capacity_mbit, seconds };
     let sent = Sent::by(&before)?;
     let (started, times) = (Instant::now(), processor_times(daemons)?);
-    let outcome = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
+    let findings = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?.finish()?;
     let (elapsed, after) = (started.elapsed().as_secs_f64(), processor_times(daemons)?);
     let overhead = Sent::by(&daemons[0].show()?)?.overhead_since(&sent);
     let core_shares = times.iter().zip(&after).map(|(before, after)| (after - before) / elapsed);
     let core_shares = core_shares.collect();
-    Ok(Measured { outcome, offered_mbit: load.mbit, capacity_mbit, overhead, core_shares })
+    Ok(Measured { findings, offered_mbit: load.mbit, capacity_mbit, overhead, core_shares })
 }
 
 /// Seconds of processor time of each daemon.

@@ -2,67 +2,67 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::outcome::{Outcome, points};
+use crate::findings::{Findings, points};
 
-/// Prints an outcome as text.
-pub struct Table<'a>(pub &'a Outcome);
+/// Prints findings as text.
+pub struct Table<'a>(pub &'a Findings);
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let outcome = self.0;
+        let findings = self.0;
         writeln!(f)?;
-        heading(f, outcome)?;
-        hops(f, outcome)?;
-        ends(f, outcome)?;
-        cores(f, outcome)?;
-        modes(f, outcome)?;
-        criteria(f, outcome)
+        heading(f, findings)?;
+        hops(f, findings)?;
+        ends(f, findings)?;
+        cores(f, findings)?;
+        modes(f, findings)?;
+        criteria(f, findings)
     }
 }
 
-fn heading(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    let kind = if outcome.burst > 1.0 {
-        format!("in bursts of {} packets on average", outcome.burst)
+fn heading(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
+    let kind = if findings.burst > 1.0 {
+        format!("in bursts of {} packets on average", findings.burst)
     } else {
         "independently".to_owned()
     };
-    let line: Vec<String> = (0..=outcome.hops).map(|host| format!("h{host}")).collect();
+    let line: Vec<String> = (0..=findings.hops).map(|host| format!("h{host}")).collect();
     writeln!(f, "  {}", line.join(" ~~x~~ "))?;
     writeln!(
         f,
         "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {} %\n  \
          of the packets, {kind}. {}, field of order {}.\n",
-        outcome.hops,
-        outcome.hops,
-        outcome.rate_mbit,
-        points(outcome.loss),
-        protection(outcome),
-        outcome.field
+        findings.hops,
+        findings.hops,
+        findings.rate_mbit,
+        points(findings.loss),
+        protection(findings),
+        findings.field
     )
 }
 
 /// The code in words.
-pub fn protection(outcome: &Outcome) -> String {
-    let (size, block) = (outcome.batch, outcome.block.unwrap_or_default());
-    match (outcome.code, outcome.adaptive) {
+pub fn protection(findings: &Findings) -> String {
+    let (size, block) = (findings.batch, findings.block.unwrap_or_default());
+    match (findings.code, findings.adaptive) {
         ("bats", Some(true)) => format!("BATS blocks of {block} in adaptive batches of {size}"),
         ("bats", _) => format!("BATS blocks of {block} in batches of {size}"),
         ("window", _) => {
-            format!("A window of {} symbols, not recoded", outcome.window.unwrap_or_default())
+            format!("A window of {} symbols, not recoded", findings.window.unwrap_or_default())
         }
         _ => format!("Generations of {size} symbols"),
     }
 }
 
-fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+fn hops(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     writeln!(f, "  What is left after each hop, when every host sends one packet per symbol:\n")?;
-    let kind = if outcome.code == "window" { "  window" } else { "recoding" };
+    let kind = if findings.code == "window" { "  window" } else { "recoding" };
     writeln!(f, "  hop   link dropped   forwarding   {kind}   {kind}   ")?;
     writeln!(f, "                        (theory)    (theory)   measured   ")?;
-    let rows = outcome.recoded.rank_theory.iter().zip(&outcome.recoded.rank_ratio);
+    let rows = findings.recoded.rank_theory.iter().zip(&findings.recoded.rank_ratio);
     for (index, (theory, measured)) in rows.enumerate() {
-        let dropped = outcome.links.get(index).map_or(0.0, |link| link.loss * 100.0);
-        let forwarding = (1.0 - outcome.loss).powi(index as i32 + 1);
+        let dropped = findings.links.get(index).map_or(0.0, |link| link.loss * 100.0);
+        let forwarding = (1.0 - findings.loss).powi(index as i32 + 1);
         writeln!(
             f,
             "  {:>3}   {dropped:>10.2} %   {forwarding:>10.4}   {theory:>8.4}   {measured:>8.4}",
@@ -72,16 +72,16 @@ fn hops(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(
         f,
         "\n  Ideal retransmission on every hop would keep {:.4}, at a round trip per loss per hop.\n",
-        1.0 - outcome.loss
+        1.0 - findings.loss
     )
 }
 
-fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    let (plain, recoded) = (&outcome.plain, &outcome.recoded);
+fn ends(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
+    let (plain, recoded) = (&findings.plain, &findings.recoded);
     let mut row = |what: &str, left: String, right: String| {
         writeln!(f, "  {what:<26} {left:>24} {right:>24}")
     };
-    let kind = if outcome.code == "window" { "window" } else { "recoded" };
+    let kind = if findings.code == "window" { "window" } else { "recoded" };
     row("from end to end", "Linux forwarding".into(), kind.into())?;
     row(
         "UDP packets delivered",
@@ -123,8 +123,8 @@ fn ends(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(f)
 }
 
-fn cores(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    let recoded = &outcome.recoded;
+fn cores(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
+    let recoded = &findings.recoded;
     let shares = recoded.core_shares.iter().enumerate();
     let listed: Vec<String> =
         shares.map(|(host, share)| format!("h{host} {:.0} %", share * 100.0)).collect();
@@ -137,9 +137,9 @@ fn cores(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     )
 }
 
-fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+fn modes(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     let mut kinds: Vec<(String, &str, Vec<String>)> = Vec::new();
-    for mode in &outcome.modes {
+    for mode in &findings.modes {
         let kind = format!("XDP {}, AF_XDP {}", mode.xdp, mode.socket);
         let place = format!("{}:{}", mode.host, mode.interface);
         match kinds.iter_mut().find(|(known, _, _)| *known == kind) {
@@ -153,7 +153,7 @@ fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             writeln!(f, "    fallback reason: {reason}")?;
         }
     }
-    for (host, reasons) in &outcome.drops {
+    for (host, reasons) in &findings.drops {
         let listed: Vec<String> = reasons
             .iter()
             .filter(|(_, count)| **count > 0)
@@ -166,8 +166,8 @@ fn modes(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     writeln!(f)
 }
 
-fn criteria(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    for criterion in &outcome.criteria {
+fn criteria(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
+    for criterion in &findings.criteria {
         let verdict = match (criterion.holds, criterion.waived) {
             (true, _) => "pass",
             (false, None) => "FAIL",
@@ -178,5 +178,5 @@ fn criteria(f: &mut Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             writeln!(f, "        not required: {reason}")?;
         }
     }
-    writeln!(f, "\n  ok: {}", outcome.ok)
+    writeln!(f, "\n  ok: {}", findings.ok)
 }

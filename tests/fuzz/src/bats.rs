@@ -1,7 +1,7 @@
 //! BATS: any packets of any batches, in any order, with payload work that fails now and then.
 
 use recoded_code::bats::{
-    Batch, Code, Decoder, Limits, Operand, Outcome, Params, Payloads, Profile, Rejected, Rows,
+    Batch, Code, Decoder, Gain, Limits, Operand, Params, Payloads, Profile, Rejected, Rows,
 };
 use recoded_gf::Kernel;
 
@@ -142,12 +142,12 @@ impl Run {
     fn insert(&mut self, id: u16, vector: &[u8]) {
         let (rank, missing) = (self.decoder.rank(), self.decoder.missing());
         match self.decoder.insert(id, vector) {
-            Ok(Outcome::Innovative { slot }) => {
+            Ok(Gain::Innovative { slot }) => {
                 assert_eq!(slot as usize, rank);
                 let payload = self.payload(id, vector);
                 self.sink.set(Operand::Received(slot), &payload);
             }
-            Ok(Outcome::Redundant) => assert_eq!(self.decoder.rank(), rank),
+            Ok(Gain::Redundant) => assert_eq!(self.decoder.rank(), rank),
             Err(Rejected::VectorLength { elements, batch_size }) => {
                 assert!(elements == vector.len() && elements != batch_size);
             }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use recoded_code::theory::Hop as Loss;
+use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
 
@@ -191,7 +191,7 @@ impl Draft {
                 (true, false) => self.random.between(1.0, 40.0),
                 _ => 1.0,
             };
-            let down = Link { loss: Loss { loss, burst_mean }, ..base };
+            let down = Link { loss: LossModel { loss, burst_mean }, ..base };
             let up = if loses_feedback { down } else { Link { loss: Link::CLEAN.loss, ..base } };
             Hop { down, up }
         };
@@ -472,7 +472,7 @@ impl Draft {
             _ => {
                 let hop = self.random.size(0..=self.hops - 1);
                 let link = scenario.hops[hop];
-                let silence = Loss::independent(1.0);
+                let silence = LossModel::independent(1.0);
                 let silent = Hop {
                     down: Link { loss: silence, ..link.down },
                     up: Link { loss: silence, ..link.up },

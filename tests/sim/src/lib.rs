@@ -2,7 +2,7 @@
 //!
 //! A [`Scenario`] is plain data: nodes, links, traffic, changes. [`run`] plays it in virtual
 //! nanoseconds and holds the invariants that must survive every network; [`Scenario::from_seed`]
-//! draws one of any kind. The same scenario gives the same [`Outcome`], to the last packet.
+//! draws one of any kind. The same scenario gives the same [`RunReport`], to the last packet.
 //!
 //! ```
 //! use recoded_sim::{Link, Scenario, run};
@@ -41,7 +41,7 @@ mod oracle;
 
 mod violation;
 
-mod outcome;
+mod run_report;
 
 mod summary;
 
@@ -58,7 +58,7 @@ pub use code::Code;
 pub use delay::Delays;
 pub use generate::Weather;
 pub use link::{Link, LinkCounters, Rate};
-pub use outcome::{Outcome, Rank};
+pub use run_report::{Rank, RunReport};
 pub use scenario::{Change, Hop, Pauses, Promise, Scenario, Threads, Traffic};
 pub use summary::{Described, Summary};
 pub use sweep::{Failure, Found, Swept, sweep};
@@ -72,7 +72,7 @@ pub use violation::Violation;
 ///
 /// # Panics
 /// When the scenario has not one node more than links, or the pipeline panics.
-pub fn run(scenario: &Scenario) -> Result<Outcome, Violation> {
+pub fn run(scenario: &Scenario) -> Result<RunReport, Violation> {
     network::Network::new(scenario, &mut |_, _| ()).run()
 }
 
@@ -86,6 +86,6 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Violation> {
 pub fn run_watched(
     scenario: &Scenario,
     mut watch: impl FnMut(u64, &Step<'_>),
-) -> Result<Outcome, Violation> {
+) -> Result<RunReport, Violation> {
     network::Network::new(scenario, &mut watch).run()
 }

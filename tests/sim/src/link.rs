@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use recoded_code::theory::Hop;
+use recoded_code::theory::LossModel;
 use recoded_pipeline::params::Nanos;
 use recoded_wire::coded::{CodedHeader, PLANNED_MAX};
 use recoded_wire::header::{Header, write_link_sequence};
@@ -20,7 +20,7 @@ const OVERHEAD_BYTES: u64 = 66;
 pub struct Link {
     /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory`
     /// computes with.
-    pub loss: Hop,
+    pub loss: LossModel,
     /// Time that every packet takes.
     pub delay_nanos: Nanos,
     /// Time on top of it, even from 0 to this.
@@ -47,7 +47,7 @@ pub struct Rate {
 impl Link {
     /// A link without loss and delay.
     pub const CLEAN: Link = Link {
-        loss: Hop::independent(0.0),
+        loss: LossModel::independent(0.0),
         delay_nanos: 0,
         jitter_nanos: 0,
         keeps_order: true,
@@ -59,13 +59,13 @@ impl Link {
     /// A link that loses packets, by `loss` independently of each other, and does nothing else.
     #[must_use]
     pub const fn lossy(loss: f64) -> Link {
-        Link { loss: Hop::independent(loss), ..Link::CLEAN }
+        Link { loss: LossModel::independent(loss), ..Link::CLEAN }
     }
 
     /// A link that loses packets in runs of `burst_mean` on average.
     #[must_use]
     pub const fn bursty(loss: f64, burst_mean: f64) -> Link {
-        Link { loss: Hop { loss, burst_mean }, ..Link::CLEAN }
+        Link { loss: LossModel { loss, burst_mean }, ..Link::CLEAN }
     }
 }
 
@@ -190,7 +190,7 @@ impl Channel {
     }
 
     fn is_lost(&mut self) -> bool {
-        let Hop { loss, burst_mean } = self.link.loss;
+        let LossModel { loss, burst_mean } = self.link.loss;
         let memoryless = 1.0 / (1.0 - loss).max(f64::MIN_POSITIVE);
         if burst_mean <= memoryless {
             return self.random.chance(loss);

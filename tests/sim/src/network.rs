@@ -24,7 +24,7 @@ use crate::code::Bounds;
 use crate::link::{Channel, Link};
 use crate::node::{HandedOver, Make, Node, Results, Sent};
 use crate::oracle::Oracle;
-use crate::outcome::Outcome;
+use crate::run_report::RunReport;
 use crate::scenario::{Change, DOWN, FLOW, Scenario, UP};
 use crate::trace::Step;
 use crate::violation::Violation;
@@ -185,7 +185,7 @@ impl<'a> Network<'a> {
     }
 
     /// Runs until nothing happens any more.
-    pub(crate) fn run(mut self) -> Result<Outcome, Violation> {
+    pub(crate) fn run(mut self) -> Result<RunReport, Violation> {
         let traffic = &self.scenario.traffic;
         let changes = self.scenario.changes.iter().map(|(at, change)| match change {
             Change::Stop { nanos, .. } => at + nanos,
@@ -236,7 +236,7 @@ impl<'a> Network<'a> {
         EVENTS_PER_REPORT * nodes * nodes * shards * (1 + self.now / REPORT_NANOS)
     }
 
-    fn finish(mut self) -> Result<Outcome, Violation> {
+    fn finish(mut self) -> Result<RunReport, Violation> {
         let reports: Vec<_> = self.nodes.iter().map(Node::report).collect();
         let ended = self.now;
         // The results of a shutdown are not used.
@@ -251,7 +251,7 @@ impl<'a> Network<'a> {
         }
         let starved = self.nodes.iter().map(Node::starved).collect();
         let counters = self.channels.into_iter().map(|(down, up)| (down.counters, up.counters));
-        Ok(Outcome {
+        Ok(RunReport {
             hash: self.hasher.finish(),
             events: self.events,
             ended_nanos: ended,

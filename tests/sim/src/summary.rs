@@ -8,14 +8,14 @@ use recoded_pipeline::report::{DropReason, FlowCounters};
 use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
-use crate::outcome::Outcome;
+use crate::run_report::RunReport;
 use crate::scenario::{Change, Pauses, Scenario, Threads};
 
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);
 
 /// Shows what came of a scenario.
-pub struct Summary<'a>(pub &'a Scenario, pub &'a Outcome);
+pub struct Summary<'a>(pub &'a Scenario, pub &'a RunReport);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

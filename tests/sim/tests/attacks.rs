@@ -2,7 +2,7 @@
 
 use recoded_pipeline::params::Nanos;
 use recoded_sim::{
-    Attack, Change, Code, Forgery, Knowledge, Link, Outcome, Pauses, Scenario, Traffic, run,
+    Attack, Change, Code, Forgery, Knowledge, Link, Pauses, RunReport, Scenario, Traffic, run,
 };
 use recoded_wire::header::PacketType;
 
@@ -54,11 +54,11 @@ fn attacked(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) ->
 }
 
 /// Packets that the relay sent towards the sink.
-fn relayed(outcome: &Outcome) -> u64 {
+fn relayed(outcome: &RunReport) -> u64 {
     outcome.links[1].0.offered
 }
 
-fn passes(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> Outcome {
+fn passes(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> RunReport {
     let scenario = attacked(code, knowledge, forgery, packets);
     let outcome = run(&scenario);
     outcome.unwrap_or_else(|violation| panic!("{code:?}, {knowledge:?} {forgery:?}: {violation}"))

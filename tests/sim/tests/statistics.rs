@@ -1,6 +1,6 @@
 //! Longer runs: measured rank against exact theory, hop by hop, and memory that does not grow.
 
-use recoded_code::theory::Hop as Loss;
+use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, Recoding, Redundancy, WindowParams};
 use recoded_sim::{Code, Link, Scenario, run};
@@ -71,7 +71,7 @@ fn rank_matches_theory_over_bursty_losses() {
 ///
 /// Losses `d` packets apart correlate by `memory^d`: `stream` sums that over all pairs, `within`
 /// over those inside one generation.
-fn burst_scale(loss: Loss, size: f64) -> f64 {
+fn burst_scale(loss: LossModel, size: f64) -> f64 {
     let leave = 1.0 / loss.burst_mean;
     let memory: f64 = 1.0 - leave - leave * loss.loss / (1.0 - loss.loss);
     let stream = (1.0 + memory) / (1.0 - memory);

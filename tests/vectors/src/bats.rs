@@ -1,7 +1,7 @@
 //! `bats.json`: blocks of each profile, from batch ids to decoded symbols.
 
 use recoded_code::TinyMt32;
-use recoded_code::bats::{Batch, Code, Decoder, Limits, Operand, Outcome, Params, Profile, Rows};
+use recoded_code::bats::{Batch, Code, Decoder, Gain, Limits, Operand, Params, Profile, Rows};
 use recoded_gf::{FieldOrder, Kernel};
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ fn batches(code: &Code, field: FieldOrder, intermediate: &[Hex]) -> Vec<SourceBa
         let batch = batch(code, id, field, intermediate, &mut generator);
         for packet in &batch.recoded {
             let outcome = decoder.insert(id, &packet.vector.0);
-            assert!(matches!(outcome, Ok(Outcome::Innovative { .. } | Outcome::Redundant)));
+            assert!(matches!(outcome, Ok(Gain::Innovative { .. } | Gain::Redundant)));
         }
         // Without payloads there is nothing to compute, but to know whether it is enough.
         let Ok(()) = decoder.advance(&mut Rows::new(SYMBOL_BYTES), |_| ());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use recoded_code::bats::{Decoder, Limits, Operand, Outcome, Params, Rows};
+use recoded_code::bats::{Decoder, Gain, Limits, Operand, Params, Rows};
 use recoded_code::reed_solomon::ReedSolomon;
 use recoded_code::rlnc::{self, Coding, Density, Seeded, draw};
 use recoded_code::vector::unpack;
@@ -12,7 +12,7 @@ use recoded_code::window::{self, Parameters, Received, Scheme};
 use recoded_gf::FieldOrder;
 use recoded_vectors::window::Packet;
 use recoded_vectors::{Hex, bats, field, reed_solomon, wire};
-use recoded_wire::coded::Coding as WireCoding;
+use recoded_wire::coded::PackedCoding;
 use recoded_wire::feedback::items;
 use recoded_wire::header::PacketType;
 use recoded_wire::parse::{Packet as Parsed, parse};
@@ -100,8 +100,8 @@ fn coded_packets_parse_to_what_they_say() {
         assert_eq!(packet.block, coded.block.map(wire::BlockWord::from));
         assert_eq!(packet.bytes.0[coded.symbol_offset..], packet.symbol.0);
         match coded.coding {
-            WireCoding::Systematic(index) => assert_eq!(packet.symbol_index, Some(index)),
-            WireCoding::Vector(vector) => assert_eq!(packet.vector, Some(Hex::from(vector))),
+            PackedCoding::Systematic(index) => assert_eq!(packet.symbol_index, Some(index)),
+            PackedCoding::Vector(vector) => assert_eq!(packet.vector, Some(Hex::from(vector))),
         }
     }
 }
@@ -280,7 +280,7 @@ fn blocks_are_coded_recoded_and_decoded() {
                     continue; // shows a high id, is not needed
                 }
                 let outcome = decoder.insert(batch.id, &packet.vector.0).expect("a packet");
-                if let Outcome::Innovative { slot } = outcome {
+                if let Gain::Innovative { slot } = outcome {
                     rows.set(Operand::Received(slot), &packet.symbol.0);
                 }
             }

@@ -60,7 +60,7 @@ impl Word {
 
 /// What protects a flow.
 #[derive(Copy, Clone)]
-pub struct Coding {
+pub struct CodeSettings {
     /// The code.
     pub code: FlowCode,
     /// Field of the coding coefficients.
@@ -69,13 +69,16 @@ pub struct Coding {
     pub generation_size: usize,
 }
 
-impl Coding {
+impl CodeSettings {
     /// What a relay or sink begins with, before packets tell it more.
-    pub const LEARNED: Coding =
-        Coding { code: FlowCode::Rlnc, field: FieldOrder::Sixteen, generation_size: SIZE_MIN };
+    pub const LEARNED: CodeSettings = CodeSettings {
+        code: FlowCode::Rlnc,
+        field: FieldOrder::Sixteen,
+        generation_size: SIZE_MIN,
+    };
 
     /// Reads the code of a source, and refuses the keys of other codes.
-    pub fn read(reader: &mut Reader<'_>) -> Coding {
+    pub fn read(reader: &mut Reader<'_>) -> CodeSettings {
         let rule = "it is \"rlnc\", \"bats\" or \"window\"";
         let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
         refuse_others(reader, word);
@@ -100,7 +103,7 @@ impl Coding {
             }
             Word::Window => FlowCode::Window(window(reader, field)),
         };
-        Coding { code, field, generation_size }
+        CodeSettings { code, field, generation_size }
     }
 
     /// The key that makes coding vectors and batches longer, and its value.

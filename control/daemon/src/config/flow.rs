@@ -1,12 +1,12 @@
 //! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
 
-use super::code::Coding;
+use super::code::CodeSettings;
 use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
-use super::{Flow, Hop, Link, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
+use super::{Flow, Link, Neighbour, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
@@ -30,7 +30,7 @@ pub struct Context<'a> {
     /// MTUs of the interfaces.
     pub mtus: &'a Mtus,
     /// Hops so far.
-    pub hops: &'a mut Vec<Hop>,
+    pub hops: &'a mut Vec<Neighbour>,
 }
 
 /// Reads one flow. `None` when it lacks what the rest depends on; the reason is on the list then.
@@ -57,7 +57,8 @@ pub fn flow(
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
     let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
-    let coding = if kind == Kind::Source { Coding::read(reader) } else { Coding::LEARNED };
+    let coding =
+        if kind == Kind::Source { CodeSettings::read(reader) } else { CodeSettings::LEARNED };
     let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
     let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
     let symbol_bytes = match kind {
@@ -296,10 +297,10 @@ fn hop(
         let rule = format!("the link's own address is {local}: both are IPv4 or both IPv6");
         return refuse(".address", written, "does not fit the link", &rule);
     }
-    hop_id(context.hops, Hop { link, address })
+    hop_id(context.hops, Neighbour { link, address })
 }
 
-fn hop_id(hops: &mut Vec<Hop>, hop: Hop) -> Option<PeerId> {
+fn hop_id(hops: &mut Vec<Neighbour>, hop: Neighbour) -> Option<PeerId> {
     let index = hops.iter().position(|known| *known == hop).unwrap_or_else(|| {
         hops.push(hop);
         hops.len() - 1
@@ -321,7 +322,7 @@ fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
     next_hops: Option<&[PeerId]>,
-    coding: Coding,
+    coding: CodeSettings,
 ) -> Option<(usize, bool)> {
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
     let header_bytes = coding.code.header_bytes(coding.generation_size, coding.field);
@@ -330,7 +331,7 @@ fn source_symbol_bytes(
     let mut default = SYMBOL_BYTES_MAX;
     let mut tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
     for hop in next_hops? {
-        let Hop { link, address } = context.hops[usize::from(hop.0)];
+        let Neighbour { link, address } = context.hops[usize::from(hop.0)];
         let interface = &context.links[link].interface;
         let mtu = context.mtus.of(interface);
         let most = symbol_bytes_max(mtu, address, header_bytes).unwrap_or(0);

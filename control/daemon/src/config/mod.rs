@@ -52,7 +52,7 @@ pub struct Config {
     pub links: Vec<Link>,
     /// Every next hop and upstream that a flow names, once each; the index is the
     /// [`recoded_pipeline::params::PeerId`].
-    pub hops: Vec<Hop>,
+    pub hops: Vec<Neighbour>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
     pub tunnels: Vec<Tunnel>,
     /// `[[flow]]`, in order.
@@ -123,7 +123,7 @@ pub struct Link {
 
 /// A neighbour on a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Hop {
+pub struct Neighbour {
     /// Index of the link.
     pub link: usize,
     /// Address of the neighbour.

@@ -75,7 +75,7 @@ fn shortest_source_gets_the_documented_defaults() {
     };
     assert_eq!(flow.params, expected);
     assert_eq!(config.tunnels[0].mtu, 1425, "a full packet fits one symbol, whatever the code");
-    assert_eq!(config.hops, [Hop { link: 1, address: IpAddr::from([10, 0, 2, 2]) }]);
+    assert_eq!(config.hops, [Neighbour { link: 1, address: IpAddr::from([10, 0, 2, 2]) }]);
 }
 
 #[test]

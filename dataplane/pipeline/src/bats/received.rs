@@ -9,7 +9,7 @@ use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
 use crate::report::DropReason;
 use crate::sink::unit::{Progress, Unit};
-use recoded_code::bats::{Decoder, Limits, Outcome, Params, Profile};
+use recoded_code::bats::{Decoder, Gain, Limits, Params, Profile};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{CodedHeader, SIZE_MAX};
 use recoded_wire::feedback::{Item, Nack};
@@ -168,7 +168,7 @@ impl Unit for ReceivedBlock {
         let outcome = self.decoder.insert(told.batch, vector);
         let outcome = outcome.map_err(|_| DropReason::BatchesExhausted)?;
         self.newest_batch = self.newest_batch.max(told.batch);
-        let innovative = matches!(outcome, Outcome::Innovative { .. });
+        let innovative = matches!(outcome, Gain::Innovative { .. });
         if innovative {
             self.rows.push(io.frames, view.symbol);
         }

@@ -16,7 +16,7 @@ use crate::params::ShardId;
 use crate::plan::{self, Asker};
 use crate::report::HopLoss;
 use crate::source::path::moved;
-use recoded_code::theory::Hop;
+use recoded_code::theory::LossModel;
 use recoded_code::theory::Recoding;
 use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable};
 use recoded_gf::FieldOrder;
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
 
 /// Makes a table.
 pub(crate) fn plan(adaptive: &mut Adaptive, basis: &Basis) -> Plan {
-    let hop = Hop { loss: basis.link.loss, burst_mean: basis.link.burst_mean };
+    let hop = LossModel { loss: basis.link.loss, burst_mean: basis.link.burst_mean };
     let hop = hop.interleaved(basis.interleave);
     let outgoing = Outgoing::equal_airtime(basis.size, basis.field, hop, basis.recoding);
     let mut ranks = [0.0; BATCH_SIZE_MAX + 1];

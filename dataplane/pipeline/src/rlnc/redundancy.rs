@@ -6,7 +6,7 @@ use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy, ShardId};
 use crate::plan::{self, Asker, HopList};
 use crate::report::HopLoss;
 use crate::source::path::Path;
-use recoded_code::theory::{self, Hop};
+use recoded_code::theory::{self, LossModel};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{HopReport, RankReport};
@@ -123,11 +123,11 @@ pub(crate) fn plan(basis: &Basis) -> Plan {
 
 /// Packets for a generation of `size`, and the share of them expected to close short.
 fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
-    let mut hops = [Hop { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
+    let mut hops = [LossModel { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
     let heard = basis.hops.as_slice();
     for (hop, heard) in hops.iter_mut().zip(heard) {
         let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
-        *hop = Hop { loss, burst_mean: heard.burst_mean.max(1.0) };
+        *hop = LossModel { loss, burst_mean: heard.burst_mean.max(1.0) };
     }
     let hops = &hops[..heard.len().max(1)];
     let most = most(basis.redundancy_max, size);

@@ -17,7 +17,7 @@ pub(crate) mod sink;
 pub(crate) mod pace;
 
 use crate::params::{FlowParams, WindowParams};
-use recoded_code::theory::Hop;
+use recoded_code::theory::LossModel;
 use recoded_code::theory::window::WindowCode;
 use recoded_code::window::{Density, ENCODING_WINDOW_MAX, Parameters, Scheme};
 use recoded_gf::FieldOrder;
@@ -49,7 +49,7 @@ fn parameters(params: &FlowParams, code: &WindowParams, window_max: usize) -> Pa
 impl WindowParams {
     /// What theory says of it on this path, hops in series as one; `field` is that of the flow.
     #[must_use]
-    pub fn theory(&self, order: FieldOrder, path: Hop) -> WindowCode {
+    pub fn theory(&self, order: FieldOrder, path: LossModel) -> WindowCode {
         let zeros = f64::from(15 - density(self).threshold()) / 16.0;
         // The commonest coefficient is the least news.
         let ones = if scheme(order) == Scheme::Gf2 { 1.0 - zeros } else { 0.0 };

@@ -13,7 +13,7 @@ use crate::plan::{self, Asker};
 use crate::report::HopLoss;
 use crate::rlnc::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use crate::source::path::{Path, moved};
-use recoded_code::theory::Hop;
+use recoded_code::theory::LossModel;
 use recoded_code::theory::window::{Deficit, WindowCode};
 use recoded_wire::feedback::HopReport;
 use recoded_wire::frames::Frames;
@@ -46,7 +46,7 @@ pub(crate) struct Pace {
     asker: Asker,
     hops: Path,
     /// The path that the rate is for.
-    path: Hop,
+    path: LossModel,
     /// Repair packets per source packet.
     rate: f64,
     /// What the sink may be missing.
@@ -59,7 +59,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(shard: ShardId, params: &FlowParams, code: &WindowParams) -> Self {
-        let path = Hop::independent(LOSS_UNKNOWN);
+        let path = LossModel::independent(LOSS_UNKNOWN);
         let mut pace = Self {
             asker: Asker::new(shard),
             hops: Path::new(),
@@ -140,12 +140,13 @@ impl Pace {
         now: Nanos,
     ) {
         self.hops.hear(travelled, report, now);
-        let cautious = |hop: &HopLoss| Hop {
+        let cautious = |hop: &HopLoss| LossModel {
             loss: (hop.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95),
             burst_mean: hop.burst_mean,
         };
-        let path = Hop::in_series(self.hops.hops().iter().map(cautious));
-        let loss = |path: Hop| HopLoss { hop: 0, loss: path.loss, burst_mean: path.burst_mean };
+        let path = LossModel::in_series(self.hops.hops().iter().map(cautious));
+        let loss =
+            |path: LossModel| HopLoss { hop: 0, loss: path.loss, burst_mean: path.burst_mean };
         if moved(&loss(path), &loss(self.path)) {
             self.path = path;
             self.replan(params, code);

@@ -18,7 +18,7 @@
 use recoded_gf::FieldOrder;
 
 use super::chain::{Chain, Channel};
-use super::{Hop, Recoding};
+use super::{LossModel, Recoding};
 
 /// What a node's packets meet and may cost.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -29,7 +29,7 @@ pub struct Outgoing {
     pub field: FieldOrder,
     /// Loss of the link to the next node. Above 90 % it counts as 90 %, so that a link that has
     /// failed is still tried. With interleaving, bursts are shorter than the link's.
-    pub hop: Hop,
+    pub hop: LossModel,
     /// How the node recodes.
     pub recoding: Recoding,
     /// Packets per batch on average over the batches whose ranks are given; M is what a node
@@ -40,7 +40,12 @@ pub struct Outgoing {
 impl Outgoing {
     /// As many packets as the batch has symbols, over `hop`.
     #[must_use]
-    pub fn equal_airtime(size: usize, field: FieldOrder, hop: Hop, recoding: Recoding) -> Self {
+    pub fn equal_airtime(
+        size: usize,
+        field: FieldOrder,
+        hop: LossModel,
+        recoding: Recoding,
+    ) -> Self {
         Self { size, field, hop, recoding, budget: size as f64 }
     }
 }
@@ -161,7 +166,7 @@ impl Adaptive {
         );
         assert_eq!(ranks.len(), size + 1, "one count for each rank from 0");
         let loss = outgoing.hop.loss.min(LOSS_MAX);
-        let channel = Channel::new(Hop { loss, ..outgoing.hop });
+        let channel = Channel::new(LossModel { loss, ..outgoing.hop });
         match outgoing.recoding {
             Recoding::Random => self.random_gains(outgoing, channel),
             Recoding::Systematic => self.systematic_gains(outgoing, channel),
@@ -359,7 +364,7 @@ impl AdaptiveHop {
 /// # Panics
 /// When the size is not in 1..=128.
 #[must_use]
-pub fn adaptive_line(outgoing: &Outgoing, hops: &[Hop]) -> Vec<AdaptiveHop> {
+pub fn adaptive_line(outgoing: &Outgoing, hops: &[LossModel]) -> Vec<AdaptiveHop> {
     let size = outgoing.size;
     let mut adaptive = Adaptive::new(size, PACKETS_PER_SYMBOL * size.max(SMALL));
     let mut chain = Chain::new(outgoing.field);
@@ -380,7 +385,7 @@ pub fn adaptive_line(outgoing: &Outgoing, hops: &[Hop]) -> Vec<AdaptiveHop> {
 /// # Panics
 /// As [`adaptive_line`].
 #[must_use]
-pub fn expected_rank_adaptive(outgoing: &Outgoing, hops: &[Hop]) -> Vec<f64> {
+pub fn expected_rank_adaptive(outgoing: &Outgoing, hops: &[LossModel]) -> Vec<f64> {
     adaptive_line(outgoing, hops).iter().map(AdaptiveHop::expected_rank).collect()
 }
 
@@ -388,7 +393,7 @@ pub fn expected_rank_adaptive(outgoing: &Outgoing, hops: &[Hop]) -> Vec<f64> {
 fn behind(
     chain: &mut Chain,
     table: &RecodingTable,
-    hop: Hop,
+    hop: LossModel,
     recoding: Recoding,
     ranks: &[f64],
 ) -> Vec<f64> {

@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn block_over_ten_lossy_hops_is_predicted() {
         use super::super::adaptive::{Outgoing, adaptive_line};
-        use super::super::{Hop, Recoding};
-        let hop = Hop::independent(0.1);
+        use super::super::{LossModel, Recoding};
+        let hop = LossModel::independent(0.1);
         let field = recoded_gf::FieldOrder::Sixteen;
         let outgoing = Outgoing::equal_airtime(16, field, hop, Recoding::Systematic);
         let line = adaptive_line(&outgoing, &[hop; 10]);

@@ -10,12 +10,12 @@
 //! ```
 //!
 //! So the expectations of the parent module are exact for interleaved batches too, field and
-//! recoding included, with [`Hop::interleaved`] in place of the hop.
+//! recoding included, with [`LossModel::interleaved`] in place of the hop.
 
-use super::Hop;
+use super::LossModel;
 use super::chain::Channel;
 
-impl Hop {
+impl LossModel {
     /// The hop as the packets of one batch meet it when `depth` batches take turns packet by
     /// packet: the same loss in shorter bursts. Depth 0 counts as 1, which changes nothing.
     #[must_use]

@@ -5,7 +5,7 @@
 
 use recoded_gf::FieldOrder;
 
-use super::{Hop, Recoding, SIZE_LIMIT};
+use super::{LossModel, Recoding, SIZE_LIMIT};
 
 /// A loss channel with two states, described by what happens between two packets.
 #[derive(Copy, Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub fn new(hop: Hop) -> Self {
+    pub fn new(hop: LossModel) -> Self {
         let loss = if hop.loss.is_nan() { 0.0 } else { hop.loss.clamp(0.0, 1.0) };
         // `max` also turns a NaN burst into independent losses; a channel that loses everything
         // never leaves the bad state.
@@ -62,7 +62,7 @@ impl Chain {
         });
         let zero = [0.0; ENTRIES];
         Self {
-            channel: Channel::new(Hop::independent(0.0)),
+            channel: Channel::new(LossModel::independent(0.0)),
             good: zero,
             bad: zero,
             innovative,

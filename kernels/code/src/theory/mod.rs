@@ -23,7 +23,7 @@ use chain::{Chain, Channel};
 
 /// Loss of one hop.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Hop {
+pub struct LossModel {
     /// Fraction of packets lost, 0..=1. Values outside are clamped and NaN counts as 0, because
     /// this comes from measurements.
     pub loss: f64,
@@ -32,7 +32,7 @@ pub struct Hop {
     pub burst_mean: f64,
 }
 
-impl Hop {
+impl LossModel {
     /// A hop with independent losses.
     #[must_use]
     pub const fn independent(loss: f64) -> Self {
@@ -62,7 +62,7 @@ pub fn expected_rank(
     losses: &[f64],
     recoding: Recoding,
 ) -> Vec<f64> {
-    let hops: Vec<_> = losses.iter().map(|&loss| Hop::independent(loss)).collect();
+    let hops: Vec<_> = losses.iter().map(|&loss| LossModel::independent(loss)).collect();
     let distributions = rank_distributions(size, field, sent, &hops, recoding);
     let mean = |distribution: &Vec<f64>| {
         let ranks = distribution.iter().zip(0_u32..);
@@ -82,7 +82,7 @@ pub fn rank_distributions(
     size: usize,
     field: FieldOrder,
     sent: &[usize],
-    hops: &[Hop],
+    hops: &[LossModel],
     recoding: Recoding,
 ) -> Vec<Vec<f64>> {
     assert_eq!(sent.len(), hops.len(), "one number of packets per hop");
@@ -119,7 +119,7 @@ pub fn rank_distributions(
 pub fn plan(
     size: usize,
     field: FieldOrder,
-    hops: &[Hop],
+    hops: &[LossModel],
     target: f64,
     planned_max: usize,
 ) -> usize {
@@ -154,7 +154,7 @@ pub fn plan(
 pub fn plan_with_repair(
     size: usize,
     field: FieldOrder,
-    hops: &[Hop],
+    hops: &[LossModel],
     failure_cost: f64,
     planned_max: usize,
 ) -> (usize, f64) {
@@ -185,7 +185,7 @@ pub fn plan_with_repair(
 /// `first + i` packets are sent, `first >= size`. Values above `target` may be rough.
 fn add_failures(
     chain: &mut Chain,
-    hop: Hop,
+    hop: LossModel,
     size: usize,
     first: usize,
     target: f64,

@@ -71,7 +71,7 @@ fn expected_rank_at_hop_ten_matches_field_and_size_table() {
 #[test]
 fn expected_rank_of_bursts_matches_simulation() {
     // Simulated with 6,000 generations: loss 10 %, mean burst 8, hops 1, 3, 6, 10.
-    let hop = Hop { loss: 0.1, burst_mean: 8.0 };
+    let hop = LossModel { loss: 0.1, burst_mean: 8.0 };
     let distributions = rank_distributions(16, TwoFiftySix, &[16; 10], &[hop; 10], Systematic);
     for (hop, simulated) in [(1, 0.905), (3, 0.755), (6, 0.597), (10, 0.464)] {
         let ranks = distributions[hop - 1].iter().zip(0_u32..);
@@ -83,10 +83,10 @@ fn expected_rank_of_bursts_matches_simulation() {
 #[test]
 fn rank_distributions_of_unequal_hops_sum_to_one() {
     let hops = [
-        Hop::independent(0.0),
-        Hop { loss: 0.3, burst_mean: 5.0 },
-        Hop::independent(0.05),
-        Hop::independent(1.0),
+        LossModel::independent(0.0),
+        LossModel { loss: 0.3, burst_mean: 5.0 },
+        LossModel::independent(0.05),
+        LossModel::independent(1.0),
     ];
     for recoding in [Systematic, Random] {
         let distributions = rank_distributions(20, Four, &[20, 40, 10, 25], &hops, recoding);
@@ -98,8 +98,8 @@ fn rank_distributions_of_unequal_hops_sum_to_one() {
     }
 }
 
-fn independent(loss: f64, hops: usize) -> Vec<Hop> {
-    vec![Hop::independent(loss); hops]
+fn independent(loss: f64, hops: usize) -> Vec<LossModel> {
+    vec![LossModel::independent(loss); hops]
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn plan_beyond_one_window_agrees_with_the_chain() {
 fn plan_of_measured_nonsense_stays_in_range() {
     for loss in [f64::NAN, -1.0, 2.0, f64::INFINITY] {
         for burst_mean in [f64::NAN, -3.0, 0.0, f64::INFINITY, 1e300] {
-            let packets = plan(32, Sixteen, &[Hop { loss, burst_mean }], 1e-4, 200);
+            let packets = plan(32, Sixteen, &[LossModel { loss, burst_mean }], 1e-4, 200);
             assert!((32..=200).contains(&packets), "{loss}, {burst_mean}: {packets}");
         }
     }
@@ -160,7 +160,7 @@ fn plan_of_measured_nonsense_stays_in_range() {
 #[test]
 fn plan_grows_with_loss_burst_hops_and_shrinks_with_target_and_field() {
     let base = |loss, burst_mean, hops, target, field| {
-        plan(32, field, &vec![Hop { loss, burst_mean }; hops], target, 4096)
+        plan(32, field, &vec![LossModel { loss, burst_mean }; hops], target, 4096)
     };
     let rising = |label: &str, plans: &[usize]| {
         assert!(plans.is_sorted(), "{label}: {plans:?}");
@@ -176,7 +176,10 @@ fn plan_grows_with_loss_burst_hops_and_shrinks_with_target_and_field() {
 #[test]
 fn plan_for_the_largest_generation_is_fast() {
     let hops: Vec<_> = (0..10)
-        .map(|hop| Hop { loss: 0.1 + 0.01 * f64::from(hop), burst_mean: 1.0 + f64::from(hop) })
+        .map(|hop| LossModel {
+            loss: 0.1 + 0.01 * f64::from(hop),
+            burst_mean: 1.0 + f64::from(hop),
+        })
         .collect();
     let once = || {
         let start = std::time::Instant::now();
@@ -193,10 +196,10 @@ fn plan_for_the_largest_generation_is_fast() {
 #[test]
 fn plan_with_repair_is_the_cheapest_by_exhaustion() {
     let lines = [
-        vec![Hop::independent(0.1); 4],
-        vec![Hop { loss: 0.1, burst_mean: 8.0 }; 4],
-        vec![Hop::independent(0.0)],
-        vec![Hop::independent(0.3), Hop { loss: 0.02, burst_mean: 3.0 }],
+        vec![LossModel::independent(0.1); 4],
+        vec![LossModel { loss: 0.1, burst_mean: 8.0 }; 4],
+        vec![LossModel::independent(0.0)],
+        vec![LossModel::independent(0.3), LossModel { loss: 0.02, burst_mean: 3.0 }],
     ];
     for hops in lines {
         for size in [1, 16, 64] {
@@ -204,7 +207,7 @@ fn plan_with_repair_is_the_cheapest_by_exhaustion() {
             let most = 4 * size;
             let (packets, failure) = plan_with_repair(size, FieldOrder::Sixteen, &hops, cost, most);
             let failure_at = |sent: usize| -> f64 {
-                let one_hop = |hop: &Hop| {
+                let one_hop = |hop: &LossModel| {
                     let ranks = rank_distributions(
                         size,
                         FieldOrder::Sixteen,

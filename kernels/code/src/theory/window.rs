@@ -23,7 +23,7 @@
 //! repair packet before it, and the deficit counts symbols that have left the window until they are
 //! made good.
 
-use super::Hop;
+use super::LossModel;
 use super::chain::Channel;
 
 /// Deficits that are told apart, 0 among them. More is hopeless.
@@ -46,11 +46,11 @@ pub struct WindowCode {
     /// r: the probability that an equation over one missing symbol says nothing about it. 1 / q, or
     /// 1 - density where that is more.
     pub redundant: f64,
-    /// The path from end to end, see [`Hop::in_series`].
-    pub path: Hop,
+    /// The path from end to end, see [`LossModel::in_series`].
+    pub path: LossModel,
 }
 
-impl Hop {
+impl LossModel {
     /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a
     /// run of losses begins where one begins on any of them.
     #[must_use]
@@ -224,28 +224,28 @@ impl Deficit {
 mod tests {
     use super::*;
 
-    fn code(symbols: usize, path: Hop) -> WindowCode {
+    fn code(symbols: usize, path: LossModel) -> WindowCode {
         WindowCode { symbols, redundant: 1.0 / 256.0, path }
     }
 
     #[test]
     fn hops_in_series_lose_what_any_of_them_loses() {
-        let path = Hop::in_series([Hop::independent(0.1); 3]);
+        let path = LossModel::in_series([LossModel::independent(0.1); 3]);
         assert!((path.loss - 0.271).abs() < 1e-12);
         // Independent losses stay independent.
         assert!((path.burst_mean - 1.0 / 0.729).abs() < 1e-9, "{path:?}");
-        let lone = Hop { loss: 0.1, burst_mean: 8.0 };
-        let path = Hop::in_series([lone, Hop::independent(0.0)]);
+        let lone = LossModel { loss: 0.1, burst_mean: 8.0 };
+        let path = LossModel::in_series([lone, LossModel::independent(0.0)]);
         assert!((path.loss - 0.1).abs() < 1e-12 && (path.burst_mean - 8.0).abs() < 1e-9);
-        assert_eq!(Hop::in_series([]).loss, 0.0);
-        assert_eq!(Hop::in_series([Hop::independent(1.0)]).loss, 1.0);
+        assert_eq!(LossModel::in_series([]).loss, 0.0);
+        assert_eq!(LossModel::in_series([LossModel::independent(1.0)]).loss, 1.0);
     }
 
     /// A lost symbol has its own repair packet and that of the next symbol, if the next one is not
     /// lost too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and a little more for what was missing before.
     #[test]
     fn a_window_of_one_with_a_repair_packet_each_is_as_by_hand() {
-        let code = WindowCode { redundant: 0.0, ..code(1, Hop::independent(0.1)) };
+        let code = WindowCode { redundant: 0.0, ..code(1, LossModel::independent(0.1)) };
         assert!((code.residual_loss(0.0) - 0.1).abs() < 1e-12);
         let once = code.residual_loss(1.0);
         assert!((0.0019..0.0023).contains(&once), "{once}");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn more_repair_or_a_longer_window_loses_less() {
-        let path = Hop { loss: 0.05, burst_mean: 3.0 };
+        let path = LossModel { loss: 0.05, burst_mean: 3.0 };
         let rates = [0.1, 0.2, 0.4, 0.8].map(|rate| code(64, path).residual_loss(rate));
         assert!(rates.windows(2).all(|pair| pair[0] > pair[1]), "{rates:?}");
         let windows = [16, 32, 64, 128].map(|symbols| code(symbols, path).residual_loss(0.2));
@@ -263,22 +263,22 @@ mod tests {
 
     #[test]
     fn rates_stay_within_their_cap_and_a_clean_path_has_none() {
-        assert_eq!(code(64, Hop::independent(0.0)).rate(1e-4, 3.0), 0.0);
-        assert_eq!(code(16, Hop::independent(1.0)).rate(1e-4, 2.0), 2.0);
-        assert_eq!(code(16, Hop::independent(0.2)).rate(1e-4, 0.0), 0.0);
-        assert_eq!(code(16, Hop::independent(0.5)).rate(1e-4, 0.3), 0.3);
+        assert_eq!(code(64, LossModel::independent(0.0)).rate(1e-4, 3.0), 0.0);
+        assert_eq!(code(16, LossModel::independent(1.0)).rate(1e-4, 2.0), 2.0);
+        assert_eq!(code(16, LossModel::independent(0.2)).rate(1e-4, 0.0), 0.0);
+        assert_eq!(code(16, LossModel::independent(0.5)).rate(1e-4, 0.3), 0.3);
     }
 
     #[test]
     fn rates_near_the_loss_itself_are_enough_for_long_windows() {
-        let rate = code(256, Hop::independent(0.1)).rate(1e-4, 3.0);
+        let rate = code(256, LossModel::independent(0.1)).rate(1e-4, 3.0);
         let least = 0.1 / 0.9;
         assert!((least..2.0 * least).contains(&rate), "{rate}");
     }
 
     #[test]
     fn the_deficit_after_a_few_packets_is_as_by_hand() {
-        let code = WindowCode { redundant: 0.0, ..code(8, Hop::independent(0.1)) };
+        let code = WindowCode { redundant: 0.0, ..code(8, LossModel::independent(0.1)) };
         let mut deficit = Deficit::new(&code);
         assert!(deficit.missing().abs() < 1e-12);
         deficit.source();

@@ -24,7 +24,7 @@ use system::{State, System};
 
 /// What a packet was good for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum Gain {
     /// It raised the rank of its batch. The caller keeps the payload as
     /// [`Operand::Received`](crate::bats::Operand::Received) of this slot.
     Innovative {
@@ -143,20 +143,20 @@ impl Decoder {
     ///
     /// # Errors
     /// The vector has another length, or there is no room for a further batch.
-    pub fn insert(&mut self, batch_id: u16, vector: &[u8]) -> Result<Outcome, Rejected> {
+    pub fn insert(&mut self, batch_id: u16, vector: &[u8]) -> Result<Gain, Rejected> {
         let batch_size = self.code.params().batch_size;
         if vector.len() != batch_size {
             return Err(Rejected::VectorLength { elements: vector.len(), batch_size });
         }
         if self.is_determined() {
-            return Ok(Outcome::Redundant);
+            return Ok(Gain::Redundant);
         }
         let (batch, is_new) = self.received.open(batch_id)?;
         if is_new && !self.system.is_planned() {
             self.system.add_batch(&self.code, batch_id, batch as u16);
         }
         let Some(slot) = self.received.insert(batch, vector) else {
-            return Ok(Outcome::Redundant);
+            return Ok(Gain::Redundant);
         };
         if self.system.is_planned() {
             let nth = self.received.rank(batch) - 1;
@@ -164,7 +164,7 @@ impl Decoder {
         } else {
             self.system.raise(self.ldpc + batch);
         }
-        Ok(Outcome::Innovative { slot })
+        Ok(Gain::Innovative { slot })
     }
 
     /// Decodes as far as what was received allows, and calls `decoded` for every source symbol that

@@ -8,7 +8,7 @@ use Recoding::{Random, Systematic};
 const LISTED_HOPS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 30, 50];
 
 fn line(size: usize, loss: f64, budget: f64) -> Vec<AdaptiveHop> {
-    let hop = Hop::independent(loss);
+    let hop = LossModel::independent(loss);
     let outgoing = Outgoing { size, field: TwoFiftySix, hop, recoding: Random, budget };
     adaptive_line(&outgoing, &[hop; 50])
 }
@@ -57,7 +57,13 @@ fn packets_of_the_first_relay_match_the_listed_ones() {
 }
 
 /// Expected rank behind `hop`, by the chain run forwards.
-fn forward(field: FieldOrder, hop: Hop, rank: usize, packets: usize, recoding: Recoding) -> f64 {
+fn forward(
+    field: FieldOrder,
+    hop: LossModel,
+    rank: usize,
+    packets: usize,
+    recoding: Recoding,
+) -> f64 {
     let mut chain = Chain::new(field);
     chain.start(Channel::new(hop), rank, packets, recoding);
     rank as f64 - chain.missing().map(|(missing, p)| missing as f64 * p).sum::<f64>()
@@ -66,10 +72,10 @@ fn forward(field: FieldOrder, hop: Hop, rank: usize, packets: usize, recoding: R
 #[test]
 fn gains_are_those_of_the_chain_run_forwards() {
     let hops = [
-        Hop::independent(0.0),
-        Hop::independent(0.2),
-        Hop { loss: 0.1, burst_mean: 4.0 },
-        Hop { loss: 0.6, burst_mean: 30.0 },
+        LossModel::independent(0.0),
+        LossModel::independent(0.2),
+        LossModel { loss: 0.1, burst_mean: 4.0 },
+        LossModel { loss: 0.6, burst_mean: 30.0 },
     ];
     let mut adaptive = Adaptive::new(24, 80);
     for field in FieldOrder::ALL {
@@ -110,7 +116,7 @@ fn budget_is_spent_and_no_exchange_of_packets_gains() {
     let total: f64 = ranks.iter().sum();
     for field in FieldOrder::ALL {
         for (recoding, burst_mean) in [(Random, 2.0), (Systematic, 1.0)] {
-            let hop = Hop { loss: 0.15, burst_mean };
+            let hop = LossModel { loss: 0.15, burst_mean };
             for budget in [3.0, 9.5, 12.0, 15.0] {
                 let outgoing = Outgoing { size: 12, field, hop, recoding, budget };
                 let table = Adaptive::new(12, 60).table(&outgoing, &ranks);
@@ -140,7 +146,7 @@ fn adapting_never_loses_against_sending_a_batch_each() {
     for field in FieldOrder::ALL {
         for recoding in [Random, Systematic] {
             for (size, loss) in [(1, 0.1), (5, 0.3), (16, 0.1), (32, 0.05)] {
-                let hop = Hop::independent(loss);
+                let hop = LossModel::independent(loss);
                 let outgoing = Outgoing::equal_airtime(size, field, hop, recoding);
                 let adaptive = expected_rank_adaptive(&outgoing, &[hop; 12]);
                 let fixed =
@@ -162,7 +168,7 @@ fn tables_of_nonsense_are_bounded_and_start_complete_batches() {
             for budget in [f64::NAN, -2.0, 0.0, 1e-9, 16.0, 1e30, f64::INFINITY] {
                 for ranks in [[0.0; 17], [f64::NAN; 17], [-1.0; 17], [f64::INFINITY; 17], [3.0; 17]]
                 {
-                    let hop = Hop { loss, burst_mean };
+                    let hop = LossModel { loss, burst_mean };
                     let outgoing =
                         Outgoing { size: 16, field: Sixteen, hop, recoding: Systematic, budget };
                     let table = adaptive.table(&outgoing, &ranks);
@@ -192,7 +198,7 @@ fn fractions_are_drawn_with_their_probability() {
 fn tables_of_every_size_are_built_with_times_printed() {
     // With --release --nocapture: the figures of the README.
     for size in [8, 16, 32, 64, 128] {
-        let hop = Hop { loss: 0.1, burst_mean: 3.0 };
+        let hop = LossModel { loss: 0.1, burst_mean: 3.0 };
         let mut adaptive = Adaptive::new(size, 4 * size);
         let outgoing = Outgoing::equal_airtime(size, Sixteen, hop, Systematic);
         let ranks = vec![1.0; size + 1];

@@ -5,7 +5,7 @@ use super::*;
 use recoded_gf::FieldOrder;
 
 /// Expected rank as a fraction of 16 after each of 10 hops.
-fn ranks(hop: Hop) -> Vec<f64> {
+fn ranks(hop: LossModel) -> Vec<f64> {
     let (field, recoding) = (FieldOrder::TwoFiftySix, Recoding::Random);
     let mean = |distribution: &Vec<f64>| {
         let ranks = distribution.iter().enumerate();
@@ -31,7 +31,7 @@ impl Random {
 /// standard error, for a field so large that the rank behind a hop is the rank before it or the
 /// number that arrived. The error comes from independent stretches of 192 batches, a multiple of
 /// each depth.
-fn simulate(random: &mut Random, hop: Hop, depth: usize, hops: usize) -> (f64, f64) {
+fn simulate(random: &mut Random, hop: LossModel, depth: usize, hops: usize) -> (f64, f64) {
     let bad_to_good = 1.0 / hop.burst_mean;
     let good_to_bad = hop.loss * bad_to_good / (1.0 - hop.loss);
     let (mut sum, mut squares) = (0.0, 0.0);
@@ -77,7 +77,7 @@ fn expected_rank_by_burst_and_depth_matches_table_and_simulation() {
         (0.2, 16.0, [173, 266, 387, 504, 588, 629]),
     ] {
         for (depth, listed) in [1, 2, 4, 8, 16, 32].into_iter().zip(row) {
-            let hop = Hop { loss, burst_mean };
+            let hop = LossModel { loss, burst_mean };
             let computed = ranks(hop.interleaved(depth))[9];
             let (simulated, error) = simulate(&mut random, hop, depth, 10);
             let case = format!(
@@ -100,12 +100,12 @@ fn expected_rank_by_burst_and_depth_matches_table_and_simulation() {
 fn deep_interleaving_makes_losses_independent() {
     let independent =
         expected_rank(16, FieldOrder::TwoFiftySix, &[16; 10], &[0.1; 10], Recoding::Random);
-    let deep = ranks(Hop { loss: 0.1, burst_mean: 8.0 }.interleaved(100_000));
+    let deep = ranks(LossModel { loss: 0.1, burst_mean: 8.0 }.interleaved(100_000));
     assert!(independent.iter().zip(&deep).all(|(a, b)| (a - b).abs() < 1e-9));
-    let shallow = Hop { loss: 0.1, burst_mean: 8.0 }.interleaved(1);
+    let shallow = LossModel { loss: 0.1, burst_mean: 8.0 }.interleaved(1);
     assert!((shallow.burst_mean - 8.0).abs() < 1e-9);
     // Independent losses stay independent.
-    let hop = Hop::independent(0.2).interleaved(7);
+    let hop = LossModel::independent(0.2).interleaved(7);
     assert!((hop.loss, hop.burst_mean) == (0.2, 1.25), "{hop:?}");
 }
 
@@ -114,7 +114,7 @@ fn interleaving_nonsense_keeps_its_loss() {
     for loss in [f64::NAN, -1.0, 0.0, 0.3, 1.0, 5.0] {
         for burst_mean in [f64::NAN, -1.0, 0.0, 1e300, f64::INFINITY] {
             for depth in [0, 1, 7, usize::MAX] {
-                let hop = Hop { loss, burst_mean }.interleaved(depth);
+                let hop = LossModel { loss, burst_mean }.interleaved(depth);
                 let expected = if loss.is_nan() { 0.0 } else { loss.clamp(0.0, 1.0) };
                 assert_eq!(hop.loss, expected);
             }
@@ -146,8 +146,8 @@ fn depth_of_the_rule_keeps_nearly_all_rank() {
     for loss in [0.1, 0.2] {
         for burst_mean in [1.4, 2.0, 4.0, 8.0, 16.0] {
             let depth = interleave_depth(burst_mean, 16, 1, u64::MAX, 255);
-            let kept = ranks(Hop { loss, burst_mean }.interleaved(depth))[9];
-            let best = ranks(Hop::independent(loss))[9];
+            let kept = ranks(LossModel { loss, burst_mean }.interleaved(depth))[9];
+            let best = ranks(LossModel::independent(loss))[9];
             println!("loss {loss}, burst {burst_mean}: depth {depth}, {kept:.4} of {best:.4}");
             assert!(kept > 0.94 * best, "burst {burst_mean}: {kept} of {best}");
         }

@@ -9,7 +9,7 @@ use crate::options::Options;
 
 /// Everything a run found out. Keys are stable; they may gain siblings.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct Findings {
     /// Lossy links.
     pub hops: usize,
     /// Share of packets that each link drops, as asked for.
@@ -198,7 +198,7 @@ const STARVING: f64 = 0.7;
 
 const BURSTS: &str = "losses come in bursts, which hit whole generations: see the README";
 
-impl Outcome {
+impl Findings {
     /// Judges the numbers.
     pub fn judge(&mut self, options: &Options) {
         let bursty = (options.burst > 1.0).then_some(BURSTS);
@@ -333,9 +333,9 @@ pub(crate) mod tests {
     use super::*;
 
     /// A run as it should be.
-    pub(crate) fn example() -> Outcome {
+    pub(crate) fn example() -> Findings {
         let theory = vec![0.9, 0.858, 0.835, 0.819];
-        Outcome {
+        Findings {
             hops: 4,
             loss: 0.1,
             burst: 1.0,
@@ -395,22 +395,22 @@ pub(crate) mod tests {
         }
     }
 
-    fn judged(mut outcome: Outcome, words: &[&str]) -> Outcome {
+    fn judged(mut findings: Findings, words: &[&str]) -> Findings {
         let words = ["recoded-demo"].iter().chain(words);
         let options = Options::try_parse_from(words).expect("valid options");
-        outcome.judge(&options);
-        outcome
+        findings.judge(&options);
+        findings
     }
 
     #[test]
     fn judge_accepts_a_run_as_it_should_be() {
-        let outcome = judged(example(), &[]);
-        assert!(outcome.ok, "{:?}", outcome.criteria);
+        let findings = judged(example(), &[]);
+        assert!(findings.ok, "{:?}", findings.criteria);
     }
 
     #[test]
     fn judge_refuses_each_fault_by_itself() {
-        type Fault = fn(&mut Outcome);
+        type Fault = fn(&mut Findings);
         let faults: [Fault; 6] = [
             |run| run.plain.delivered = 0.64,
             |run| run.recoded.rank_ratio[2] -= 0.011,
@@ -420,34 +420,34 @@ pub(crate) mod tests {
             |run| run.recoded.tcp_mbps = 140.0,
         ];
         for (number, fault) in faults.iter().enumerate() {
-            let mut outcome = example();
-            fault(&mut outcome);
-            let outcome = judged(outcome, &[]);
-            assert!(!outcome.ok, "fault {number}");
-            let broken = outcome.criteria.iter().filter(|criterion| !criterion.holds).count();
+            let mut findings = example();
+            fault(&mut findings);
+            let findings = judged(findings, &[]);
+            assert!(!findings.ok, "fault {number}");
+            let broken = findings.criteria.iter().filter(|criterion| !criterion.holds).count();
             assert_eq!(broken, 1, "fault {number}");
         }
     }
 
     #[test]
     fn judge_waives_what_bursts_break_but_never_the_hash() {
-        let mut outcome = example();
-        outcome.recoded.rank_ratio[2] -= 0.2;
-        outcome.recoded.residual_loss = 2e-2;
-        assert!(judged(outcome.clone(), &["--burst", "8"]).ok);
-        outcome.recoded.sha256_ok = false;
-        assert!(!judged(outcome, &["--burst", "8"]).ok);
+        let mut findings = example();
+        findings.recoded.rank_ratio[2] -= 0.2;
+        findings.recoded.residual_loss = 2e-2;
+        assert!(judged(findings.clone(), &["--burst", "8"]).ok);
+        findings.recoded.sha256_ok = false;
+        assert!(!judged(findings, &["--burst", "8"]).ok);
     }
 
     #[test]
     fn judge_compares_the_overhead_of_blocks_with_theory() {
-        let mut outcome = example();
-        outcome.code = "bats";
-        outcome.recoded.overhead_theory = Some(1.3);
-        outcome.recoded.tcp_overhead = 1.42;
-        assert!(judged(outcome.clone(), &["--code", "bats"]).ok);
-        outcome.recoded.tcp_overhead = 1.44;
-        let judged = judged(outcome, &["--code", "bats"]);
+        let mut findings = example();
+        findings.code = "bats";
+        findings.recoded.overhead_theory = Some(1.3);
+        findings.recoded.tcp_overhead = 1.42;
+        assert!(judged(findings.clone(), &["--code", "bats"]).ok);
+        findings.recoded.tcp_overhead = 1.44;
+        let judged = judged(findings, &["--code", "bats"]);
         assert!(!judged.ok);
         let last = judged.criteria.last().expect("there are some");
         assert_eq!(last.found, "overhead 1.44, theory 1.30: 1.11 x");

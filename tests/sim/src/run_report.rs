@@ -1,6 +1,6 @@
 //! What a run yields, and how it compares with theory.
 
-use recoded_code::theory::{self, Hop, Recoding as TheoryRecoding};
+use recoded_code::theory::{self, LossModel, Recoding as TheoryRecoding};
 use recoded_pipeline::params::{FlowCode, Nanos, Recoding, Redundancy};
 use recoded_pipeline::report::{FlowReport, Report};
 
@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 
 /// The result of a run in which every invariant held.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outcome {
+pub struct RunReport {
     /// Fingerprint of everything that happened, in order: equal for equal scenarios.
     pub hash: u64,
     /// Events handled.
@@ -48,7 +48,7 @@ pub struct Rank {
     pub standard_error: f64,
 }
 
-impl Outcome {
+impl RunReport {
     /// The shards of the flow at `node`, as far as it knows of them.
     #[must_use]
     pub fn shards(&self, node: usize) -> &[FlowReport] {
@@ -91,7 +91,7 @@ impl Outcome {
             Redundancy::Fixed(factor) => (factor * size as f64 - 1e-9).ceil() as usize,
             Redundancy::Auto => self.shards(0).first().map_or(size, |flow| flow.planned.max(size)),
         };
-        let hops: Vec<Hop> = scenario.hops.iter().map(|hop| hop.down.loss).collect();
+        let hops: Vec<LossModel> = scenario.hops.iter().map(|hop| hop.down.loss).collect();
         let recoding = match scenario.nodes[scenario.nodes.len() / 2].recoding {
             Recoding::Systematic => TheoryRecoding::Systematic,
             Recoding::Random => TheoryRecoding::Random,
