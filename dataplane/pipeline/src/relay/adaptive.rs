@@ -6,8 +6,8 @@
 //! ```
 //!
 //! On average over its batches a relay sends as many packets as a batch has symbols, whatever the
-//! table says: equal airtime. Until the link is known every batch gets that many. The table is made
-//! when a report brings news, not per batch.
+//! table says: equal airtime. Until link and ranks are known every batch gets that many. The table is
+//! made when a report brings news, not per batch.
 
 use crate::combine::BATCH_SIZE_MAX;
 use crate::egress::Egress;
@@ -51,12 +51,7 @@ pub(crate) fn plan(adaptive: &mut Adaptive, basis: &Basis) -> Plan {
     let hop = LossModel { loss: basis.link.loss, burst_mean: basis.link.burst_mean };
     let hop = hop.interleaved(basis.interleave);
     let outgoing = Outgoing::equal_airtime(basis.size, basis.field, hop, basis.recoding);
-    let mut ranks = [0.0; BATCH_SIZE_MAX + 1];
-    if basis.batches >= BATCHES_MIN {
-        for (rank, count) in ranks.iter_mut().zip(basis.ranks) {
-            *rank = count as f64;
-        }
-    }
+    let ranks = basis.ranks.map(|count| count as f64);
     let table = adaptive.table(&outgoing, &ranks[..=basis.size]);
     Plan { basis: *basis, table }
 }
@@ -108,7 +103,9 @@ impl AdaptivePlan {
             ranks,
             batches: ranks.iter().sum(),
         };
-        if self.plan.as_ref().is_none_or(|plan| basis.differs(&plan.basis)) {
+        // A table for ranks that nobody has seen gives those too little that are usual here.
+        let is_known = basis.batches >= BATCHES_MIN;
+        if is_known && self.plan.as_ref().is_none_or(|plan| basis.differs(&plan.basis)) {
             self.asker.want();
             if let Some(plan) = self.asker.ask(io, || plan::Basis::Recoding(basis)) {
                 self.adopt(plan);
@@ -140,6 +137,6 @@ impl Basis {
         shape(self) != shape(old)
             || moved(&self.link, &old.link)
             || self.batches < old.batches
-            || self.batches > 2 * old.batches.max(BATCHES_MIN / 2)
+            || self.batches > 2 * old.batches
     }
 }
