@@ -6,8 +6,8 @@
 //! ```
 //!
 //! On average over its batches a relay sends as many packets as a batch has symbols, whatever the
-//! table says: equal airtime. Until link and ranks are known every batch gets that many. The table is
-//! made when a report brings news, not per batch.
+//! table says: equal airtime. Until link and ranks are known every batch gets that many. The table
+//! is made when a report brings news, not per batch.
 
 use crate::combine::BATCH_SIZE_MAX;
 use crate::egress::Egress;
@@ -103,7 +103,7 @@ impl AdaptivePlan {
             ranks,
             batches: ranks.iter().sum(),
         };
-        // A table for ranks that nobody has seen gives those too little that are usual here.
+        // A table for ranks that were never seen here gives too little to those that are usual.
         let is_known = basis.batches >= BATCHES_MIN;
         if is_known && self.plan.as_ref().is_none_or(|plan| basis.differs(&plan.basis)) {
             self.asker.want();
