@@ -62,7 +62,8 @@ struct Line {
     now: Nanos,
     /// Lengths of what entered, by number.
     entered: Vec<usize>,
-    entered_at: Nanos,
+    /// When the last packet of each shard entered.
+    entered_at: Vec<Nanos>,
     /// By shard.
     delivered: Vec<Vec<u32>>,
     /// The data packet of the newest unit that left the source.
@@ -145,7 +146,7 @@ impl Line {
             nodes,
             now: 0,
             entered: Vec::new(),
-            entered_at: 0,
+            entered_at: vec![0; usize::from(source.shards)],
             delivered: vec![Vec::new(); usize::from(source.shards)],
             shards: source.shards,
             first: 0,
@@ -157,8 +158,6 @@ impl Line {
     /// them: these may be lost.
     fn begin(&mut self, opens_late: bool) {
         let rounds = if opens_late { self.nodes.len() * 2 } else { 0 };
-        // A shard of such a line stood still in 2 of 130,000 mutations: see the README.
-        self.is_unsure = opens_late && self.nodes.len() > 2;
         for _ in 0..rounds {
             self.enter_all();
             self.nodes.iter_mut().for_each(|node| (0..4).for_each(|_| node.answer(self.now)));
@@ -211,9 +210,9 @@ impl Line {
         let span = self.packet_bytes_max - PACKET_BYTES_MIN + 1;
         let number = self.entered.len() as u32;
         self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
-        self.entered_at = self.now;
         let packet = self.packet(number);
         let shard = self.shard(number);
+        self.entered_at[usize::from(shard)] = self.now;
         self.nodes[0].ingress(shard, &packet, self.now);
         self.settle();
     }
@@ -257,14 +256,20 @@ impl Line {
         match self.code {
             FlowCode::Rlnc => false,
             FlowCode::Bats(_) => self.links.len() > 1,
-            FlowCode::Window(_) => self.now >= self.entered_at + BUSY,
+            FlowCode::Window(_) => self.silence() >= BUSY,
         }
+    }
+
+    /// How long ago a packet entered the shard that forged packets are of.
+    fn silence(&self) -> Nanos {
+        let shard = Header::parse(&self.newest).map_or(0, |header| header.shard);
+        self.now - self.entered_at[usize::from(shard)]
     }
 
     /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is
     /// not held, nor among the next ones.
     fn is_harmless(&self, distance: u32) -> bool {
-        let silence = self.now - self.entered_at;
+        let silence = self.silence();
         let has_relay = self.links.len() > 1;
         let (distance, ahead) = match self.code {
             FlowCode::Rlnc if !has_relay => (distance.cast_signed(), AHEAD_MAX),
