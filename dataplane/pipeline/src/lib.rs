@@ -208,7 +208,7 @@ impl Pipeline {
     ) -> Option<Closed> {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         let shard = opened.shard;
-        let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { shard, stage });
+        let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { _stage: stage });
         while let Some(waiting) = self.shards.next_waiting(shard) {
             let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
             let datagram = Datagram { peer: Some(peer), payload, traffic_class };

@@ -28,6 +28,8 @@ use recoded_gf::FieldOrder;
 #[cfg(feature = "bats")]
 use recoded_wire::coded::Block;
 use recoded_wire::frames::Frames;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
 /// smaller they are, the more of them a block has.
@@ -70,23 +72,39 @@ impl Opened {
     pub fn shard(&self) -> ShardId {
         self.shard
     }
+
+    /// This stage, with what it takes of a budget.
+    #[must_use]
+    pub fn with(self, rent: Rent) -> Opened {
+        let Opened { shard, stage } = self;
+        Opened { shard, stage: stage.with(rent) }
+    }
 }
 
 /// A stage that is not used any more: to be dropped where that may take its time.
 pub struct Closed {
-    pub(crate) shard: ShardId,
-    pub(crate) stage: Stage,
+    pub(crate) _stage: Stage,
 }
 
-impl Closed {
-    /// The shard it was of.
-    pub fn shard(&self) -> ShardId {
-        self.shard
-    }
+/// Bytes that a stage takes of a budget, given back when the stage is dropped, wherever that is.
+#[derive(Debug)]
+pub struct Rent {
+    used: Arc<AtomicUsize>,
+    bytes: usize,
+}
 
-    /// Bytes that dropping it frees, as [`FlowParams::memory_bytes`] counts them.
-    pub fn memory_bytes(&self) -> usize {
-        self.stage.memory_bytes()
+impl Rent {
+    /// Takes `bytes` of `budget`, of which so much is `used`; `None` when that is too much.
+    pub fn take(used: &Arc<AtomicUsize>, bytes: usize, budget: usize) -> Option<Rent> {
+        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= budget);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Rent { used: used.clone(), bytes })
+    }
+}
+
+impl Drop for Rent {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -7,9 +7,9 @@ use crate::bats::received::ReceivedBlock;
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
 use crate::io::Data;
-use crate::open::full_size;
 #[cfg(feature = "bats")]
 use crate::open::full_symbols;
+use crate::open::{Rent, full_size};
 use crate::params::{FlowCode, FlowParams, Nanos, Role, ShardId};
 use crate::relay::Relay;
 use crate::report::DropReason;
@@ -116,12 +116,14 @@ pub(crate) struct Stage {
     pub(crate) epoch: Option<u8>,
     /// Whether it has delivered anything: a forged packet may have opened it else.
     pub(crate) is_proven: bool,
+    /// What it takes of a budget, if another thread made it.
+    _rent: Option<Rent>,
 }
 
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
         let state = State::new(shard, &params, combiner);
-        Self { params, state, used_at: 0, epoch: None, is_proven: false }
+        Self { params, state, used_at: 0, epoch: None, is_proven: false, _rent: None }
     }
 
     /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
@@ -150,9 +152,9 @@ impl Stage {
         if fits && is_within { Ok(()) } else { Err(DropReason::Oversize) }
     }
 
-    /// Bytes it takes, at most.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.params.memory_bytes()
+    /// This stage, with what it takes of a budget.
+    pub(crate) fn with(self, rent: Rent) -> Self {
+        Self { _rent: Some(rent), ..self }
     }
 
     /// Whether packets of this epoch are its own.

@@ -14,11 +14,11 @@ use crate::handover::Owners;
 use crate::shared::Shared;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use recoded_pipeline::egress::Answer;
-use recoded_pipeline::open::{Closed, OpenRequest, Opened, Opener};
+use recoded_pipeline::open::{Closed, OpenRequest, Opened, Opener, Rent};
 use recoded_pipeline::params::{ShardId, Snapshot};
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 /// Questions that wait: the shards of some flows that begin at once.
@@ -63,7 +63,7 @@ impl Counter {
 
     /// Gives back what is not used any more.
     pub(crate) fn give_back(&self, closed: Closed) {
-        // Where the queue is full it is freed here, late but whole.
+        // Where the queue is full it is freed here.
         let _ = self.messages.try_send(Message::Closed(closed));
     }
 }
@@ -106,7 +106,7 @@ struct Office {
 impl Office {
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Closed(closed) => self.books.freed(closed.shard(), closed.memory_bytes()),
+            Message::Closed(closed) => drop(closed),
             Message::Open(worker, request) => {
                 let snapshot = self.shared.snapshot.get();
                 if let Some(reply) = self.open(worker, &request, &snapshot) {
@@ -128,60 +128,48 @@ impl Office {
             return None;
         }
         let bytes = settings.with(sizes).memory_bytes();
-        if !self.books.take(shard, worker, bytes) {
+        let Some(rent) = self.books.take(shard, worker, bytes) else {
             tracing::warn!(
                 flow = shard.flow,
                 bytes,
                 "no memory is left for what packets announce: raise memory under [daemon]"
             );
             return Some(Reply::Refused(shard));
-        }
+        };
         if owner.is_none() {
-            self.shared.owners.publish(self.books.owners());
+            self.shared.owners.publish(self.books.owners.clone());
         }
-        Some(Reply::Opened(self.opener.open(request, settings)))
+        Some(Reply::Opened(self.opener.open(request, settings).with(rent)))
     }
 }
 
-/// Who has what, and what that takes.
+/// Who has what, and what all stages take.
 struct Books {
     budget: usize,
-    /// By shard: its worker, and bytes.
-    shards: HashMap<ShardId, (usize, usize)>,
+    used: Arc<AtomicUsize>,
+    owners: Owners,
 }
 
 impl Books {
     fn new(budget: usize) -> Books {
-        Books { budget, shards: HashMap::new() }
+        Books { budget, used: Arc::default(), owners: Owners::new() }
     }
 
     /// Forgets the shards of flows that `is_there` does not name.
     fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
-        self.shards.retain(|shard, _| is_there(shard.flow));
+        self.owners.retain(|shard, _| is_there(shard.flow));
     }
 
     fn owner(&self, shard: ShardId) -> Option<usize> {
-        self.shards.get(&shard).map(|(worker, _)| *worker)
+        self.owners.get(&shard).copied()
     }
 
-    fn owners(&self) -> Owners {
-        self.shards.iter().map(|(shard, (worker, _))| (*shard, *worker)).collect()
-    }
-
-    /// Whether the budget has room; notes that it was used.
-    fn take(&mut self, shard: ShardId, worker: usize, bytes: usize) -> bool {
-        let used: usize = self.shards.values().map(|(_, bytes)| bytes).sum();
-        if used.saturating_add(bytes) > self.budget {
-            return false;
-        }
-        self.shards.entry(shard).or_insert((worker, 0)).1 += bytes;
-        true
-    }
-
-    fn freed(&mut self, shard: ShardId, bytes: usize) {
-        if let Some((_, used)) = self.shards.get_mut(&shard) {
-            *used = used.saturating_sub(bytes);
-        }
+    /// Takes of the budget for a stage of the shard, and notes who has it; `None` when there is too
+    /// little left.
+    fn take(&mut self, shard: ShardId, worker: usize, bytes: usize) -> Option<Rent> {
+        let rent = Rent::take(&self.used, bytes, self.budget)?;
+        self.owners.insert(shard, worker);
+        Some(rent)
     }
 }
 
@@ -195,14 +183,18 @@ mod tests {
     #[test]
     fn books_refuse_beyond_the_budget_and_remember_the_first_owner() {
         let mut books = Books::new(100);
-        assert!(books.take(A, 1, 60));
-        assert!(!books.take(B, 0, 60));
+        let half = books.take(A, 1, 30).expect("room");
+        let all = books.take(A, 1, 30).expect("room");
+        assert!(books.take(B, 0, 60).is_none());
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), None));
-        books.freed(A, 30);
-        assert!(books.take(B, 0, 60));
-        assert_eq!(books.owners().len(), 2);
+        drop(half);
+        let other = books.take(B, 0, 60).expect("what was dropped");
+        assert_eq!((books.owner(A), books.owner(B)), (Some(1), Some(0)));
+        // A flow that is gone gives its memory back when its worker drops it, not before.
         books.keep(|flow| flow == 2);
         assert_eq!(books.owner(A), None);
-        assert!(books.take(B, 0, 40) && !books.take(B, 0, 1));
+        assert!(books.take(B, 0, 20).is_none());
+        drop((all, other));
+        assert!(books.take(B, 0, usize::MAX).is_none() && books.take(B, 0, 100).is_some());
     }
 }

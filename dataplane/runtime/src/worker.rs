@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  each link: complete -> receive a burst -> find the payload -> pipeline -> outbox -> socket
-//!  each tunnel of a source (worker 0): read while its links have budget -> pipeline -> ...
+//!  each tunnel queue of its shards: read while their links have budget -> pipeline -> ...
+//!  packets of its shards that came to other workers -> pipeline -> ...
 //!  timers -> write merged packets -> kick the sockets -> housekeeping (50 ms) -> new snapshot?
 //!  -> sleep (see `idle`)
 //! ```
@@ -264,12 +265,13 @@ impl Worker {
 
     /// Takes packets over that arrived at other workers. Whether there were any.
     fn take_over(&mut self, now: Nanos) -> bool {
+        if self.shared.inboxes[self.index].is_empty() {
+            return false;
+        }
         let shared = self.shared.clone();
         let inbox = &shared.inboxes[self.index];
-        let mut came = false;
         for _ in 0..BURST_PACKETS {
             let Some(parcel) = inbox.take() else { break };
-            came = true;
             if let Some(payload) = copy_in(&mut self.umem, parcel.payload()) {
                 let Origin { peer, traffic_class } = parcel.origin;
                 let datagram = Datagram { peer: Some(peer), payload, traffic_class };
@@ -278,7 +280,7 @@ impl Worker {
             inbox.recycle(parcel);
         }
         self.outbox.flush(&mut self.umem, &mut self.sockets);
-        came
+        true
     }
 
     /// Passes the results of an accelerator to the pipeline. Whether there were any.
