@@ -38,10 +38,14 @@ fn bytes_of(number: u32) -> Vec<u8> {
     ip_packet(24 + (number as usize * 37) % 170, number)
 }
 
+fn number_of(packet: &[u8]) -> u32 {
+    u32::from_be_bytes(packet[20..24].try_into().unwrap())
+}
+
 /// The numbers of packets that came out, which must be as they went in, and in order.
 fn numbers(delivered: &[Vec<u8>]) -> Vec<u32> {
     let number = |packet: &Vec<u8>| {
-        let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
+        let number = number_of(packet);
         assert_eq!(*packet, bytes_of(number), "packet {number} was altered");
         number
     };
@@ -353,6 +357,30 @@ fn stray_packets_cost_nothing_and_a_long_silence_is_passed_over() {
     let counters = sink.flow().counters;
     assert_eq!(*delivered.last().unwrap(), 999);
     assert_eq!(counters.generations_failed + delivered.len() as u64, 1000);
+}
+
+/// Three forged packets lead an idle window away. Its source once was too far behind to be heard
+/// and not far enough to have restarted, for as many symbols as they had led it.
+#[test]
+fn a_window_that_was_led_away_in_a_silence_is_found_again() {
+    for distance in [1000, 30_000, 1 << 20] {
+        let mut sink = node(SINK, |_| ());
+        let packets = stream(&mut node(SOURCE, |_| ()), 1000);
+        for packet in &packets[..300] {
+            sink.receive_next(packet, 0);
+        }
+        let end = parse_window(&packets[300]).unwrap().first;
+        for step in 0..3 {
+            let stray = source_packet(end.wrapping_add(distance + step), 0, &bytes_of(2000 + step));
+            sink.receive_next(&stray, 5_000_000_000);
+        }
+        for packet in &packets[300..] {
+            sink.receive_next(packet, 5_001_000_000);
+        }
+        sink.tick(6_000_000_000);
+        let genuine = sink.delivered.iter().filter(|packet| number_of(packet) < 2000).count();
+        assert!(genuine >= 995, "{genuine} of 1000 packets, led {distance} ahead");
+    }
 }
 
 /// What a sink says of the hop before it.

@@ -27,7 +27,8 @@ use recoded_wire::header::{HEADER_BYTES, serial_before};
 use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
 
 /// A packet may be this part of the window ahead of the newest symbol, and at least so many
-/// symbols; beyond, others must confirm it, and the window must have been idle.
+/// symbols; beyond, and two windows behind, others must confirm it, and the window must have been
+/// idle.
 const AHEAD_PART: usize = 4;
 const AHEAD_MIN: usize = 32;
 
@@ -125,7 +126,8 @@ impl WindowSink {
         let ahead = |esi: u32| esi.wrapping_sub(end).cast_signed();
         let news = ahead(packet.last());
         let ahead_max = (self.window_symbols / AHEAD_PART).max(AHEAD_MIN) as i32;
-        if news > -(RESTART_DISTANCE as i32) && news < ahead_max {
+        let behind_max = 2 * self.window_symbols as i32;
+        if (-behind_max..ahead_max).contains(&news) {
             self.incoming.note_in_range(now);
         } else {
             // What a source sent before its repair packets, they do not say.
@@ -133,7 +135,8 @@ impl WindowSink {
             let follow = first_source
                 .and_then(|esi| self.incoming.note_out_of_range(esi, RESTART_DISTANCE, timing));
             let Some(next) = follow else { return Admission::Useless };
-            if news.unsigned_abs() >= RESTART_DISTANCE {
+            // Behind: what the window followed before was forged, or the source restarted.
+            if news < 0 || news.unsigned_abs() >= RESTART_DISTANCE {
                 return Admission::Begins { next };
             }
         }
