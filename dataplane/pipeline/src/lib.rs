@@ -209,7 +209,9 @@ impl Pipeline {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         let shard = opened.shard;
         let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { _stage: stage });
-        while let Some(waiting) = self.shards.next_waiting(shard) {
+        // What this stage does not take may wait again, for another one.
+        for _ in 0..self.shards.waiting_for(shard) {
+            let Some(waiting) = self.shards.next_waiting(shard) else { break };
             let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
             let datagram = Datagram { peer: Some(peer), payload, traffic_class };
             // They were counted when they came.

@@ -277,6 +277,11 @@ impl Shards {
         Fate::Consumed
     }
 
+    /// How many packets wait for the stage of a shard.
+    pub(crate) fn waiting_for(&self, shard: ShardId) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.shard == shard).count()
+    }
+
     /// The oldest packet that waits for the stage of a shard, whose reference goes to the caller.
     pub(crate) fn next_waiting(&mut self, shard: ShardId) -> Option<Waiting> {
         let oldest = self.waiting.iter().position(|waiting| waiting.shard == shard)?;

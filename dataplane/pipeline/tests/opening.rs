@@ -140,6 +140,33 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     sink.end();
 }
 
+/// Two packets that no one stage takes once went round for ever: the first stage took one, the
+/// other waited again, and was taken out of the queue at once.
+#[test]
+fn packets_that_wait_for_two_stages_take_their_turns() {
+    let mut windows = params(SOURCE);
+    common::window(&mut windows);
+    let mut source = Node::new(params(SOURCE), 3);
+    let packets = stream(&mut source, 0..40);
+    source.apply(&Snapshot { edition: 2, flows: vec![windows] }, 110 * MILLI);
+    let other = stream(&mut source, 40..41);
+    let mut sink = Host::new(params(SINK));
+    let mut opener = Opener::new(1);
+    for packet in [&packets[0], &other[0]] {
+        sink.receive(Some(UP), packet, MILLI);
+    }
+    sink.open(&mut opener, 2 * MILLI);
+    assert_eq!(sink.desk.asked.len(), 1, "the other one's stage is asked for");
+    for packet in &packets[1..] {
+        sink.receive(Some(UP), packet, 3 * MILLI);
+    }
+    sink.open(&mut opener, 4 * MILLI);
+    let mut delivered = sink.desk.delivered.clone();
+    delivered.sort_by_key(|packet| packet[20..24].to_vec());
+    assert_eq!(delivered, expected(0..41));
+    sink.end();
+}
+
 #[test]
 fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     let mut source = Node::new(params(SOURCE), 3);
