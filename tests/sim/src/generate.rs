@@ -165,6 +165,7 @@ impl Draft {
         trouble.attack(&mut scenario, first.kind, self.is_bounded());
         trouble.stop(&mut scenario);
         trouble.rehash(&mut scenario);
+        self.openings(&mut scenario);
         scenario
     }
 
@@ -375,7 +376,6 @@ impl Draft {
             }
         };
         let intact = self.weather != Weather::Hostile;
-        let (opening, unordered) = self.openings(scenario);
         let traffic = &scenario.traffic;
         let fitting = ((self.capacity() + 2) / (traffic.bytes.start() + 2)).max(1);
         let promises = self.shapes.iter().map(|shape| code::promise(&shape.code, traffic, fitting));
@@ -388,6 +388,7 @@ impl Draft {
         let is_new_window =
             self.shapes.iter().any(|shape| shape.kind == Code::Window) && self.changes_code();
         let delivered = delivered.filter(|_| !is_new_window);
+        let (opening, unordered) = (Vec::new(), Vec::new());
         scenario.promise = Promise { intact, delivered, missing_max, opening, unordered };
     }
 
@@ -395,10 +396,10 @@ impl Draft {
         self.shapes.iter().any(|shape| shape.kind != self.shapes[0].kind)
     }
 
-    /// When nodes open stages for other packets than before, so that packets are lost which no NACK
-    /// tells of, since the sink begins with the first unit that it hears of; and when two stages
-    /// deliver.
-    fn openings(&self, scenario: &Scenario) -> (Vec<Range<Nanos>>, Vec<Range<Nanos>>) {
+    /// Notes when nodes open stages for other packets than before, so that packets are lost which no
+    /// NACK tells of, since the sink begins with the first unit that it hears of; and when two
+    /// stages deliver.
+    fn openings(&self, scenario: &mut Scenario) {
         let (mut opening, mut unordered) = (Vec::new(), Vec::new());
         let mut before = vec![code::rounded(&scenario.nodes[0])];
         for (at, change) in &scenario.changes {
@@ -414,7 +415,7 @@ impl Draft {
                         opening.push(*at..takes);
                     }
                     if !is_taken || self.changes_code() {
-                        unordered.push(*at..takes + scenario.settle_nanos());
+                        unordered.push(*at..scenario.settled_at(takes));
                     }
                     before.push(stage);
                 }
@@ -426,7 +427,7 @@ impl Draft {
                 _ => {}
             }
         }
-        (opening, unordered)
+        (scenario.promise.opening, scenario.promise.unordered) = (opening, unordered);
     }
 
     /// When `nodes` in a row have opened the stages that they ask for from `at` on: for each it
