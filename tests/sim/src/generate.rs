@@ -396,8 +396,8 @@ impl Draft {
         self.shapes.iter().any(|shape| shape.kind != self.shapes[0].kind)
     }
 
-    /// Notes when nodes open stages for other packets than before, so that packets are lost which no
-    /// NACK tells of, since the sink begins with the first unit that it hears of; and when two
+    /// Notes when nodes open stages for other packets than before, so that packets are lost which
+    /// no NACK tells of, since the sink begins with the first unit that it hears of; and when two
     /// stages deliver.
     fn openings(&self, scenario: &mut Scenario) {
         let (mut opening, mut unordered) = (Vec::new(), Vec::new());
