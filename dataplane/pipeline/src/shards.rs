@@ -22,6 +22,9 @@ const AGAIN_NANOS: Nanos = 1_000_000_000;
 /// Packets that wait for the stages of their shards: 10 ms of 300 Mbit/s.
 const WAITING_MAX: usize = 256;
 
+/// Shards that a relief looks at, of however many there are.
+const RELIEF_LOOKS: usize = 8;
+
 /// A shard, and where it is among those of this worker.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Place {
@@ -56,6 +59,13 @@ struct Opening {
     is_refused: bool,
 }
 
+/// Indices of the shards whose turn is next, and of the one that was relieved last.
+#[derive(Default)]
+struct Relief {
+    next: usize,
+    last: usize,
+}
+
 /// The shards of a worker, and the flows they belong to.
 pub(crate) struct Shards {
     share: Share,
@@ -65,6 +75,7 @@ pub(crate) struct Shards {
     shards: Vec<Shard>,
     opening: Vec<Opening>,
     waiting: Vec<Waiting>,
+    relief: Relief,
 }
 
 impl Shards {
@@ -75,6 +86,7 @@ impl Shards {
             shards: Vec::new(),
             opening: Vec::with_capacity(OPENING_MAX),
             waiting: Vec::with_capacity(WAITING_MAX),
+            relief: Relief::default(),
         };
         shards.add_sources(combiner);
         shards
@@ -339,11 +351,17 @@ impl Shards {
         asked.for_each(|opening| opening.is_refused = true);
     }
 
-    /// Frees frames under pressure: one unit of the shard that holds most goes, per packet.
+    /// Frees frames under pressure: one unit goes, per packet, of the shard that holds most of
+    /// those in turn and the one that was relieved last.
     pub(crate) fn relieve(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
-        if let Some(shard) = self.shards.iter_mut().max_by_key(|shard| shard.held()) {
-            shard.evict_oldest(io);
-        }
+        let count = self.shards.len();
+        let in_turn = (0..RELIEF_LOOKS.min(count)).map(|step| (self.relief.next + step) % count);
+        let last = (self.relief.last < count).then_some(self.relief.last);
+        let Some(most) = in_turn.chain(last).max_by_key(|at| self.shards[*at].held()) else {
+            return;
+        };
+        self.relief = Relief { next: (self.relief.next + RELIEF_LOOKS) % count, last: most };
+        self.shards[most].evict_oldest(io);
     }
 }
 
