@@ -184,7 +184,8 @@ pub struct Flow {
     pub upstream: Option<String>,
     /// Parameters as configured.
     pub parameters: Parameters,
-    /// Code in use, as the newest packets have it: rlnc, bats or window.
+    /// Code in use, as the newest packets have it: rlnc, bats or window. Relay and sink: empty
+    /// before the first packet, and so are field and sizes (0).
     #[serde(default)]
     pub code: String,
     /// Epoch of the parameters in use at the source, modulo 256.

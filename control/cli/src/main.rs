@@ -155,19 +155,11 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
 fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>) -> String {
     let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let flow = adopted.flow;
-    let mut text = format!(
+    format!(
         "flow {flow}: {}: in force on every worker since edition {}\n",
         made.join(" "),
         adopted.edition
-    );
-    if let Some(code) = changes.get("code") {
-        // Only sources choose a field.
-        let other = if adopted.parameters.field.is_some() { "sink" } else { "source" };
-        text.push_str(&format!(
-            "its {other} must have the same code: there, recodectl set {flow} code={code}\n"
-        ));
-    }
-    text
+    )
 }
 
 /// The manual page of recodectl, or of one of its commands.

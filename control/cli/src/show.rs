@@ -256,9 +256,9 @@ fn flow_table(flows: &[Flow]) -> String {
             flow.id.to_string(),
             flow.role.clone(),
             if flow.code.is_empty() { "-".into() } else { flow.code.clone() },
-            flow.field.to_string(),
-            flow.generation_size.to_string(),
-            flow.symbol_bytes.to_string(),
+            known(flow.field),
+            known(flow.generation_size),
+            known(flow.symbol_bytes),
             flow.planned.to_string(),
             worst.map_or("-".into(), percent),
             rank.map_or("-".into(), |rank| format!("{rank:.4}")),
@@ -268,6 +268,11 @@ fn flow_table(flows: &[Flow]) -> String {
         ]
     });
     table(head, &rows.collect::<Vec<_>>())
+}
+
+/// What a relay or sink knows by packets only; 0 before the first.
+fn known(number: u64) -> String {
+    if number == 0 { "-".into() } else { number.to_string() }
 }
 
 /// Packets that a flow takes and gives on this host, whatever its role.

@@ -538,15 +538,3 @@ fn help_and_completion_offer_the_live_keys_of_the_table() {
         assert!(words.contains(word), "{word} is not completed");
     }
 }
-
-#[test]
-fn set_says_that_the_other_end_needs_the_same_code() {
-    let folder = tempfile::tempdir().expect("folder");
-    let socket = serve(folder.path());
-    let output = recodectl(&socket, "set 1 code=bats");
-    let text = String::from_utf8(output.stdout).expect("text");
-    assert!(
-        text.ends_with("its sink must have the same code: there, recodectl set 1 code=bats\n"),
-        "{text}"
-    );
-}

@@ -118,6 +118,12 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let counters = counters(reports, newest.copied());
     let hops = hop_losses(reports);
+    // What a relay or sink takes, it knows by packets.
+    let is_source = matches!(params.role, Role::Source { .. });
+    let in_use = newest.filter(|report| is_source || report.counters.received > 0);
+    let in_use = in_use.map(|it| (&it.code, it.field, it.generation_size, it.symbol_bytes));
+    let configured = (&params.code, params.field, params.generation_size, params.symbol_bytes);
+    let in_use = in_use.or(is_source.then_some(configured));
     let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
     let overhead_theory = theory::overhead(params, expected, &hops);
     let delay = decode_delay(&counters);
@@ -128,13 +134,11 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
         upstream: upstream.map(hop),
         parameters: parameters(params),
-        code: Word::of(newest.map_or(&params.code, |report| &report.code)).name().into(),
+        code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
         epoch: newest.map_or(0, |report| report.epoch.into()),
-        field: newest.map_or(params.field, |report| report.field).order().into(),
-        generation_size: count(
-            newest.map_or(params.generation_size, |report| report.generation_size),
-        ),
-        symbol_bytes: count(newest.map_or(params.symbol_bytes, |report| report.symbol_bytes)),
+        field: in_use.map_or(0, |(_, field, ..)| field.order().into()),
+        generation_size: in_use.map_or(0, |(_, _, size, _)| count(size)),
+        symbol_bytes: in_use.map_or(0, |(.., bytes)| count(bytes)),
         planned: newest.map_or(0, |report| count(report.planned)),
         held: reports.iter().map(|report| count(report.held)).sum(),
         hops,
