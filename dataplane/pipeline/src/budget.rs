@@ -48,7 +48,7 @@ fn relay(params: &FlowParams) -> usize {
 fn sink(params: &FlowParams) -> usize {
     let size = params.generation_size;
     let generation = collected(size) + ENTRY_BYTES + size * size_of::<Option<Span>>();
-    (params.generations.max(2) + TRIAL) * generation + DELIVERY_BYTES
+    (params.sink_generations() + TRIAL) * generation + DELIVERY_BYTES
 }
 
 /// A [`Collected`] without vectors: spans, and the elimination.

@@ -195,11 +195,18 @@ pub struct FlowParams {
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
-    /// Generations or batches held at once, allocated when the flow is created.
+    /// Generations or batches held at once, allocated when the flow is created; at a sink as
+    /// [`FlowParams::sink_generations`] rounds it.
     pub generations: usize,
 }
 
 impl FlowParams {
+    /// Generations that a sink holds at once: a power of two, so that a generation has its place to
+    /// itself where numbers wrap around.
+    pub fn sink_generations(&self) -> usize {
+        self.generations.max(2).next_power_of_two()
+    }
+
     /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults
     /// have it.
     pub fn new(id: u32, role: Role, next_hops: Vec<PeerId>) -> Self {

@@ -132,6 +132,33 @@ fn blocks_of_every_profile_are_delivered_in_order() {
     }
 }
 
+/// Two blocks that waited for their last batch where numbers wrap around once lost their places to
+/// blocks 0 and 1: stale symbols were decoded as theirs, and delivery stood still.
+#[test]
+fn blocks_that_wait_where_numbers_wrap_around_keep_their_places() {
+    let mut node = Node::new(sink(), 9);
+    let mut expected = Vec::new();
+    let numbers = [u16::MAX - 1, u16::MAX, 0, 1, 2];
+    let mut blocks = numbers.map(|number| HandMade::new(number, 64, Profile::CyclicShift));
+    for block in &mut blocks {
+        expected.extend(block.packets.iter().cloned());
+        let batches = if block.number > 2 { 3 } else { 8 };
+        for batch in 0..batches {
+            for index in 0..16 {
+                node.receive_next(&block.packet(batch, &unit(index)), MILLI);
+            }
+        }
+    }
+    for block in &mut blocks[..2] {
+        for (batch, index) in (3..8).flat_map(|batch| (0..16).map(move |index| (batch, index))) {
+            node.receive_next(&block.packet(batch, &unit(index)), 2 * MILLI);
+        }
+    }
+    assert!(node.delivered == expected, "{} of {}", node.delivered.len(), expected.len());
+    assert_eq!(node.flow().counters.generations_complete, 5);
+    assert_eq!(node.leaked(), 0);
+}
+
 /// Blocks are numbered by 16 bits: one restart in 64 begins a little behind the former life.
 #[test]
 fn source_that_restarts_behind_itself_is_followed() {

@@ -174,7 +174,7 @@ pub(crate) fn table(params: &FlowParams) -> usize {
     match &params.code {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => params.blocks(bats),
-        FlowCode::Rlnc => params.generations.max(2),
+        FlowCode::Rlnc => params.sink_generations(),
         FlowCode::Window(window) => 2 * window.window_symbols,
     }
 }

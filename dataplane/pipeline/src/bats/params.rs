@@ -41,16 +41,18 @@ pub enum Interleave {
 }
 
 impl FlowParams {
-    /// Blocks that a source or sink of a BATS flow holds at once: as many as `generations` fill, at
-    /// least [`BLOCKS_MIN`].
+    /// Blocks that a source or sink of a BATS flow holds at once: about as many as `generations`
+    /// fill, at least [`BLOCKS_MIN`]. A sink holds a power of two, so that a block has its place
+    /// to itself where numbers wrap around, and no fewer than any source.
     pub fn blocks(&self, bats: &BatsParams) -> usize {
         let symbols = self.generations * self.generation_size;
-        let source_symbols = match self.role {
+        let blocks =
+            |source_symbols: usize| (symbols / source_symbols).clamp(BLOCKS_MIN, BLOCKS_MAX);
+        match self.role {
             // Packets announce a size rounded up to a power of two: the source has more of them.
-            Role::Sink { .. } => bats.source_symbols / 2 + 1,
-            _ => bats.source_symbols.max(1),
-        };
-        (symbols / source_symbols).clamp(BLOCKS_MIN, BLOCKS_MAX)
+            Role::Sink { .. } => blocks(bats.source_symbols / 2 + 1).next_power_of_two(),
+            _ => blocks(bats.source_symbols.max(1)),
+        }
     }
 }
 
@@ -58,5 +60,5 @@ impl FlowParams {
 /// being sent, two are on the way.
 const BLOCKS_MIN: usize = 4;
 
-/// Blocks above which more are of no use to any path.
+/// Blocks above which more are of no use to any path; a power of two.
 const BLOCKS_MAX: usize = 64;

@@ -34,7 +34,7 @@ impl Generation {
     /// Unused entries, as many as the sink of a flow holds, and one to try.
     pub(crate) fn table(params: &FlowParams) -> (Vec<Self>, Self) {
         let entry = || Self::new(params.generation_size);
-        ((0..params.generations.max(2)).map(|_| entry()).collect(), entry())
+        ((0..params.sink_generations()).map(|_| entry()).collect(), entry())
     }
 
     fn new(size_max: usize) -> Self {
