@@ -245,7 +245,9 @@ impl Shard {
         stage: Stage,
         io: &mut Io<'_, impl Frames, impl Egress>,
     ) -> Option<Stage> {
-        self.drain(io);
+        if matches!(self.present.state, State::Relay(_)) {
+            self.drain(io);
+        }
         if self.other.as_ref().is_some_and(|other| other.worth() > self.present.worth()) {
             self.exchange();
         }

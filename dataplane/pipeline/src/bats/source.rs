@@ -224,6 +224,26 @@ impl BatsSource {
         self.probe = params.repair.then_some((0, cx.io.now + PROBE_NANOS));
     }
 
+    /// Keeps blocks of before a change, of which the sink may still ask for some: the newest first,
+    /// as far as there is room.
+    fn keep(&mut self, mut before: Vec<Block>, frames: &mut impl Frames) {
+        let age = |block: &Block| self.number.wrapping_sub(block.number);
+        before.sort_by_key(age);
+        let count = self.blocks.len();
+        for mut block in before {
+            let is_old = usize::from(age(&block)) > count;
+            let index = self.index(block.number);
+            let place = &mut self.blocks[index];
+            if !block.live || place.live || is_old {
+                block.clear(frames);
+                continue;
+            }
+            let room = place.symbols.capacity().saturating_sub(block.symbols.len());
+            block.symbols.reserve_exact(room);
+            *place = block;
+        }
+    }
+
     /// Block of which the next batch is to be formed: that of the group, else the oldest.
     fn sending(&self) -> Option<usize> {
         if let Some(begun) = self.group.first() {
@@ -397,8 +417,8 @@ impl SourceCode for BatsSource {
         self.epoch = self.epoch.wrapping_add(1);
         self.planner.reset();
         if let Some((bats, _)) = code(new).filter(|_| code(old) != code(new)) {
-            self.release(cx.io.frames);
-            self.blocks = blocks(new, &bats);
+            let before = std::mem::replace(&mut self.blocks, blocks(new, &bats));
+            self.keep(before, cx.io.frames);
         }
         if let FlowCode::Bats(bats) = &new.code {
             self.former = Former::new(code_of(new, bats, bats.source_symbols));
@@ -518,6 +538,7 @@ impl Lifecycle for BatsSource {
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
+        self.number = self.number.wrapping_add(u16::from(self.open));
         self.open = false;
         for block in &mut self.blocks {
             block.clear(frames);

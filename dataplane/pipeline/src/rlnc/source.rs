@@ -381,7 +381,13 @@ impl Lifecycle for RlncSource {
         oldest.is_some()
     }
 
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.close(cx);
+    }
+
     fn release(&mut self, frames: &mut impl Frames) {
+        // Symbols of it have left: its number is not used again.
+        self.number = self.number.wrapping_add(u32::from(self.open));
         self.open = false;
         while let Some(index) = self.generations.next_held(0) {
             self.generations[index].clear(frames);

@@ -123,6 +123,8 @@ impl SourceCode for WindowSource {
 
     fn begin_epoch(&mut self, epoch: u8) {
         self.epoch = epoch;
+        // An epoch begins with an empty window: sinks do not have what was sent before it.
+        self.encoder.reset(self.next);
     }
 
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {

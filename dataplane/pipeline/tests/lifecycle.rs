@@ -1,0 +1,165 @@
+//! What drains, releases and live changes leave behind: nothing is lost that repair can mend, and
+//! no number is used twice.
+
+mod common;
+
+use common::{Line, Node, UP, coded, header, ip_packet, params, window};
+use recoded_pipeline::params::{FlowCode, FlowParams, Redundancy, Role, Snapshot, TunnelId};
+use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES, write_index};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::window::{WindowPacket, parse_window};
+
+const MILLI: u64 = 1_000_000;
+const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
+const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
+
+/// Parameters of every code.
+fn codes() -> Vec<FlowParams> {
+    let mut windows = params(SOURCE);
+    window(&mut windows);
+    vec![
+        params(SOURCE),
+        windows,
+        #[cfg(feature = "bats")]
+        FlowParams { code: common::bats(64), ..params(SOURCE) },
+    ]
+}
+
+fn snapshot(edition: u64, flow: FlowParams) -> Snapshot {
+    Snapshot { edition, flows: vec![flow] }
+}
+
+/// A generation was once kept when a daemon stopped, an interface went or a flow was taken away.
+#[test]
+fn what_is_open_leaves_before_a_shutdown() {
+    for flow in codes() {
+        let mut line = Line::new(1, 0.0, 5, |params| params.code = flow.code);
+        for number in 0..5 {
+            line.send(&ip_packet(150, number));
+        }
+        let now = line.now;
+        let out = line.nodes[0].run(|pipeline, frames, egress| pipeline.drain(frames, egress, now));
+        line.carry(0, out);
+        assert_eq!(line.delivered().len(), 5, "{}", flow.code.name());
+        line.check();
+    }
+}
+
+/// A source whose frames are taken away in the middle of a generation once used its number again
+/// for other symbols, which the sink took for those of before.
+#[test]
+fn a_number_is_not_used_again_for_other_symbols() {
+    for flow in codes() {
+        let mut line = Line::new(1, 0.0, 6, |params| params.code = flow.code);
+        for number in 0..100 {
+            if number % 10 == 5 {
+                let Node { pipeline, frames, .. } = &mut line.nodes[0];
+                pipeline.release(frames);
+            }
+            line.send(&ip_packet(150, number));
+            if number % 10 == 8 {
+                line.pass(40);
+            }
+        }
+        line.pass(1000);
+        let number = |packet: &[u8]| u32::from_be_bytes(packet[20..24].try_into().unwrap());
+        for packet in line.delivered() {
+            assert_eq!(*packet, ip_packet(150, number(packet)), "{}", flow.code.name());
+        }
+        let delivered = line.delivered().len();
+        assert!(delivered >= 40, "{}: {delivered} of 100", flow.code.name());
+        line.check();
+    }
+}
+
+/// A change of any key of BATS once let all blocks go that the sink still asked for.
+#[cfg(feature = "bats")]
+#[test]
+fn blocks_of_before_a_change_are_still_repaired() {
+    use recoded_pipeline::params::Interleave;
+    let FlowCode::Bats(bats) = common::bats(64) else { unreachable!() };
+    let changes = [
+        (recoded_pipeline::params::BatsParams { interleave: Interleave::Fixed(4), ..bats }, 16),
+        (recoded_pipeline::params::BatsParams { source_symbols: 200, ..bats }, 16),
+        (recoded_pipeline::params::BatsParams { source_symbols: 16, ..bats }, 8),
+    ];
+    for (bats, generation_size) in changes {
+        let mut line = Line::new(1, 0.6, 7, |params| params.code = common::bats(64));
+        for number in 0..300 {
+            line.send(&ip_packet(150, number));
+        }
+        line.pass(2);
+        let code = FlowCode::Bats(bats);
+        let flow = FlowParams { code, generation_size, ..params(SOURCE) };
+        let out = line.nodes[0].apply(&snapshot(2, flow), line.now);
+        line.carry(0, out);
+        (line.loss, line.loss_up) = (0.0, 0.0);
+        let before = line.delivered().len();
+        assert!(before < 250, "{before} were delivered before the change");
+        line.pass(500);
+        assert_eq!(line.delivered().len(), 300, "{code:?}");
+        line.check();
+    }
+}
+
+/// A source that came back to its window once coded over symbols of before, which sinks no longer
+/// had.
+#[test]
+fn an_epoch_of_a_window_begins_empty() {
+    let mut windows = params(SOURCE);
+    window(&mut windows);
+    windows.redundancy = Redundancy::Fixed(2.0);
+    let mut source = Node::new(windows.clone(), 8);
+    for number in 0..100 {
+        source.ingress(&ip_packet(150, number), MILLI);
+    }
+    source.apply(&snapshot(2, params(SOURCE)), 2 * MILLI);
+    source.ingress(&ip_packet(150, 100), 3 * MILLI);
+    source.apply(&snapshot(3, windows), 4 * MILLI);
+    let sent: Vec<_> =
+        (0..30).flat_map(|n| source.ingress(&ip_packet(150, n), 5 * MILLI)).collect();
+    let packets: Vec<WindowPacket> = sent.iter().map(|(_, it)| parse_window(it).unwrap()).collect();
+    let first = packets.iter().find(|packet| packet.is_source()).unwrap().first;
+    let repairs: Vec<_> = packets.iter().filter(|packet| !packet.is_source()).collect();
+    assert!(repairs.len() >= 20, "{} repairs", repairs.len());
+    assert!(repairs.iter().all(|repair| repair.first >= first), "{first}: {repairs:?}");
+    assert_eq!(source.leaked(), 0);
+}
+
+/// A stage for other packets once made a window give up at once what it waited for.
+#[test]
+fn a_window_goes_on_waiting_while_other_stages_are_made() {
+    let change = |role| {
+        let mut params = params(role);
+        window(&mut params);
+        params.redundancy = Redundancy::Fixed(1.5);
+        params
+    };
+    let (mut source, mut sink) = (Node::new(change(SOURCE), 9), Node::new(change(SINK), 10));
+    let mut sent = Vec::new();
+    for number in 0..40 {
+        let now = u64::from(number) * 10_000;
+        sent.extend(source.ingress(&ip_packet(150, number), now).into_iter().map(|(_, it)| it));
+    }
+    let is_source = |packet: &Vec<u8>| parse_window(packet).unwrap().is_source();
+    // Of two source packets in a row: the second one tells of the first.
+    let lost = sent.windows(2).position(|pair| pair.iter().all(is_source)).unwrap();
+    let lost = lost + usize::from(lost == 0) * 3;
+    assert!(is_source(&sent[lost]) && is_source(&sent[lost + 1]));
+    for (place, packet) in sent.iter().enumerate() {
+        if place == lost + 2 {
+            let mut common = header(PacketType::Generation, Flags::SYSTEMATIC | 3, 0);
+            common.epoch = Header::parse(packet).unwrap().epoch.wrapping_add(1);
+            let mut other = vec![0; CODED_BYTES + INDEX_BYTES + 40];
+            coded(common, 7, 64).write(&mut other);
+            write_index(&mut other, false, 0);
+            sink.receive_next(&other, MILLI);
+        }
+        if place != lost {
+            sink.receive_next(packet, MILLI);
+        }
+    }
+    let expected: Vec<_> = (0..40).map(|number| ip_packet(150, number)).collect();
+    assert!(sink.delivered == expected, "{} of 40", sink.delivered.len());
+    assert_eq!((source.leaked(), sink.leaked()), (0, 0));
+}
