@@ -163,6 +163,34 @@ fn packets_of_other_lives_in_threes_end_nothing() {
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
+/// Who sent two blind packets in a pause of 20 ms, and went on, once locked the flow out for as long
+/// as that lasted: its link sequence numbers had become the neighbour's.
+#[test]
+fn packets_that_go_on_from_a_pause_do_not_lock_the_flow_out() {
+    let mut line = Line::new(2, 0.0, 7, |params| params.flush_timeout_nanos = 4 * MILLI);
+    let (mut template, mut sent) = (None, 0);
+    for number in 0..3000u32 {
+        if number % 300 < 250 {
+            let packet = ip_packet(390, number);
+            let first = newest_packet(&mut line, &packet);
+            template.get_or_insert(CodedHeader::parse(&first).unwrap());
+            sent += 1;
+        }
+        line.pass(1);
+        if number % 10 == 0 {
+            let forged = forged(&template.unwrap(), 1 << 30, 1 << 30 | number / 10);
+            for node in 1..=2 {
+                let out = line.nodes[node].receive(&forged, line.now);
+                line.carry(node, out);
+            }
+        }
+    }
+    line.pass(500);
+    let good = line.delivered().iter().filter(|packet| packet.len() == 390).count();
+    assert!(good * 100 >= sent * 95, "{good} of {sent} packets arrive");
+    line.check();
+}
+
 /// Blind bursts that walk the window once cost three quarters of the goodput and half a core.
 #[test]
 fn bursts_that_walk_the_window_end_nothing() {

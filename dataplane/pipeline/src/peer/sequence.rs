@@ -9,8 +9,10 @@
 //! ```
 //!
 //! Numbers out of range come from a neighbour that restarted, since it draws its first numbers at
-//! random, or they are replays. They are believed once two in order have come while nothing in
-//! range did for a while.
+//! random, or they are forged, or replays. They begin a life beside the one known, once two in order
+//! have come while that one was silent for a while, or when they come more often. Of two lives both
+//! pass, so that who talks in a pause does not lock the neighbour out; a third takes the place of
+//! the weaker one.
 
 use crate::params::Nanos;
 
@@ -26,6 +28,9 @@ const GAP_MAX: u32 = WINDOW;
 
 /// A neighbour that restarted has been silent for this long.
 const SILENCE_NANOS: Nanos = 20_000_000;
+
+/// What came this long ago counts half when lives are compared.
+const HALF_NANOS: Nanos = 500_000_000;
 
 /// What an arrival is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -48,51 +53,107 @@ struct Seen {
     seen: [u64; WORDS],
 }
 
+/// How much came lately: what is older than [`HALF_NANOS`] counts half, and so on.
+#[derive(Copy, Clone, Debug)]
+struct Strength {
+    count: u32,
+    halved_at: Nanos,
+}
+
+/// Numbers that follow each other.
+#[derive(Clone, Debug)]
+struct Life {
+    seen: Seen,
+    strength: Strength,
+    heard_at: Nanos,
+}
+
+/// Numbers that may become a life: those that most packets out of range follow.
+#[derive(Copy, Clone, Debug)]
+struct Trial {
+    newest: u32,
+    strength: Strength,
+}
+
 /// The link sequence numbers of one shard from one neighbour.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sequences {
-    seen: Option<Seen>,
-    /// The newest number out of range.
-    out_of_range: Option<u32>,
-    /// When the last number in range arrived.
-    in_range_at: Nanos,
+    lives: [Option<Life>; 2],
+    trial: Option<Trial>,
 }
 
 impl Sequences {
     /// Notes the number of a packet.
     pub(crate) fn arrived(&mut self, number: u32, now: Nanos) -> Arrived {
-        let Some(known) = &mut self.seen else { return self.begin(number, now) };
-        let ahead = number.wrapping_sub(known.newest);
-        let behind = known.newest.wrapping_sub(number);
-        let arrived = if behind < WINDOW {
-            if known.set(number) { Arrived::Late } else { return Arrived::Replayed }
-        } else if ahead <= GAP_MAX {
-            known.advance(number);
-            Arrived::Newer { lost: ahead - 1 }
-        } else {
-            return self.note_out_of_range(number, now);
-        };
-        self.in_range_at = now;
-        self.out_of_range = None;
-        arrived
-    }
-
-    /// Starts at the first number of a life of the neighbour.
-    fn begin(&mut self, number: u32, now: Nanos) -> Arrived {
-        self.seen = Some(Seen::starting(number));
-        self.out_of_range = None;
-        self.in_range_at = now;
+        for life in self.lives.iter_mut().flatten() {
+            let Some(arrived) = life.seen.arrived(number) else { continue };
+            if arrived != Arrived::Replayed {
+                life.strength.add(now);
+                life.heard_at = now;
+            }
+            return arrived;
+        }
+        let Some(strength) = self.try_out(number, now) else { return Arrived::Replayed };
+        self.begin(Life { seen: Seen::starting(number), strength, heard_at: now });
         Arrived::First
     }
 
-    fn note_out_of_range(&mut self, number: u32, now: Nanos) -> Arrived {
-        let before = self.out_of_range.replace(number);
-        let follows =
-            before.is_some_and(|before| (1..WINDOW).contains(&number.wrapping_sub(before)));
-        if !follows || now < self.in_range_at.saturating_add(SILENCE_NANOS) {
-            return Arrived::Replayed;
+    /// Notes a number out of range. The strength of a life that it begins.
+    fn try_out(&mut self, number: u32, now: Nanos) -> Option<Strength> {
+        let known = self.lives.iter().flatten().max_by_key(|life| life.rank(now));
+        let Some(known) = known else { return Some(Strength::one(now)) };
+        let trial =
+            self.trial.get_or_insert(Trial { newest: number, strength: Strength::one(now) });
+        if !(1..WINDOW).contains(&number.wrapping_sub(trial.newest)) {
+            // The majority stays.
+            trial.strength.count = trial.strength.at(now).saturating_sub(1);
+            if trial.strength.count == 0 {
+                *trial = Trial { newest: number, strength: Strength::one(now) };
+            }
+            return None;
         }
-        self.begin(number, now)
+        trial.newest = number;
+        trial.strength.add(now);
+        let is_silent = now >= known.heard_at.saturating_add(SILENCE_NANOS);
+        let strength = trial.strength;
+        if !is_silent && strength.count <= known.strength.at(now) {
+            return None;
+        }
+        self.trial = None;
+        Some(strength)
+    }
+
+    /// Takes up a life, in the place of the weakest.
+    fn begin(&mut self, life: Life) {
+        let now = life.heard_at;
+        let rank = |place: &&mut Option<Life>| place.as_ref().map(|life| life.rank(now));
+        if let Some(place) = self.lives.iter_mut().min_by_key(rank) {
+            *place = Some(life);
+        }
+    }
+}
+
+impl Life {
+    /// Lives in order: the one that sends most lately, then the one heard last.
+    fn rank(&self, now: Nanos) -> (u32, Nanos) {
+        (self.strength.at(now), self.heard_at)
+    }
+}
+
+impl Strength {
+    fn one(now: Nanos) -> Strength {
+        Strength { count: 1, halved_at: now }
+    }
+
+    fn at(&self, now: Nanos) -> u32 {
+        let halves = now.saturating_sub(self.halved_at) / HALF_NANOS;
+        self.count.checked_shr(u32::try_from(halves).unwrap_or(u32::MAX)).unwrap_or(0)
+    }
+
+    fn add(&mut self, now: Nanos) {
+        let halves = now.saturating_sub(self.halved_at) / HALF_NANOS;
+        self.count = self.at(now).saturating_add(1);
+        self.halved_at += halves * HALF_NANOS;
     }
 }
 
@@ -101,6 +162,19 @@ impl Seen {
         let mut seen = Self { newest: number, seen: [0; WORDS] };
         seen.set(number);
         seen
+    }
+
+    /// Notes a number; `None` when it is out of range.
+    fn arrived(&mut self, number: u32) -> Option<Arrived> {
+        let ahead = number.wrapping_sub(self.newest);
+        let behind = self.newest.wrapping_sub(number);
+        if behind < WINDOW {
+            return Some(if self.set(number) { Arrived::Late } else { Arrived::Replayed });
+        }
+        (ahead <= GAP_MAX).then(|| {
+            self.advance(number);
+            Arrived::Newer { lost: ahead - 1 }
+        })
     }
 
     /// Notes a number of the window. Whether it is the first time.
@@ -194,10 +268,53 @@ mod tests {
         }
         assert_eq!(sequences.arrived(1 << 30, 50 * MILLI), Arrived::Replayed);
         assert_eq!(sequences.arrived((1 << 30) + 1, 50 * MILLI), Arrived::First);
-        // Not so while the one that is known still sends.
+        // Stragglers of the former life still pass, others do not while one sends.
+        assert_eq!(sequences.arrived(100, 55 * MILLI), Arrived::Newer { lost: 0 });
         sequences.arrived((1 << 30) + 2, 60 * MILLI);
         for number in 0..10 {
-            assert_eq!(sequences.arrived(9000 + number, 61 * MILLI), Arrived::Replayed);
+            assert_eq!(sequences.arrived((1 << 31) + number, 61 * MILLI), Arrived::Replayed);
         }
+    }
+
+    /// Who began to talk in a pause of 20 ms, and went on, once locked the neighbour out.
+    #[test]
+    fn who_talks_in_pauses_does_not_lock_the_neighbour_out() {
+        let (mut sequences, mut refused) = (Sequences::default(), 0);
+        for milli in 0..10_000u32 {
+            let now = u64::from(milli) * MILLI;
+            // A life of its own every quarter of a second, each one number per 5 ms.
+            if milli % 5 == 0 {
+                sequences.arrived((milli / 250).wrapping_mul(0x9E37_79B1) + milli, now);
+            }
+            if milli % 200 < 150 && sequences.arrived(milli, now) == Arrived::Replayed {
+                refused += 1;
+            }
+        }
+        assert!(refused < 75, "{refused} of 7500");
+    }
+
+    /// A neighbour whose numbers were forgotten in a long silence is back when it sends more than
+    /// who came meanwhile.
+    #[test]
+    fn the_neighbour_returns_once_it_sends_more_than_others() {
+        let mut sequences = Sequences::default();
+        for number in 0..1000 {
+            sequences.arrived(number, 0);
+        }
+        for step in 0..1000u32 {
+            let now = (60_000 + 10 * u64::from(step)) * MILLI;
+            let life = if step < 500 { 1 << 30 } else { 1 << 31 };
+            sequences.arrived(life + step, now);
+            // Both go on.
+            sequences.arrived((1 << 30) + 2000 + step, now);
+        }
+        let at = |number: u32| (70_000 + u64::from(number)) * MILLI;
+        let other = |number: u32| (1 << 30) + 4000 + number / 10;
+        let is_refused = |number: &u32| {
+            sequences.arrived(other(*number), at(*number));
+            sequences.arrived(1000 + number, at(*number)) == Arrived::Replayed
+        };
+        let refused = (0..2000u32).filter(is_refused).count();
+        assert!(refused < 400, "{refused} of 2000");
     }
 }
