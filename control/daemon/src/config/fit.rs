@@ -137,7 +137,7 @@ impl Fit<'_> {
         format!("{holds}, but tunnel {name} has mtu {mtu}{least}: {}", self.cure(&unit))
     }
 
-    /// What to change. A value that is named passes every rule.
+    /// What to change. A value that is named passes all rules on sizes; `budget` counts memory.
     fn cure(&self, unit: &Unit) -> String {
         let room = unit.room(self.flow.params.symbol_bytes);
         if let Some(symbols) = self.symbols_min(unit) {
