@@ -68,6 +68,28 @@ fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symb
     assert_eq!(client.set(1, &window).expect_err("a byte too many").to_string(), said);
 }
 
+/// It was accepted, and the source then dropped every full-size packet.
+#[test]
+fn a_generation_or_block_is_refused_live_where_packets_of_the_tunnel_are_longer() {
+    let served = Served::with(&FILE.replacen("#mtu = 1400", "mtu = 1500", 1));
+    let mut client = served.client();
+    let small = changes(&[("generation_size", "1")]);
+    let said = "flow 1: generation_size = 1 does not fit: symbols of 1432 bytes give a generation \
+                room for a packet of 1430 bytes and its length, but tunnel rec0 has mtu 1500: \
+                generation_size = 2 is the least that works";
+    assert_eq!(client.set(1, &small).expect_err("no full-size packet fits").to_string(), said);
+    if cfg!(feature = "bats") {
+        let small = changes(&[("code", "bats"), ("block_symbols", "1")]);
+        let said = client.set(1, &small).expect_err("no full-size packet fits").to_string();
+        assert!(said.starts_with("flow 1: block_symbols = 1 does not fit: "), "{said}");
+        assert!(said.ends_with(": block_symbols = 2 is the least that works"), "{said}");
+    }
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+    client.set(1, &changes(&[("generation_size", "2")])).expect("what the message says");
+    // A tunnel with the default MTU has room for any size.
+    Served::start().client().set(1, &small).expect("each packet fits one symbol");
+}
+
 #[cfg(feature = "bats")]
 #[test]
 fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {

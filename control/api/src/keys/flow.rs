@@ -97,8 +97,9 @@ pub const FLOW: Table = Table {
             values: Whole(1, 256),
             unit: "symbols",
             default: Is("16"),
-            meaning: "Symbols per generation; 16 suits interactive traffic, 64 bulk, which waits \
-                longer for a loss and evens losses out better.",
+            meaning: "Symbols per generation, which must hold a full-size packet of the tunnel and 2 \
+                bytes; 16 suits interactive traffic, 64 bulk, which waits longer for a loss and \
+                evens losses out better.",
             ..KEY
         },
         Key {
@@ -109,8 +110,8 @@ pub const FLOW: Table = Table {
             values: Whole(1, 4096),
             unit: "source symbols",
             default: Is("256"),
-            meaning: "Source symbols of a block; larger blocks need fewer packets in excess and \
-                wait longer.",
+            meaning: "Source symbols of a block, which must hold a full-size packet of the tunnel and \
+                2 bytes; larger blocks need fewer packets in excess and wait longer.",
             ..KEY
         },
         Key {
@@ -222,7 +223,8 @@ pub const FLOW: Table = Table {
             unit: "packets per symbol",
             default: Is("4.0"),
             meaning: "Most packets sent per symbol, whatever is asked or reported; raise it for \
-                losses above three quarters.",
+                losses above three quarters, except at a source of code bats: its sink is sure to \
+                take 4 and may drop packets beyond that.",
             ..KEY
         },
         Key {

@@ -4,7 +4,7 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
-use super::{Daemon, Idle, Link, TUNNEL_MTU_DEFAULT, TUNNEL_MTU_MIN, Tunnel, XdpMode};
+use super::{Daemon, Idle, Link, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
 use recoded_runtime::offload::Mode as Engine;
@@ -28,6 +28,9 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
 /// What `engine` may say.
 pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\" or \"cuda\"";
 
+/// MTU of a tunnel that has no source flow.
+pub const TUNNEL_MTU_DEFAULT: u16 = 1400;
+
 /// Longest path that a Unix socket can have.
 const SOCKET_BYTES_MAX: usize = 107;
 /// Fewest frames with which a worker can fill its rings and hold a few generations.
@@ -38,6 +41,11 @@ const FRAMES_MAX: u64 = 1 << 20;
 const CORES_MAX: usize = 8192;
 /// Largest MTU of a tunnel.
 const TUNNEL_MTU_MAX: u64 = 9000;
+/// Least MTU of an IPv4 tunnel: every host accepts packets of this size (RFC 791). Linux would take
+/// less, but headers would outweigh the data.
+const TUNNEL_MTU_MIN_V4: u16 = 576;
+/// Least MTU of an IPv6 tunnel (RFC 8200, section 5): below it Linux takes no IPv6 address.
+const TUNNEL_MTU_MIN_V6: u16 = 1280;
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
@@ -158,10 +166,9 @@ pub fn tunnels(
         let rule = "it is an IP address with a prefix length, such as 10.99.0.1/24";
         let address = reader.text("address", rule, network);
         let address = reader.require("address", address, rule);
-        let least = if address.is_some_and(|(ip, _)| ip.is_ipv6()) { 1280 } else { 576 };
+        let least = address.map_or(TUNNEL_MTU_MIN_V4, |(address, _)| tunnel_mtu_min(address));
         let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
-        debug_assert!(least >= u64::from(TUNNEL_MTU_MIN));
-        let mtu = reader.integer("mtu", least..=TUNNEL_MTU_MAX, &rule);
+        let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
         if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
             let rule =
                 "a link uses the interface of this name; a tunnel is an interface of its own";
@@ -175,6 +182,11 @@ pub fn tunnels(
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
+}
+
+/// Least MTU of a tunnel with this address, written or by default.
+pub fn tunnel_mtu_min(address: IpAddr) -> u16 {
+    if address.is_ipv4() { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
 }
 
 /// The index of the link or tunnel that a flow names, or what there is.

@@ -5,17 +5,15 @@ use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, float, shown, unicast};
-use super::symbol::{Mtus, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, symbol_bytes_default};
-use super::{Flow, Link, Neighbour, TUNNEL_MTU_MIN, Tunnel, refuse_duplicates};
+use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};
+use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
+    FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
 };
-use recoded_runtime::{FRAME_BYTES, symbol_bytes_max};
+use recoded_runtime::FRAME_BYTES;
 use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_wire::window::ADU_HEADER_BYTES;
-use std::net::IpAddr;
 use toml::Value;
 
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
@@ -143,7 +141,7 @@ pub fn check_together(
         Reader::new(section, most, errors).refuse("id", "is one too many", &rule);
     }
     for (index, (tunnel, _)) in tunnels.iter().enumerate() {
-        let sources: Vec<u32> = flows.iter().filter(|flow| feeds(flow, index)).map(id).collect();
+        let sources: Vec<u32> = flows.iter().filter(|flow| flow.feeds(index)).map(id).collect();
         let Some(second) = sources.get(1) else {
             continue;
         };
@@ -154,39 +152,6 @@ pub fn check_together(
         let rule = format!("packets of {} already go to flow {}", tunnel.name, sources[0]);
         Reader::new(&sections[at], at, errors).refuse("tunnel", "is taken", &rule);
     }
-}
-
-/// A window has one symbol for each packet of its tunnel. `flows` are those of all `sections`.
-pub fn check_windows(
-    sections: &[Section],
-    flows: &[Flow],
-    tunnels: &[Tunnel],
-    errors: &mut Vec<ConfigError>,
-) {
-    for (index, (section, Flow { params, .. })) in sections.iter().zip(flows).enumerate() {
-        let (Role::Source { tunnel }, FlowCode::Window(_)) = (&params.role, params.code) else {
-            continue;
-        };
-        let Tunnel { name, mtu, .. } = &tunnels[usize::from(tunnel.0)];
-        let room = params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES);
-        if room < usize::from(*mtu) {
-            let cure = if room < usize::from(TUNNEL_MTU_MIN) {
-                "symbols must be larger".to_owned()
-            } else {
-                format!("the file can give it mtu = {room}")
-            };
-            let rule = format!(
-                "each packet takes a symbol, and symbols of {} bytes have room for {room} bytes, but \
-                 tunnel {name} has mtu {mtu}: {cure}",
-                params.symbol_bytes,
-            );
-            Reader::new(section, index, errors).refuse("code", "does not fit", &rule);
-        }
-    }
-}
-
-fn feeds(flow: &Flow, tunnel: usize) -> bool {
-    matches!(flow.params.role, Role::Source { tunnel: TunnelId(id) } if usize::from(id) == tunnel)
 }
 
 fn id(flow: &Flow) -> u32 {
@@ -327,28 +292,16 @@ fn source_symbol_bytes(
     let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
     let header_bytes = coding.code.header_bytes(coding.generation_size, coding.field);
     let (size_key, size) = coding.size();
-    let mut fit = SYMBOL_BYTES_MAX;
-    let mut default = SYMBOL_BYTES_MAX;
-    let mut tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
-    for hop in next_hops? {
-        let Neighbour { link, address } = context.hops[usize::from(hop.0)];
-        let interface = &context.links[link].interface;
-        let mtu = context.mtus.of(interface);
-        let most = symbol_bytes_max(mtu, address, header_bytes).unwrap_or(0);
-        if most < fit {
-            fit = most;
-            tightest = (address, interface.clone(), mtu);
-        }
-        default = default.min(symbol_bytes_default(mtu, address, header_bytes));
-    }
+    let paths = Paths { links: context.links, hops: context.hops, mtus: context.mtus };
+    let SymbolRoom { most, default, tightest } = paths.room_behind(header_bytes, next_hops?);
     let (address, interface, mtu) = tightest;
     let room = format!(
-        "{interface} carries {mtu}-byte packets, which leave {fit} bytes for a symbol to {address} \
+        "{interface} carries {mtu}-byte packets, which leave {most} bytes for a symbol to {address} \
          with {size_key} {size} and field {}",
         coding.field
     );
     match given {
-        Some(bytes) if bytes > fit => {
+        Some(bytes) if bytes > most => {
             reader.refuse_part(
                 "symbol_bytes",
                 "symbol_bytes".into(),

@@ -21,6 +21,8 @@ pub mod budget;
 
 pub mod flow;
 
+pub mod fit;
+
 pub mod code;
 
 #[cfg(feature = "bats")]
@@ -35,13 +37,12 @@ pub mod render;
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
-use recoded_pipeline::params::{FlowParams, Role, Snapshot};
+use recoded_pipeline::params::{FlowParams, Role, Snapshot, TunnelId};
 use recoded_runtime::offload::Mode;
-use recoded_wire::window::ADU_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use symbol::Mtus;
+use symbol::{Mtus, Paths};
 
 /// Everything a file says, checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -152,6 +153,14 @@ pub struct Flow {
     pub symbol_bytes_given: bool,
 }
 
+impl Flow {
+    /// Whether it takes its packets from the tunnel of this index.
+    fn feeds(&self, tunnel: usize) -> bool {
+        let Role::Source { tunnel: TunnelId(id) } = self.params.role else { return false };
+        usize::from(id) == tunnel
+    }
+}
+
 impl Config {
     /// Parses `text`, the content of `file`, for interfaces with these MTUs.
     ///
@@ -203,12 +212,13 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        default_tunnel_mtus(&mut tunnels, &flows);
+        fit::default_tunnel_mtus(&mut tunnels, &flows);
         let tunnels = in_force.map_or_else(
             || tunnels.into_iter().map(|(tunnel, _)| tunnel).collect(),
             <[Tunnel]>::to_vec,
         );
-        flow::check_windows(&document.flows, &flows, &tunnels, &mut errors);
+        let paths = Paths { links: &links, hops: &hops, mtus };
+        fit::check(&document.flows, &flows, &tunnels, paths, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
@@ -231,29 +241,6 @@ fn no_link() -> ConfigError {
     let rule = "write a [[link]] for each interface that carries coded packets".to_owned();
     let fault = error::Fault::Missing { key: "link", rule };
     ConfigError { line: Some(1), place: String::new(), fault }
-}
-
-/// MTU of a tunnel that has no source flow.
-const TUNNEL_MTU_DEFAULT: u16 = 1400;
-/// Least MTU of a tunnel: what every IPv4 host accepts. Packets may span symbols, so small symbols
-/// do not need it smaller.
-const TUNNEL_MTU_MIN: u16 = 576;
-
-/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the
-/// code of the flow can change while the tunnel exists.
-fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
-    for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
-        if *given {
-            continue;
-        }
-        let source = flows.iter().find(|flow| match flow.params.role {
-            Role::Source { tunnel } => usize::from(tunnel.0) == index,
-            _ => false,
-        });
-        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
-        let fitted = symbol.and_then(|bytes| u16::try_from(bytes).ok());
-        tunnel.mtu = fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(TUNNEL_MTU_MIN);
-    }
 }
 
 /// Names `sections` by what `key` says, for error messages and duplicates.

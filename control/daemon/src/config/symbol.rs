@@ -1,6 +1,8 @@
 //! How large a symbol may be: what the MTU of the next hops leaves, and what a frame holds.
 
 use super::document::Document;
+use super::{Link, Neighbour};
+use recoded_pipeline::params::{FlowParams, PeerId};
 use recoded_runtime::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
 use recoded_wire::coded::{INDEX_BYTES, coding_offset};
 use std::collections::BTreeMap;
@@ -43,6 +45,53 @@ impl Mtus {
     /// MTU of `interface`, or the default.
     pub fn of(&self, interface: &str) -> usize {
         self.0.get(interface).copied().unwrap_or(MTU_DEFAULT)
+    }
+}
+
+/// Where flows go.
+#[derive(Copy, Clone)]
+pub struct Paths<'a> {
+    /// The links.
+    pub links: &'a [Link],
+    /// The neighbours that next hops refer to.
+    pub hops: &'a [Neighbour],
+    /// MTUs of the interfaces.
+    pub mtus: &'a Mtus,
+}
+
+/// What the next hops of a flow leave for a symbol.
+pub struct SymbolRoom {
+    /// Largest symbol that all of them carry.
+    pub most: usize,
+    /// Size of symbols when none is configured.
+    pub default: usize,
+    /// The next hop that carries least: its address, our interface and the interface's MTU.
+    pub tightest: (IpAddr, String, usize),
+}
+
+impl Paths<'_> {
+    /// What is left for a symbol with the code and sizes of `params`.
+    pub fn symbol_room(&self, params: &FlowParams) -> SymbolRoom {
+        let header_bytes = params.code.header_bytes(params.generation_size, params.field);
+        self.room_behind(header_bytes, &params.next_hops)
+    }
+
+    /// What is left for a symbol behind so many bytes of headers.
+    pub fn room_behind(&self, header_bytes: usize, next_hops: &[PeerId]) -> SymbolRoom {
+        let tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
+        let mut room = SymbolRoom { most: SYMBOL_BYTES_MAX, default: SYMBOL_BYTES_MAX, tightest };
+        for hop in next_hops {
+            let Neighbour { link, address } = self.hops[usize::from(hop.0)];
+            let interface = &self.links[link].interface;
+            let mtu = self.mtus.of(interface);
+            let most = symbol_bytes_max(mtu, address, header_bytes).unwrap_or(0);
+            if most < room.most {
+                room.most = most;
+                room.tightest = (address, interface.clone(), mtu);
+            }
+            room.default = room.default.min(symbol_bytes_default(mtu, address, header_bytes));
+        }
+        room
     }
 }
 

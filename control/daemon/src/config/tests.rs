@@ -1,5 +1,6 @@
 //! Good files, bad files, and files made of noise.
 
+mod fit;
 mod keys;
 
 use super::*;
@@ -156,25 +157,6 @@ fn config_in_force_parses_to_itself() {
         Config::parse("d", include_str!("../../recoded.toml"), &|_| Some(1400)).expect("valid");
     let (_, _, again) = Config::parse("d", &config.to_toml(), &|_| Some(1400)).expect("valid");
     assert_eq!(again, config);
-}
-
-/// A window has one symbol for each packet of its tunnel.
-#[test]
-fn tunnels_of_windows_fit_their_symbols() {
-    let window = |mtu: &str, more: &str| {
-        let head = HEAD.replace("10.99.0.1/24\"\n", &format!("10.99.0.1/24\"\n{mtu}"));
-        parse(&format!("{head}{SOURCE}code = \"window\"\n{more}"))
-    };
-    assert_eq!(window("", "").expect("valid").tunnels[0].mtu, 1429);
-    assert!(window("mtu = 1429\n", "").is_ok());
-    let said = "each packet takes a symbol, and symbols of 1432 bytes have room for 1429 bytes, but tunnel \
-                rec0 has mtu 1430: the file can give it mtu = 1429";
-    let errors = window("mtu = 1430\n", "").expect_err("a byte too many").to_string();
-    assert_eq!(errors, format!("relay.toml:18: flow 1: code = \"window\" does not fit: {said}"));
-    // No tunnel is smaller than 576 bytes.
-    let errors = window("", "symbol_bytes = 578\n").expect_err("a byte too many").to_string();
-    let said = "have room for 575 bytes, but tunnel rec0 has mtu 576: symbols must be larger";
-    assert!(errors.ends_with(said), "{errors}");
 }
 
 /// Every rule of a flow, as a line added to one of the three roles, and exactly what is said.

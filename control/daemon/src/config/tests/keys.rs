@@ -310,6 +310,19 @@ fn annotated_file_says_who_has_a_key_and_what_it_takes() {
     }
 }
 
+/// A sink sizes its batches by the default, whatever the source has.
+#[test]
+fn redundancy_max_says_what_a_bats_sink_takes() {
+    let sink = File::new(Role::Sink, None).parse().expect("valid").flows.remove(0).params;
+    let key = FLOW.find("redundancy_max").expect("a key");
+    let said = format!("source of code bats: its sink is sure to take {}", sink.redundancy_max);
+    assert!(key.meaning.contains(&said), "{}", key.meaning);
+    let (.., comment) =
+        annotated().into_iter().find(|(_, name, ..)| *name == key.name).expect("a line");
+    let said = format!("room for {} packets per symbol", sink.redundancy_max);
+    assert!(comment.contains(&said), "{comment}");
+}
+
 /// Words that are written as keys and counters are and are neither.
 fn unknown_names(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

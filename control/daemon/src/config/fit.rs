@@ -1,0 +1,196 @@
+//! Whether the packets of a tunnel fit what its source codes as a unit: a generation, a block, or
+//! in a window a symbol. A source drops packets that do not fit.
+//!
+//! ```text
+//!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
+//!  window:     | flow ID and length 3 | IP packet | in one symbol
+//! ```
+
+use super::daemon::{TUNNEL_MTU_DEFAULT, tunnel_mtu_min};
+use super::document::Section;
+use super::error::ConfigError;
+use super::reader::Reader;
+use super::symbol::{Paths, SYMBOL_BYTES_MIN};
+use super::{Flow, Tunnel};
+use recoded_api::keys::{FLOW, Values};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role};
+use recoded_runtime::FRAME_BYTES;
+use recoded_wire::window::ADU_HEADER_BYTES;
+
+/// Bytes of the length before each IP packet of a generation or block, as the pipeline's edge
+/// writes it. Fewer here would let through packets that a source drops.
+const LENGTH_BYTES: usize = 2;
+
+/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the
+/// code of the flow can change while the tunnel exists. The MTU is not below what the tunnel's
+/// address allows, since the packets of generations and blocks may span symbols.
+pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
+    for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
+        if *given {
+            continue;
+        }
+        let source = flows.iter().find(|flow| flow.feeds(index));
+        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
+        let fitted = symbol.and_then(|bytes| u16::try_from(bytes).ok());
+        tunnel.mtu = fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(tunnel.address));
+    }
+}
+
+/// Refuses sources that would drop full-size packets of their tunnel. `flows` are those of all
+/// `sections`.
+pub fn check(
+    sections: &[Section],
+    flows: &[Flow],
+    tunnels: &[Tunnel],
+    paths: Paths<'_>,
+    errors: &mut Vec<ConfigError>,
+) {
+    for (index, (section, flow)) in sections.iter().zip(flows).enumerate() {
+        let Role::Source { tunnel } = flow.params.role else { continue };
+        let fit = Fit { flow, tunnel: &tunnels[usize::from(tunnel.0)], paths };
+        if fit.holds(&flow.params) {
+            continue;
+        }
+        let unit = Unit::of(&flow.params);
+        let mut reader = Reader::new(section, index, errors);
+        reader.refuse_part(unit.key, unit.key.into(), unit.value, "does not fit", &fit.rule());
+    }
+}
+
+/// What a source codes together, as the configuration has it.
+struct Unit {
+    /// The key that makes it larger; of a window, which has none, `code`.
+    key: &'static str,
+    /// Its value.
+    value: String,
+    /// Symbols that one packet may span.
+    symbols: usize,
+    /// The most that the key takes; zero where no value of it makes room.
+    symbols_max: usize,
+    /// Bytes that come with each packet.
+    overhead: usize,
+}
+
+impl Unit {
+    fn of(params: &FlowParams) -> Unit {
+        let of = |key, symbols: usize| {
+            let value = symbols.to_string();
+            Unit { key, value, symbols, symbols_max: most(key), overhead: LENGTH_BYTES }
+        };
+        match params.code {
+            FlowCode::Rlnc => of("generation_size", params.generation_size),
+            #[cfg(feature = "bats")]
+            FlowCode::Bats(bats) => of("block_symbols", bats.source_symbols),
+            FlowCode::Window(_) => {
+                let value = "\"window\"".to_owned();
+                Unit { value, overhead: ADU_HEADER_BYTES, ..of("code", 1) }
+            }
+        }
+    }
+
+    /// Longest packet that fits.
+    fn room(&self, symbol_bytes: usize) -> usize {
+        (self.symbols * symbol_bytes).saturating_sub(self.overhead)
+    }
+}
+
+/// A source beside its tunnel.
+struct Fit<'a> {
+    flow: &'a Flow,
+    tunnel: &'a Tunnel,
+    paths: Paths<'a>,
+}
+
+impl Fit<'_> {
+    fn mtu(&self) -> usize {
+        usize::from(self.tunnel.mtu)
+    }
+
+    fn holds(&self, params: &FlowParams) -> bool {
+        Unit::of(params).room(params.symbol_bytes) >= self.mtu()
+    }
+
+    /// What does not fit, and what would.
+    fn rule(&self) -> String {
+        let params = &self.flow.params;
+        let Tunnel { name, address, mtu, .. } = self.tunnel;
+        let (unit, bytes) = (Unit::of(params), params.symbol_bytes);
+        let room = unit.room(bytes);
+        let holds = match params.code {
+            FlowCode::Window(_) => format!(
+                "each packet takes a symbol, and symbols of {bytes} bytes have room for {room} bytes"
+            ),
+            FlowCode::Rlnc => format!(
+                "symbols of {bytes} bytes give a generation room for a packet of {room} bytes and \
+                 its length"
+            ),
+            #[cfg(feature = "bats")]
+            FlowCode::Bats(_) => format!(
+                "symbols of {bytes} bytes give a block room for a packet of {room} bytes and its \
+                 length"
+            ),
+        };
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let is_least = *mtu == tunnel_mtu_min(*address);
+        let least =
+            if is_least { format!(", the least of an {family} tunnel") } else { String::new() };
+        format!("{holds}, but tunnel {name} has mtu {mtu}{least}: {}", self.cure(&unit))
+    }
+
+    /// What to change. A value that is named passes all rules on sizes; `budget` counts memory.
+    fn cure(&self, unit: &Unit) -> String {
+        let room = unit.room(self.flow.params.symbol_bytes);
+        if let Some(symbols) = self.symbols_min(unit) {
+            return format!("{} = {symbols} is the least that works", unit.key);
+        }
+        if room >= usize::from(tunnel_mtu_min(self.tunnel.address)) {
+            return format!("the file can give it mtu = {room}");
+        }
+        if let Some(bytes) = self.symbol_bytes_min(unit) {
+            return format!(
+                "the file can give the flow symbol_bytes = {bytes}, the least that works"
+            );
+        }
+        let other = if unit.symbols_max == 0 { ", or the flow needs another code" } else { "" };
+        format!("its links must carry larger packets{other}")
+    }
+
+    /// Fewest symbols of a unit that a packet fits.
+    fn symbols_min(&self, unit: &Unit) -> Option<usize> {
+        (unit.symbols + 1..=unit.symbols_max).find(|symbols| {
+            let mut params = self.flow.params.clone();
+            match &mut params.code {
+                #[cfg(feature = "bats")]
+                FlowCode::Bats(bats) => bats.source_symbols = *symbols,
+                _ => params.generation_size = *symbols,
+            }
+            if !self.flow.symbol_bytes_given {
+                // Longer vectors leave less for a symbol.
+                params.symbol_bytes = self.paths.symbol_room(&params).default;
+            }
+            self.is_allowed(&params) && self.holds(&params)
+        })
+    }
+
+    /// Shortest symbols of which this unit holds a packet.
+    fn symbol_bytes_min(&self, unit: &Unit) -> Option<usize> {
+        let symbol_bytes = (self.mtu() + unit.overhead).div_ceil(unit.symbols);
+        let params = FlowParams { symbol_bytes, ..self.flow.params.clone() };
+        self.is_allowed(&params).then_some(symbol_bytes)
+    }
+
+    /// Whether next hops and frames carry these symbols.
+    fn is_allowed(&self, params: &FlowParams) -> bool {
+        let most = self.paths.symbol_room(params).most;
+        (SYMBOL_BYTES_MIN..=most).contains(&params.symbol_bytes)
+            && params.frame_bytes_min() <= FRAME_BYTES
+    }
+}
+
+/// The largest number that a key of flows takes; zero for other keys.
+fn most(key: &str) -> usize {
+    match FLOW.find(key).map(|key| key.values) {
+        Some(Values::Whole(_, most)) => usize::try_from(most).unwrap_or(usize::MAX),
+        _ => 0,
+    }
+}
