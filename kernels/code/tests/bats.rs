@@ -356,6 +356,33 @@ fn hostile_packets_never_panic_and_never_allocate() {
     assert!(Decoder::memory_bytes(limits) < 2 << 20);
 }
 
+/// Blocks with too many inactive symbols were planned anew at every packet where batches have one
+/// packet: 3 ms each for 4096 symbols.
+#[test]
+fn blocks_that_cannot_be_planned_are_tried_seldom() {
+    let (symbols, packets) = (1024, 1990);
+    let shape = Params { batch_size: 1, ..params(symbols, Profile::CyclicShift) };
+    let limits = Limits { inactive_max: 256, ..Limits::of(symbols, 1) };
+    let mut decoder = Decoder::new(limits);
+    decoder.reset(shape).expect("within the limits");
+    let mut tried_at = Vec::new();
+    for id in 0..packets {
+        decoder.insert(id, &[1]).expect("there is room");
+        let before = decoder.plans();
+        let Ok(()) = decoder.advance(&mut Nothing, |_| ());
+        if decoder.plans() > before {
+            tried_at.push(decoder.rank());
+        }
+    }
+    assert!(!decoder.is_complete(), "the case tests something");
+    assert!(tried_at.contains(&symbols), "a full rank is tried: {tried_at:?}");
+    // As many batches as packets, of which each plan looks at all.
+    let allowed = usize::from(packets) * 64 / symbols + 1;
+    assert!(tried_at.len() <= allowed, "{} plans, not {allowed}", tried_at.len());
+    decoder.reset(shape).expect("within the limits");
+    assert_eq!(decoder.plans(), 0);
+}
+
 #[test]
 fn block_that_never_gets_enough_says_how_much_it_lacks() {
     let mut line = Line::new(seed("lacks"), 2, 0.1);

@@ -97,6 +97,10 @@ pub struct Counts {
     pub redundant: u64,
     /// Repair symbols over a symbol that had left the window unknown or forgotten.
     pub expired: u64,
+    /// Repair symbols that were not used because equations took too much work: hostile packets, or
+    /// far more losses than repair packets make good. Equations that were forgotten for that count
+    /// too.
+    pub refused: u64,
     /// Recovered symbols that are no ADU: a wrong length, or a beginning within another ADU.
     pub malformed: u64,
     /// Recovered ADUs that left the window before [`Decoder::next_recovered`] was asked.
@@ -246,6 +250,13 @@ impl Decoder {
         self.system.is_known(esi).then(|| self.system.symbol(esi))
     }
 
+    /// Bytes of equations that were worked on so far: for tests and measurements. Packets are worth
+    /// [`WORK_PER_PACKET`](super::WORK_PER_PACKET) each.
+    #[must_use]
+    pub const fn work_bytes(&self) -> u64 {
+        self.system.effort().spent()
+    }
+
     /// What became of symbols and ADUs so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
@@ -274,6 +285,7 @@ impl Decoder {
             return Ok(Received::Duplicate);
         }
         self.check_match(flow, adu, first, symbols)?;
+        self.counts.refused += self.system.note_packet() as u64;
         self.cover(first, symbols);
         self.mark(first, symbols);
         self.place(first).is_settled = true;
@@ -308,6 +320,7 @@ impl Decoder {
             return Err(Rejected::WindowTooLong { source_symbols, window_symbols });
         }
         self.check_age(id.first, source_symbols)?;
+        self.counts.refused += self.system.note_packet() as u64;
         self.cover(id.first, source_symbols);
         let keys = (0..).map(|index| id.key.wrapping_add(index));
         let mut innovative = 0;
@@ -340,6 +353,7 @@ impl Decoder {
             Insertion::Innovative => return true,
             Insertion::Redundant => self.counts.redundant += 1,
             Insertion::Expired => self.counts.expired += 1,
+            Insertion::Refused => self.counts.refused += 1,
         }
         false
     }

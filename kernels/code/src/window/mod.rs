@@ -47,7 +47,9 @@
 //! panics. Nothing here authenticates: RFC 8681 section 7.2 lists what a forged payload ID does.
 
 mod coefficients;
+mod columns;
 mod decoder;
+mod effort;
 mod encoder;
 mod payload_id;
 mod slab;
@@ -55,6 +57,7 @@ mod system;
 
 pub use coefficients::{Density, DensityError, coding_coefficients};
 pub use decoder::{Adu, Counts, Decoder, Received, Rejected};
+pub use effort::{WORK_PER_PACKET, WORK_SAVED};
 pub use encoder::{AduError, Encoder, RepairError};
 pub use payload_id::{
     ParseInformationError, REPAIR_ID_BYTES, RepairId, SOURCE_ID_BYTES, SchemeInformation,

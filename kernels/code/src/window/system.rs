@@ -14,10 +14,18 @@
 //!  rows              1 . . . . . . . . 7 . . . . . . . . 3          coefficients, by slot
 //!                                                1 . . . 9
 //! ```
+//!
+//! Rows are stored without the leaders, of which each is in its own row only, and without symbols
+//! that no equation mentions: see `columns.rs`.
+//!
+//! Packets are hostile. What the operations on equations cost is limited per packet on average, see
+//! `effort.rs`; beyond, equations are refused, and at worst forgotten.
 
 use recoded_gf::{Kernel, inverse};
 
 use super::Parameters;
+use super::columns::Columns;
+use super::effort::{Effort, MOVE_BYTES, ROW_BYTES};
 use super::slab::Slab;
 
 /// What is known of the symbol that has a slot.
@@ -49,6 +57,8 @@ pub(super) enum Insertion {
     Redundant,
     /// It mentions a symbol that has left the window.
     Expired,
+    /// Equations have taken too much work.
+    Refused,
 }
 
 pub(super) struct System {
@@ -59,9 +69,10 @@ pub(super) struct System {
     end: u32,
     slab: Slab,
     states: Box<[State]>,
-    /// One row of coefficients per slot, meaningful where the state is `Leads`. In all of them a
-    /// column is zero unless its symbol is sought.
+    /// One row of coefficients by column per slot, meaningful where the state is `Leads`: zero
+    /// where no symbol has the column.
     rows: Box<[u8]>,
+    columns: Columns,
     /// The slots that lead.
     leaders: Vec<usize>,
     /// The equation being inserted.
@@ -69,6 +80,7 @@ pub(super) struct System {
     symbol: Vec<u8>,
     /// ESIs of symbols that equations gave, for the next call.
     solved: Vec<u32>,
+    effort: Effort,
 }
 
 impl System {
@@ -83,10 +95,12 @@ impl System {
             slab: Slab::new(slots, symbol_bytes),
             states: vec![State::Unheard; slots].into_boxed_slice(),
             rows: vec![0; slots * slots].into_boxed_slice(),
+            columns: Columns::new(slots),
             leaders: Vec::with_capacity(window),
             row: vec![0; slots].into_boxed_slice(),
             symbol: vec![0; symbol_bytes],
             solved: Vec::with_capacity(window),
+            effort: Effort::default(),
         }
     }
 
@@ -95,6 +109,7 @@ impl System {
         self.end = end;
         self.states.fill(State::Unheard);
         self.leaders.clear();
+        self.columns.clear();
         self.solved.clear();
     }
 
@@ -135,6 +150,25 @@ impl System {
         self.slab.symbol(self.slot(esi))
     }
 
+    /// What the operations on equations have taken so far.
+    pub const fn effort(&self) -> &Effort {
+        &self.effort
+    }
+
+    /// To be called for each packet. Returns how many equations were forgotten because packets
+    /// that cannot be refused took too much work.
+    pub fn note_packet(&mut self) -> usize {
+        self.effort.earn();
+        if !self.effort.is_overdrawn() {
+            return 0;
+        }
+        for &slot in &self.leaders {
+            self.states[slot] = State::Missing;
+        }
+        self.columns.clear();
+        self.leaders.drain(..).len()
+    }
+
     /// Takes one ESI that an equation gave since this was asked last.
     pub fn next_solved(&mut self) -> Option<u32> {
         self.solved.pop()
@@ -150,6 +184,8 @@ impl System {
             let slot = self.slot(self.base().wrapping_add(step as u32));
             given_up += u64::from(self.states[slot].is_sought());
             self.states[slot] = State::Unheard;
+            // Equations that mention it are led by older ones, which have left before.
+            self.columns.free(slot);
         }
         self.leaders.retain(|&slot| self.states[slot] == State::Leads);
         for back in 1..=steps.min(self.window) {
@@ -182,8 +218,8 @@ impl System {
             }
             State::Leads => {
                 // Its equation goes on without it, led by its next unknown.
-                self.row.copy_from_slice(&self.rows[slot * self.row.len()..][..self.row.len()]);
-                self.row[slot] = 0;
+                let stride = self.row.len();
+                self.row.copy_from_slice(&self.rows[slot * stride..][..stride]);
                 self.symbol.copy_from_slice(self.slab.symbol(slot));
                 write(self.slab.symbol_mut(slot));
                 self.kernel.add(&mut self.symbol, self.slab.symbol(slot));
@@ -198,73 +234,93 @@ impl System {
     /// All its symbols have been heard of or are older than the window.
     pub fn insert_equation(&mut self, first: u32, coefficients: &[u8], sum: &[u8]) -> Insertion {
         let (window, base) = (self.window as u32, self.base());
-        self.row.fill(0);
         let mut is_open = false;
-        for (esi, &coefficient) in esis(first).zip(coefficients).filter(|term| *term.1 != 0) {
+        for (esi, _) in esis(first).zip(coefficients).filter(|term| *term.1 != 0) {
             if esi.wrapping_sub(base) >= window {
                 return Insertion::Expired;
             }
-            let slot = esi as usize & self.mask;
-            self.row[slot] = coefficient;
-            is_open |= self.states[slot].is_sought();
+            is_open |= self.states[esi as usize & self.mask].is_sought();
         }
         // Without losses this is all that a repair symbol costs.
         if !is_open {
             return Insertion::Redundant;
         }
+        if !self.effort.is_allowed() {
+            return Insertion::Refused;
+        }
+        self.compact();
         self.symbol.copy_from_slice(sum);
         self.reduce(first, coefficients);
         if self.admit() { Insertion::Innovative } else { Insertion::Redundant }
     }
 
-    /// Subtracts from the equation being inserted what is known and the equations of its leaders.
+    /// Makes rows as short as they can be, if that is worth it.
+    fn compact(&mut self) {
+        if self.leaders.is_empty() {
+            self.columns.clear();
+        }
+        let (stride, moves) = (self.row.len(), self.columns.compact());
+        for leader in self.leaders.iter().filter(|_| !moves.is_empty()) {
+            let row = &mut self.rows[leader * stride..][..stride];
+            for &(from, to) in moves {
+                row[usize::from(to)] = std::mem::take(&mut row[usize::from(from)]);
+            }
+            self.effort.spend(ROW_BYTES + MOVE_BYTES * moves.len());
+        }
+    }
+
+    /// Writes to `row` and `symbol` the equation less what is known and the equations of its
+    /// leaders.
     fn reduce(&mut self, first: u32, coefficients: &[u8]) {
         let (states, mask) = (&self.states, self.mask);
         let terms = esis(first)
             .map(|esi| esi as usize & mask)
-            .zip(coefficients)
-            .filter(|term| matches!(states[term.0], State::Known | State::Leads))
-            .map(|(slot, &coefficient)| (coefficient, slot));
-        self.slab.accumulate(self.kernel, terms.clone(), &mut self.symbol);
-        let width = self.row.len();
-        for (coefficient, slot) in terms {
-            if states[slot] == State::Known {
-                self.row[slot] = 0;
-            } else if coefficient != 0 {
-                self.kernel.madd(&mut self.row, coefficient, &self.rows[slot * width..][..width]);
-            }
+            .zip(coefficients.iter().copied())
+            .filter(|term| term.1 != 0);
+        let is_had = |&(slot, _): &(usize, u8)| matches!(states[slot], State::Known | State::Leads);
+        let had = terms.clone().filter(is_had).map(|(slot, coefficient)| (coefficient, slot));
+        self.slab.accumulate(self.kernel, had, &mut self.symbol);
+        self.row.fill(0);
+        for (slot, coefficient) in terms.clone().filter(|term| !is_had(term)) {
+            self.row[self.columns.take(slot)] = coefficient;
+        }
+        let (stride, width) = (self.row.len(), self.columns.width());
+        for (slot, coefficient) in terms.filter(|term| states[term.0] == State::Leads) {
+            let row = &self.rows[slot * stride..][..width];
+            self.kernel.madd(&mut self.row[..width], coefficient, row);
+            self.effort.spend(ROW_BYTES + width);
         }
     }
 
     /// Stores the reduced equation, unless it says nothing, and clears its leader in the others.
     fn admit(&mut self) -> bool {
-        let oldest = self.slot(self.base());
-        let is_unknown = |&c: &u8| c != 0;
-        let leader = self.row[oldest..]
-            .iter()
-            .position(is_unknown)
-            .map(|index| oldest + index)
-            .or_else(|| self.row[..oldest].iter().position(is_unknown));
-        let Some(leader) = leader else {
+        let width = self.columns.width();
+        let unknown = (0..width).filter(|&column| self.row[column] != 0);
+        let by_age = |&column: &usize| self.age(self.columns.slot(column));
+        let Some(column) = unknown.min_by_key(by_age) else {
             return false;
         };
-        let scale = inverse(self.row[leader]).unwrap_or_default();
+        let leader = self.columns.slot(column);
+        let scale = inverse(self.row[column]).unwrap_or_default();
         if scale != 1 {
-            self.kernel.mul(&mut self.row, scale);
+            self.kernel.mul(&mut self.row[..width], scale);
             self.kernel.mul(&mut self.symbol, scale);
         }
-        let width = self.row.len();
-        self.rows[leader * width..][..width].copy_from_slice(&self.row);
+        let stride = self.row.len();
         self.slab.symbol_mut(leader).copy_from_slice(&self.symbol);
         self.for_each_leader(|system, other| {
-            let factor = system.rows[other * width + leader];
+            let row = &mut system.rows[other * stride..][..width];
+            let factor = row[column];
             if factor != 0 {
-                let row = &mut system.rows[other * width..][..width];
-                system.kernel.madd(row, factor, &system.row);
+                system.kernel.madd(row, factor, &system.row[..width]);
                 system.kernel.madd(system.slab.symbol_mut(other), factor, &system.symbol);
+                system.effort.spend(width + system.symbol.len());
             }
             factor != 0
         });
+        self.row[column] = 0;
+        self.rows[leader * stride..][..stride].copy_from_slice(&self.row);
+        self.columns.free(leader);
         self.states[leader] = State::Leads;
         if !self.settle(leader) {
             self.leaders.push(leader);
@@ -274,20 +330,24 @@ impl System {
 
     /// Puts a symbol that has become known into the equations.
     fn substitute(&mut self, known: usize) {
-        let width = self.row.len();
+        let Some(column) = self.columns.of(known) else { return };
+        let stride = self.row.len();
         self.for_each_leader(|system, leader| {
-            let factor = std::mem::take(&mut system.rows[leader * width + known]);
+            let factor = std::mem::take(&mut system.rows[leader * stride + column]);
             if factor != 0 {
                 system.slab.madd(system.kernel, leader, factor, known);
+                system.effort.spend(system.symbol.len());
             }
             factor != 0
         });
+        self.columns.free(known);
     }
 
     /// Lets `change` change each equation, and settles those of which it says that it did.
     fn for_each_leader(&mut self, change: impl Fn(&mut Self, usize) -> bool) {
         let mut index = 0;
         while let Some(&leader) = self.leaders.get(index) {
+            self.effort.spend(ROW_BYTES);
             if change(self, leader) && self.settle(leader) {
                 self.leaders.swap_remove(index);
             } else {
@@ -298,15 +358,24 @@ impl System {
 
     /// Whether an equation has no unknown left but its leader, which is known then.
     fn settle(&mut self, leader: usize) -> bool {
-        let row = &self.rows[leader * self.row.len()..][..self.row.len()];
-        if row.iter().filter(|&&coefficient| coefficient != 0).count() > 1 {
+        let row = &self.rows[leader * self.row.len()..][..self.columns.width()];
+        if !is_zero(row) {
             return false;
         }
         self.states[leader] = State::Known;
-        let age = (leader.wrapping_sub(self.slot(self.base()))) & self.mask;
-        self.solved.push(self.base().wrapping_add(age as u32));
+        self.solved.push(self.base().wrapping_add(self.age(leader) as u32));
         true
     }
+
+    /// How many symbols of the window are older.
+    const fn age(&self, slot: usize) -> usize {
+        slot.wrapping_sub(self.slot(self.base())) & self.mask
+    }
+}
+
+/// Whether all bytes are zero, by stretches that the compiler makes vectors of.
+fn is_zero(row: &[u8]) -> bool {
+    row.chunks(64).all(|chunk| chunk.iter().fold(0, |all, &byte| all | byte) == 0)
 }
 
 /// ESIs from `first` on, without end.

@@ -93,7 +93,17 @@ impl System {
             0 => i32::MAX,
             unknown => (i32::from(unknown) - i32::from(group.rank)).max(0),
         };
-        open.min_by_key(|(_, group)| lack(group)).map(|(index, _)| index)
+        let mut best = None;
+        for (index, group) in open {
+            let lack = lack(group);
+            if best.is_none_or(|(_, least)| lack < least) {
+                best = Some((index, lack));
+            }
+            if lack == 0 {
+                break;
+            }
+        }
+        best.map(|(index, _)| index)
     }
 
     /// Takes a packet of a batch in after planning: a constraint if it says anything new.
