@@ -39,7 +39,7 @@ pub const SIZE_MIN: usize = 16;
 const FULL_LOG2_MAX: u8 = 8;
 
 /// As `SIZE_MIN`, of a window.
-const WINDOW_MIN: usize = 64;
+pub const WINDOW_MIN: usize = 64;
 
 /// Code and sizes, as packets announce them.
 #[derive(Copy, Clone, PartialEq, Debug)]

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use recoded_gf::FieldOrder;
+use recoded_pipeline::open::{SIZE_MIN, WINDOW_MIN};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, TunnelId, WindowParams};
@@ -240,12 +241,12 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
             FlowCode::Bats(BatsParams { source_symbols, profile: Profile::CyclicShift, ..bats })
         }
         FlowCode::Window(window) => {
-            let window_symbols = window.window_symbols.next_power_of_two().max(64);
+            let window_symbols = window.window_symbols.next_power_of_two().max(WINDOW_MIN);
             FlowCode::Window(WindowParams { window_symbols, ..window })
         }
         FlowCode::Rlnc => FlowCode::Rlnc,
     };
-    let least = if params.code == FlowCode::Rlnc { 32 } else { 1 };
+    let least = if params.code == FlowCode::Rlnc { SIZE_MIN } else { 1 };
     let generation_size = params.generation_size.next_power_of_two().max(least);
     FlowParams { code, generation_size, ..params.clone() }
 }

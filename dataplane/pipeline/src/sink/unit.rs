@@ -3,7 +3,7 @@
 use crate::collected::PacketView;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{Io, earlier};
+use crate::io::Io;
 use crate::params::{FlowParams, Nanos, ShardId};
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
@@ -167,12 +167,8 @@ impl Progress {
         round
     }
 
-    /// When this unit, if it closed, wants to be looked at again; it may ask if `asks`.
-    pub(crate) fn deadline(&self, hold: Nanos, asks: Option<Nanos>) -> Option<Nanos> {
-        if self.decoded {
-            return None;
-        }
-        let ask = asks.filter(|_| self.has_requests()).map(|interval| self.asked_at + interval);
-        earlier(self.closed.map(|at| at + hold), ask)
+    /// When it may ask again, if it is not decoded.
+    pub(crate) fn asks_at(&self, interval: Nanos) -> Option<Nanos> {
+        (!self.decoded && self.has_requests()).then_some(self.asked_at + interval)
     }
 }

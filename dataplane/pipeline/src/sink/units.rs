@@ -345,15 +345,17 @@ impl<U: Unit> UnitSink<U> {
         self.unpacker.reset();
     }
 
+    /// When the unit next in order is given up. Those behind it wait for their turn, however long
+    /// ago they closed.
+    fn hold_ends_at(&self, params: &FlowParams) -> Option<Nanos> {
+        let (next, _) = self.range.filter(|_| self.holds())?;
+        let Progress { closed, decoded, .. } = *self.units[self.index(next)].progress();
+        closed.filter(|_| !decoded).map(|closed| closed + params.hold_timeout_nanos)
+    }
+
     /// Gives up what has blocked delivery for longer than the hold timeout.
     fn expire(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let params = cx.params;
-        while let Some((next, _)) = self.range.filter(|_| self.holds()) {
-            let Progress { closed, decoded, .. } = *self.units[self.index(next)].progress();
-            let is_over = |closed| cx.io.now.saturating_sub(closed) >= params.hold_timeout_nanos;
-            if decoded || !closed.is_some_and(is_over) {
-                return;
-            }
+        while self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
             self.give_up(cx);
         }
     }
@@ -492,9 +494,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
                 asks[count] = ask(unit, number, cx.io.now);
                 count += 1;
             }
-            let hold = params.hold_timeout_nanos;
-            let looked_at = unit.progress().deadline(hold, may_ask.then_some(interval));
-            deadline = earlier(deadline, looked_at);
+            deadline = earlier(deadline, unit.progress().asks_at(interval).filter(|_| may_ask));
         }
         self.urgent = false;
         cx.counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
@@ -503,14 +503,15 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         if count > 0 || cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report(cx, &asks[..count]);
         }
-        deadline
+        earlier(deadline, self.hold_ends_at(params))
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         if self.urgent {
             return Some(now);
         }
-        self.holds().then_some(now + params.generation_timeout_nanos)
+        let closes_at = self.holds().then_some(now + params.generation_timeout_nanos);
+        earlier(closes_at, self.hold_ends_at(params))
     }
 
     fn held(&self) -> usize {
