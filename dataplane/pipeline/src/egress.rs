@@ -6,6 +6,17 @@ use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
 
+/// What came of a packet for the shard of another worker.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum HandOver {
+    /// No other worker has the shard.
+    Unowned,
+    /// It was taken.
+    Taken,
+    /// The worker that has it can take no more.
+    Full,
+}
+
 /// Receives what the pipeline decided. Nothing here may block.
 pub trait Egress {
     /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
@@ -37,10 +48,9 @@ pub trait Egress {
     }
 
     /// Hands the UDP payload of a packet, and where it came from, to the worker that has its shard.
-    /// False when none has, or when that worker can take no more.
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
         let _ = (shard, origin, payload);
-        false
+        HandOver::Unowned
     }
 
     /// Takes a question for a plan to the thread that makes plans.

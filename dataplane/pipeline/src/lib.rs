@@ -72,7 +72,7 @@ pub mod memory;
 
 use collected::PacketView;
 use combine::Combiner;
-use egress::{Egress, Origin, Ticket};
+use egress::{Egress, HandOver, Origin, Ticket};
 use io::{Arrival, Data, Fate, Io, earlier};
 use open::{Closed, Opened};
 use params::{Nanos, PeerId, ShardId, Share, Snapshot};
@@ -209,16 +209,35 @@ impl Pipeline {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         let shard = opened.shard;
         let closed = self.shards.opened(opened, &mut io).map(|stage| Closed { _stage: stage });
-        // What this stage does not take may wait again, for another one.
-        for _ in 0..self.shards.waiting_for(shard) {
-            let Some(waiting) = self.shards.next_waiting(shard) else { break };
-            let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
-            let datagram = Datagram { peer: Some(peer), payload, traffic_class };
-            // They were counted when they came.
-            dispatch(&mut self.shards, &mut io, &mut self.vector, (datagram, is_noted));
-            io.frames.release(payload.frame);
-        }
+        resume(&mut self.shards, &mut io, &mut self.vector, shard);
         closed
+    }
+
+    /// Says that another worker has a shard that was asked for. Packets that waited for it follow.
+    pub fn elsewhere(
+        &mut self,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        shard: ShardId,
+        now: Nanos,
+    ) {
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
+        self.shards.elsewhere(shard);
+        resume(&mut self.shards, &mut io, &mut self.vector, shard);
+    }
+
+    /// Closes a shard or stage of a relay or sink that is of no use for a while and has proven
+    /// nothing, for memory that others wait for. `None` when there is none.
+    pub fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
+        self.shards.give_back(frames, now).map(|stage| Closed { _stage: stage })
+    }
+
+    /// Counts a packet that was handed over to this worker and found no frame.
+    pub fn lost(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
+        let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
+        self.shards.relieve(&mut io);
+        self.packets.received += 1;
+        self.packets.dropped[DropReason::Opening as usize] += 1;
     }
 
     /// Says that there is no memory for a stage that a shard asked for.
@@ -235,7 +254,9 @@ impl Pipeline {
         now: Nanos,
     ) -> Option<Nanos> {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
-        self.shards.iter_mut().fold(None, |deadline, shard| earlier(deadline, shard.tick(&mut io)))
+        let forgets_at = self.shards.forget_old(&mut io);
+        let tick = |deadline, shard: &mut Shard| earlier(deadline, shard.tick(&mut io));
+        self.shards.iter_mut().fold(forgets_at, tick)
     }
 
     /// Closes every open generation, as before a shutdown.
@@ -279,6 +300,23 @@ impl From<(Option<PeerId>, Span)> for Datagram {
     }
 }
 
+/// Handles the packets that waited for the stage of a shard. They were counted when they came.
+fn resume(
+    shards: &mut Shards,
+    io: &mut Io<'_, impl Frames, impl Egress>,
+    vector: &mut [u8; SIZE_MAX],
+    shard: ShardId,
+) {
+    // What no stage takes now may wait again, for another one.
+    for _ in 0..shards.waiting_for(shard) {
+        let Some(waiting) = shards.next_waiting(shard) else { return };
+        let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
+        let datagram = Datagram { peer: Some(peer), payload, traffic_class };
+        dispatch(shards, io, vector, (datagram, is_noted));
+        io.frames.release(payload.frame);
+    }
+}
+
 /// `is_noted` says whether the shard has noted its link sequence number before.
 fn dispatch(
     shards: &mut Shards,
@@ -297,8 +335,12 @@ fn dispatch(
     }
     let Some(peer) = peer else { return Fate::Dropped(DropReason::UnknownPeer) };
     let origin = Origin { peer, traffic_class };
-    if !place.is_here() && io.egress.hand_over(id, origin, io.frames.bytes(payload)) {
-        return Fate::HandedOver;
+    if !place.is_here() {
+        match io.egress.hand_over(id, origin, io.frames.bytes(payload)) {
+            HandOver::Unowned => {}
+            HandOver::Taken => return Fate::HandedOver,
+            HandOver::Full => return Fate::Dropped(DropReason::Opening),
+        }
     }
     let data = match packet {
         Packet::Feedback(header) => {

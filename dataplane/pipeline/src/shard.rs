@@ -157,6 +157,23 @@ impl Shard {
         held(&self.present) + self.other.as_ref().map_or(0, held)
     }
 
+    /// Takes the stage beside the present one out, if it was not used for a while.
+    pub(crate) fn take_spare(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
+        let mut spare = self.other.take_if(|other| other.is_idle(now))?;
+        each!(&mut spare.state, role => role.release(frames));
+        Some(spare)
+    }
+
+    /// Whether no stage was used for a while, and none ever proved that its packets were genuine.
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
+        let is_idle = |stage: &Stage| stage.is_idle(now) && !stage.is_proven;
+        is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
+    }
+
+    pub(crate) fn into_stage(self) -> Stage {
+        self.present
+    }
+
     /// Notes a data packet from `peer`, whatever becomes of it.
     ///
     /// # Errors
@@ -298,6 +315,8 @@ impl Shard {
         if let Err(reason) = self.hops.heard(peer, &header.common, io.now) {
             return Fate::Dropped(reason);
         }
+        // What a relay sends is wanted.
+        self.present.is_proven |= matches!(self.present.state, State::Relay(_));
         let (fate, _) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
             match state {

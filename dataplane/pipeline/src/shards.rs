@@ -300,14 +300,37 @@ impl Shards {
         Some(self.waiting.remove(oldest))
     }
 
-    /// Forgets what was asked for a while ago.
-    fn forget_old(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+    /// Forgets what was asked for a while ago. When there is more to forget.
+    pub(crate) fn forget_old(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+    ) -> Option<Nanos> {
         let now = io.now;
-        let is_old = |opening: &Opening| now >= opening.asked_at.saturating_add(AGAIN_NANOS);
+        let end = |opening: &Opening| opening.asked_at.saturating_add(AGAIN_NANOS);
+        let is_old = |opening: &Opening| now >= end(opening);
         while let Some(index) = self.opening.iter().position(is_old) {
             let Opening { shard, .. } = self.opening.swap_remove(index);
             self.let_go(shard, io.frames);
         }
+        self.opening.iter().map(end).min()
+    }
+
+    /// Another worker has a shard that was asked for.
+    pub(crate) fn elsewhere(&mut self, shard: ShardId) {
+        self.opening.retain(|opening| opening.shard != shard);
+    }
+
+    /// Takes a stage out, with its shard if it has no other, that was not used for a while and has
+    /// proven nothing.
+    pub(crate) fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
+        let spare = self.shards.iter_mut().find_map(|shard| shard.take_spare(frames, now));
+        if spare.is_some() {
+            return spare;
+        }
+        let idle = self.shards.iter().position(|shard| shard.is_idle(now))?;
+        let mut shard = self.shards.remove(idle);
+        shard.release(frames);
+        Some(shard.into_stage())
     }
 
     /// Lets the packets go that wait for the stage of a shard.
@@ -334,7 +357,7 @@ impl Shards {
         self.opening.retain(|opening| opening.shard != shard);
         // Parameters may have changed since it was asked for.
         let settings = self.settings(shard.flow);
-        let stage = settings.and_then(|settings| stage.under(settings, epoch))?;
+        let stage = settings.and_then(|settings| stage.under(settings, (epoch, io.now)))?;
         match self.search(shard) {
             Ok(index) => self.shards[index].open(stage, io),
             Err(at) => {

@@ -112,9 +112,11 @@ pub(crate) struct Stage {
     pub(crate) state: State,
     /// When it last took a packet in; of a source: when it was replaced.
     pub(crate) used_at: Nanos,
+    made_at: Nanos,
     /// Epoch of that packet, or of the one that the stage was asked for.
     pub(crate) epoch: Option<u8>,
-    /// Whether it has delivered anything: a forged packet may have opened it else.
+    /// Whether it has delivered anything, or the next node has reported on it: a forged packet may
+    /// have opened it else.
     pub(crate) is_proven: bool,
     /// What it takes of a budget, if another thread made it.
     _rent: Option<Rent>,
@@ -123,7 +125,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
         let state = State::new(shard, &params, combiner);
-        Self { params, state, used_at: 0, epoch: None, is_proven: false, _rent: None }
+        Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, _rent: None }
     }
 
     /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
@@ -162,6 +164,12 @@ impl Stage {
         self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
     }
 
+    /// Whether it is of a relay or sink and nothing comes to it any more.
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
+        let is_source = matches!(self.params.role, Role::Source { .. });
+        !is_source && now >= self.used_at.max(self.made_at).saturating_add(IN_USE_NANOS)
+    }
+
     /// Which of two stages is kept when there is a third: the larger.
     pub(crate) fn worth(&self) -> (bool, Nanos) {
         (self.is_proven, self.used_at)
@@ -180,12 +188,16 @@ impl Stage {
 
     /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
     /// its flow, if they still suit it.
-    pub(crate) fn under(mut self, settings: &FlowParams, epoch: Option<u8>) -> Option<Self> {
+    pub(crate) fn under(
+        mut self,
+        settings: &FlowParams,
+        (epoch, now): (Option<u8>, Nanos),
+    ) -> Option<Self> {
         if !self.has_role_of(settings) {
             return None;
         }
         self.params = settings.with(self.params.sizes());
-        self.epoch = epoch;
+        (self.epoch, self.made_at) = (epoch, now);
         Some(self)
     }
 }

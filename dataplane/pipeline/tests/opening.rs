@@ -5,14 +5,16 @@ mod common;
 
 use common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::report::DropReason;
+use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES};
 use recoded_wire::frames::{Frames, Span};
 
 const MILLI: u64 = 1_000_000;
+const HANDED_OVER_MAX: usize = 100;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
@@ -41,12 +43,15 @@ impl Egress for Desk {
         Answer::Elsewhere
     }
 
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
-        let is_elsewhere = self.elsewhere.contains(&shard);
-        if is_elsewhere {
-            self.handed_over.push((shard, origin.peer, payload.len()));
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
+        if !self.elsewhere.contains(&shard) {
+            return HandOver::Unowned;
         }
-        is_elsewhere
+        if self.handed_over.len() == HANDED_OVER_MAX {
+            return HandOver::Full;
+        }
+        self.handed_over.push((shard, origin.peer, payload.len()));
+        HandOver::Taken
     }
 }
 
@@ -165,6 +170,71 @@ fn packets_that_wait_for_two_stages_take_their_turns() {
     delivered.sort_by_key(|packet| packet[20..24].to_vec());
     assert_eq!(delivered, expected(0..41));
     sink.end();
+}
+
+/// Packets that waited while another worker asked first once stayed, with their frames.
+#[test]
+fn packets_that_wait_for_a_shard_of_another_worker_follow_it() {
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..120);
+    let mut sink = Host::new(params(SINK));
+    for packet in &packets[..60] {
+        sink.receive(Some(UP), packet, MILLI);
+    }
+    sink.desk.elsewhere.push(SHARD);
+    sink.pipeline.elsewhere(&mut sink.frames, &mut sink.desk, SHARD, 2 * MILLI);
+    assert_eq!((sink.desk.handed_over.len(), sink.frames.free()), (60, 1024));
+    // That worker can take so many, no more.
+    for packet in &packets[60..] {
+        sink.receive(Some(UP), packet, 3 * MILLI);
+    }
+    assert_eq!(sink.desk.handed_over.len(), HANDED_OVER_MAX);
+    assert_eq!(sink.dropped(DropReason::Opening), packets.len() as u64 - HANDED_OVER_MAX as u64);
+    assert_eq!(sink.desk.asked.len(), 1, "asked for what another worker has");
+    sink.end();
+}
+
+#[test]
+fn packets_whose_stage_never_comes_let_their_frames_go() {
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..40);
+    let mut sink = Host::new(params(SINK));
+    for packet in &packets {
+        sink.receive(Some(UP), packet, MILLI);
+    }
+    assert_eq!(sink.frames.free(), 1024 - packets.len());
+    let at = sink.pipeline.tick(&mut sink.frames, &mut sink.desk, 500 * MILLI);
+    assert_eq!(at, Some(1001 * MILLI));
+    sink.settle(1001 * MILLI);
+    assert_eq!(sink.frames.free(), 1024);
+    sink.end();
+}
+
+/// A few forged packets once took all memory until a restart.
+#[test]
+fn stages_that_prove_nothing_are_given_back() {
+    let mut opener = Opener::new(1);
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..80);
+    for role in [SINK, Role::Relay { upstream: UP }] {
+        let is_relay = matches!(role, Role::Relay { .. });
+        let mut host = Host::new(params(role));
+        // A packet of a shard that the source does not use, in which there is no IP packet.
+        let mut forged = packets[0].clone();
+        forged[3] = 9;
+        forged[CODED_BYTES + INDEX_BYTES..].fill(0);
+        host.receive(Some(UP), &forged, MILLI);
+        host.receive(Some(UP), &packets[0], MILLI);
+        host.open(&mut opener, 2 * MILLI);
+        for packet in &packets[1..] {
+            host.receive(Some(UP), packet, 3 * MILLI);
+        }
+        assert_eq!(host.pipeline.report().flows.len(), 2);
+        assert!(host.pipeline.give_back(&mut host.frames, 1500 * MILLI).is_none(), "in use");
+        let closed = |host: &mut Host| host.pipeline.give_back(&mut host.frames, 2500 * MILLI);
+        assert!(closed(&mut host).is_some());
+        // A relay knows what is genuine by reports of the next node, of which there are none here.
+        assert_eq!(closed(&mut host).is_some(), is_relay);
+        assert!(closed(&mut host).is_none());
+        host.end();
+    }
 }
 
 #[test]

@@ -6,7 +6,9 @@
 //!
 //! # Memory ordering
 //! Both queues are crossbeam's `ArrayQueue`: what was written to a parcel before a push is seen
-//! after the pop.
+//! after the pop. A worker says that it sleeps before it looks for parcels the last time, others
+//! ask whether it does after they put one in: with a fence between the two on both sides, one of
+//! them sees what the other did.
 //!
 //! # Limitations
 //! A receiver that has no free parcel loses the packet, which is counted where it arrived
@@ -16,6 +18,7 @@ use crossbeam::queue::ArrayQueue;
 use recoded_pipeline::egress::Origin;
 use recoded_pipeline::params::{PeerId, ShardId};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Which worker has which shard of a relay or sink.
 pub(crate) type Owners = HashMap<ShardId, usize>;
@@ -44,12 +47,18 @@ impl Parcel {
 pub(crate) struct Inbox {
     full: ArrayQueue<Parcel>,
     free: ArrayQueue<Parcel>,
+    /// Whether its worker sleeps, or is about to: it looks for parcels once more after it said so.
+    is_asleep: AtomicBool,
 }
 
 impl Inbox {
     /// An empty inbox of one of `workers`; a worker without others needs no parcels.
     pub(crate) fn new(workers: usize) -> Inbox {
-        let inbox = Inbox { full: ArrayQueue::new(PARCELS), free: ArrayQueue::new(PARCELS) };
+        let inbox = Inbox {
+            full: ArrayQueue::new(PARCELS),
+            free: ArrayQueue::new(PARCELS),
+            is_asleep: AtomicBool::new(false),
+        };
         for _ in 0..if workers > 1 { PARCELS } else { 0 } {
             let bytes = Box::new([0; PARCEL_BYTES]);
             // There are as many places.
@@ -86,6 +95,19 @@ impl Inbox {
     pub(crate) fn is_empty(&self) -> bool {
         self.full.is_empty()
     }
+
+    /// Its worker goes to sleep, or is awake again. Whether parcels are there.
+    pub(crate) fn sleeps(&self, is_asleep: bool) -> bool {
+        self.is_asleep.store(is_asleep, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        !self.is_empty()
+    }
+
+    /// Whether its worker must be woken for what was put in: once for each sleep.
+    pub(crate) fn must_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_asleep.swap(false, Ordering::SeqCst)
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +130,17 @@ mod tests {
             }
         }
         assert!(inbox.is_empty() && !inbox.put(ORIGIN, &[0; PARCEL_BYTES + 1]));
+    }
+
+    #[test]
+    fn a_worker_that_sleeps_is_woken_once() {
+        let inbox = Inbox::new(2);
+        assert!(!inbox.must_wake() && !inbox.sleeps(true));
+        assert!(inbox.put(ORIGIN, &[1]));
+        assert!(inbox.must_wake() && !inbox.must_wake());
+        assert!(inbox.sleeps(true), "it must not sleep");
+        inbox.sleeps(false);
+        assert!(!inbox.must_wake());
     }
 
     #[test]

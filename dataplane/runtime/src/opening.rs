@@ -18,7 +18,7 @@ use recoded_pipeline::open::{Closed, OpenRequest, Opened, Opener, Rent};
 use recoded_pipeline::params::{ShardId, Snapshot};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Questions that wait: the shards of some flows that begin at once.
@@ -38,6 +38,8 @@ pub(crate) enum Reply {
     Opened(Opened),
     /// There is no memory for it.
     Refused(ShardId),
+    /// Another worker has the shard, or its flow is gone.
+    Elsewhere(ShardId),
 }
 
 /// A worker's side.
@@ -109,24 +111,22 @@ impl Office {
             Message::Closed(closed) => drop(closed),
             Message::Open(worker, request) => {
                 let snapshot = self.shared.snapshot.get();
-                if let Some(reply) = self.open(worker, &request, &snapshot) {
-                    // A worker whose queue is full asks again; one that has ended does not.
-                    let _ = self.answers[worker].try_send(reply);
-                    self.shared.waker(worker).wake();
-                }
+                let reply = self.open(worker, &request, &snapshot);
+                // A worker whose queue is full asks again; one that has ended does not.
+                let _ = self.answers[worker].try_send(reply);
+                self.shared.waker(worker).wake();
             }
         }
     }
 
-    /// `None` when there is nothing to say: the flow is gone, or another worker has the shard.
-    fn open(&mut self, worker: usize, request: &OpenRequest, snapshot: &Snapshot) -> Option<Reply> {
+    fn open(&mut self, worker: usize, request: &OpenRequest, snapshot: &Snapshot) -> Reply {
         let OpenRequest { shard, sizes } = *request;
         self.books.keep(|flow| snapshot.flows.iter().any(|params| params.id == flow));
-        let settings = snapshot.flows.iter().find(|params| params.id == shard.flow)?;
+        let settings = snapshot.flows.iter().find(|params| params.id == shard.flow);
         let owner = self.books.owner(shard);
-        if owner.is_some_and(|owner| owner != worker) {
-            return None;
-        }
+        let Some(settings) = settings.filter(|_| owner.is_none_or(|owner| owner == worker)) else {
+            return Reply::Elsewhere(shard);
+        };
         let bytes = settings.with(sizes).memory_bytes();
         let Some(rent) = self.books.take(shard, worker, bytes) else {
             tracing::warn!(
@@ -134,12 +134,13 @@ impl Office {
                 bytes,
                 "no memory is left for what packets announce: raise memory under [daemon]"
             );
-            return Some(Reply::Refused(shard));
+            self.shared.refusals.fetch_add(1, Ordering::Relaxed);
+            return Reply::Refused(shard);
         };
         if owner.is_none() {
             self.shared.owners.publish(self.books.owners.clone());
         }
-        Some(Reply::Opened(self.opener.open(request, settings).with(rent)))
+        Reply::Opened(self.opener.open(request, settings).with(rent))
     }
 }
 

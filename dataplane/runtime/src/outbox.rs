@@ -18,7 +18,9 @@ use crate::report::{LinkCounters, TunnelCounters};
 use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
-use recoded_pipeline::egress::{Answer, Egress, Origin, Outer, Product, ProductInputs, Ticket};
+use recoded_pipeline::egress::{
+    Answer, Egress, HandOver, Origin, Outer, Product, ProductInputs, Ticket,
+};
 use recoded_pipeline::open::OpenRequest;
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
@@ -267,16 +269,17 @@ impl Egress for Outbox {
         self.counter.ask(request)
     }
 
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
-        let Some(owner) = self.whereabouts.other(shard) else { return false };
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
+        let Some(owner) = self.whereabouts.other(shard) else { return HandOver::Unowned };
         let Whereabouts { shared, .. } = &self.whereabouts;
         let inbox = &shared.inboxes[owner];
-        let was_empty = inbox.is_empty();
-        let is_in = inbox.put(origin, payload);
-        if was_empty && is_in {
+        if !inbox.put(origin, payload) {
+            return HandOver::Full;
+        }
+        if inbox.must_wake() {
             shared.waker(owner).wake();
         }
-        is_in
+        HandOver::Taken
     }
 
     fn plan(&mut self, request: &PlanRequest) -> Answer {

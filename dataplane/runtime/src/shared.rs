@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
     /// Which worker has which shard of a relay or sink.
     pub(crate) owners: Slot<Owners>,
+    /// Stages refused for want of memory.
+    pub(crate) refusals: AtomicU64,
     /// By worker.
     pub(crate) inboxes: Vec<Inbox>,
     wakers: Arc<[Waker]>,
@@ -58,6 +60,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             owners: Slot::new(Owners::new()),
+            refusals: AtomicU64::new(0),
             inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
             wakers,

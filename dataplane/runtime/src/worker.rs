@@ -80,6 +80,8 @@ pub(crate) struct State {
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
+    /// Refusals of memory that were looked after.
+    refusals_seen: u64,
     /// Whether anything may have changed since the last report.
     dirty: bool,
 }
@@ -167,6 +169,7 @@ impl Worker {
             if std::mem::take(&mut self.state.dirty) {
                 self.publish();
             }
+            self.give_back(now);
         }
         if !worked {
             self.rest(now, sleeper);
@@ -252,6 +255,10 @@ impl Worker {
             came = true;
             match reply {
                 Reply::Refused(shard) => self.pipeline.refused(&mut self.umem, shard),
+                Reply::Elsewhere(shard) => {
+                    self.adopt_owners();
+                    self.pipeline.elsewhere(&mut self.umem, &mut self.outbox, shard, now);
+                }
                 Reply::Opened(opened) => {
                     let (umem, outbox) = (&mut self.umem, &mut self.outbox);
                     if let Some(closed) = self.pipeline.opened(umem, outbox, opened, now) {
@@ -263,6 +270,24 @@ impl Worker {
         came
     }
 
+    fn adopt_owners(&mut self) {
+        if let Some(owners) = self.shared.owners.newer(&mut self.state.owners_seen) {
+            self.outbox.whereabouts.owners = owners;
+        }
+    }
+
+    /// Gives memory back that others were refused for want of it.
+    fn give_back(&mut self, now: Nanos) {
+        let refusals = self.shared.refusals.load(Ordering::Relaxed);
+        if refusals == self.state.refusals_seen {
+            return;
+        }
+        match self.pipeline.give_back(&mut self.umem, now) {
+            Some(closed) => self.outbox.counter.give_back(closed),
+            None => self.state.refusals_seen = refusals,
+        }
+    }
+
     /// Takes packets over that arrived at other workers. Whether there were any.
     fn take_over(&mut self, now: Nanos) -> bool {
         if self.shared.inboxes[self.index].is_empty() {
@@ -272,10 +297,13 @@ impl Worker {
         let inbox = &shared.inboxes[self.index];
         for _ in 0..BURST_PACKETS {
             let Some(parcel) = inbox.take() else { break };
-            if let Some(payload) = copy_in(&mut self.umem, parcel.payload()) {
-                let Origin { peer, traffic_class } = parcel.origin;
-                let datagram = Datagram { peer: Some(peer), payload, traffic_class };
-                self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
+            match copy_in(&mut self.umem, parcel.payload()) {
+                Some(payload) => {
+                    let Origin { peer, traffic_class } = parcel.origin;
+                    let datagram = Datagram { peer: Some(peer), payload, traffic_class };
+                    self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
+                }
+                None => self.pipeline.lost(&mut self.umem, &mut self.outbox, now),
             }
             inbox.recycle(parcel);
         }
@@ -373,9 +401,7 @@ impl Worker {
             self.outbox.set_tunnels(&tunnels);
             self.tunnels = tunnels;
         }
-        if let Some(owners) = self.shared.owners.newer(&mut self.state.owners_seen) {
-            self.outbox.whereabouts.owners = owners;
-        }
+        self.adopt_owners();
         let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
             return;
         };
@@ -459,9 +485,6 @@ impl Worker {
                 until = until.min(now + COMPLETE_NANOS);
             }
         }
-        if !self.shared.inboxes[self.index].is_empty() {
-            return;
-        }
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
         }
@@ -473,9 +496,11 @@ impl Worker {
             let reads = |source: &usize| sources[*source].tunnel == tunnel;
             (0..sources.len()).filter(reads).any(|source| self.gate(source, now) == Gate::Open)
         };
-        if timeout > 0 {
+        let inbox = &self.shared.inboxes[self.index];
+        if timeout > 0 && !inbox.sleeps(true) {
             sleeper.sleep(timeout, is_open, |link| self.is_present(link));
         }
+        inbox.sleeps(false);
     }
 
     /// Closes what is open and waits until Linux has sent it, for a bounded time.

@@ -79,15 +79,17 @@ impl Crew {
         self.owners[usize::from(shard)] = None;
     }
 
-    /// The worker that a packet of `shard` is handed over to by `worker`, if it takes any more.
-    pub(crate) fn hand_over(&mut self, worker: usize, shard: u8) -> Option<usize> {
-        let owner = self.owners[usize::from(shard)].filter(|owner| *owner != worker)?;
-        let queued = &mut self.queued[owner];
-        if *queued >= self.threads.queue_packets {
-            return None;
-        }
-        *queued += 1;
-        Some(owner)
+    /// The worker other than `worker` that has `shard`.
+    pub(crate) fn owner(&self, worker: usize, shard: u8) -> Option<usize> {
+        self.owners[usize::from(shard)].filter(|owner| *owner != worker)
+    }
+
+    /// Whether `worker` takes a packet over.
+    pub(crate) fn hand_over(&mut self, worker: usize) -> bool {
+        let queued = &mut self.queued[worker];
+        let takes = *queued < self.threads.queue_packets;
+        *queued += usize::from(takes);
+        takes
     }
 
     /// A packet has left the queue of `worker`.

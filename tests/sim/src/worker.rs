@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::open::{OpenRequest, Opened};
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
@@ -80,11 +80,16 @@ impl Egress for Outside<'_> {
         answer
     }
 
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
         let Origin { peer, .. } = origin;
-        let Some(worker) = self.crew.hand_over(self.worker, shard.shard) else { return false };
+        let Some(worker) = self.crew.owner(self.worker, shard.shard) else {
+            return HandOver::Unowned;
+        };
+        if !self.crew.hand_over(worker) {
+            return HandOver::Full;
+        }
         self.outputs.handed_over.push(HandedOver { worker, peer, payload: payload.to_vec() });
-        true
+        HandOver::Taken
     }
 }
 

@@ -360,6 +360,10 @@ impl BatsSource {
         }
         let Params { source_symbols, batch_size, .. } = block.params;
         let missing = usize::from(nack.missing).min(source_symbols);
+        if !self.repair_budget.is_left() {
+            counters.repairs_refused += missing as u64;
+            return;
+        }
         let so_far = (usize::from(block.batches), source_symbols - missing);
         let wanted = self.planner.further(params, batch_size, so_far, missing);
         let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));

@@ -41,7 +41,7 @@ impl RepairBudget {
         RepairBudget { packets: RESERVE_PACKETS }
     }
 
-    /// Whether there is anything to spend.
+    /// Whether there is anything to spend: to be asked before it is worked out how much is wanted.
     pub(crate) fn is_left(&self) -> bool {
         self.packets >= 1.0
     }

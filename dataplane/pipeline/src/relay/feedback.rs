@@ -98,6 +98,10 @@ impl Relay {
             return;
         }
         let missing = usize::from(nack.missing).min(collected.size());
+        if !self.repair_budget.is_left() {
+            cx.counters.repairs_refused += missing as u64;
+            return;
+        }
         let most = usize::from(plan_within(params, collected.size(), u16::MAX));
         let through = (1.0 - cx.upstream.loss.loss()).powi(i32::from(hops));
         let wanted = repair_packets(through, field, missing, most.max(missing));

@@ -229,6 +229,10 @@ impl RlncSource {
         }
         let size = generation.symbols.len();
         let missing = usize::from(nack.missing).min(size);
+        if !self.repair_budget.is_left() {
+            cx.counters.repairs_refused += missing as u64;
+            return;
+        }
         let most = (params.redundancy_max * size as f64) as usize;
         let field = generation.field;
         let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));

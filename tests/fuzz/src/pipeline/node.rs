@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress, Origin, Outer};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
@@ -93,13 +93,14 @@ impl Egress for Sent {
         Answer::Elsewhere
     }
 
-    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> bool {
+    fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
         let owner = self.owners[usize::from(shard.shard)].filter(|owner| *owner != self.worker);
-        let Some(owner) = owner.filter(|_| self.handed_over.len() < QUEUE_PACKETS) else {
-            return false;
-        };
+        let Some(owner) = owner else { return HandOver::Unowned };
+        if self.handed_over.len() == QUEUE_PACKETS {
+            return HandOver::Full;
+        }
         self.handed_over.push_back((owner, origin.peer, payload.to_vec()));
-        true
+        HandOver::Taken
     }
 
     fn plan(&mut self, request: &PlanRequest) -> Answer {
