@@ -178,7 +178,7 @@ fn packets_that_go_on_from_a_pause_do_not_lock_the_flow_out() {
         }
         line.pass(1);
         if number % 10 == 0 {
-            let forged = forged(&template.unwrap(), 1 << 30, 1 << 30 | number / 10);
+            let forged = forged(&template.unwrap(), 1 << 30, (1 << 30) + number / 10);
             for node in 1..=2 {
                 let out = line.nodes[node].receive(&forged, line.now);
                 line.carry(node, out);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Line, Node, UP, coded, header, ip_packet, params, window};
-use recoded_pipeline::params::{FlowCode, FlowParams, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, Redundancy, Role, Snapshot, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES, write_index};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::window::{WindowPacket, parse_window};
@@ -76,12 +76,12 @@ fn a_number_is_not_used_again_for_other_symbols() {
 #[cfg(feature = "bats")]
 #[test]
 fn blocks_of_before_a_change_are_still_repaired() {
-    use recoded_pipeline::params::Interleave;
+    use recoded_pipeline::params::{BatsParams, FlowCode, Interleave};
     let FlowCode::Bats(bats) = common::bats(64) else { unreachable!() };
     let changes = [
-        (recoded_pipeline::params::BatsParams { interleave: Interleave::Fixed(4), ..bats }, 16),
-        (recoded_pipeline::params::BatsParams { source_symbols: 200, ..bats }, 16),
-        (recoded_pipeline::params::BatsParams { source_symbols: 16, ..bats }, 8),
+        (BatsParams { interleave: Interleave::Fixed(4), ..bats }, 16),
+        (BatsParams { source_symbols: 200, ..bats }, 16),
+        (BatsParams { source_symbols: 16, ..bats }, 8),
     ];
     for (bats, generation_size) in changes {
         let mut line = Line::new(1, 0.6, 7, |params| params.code = common::bats(64));

@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
     /// Which worker has which shard of a relay or sink.
     pub(crate) owners: Slot<Owners>,
-    /// Stages refused for want of memory.
+    /// Stages refused because no memory was left.
     pub(crate) refusals: AtomicU64,
     /// By worker.
     pub(crate) inboxes: Vec<Inbox>,

@@ -276,7 +276,7 @@ impl Worker {
         }
     }
 
-    /// Gives memory back that others were refused for want of it.
+    /// Gives memory back after others were refused some.
     fn give_back(&mut self, now: Nanos) {
         let refusals = self.shared.refusals.load(Ordering::Relaxed);
         if refusals == self.state.refusals_seen {

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Numbers out of range come from a neighbour that restarted, since it draws its first numbers at
-//! random, or they are forged, or replays. They begin a life beside the one known, once two in order
-//! have come while that one was silent for a while, or when they come more often. Of two lives both
-//! pass, so that who talks in a pause does not lock the neighbour out; a third takes the place of
-//! the weaker one.
+//! random, or they are forged, or replays. They begin a life beside the one known, once two in
+//! order have come while that one was silent for a while, or when they come more often. Of two
+//! lives both pass, so that who talks in a pause does not lock the neighbour out; a third takes the
+//! place of the weaker one.
 
 use crate::params::Nanos;
 
