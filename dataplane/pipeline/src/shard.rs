@@ -157,16 +157,20 @@ impl Shard {
         held(&self.present) + self.other.as_ref().map_or(0, held)
     }
 
-    /// Takes the stage beside the present one out, if it was not used for a while.
+    /// Takes the stage beside the present one out, if it was not used for a while and, at a source,
+    /// is not asked for any more.
     pub(crate) fn take_spare(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
-        let mut spare = self.other.take_if(|other| other.is_idle(now))?;
+        let mut spare = self.other.take_if(|other| other.is_unused(now))?;
         each!(&mut spare.state, role => role.release(frames));
         Some(spare)
     }
 
     /// Whether no stage was used for a while, and none ever proved that its packets were genuine.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
-        let is_idle = |stage: &Stage| stage.is_idle(now) && !stage.is_proven;
+        let is_idle = |stage: &Stage| stage.is_unused(now) && !stage.is_proven;
+        if matches!(self.present.params.role, Role::Source { .. }) {
+            return false;
+        }
         is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
     }
 

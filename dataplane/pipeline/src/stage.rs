@@ -164,10 +164,9 @@ impl Stage {
         self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
     }
 
-    /// Whether it is of a relay or sink and nothing comes to it any more.
-    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
-        let is_source = matches!(self.params.role, Role::Source { .. });
-        !is_source && now >= self.used_at.max(self.made_at).saturating_add(IN_USE_NANOS)
+    /// Whether nothing has come to it for a while.
+    pub(crate) fn is_unused(&self, now: Nanos) -> bool {
+        now >= self.used_at.max(self.made_at).saturating_add(IN_USE_NANOS)
     }
 
     /// Which of two stages is kept when there is a third: the larger.

@@ -197,6 +197,23 @@ pub enum SnapshotError {
         needed: usize,
     },
 
+    /// Sources would take more memory than relays and sinks have left.
+    #[error(
+        "sources would take {} MiB, and of the {} MiB for flows relays and sinks hold {}: choose \
+         smaller sizes or raise memory under [daemon]",
+        sources >> 20,
+        budget >> 20,
+        stages >> 20
+    )]
+    Memory {
+        /// Bytes that sources would take.
+        sources: usize,
+        /// Bytes that relays and sinks hold.
+        stages: usize,
+        /// Bytes for flows.
+        budget: usize,
+    },
+
     /// The XDP program's flow table could not be changed.
     #[error("cannot change the flow table of `{interface}` ({reason}): restart the daemon")]
     FlowTable {

@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use recoded_pipeline::egress::Answer;
 use recoded_pipeline::open::{Closed, OpenRequest, Opened, Opener, Rent};
-use recoded_pipeline::params::{ShardId, Snapshot};
+use recoded_pipeline::params::{Role, ShardId, Snapshot};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,8 @@ impl Counter {
     }
 }
 
-/// Starts the thread, which ends when all counters are gone. It allocates `budget` bytes at most.
+/// Starts the thread, which ends when all counters are gone. It allocates what sources leave of
+/// `budget` bytes at most.
 ///
 /// # Errors
 /// When a thread cannot be had.
@@ -87,8 +88,8 @@ pub(crate) fn start(
         answers.push(reply);
         counters.push(Counter { worker, messages: messages.clone(), replies });
     }
-    let mut office =
-        Office { shared, answers, opener: Opener::new(seed), books: Books::new(budget) };
+    let books = Books { used: shared.stage_bytes.clone(), owners: Owners::new() };
+    let mut office = Office { shared, answers, opener: Opener::new(seed), budget, books };
     let thread = std::thread::Builder::new().name("recoded-open".into()).spawn(move || {
         for message in inbox {
             office.handle(message);
@@ -102,6 +103,8 @@ struct Office {
     shared: Arc<Shared>,
     answers: Vec<Sender<Reply>>,
     opener: Opener,
+    /// For sources and stages.
+    budget: usize,
     books: Books,
 }
 
@@ -128,7 +131,8 @@ impl Office {
             return Reply::Elsewhere(shard);
         };
         let bytes = settings.with(sizes).memory_bytes();
-        let Some(rent) = self.books.take(shard, worker, bytes) else {
+        let left = self.budget.saturating_sub(source_memory_bytes(snapshot));
+        let Some(rent) = self.books.take(shard, worker, (bytes, left)) else {
             tracing::warn!(
                 flow = shard.flow,
                 bytes,
@@ -144,18 +148,21 @@ impl Office {
     }
 }
 
+/// Bytes that the sources of a snapshot take.
+pub(crate) fn source_memory_bytes(snapshot: &Snapshot) -> usize {
+    let is_source = |role: &Role| matches!(role, Role::Source { .. });
+    let sources = snapshot.flows.iter().filter(|flow| is_source(&flow.role));
+    let bytes = sources.map(|flow| flow.memory_bytes().saturating_mul(usize::from(flow.shards)));
+    bytes.fold(0, usize::saturating_add)
+}
+
 /// Who has what, and what all stages take.
 struct Books {
-    budget: usize,
     used: Arc<AtomicUsize>,
     owners: Owners,
 }
 
 impl Books {
-    fn new(budget: usize) -> Books {
-        Books { budget, used: Arc::default(), owners: Owners::new() }
-    }
-
     /// Forgets the shards of flows that `is_there` does not name.
     fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         self.owners.retain(|shard, _| is_there(shard.flow));
@@ -165,10 +172,15 @@ impl Books {
         self.owners.get(&shard).copied()
     }
 
-    /// Takes of the budget for a stage of the shard, and notes who has it; `None` when there is too
-    /// little left.
-    fn take(&mut self, shard: ShardId, worker: usize, bytes: usize) -> Option<Rent> {
-        let rent = Rent::take(&self.used, bytes, self.budget)?;
+    /// Takes `bytes` of a budget for a stage of the shard, and notes who has it; `None` when there
+    /// is too little left.
+    fn take(
+        &mut self,
+        shard: ShardId,
+        worker: usize,
+        (bytes, budget): (usize, usize),
+    ) -> Option<Rent> {
+        let rent = Rent::take(&self.used, bytes, budget)?;
         self.owners.insert(shard, worker);
         Some(rent)
     }
@@ -183,19 +195,20 @@ mod tests {
 
     #[test]
     fn books_refuse_beyond_the_budget_and_remember_the_first_owner() {
-        let mut books = Books::new(100);
-        let half = books.take(A, 1, 30).expect("room");
-        let all = books.take(A, 1, 30).expect("room");
-        assert!(books.take(B, 0, 60).is_none());
+        let mut books = Books { used: Arc::default(), owners: Owners::new() };
+        let of = |bytes| (bytes, 100);
+        let half = books.take(A, 1, of(30)).expect("room");
+        let all = books.take(A, 1, of(30)).expect("room");
+        assert!(books.take(B, 0, of(60)).is_none());
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), None));
         drop(half);
-        let other = books.take(B, 0, 60).expect("what was dropped");
+        let other = books.take(B, 0, of(60)).expect("what was dropped");
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), Some(0)));
         // A flow that is gone gives its memory back when its worker drops it, not before.
         books.keep(|flow| flow == 2);
         assert_eq!(books.owner(A), None);
-        assert!(books.take(B, 0, 20).is_none());
+        assert!(books.take(B, 0, of(20)).is_none());
         drop((all, other));
-        assert!(books.take(B, 0, usize::MAX).is_none() && books.take(B, 0, 100).is_some());
+        assert!(books.take(B, 0, of(usize::MAX)).is_none() && books.take(B, 0, of(100)).is_some());
     }
 }

@@ -5,7 +5,7 @@ use crate::links;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::{LinkEvents, Netlink};
 use crate::node::{Node, mtus, routes, seed};
-use crate::opening::{self, Counter};
+use crate::opening::{self, Counter, source_memory_bytes};
 use crate::pacing::Pacer;
 use crate::planning;
 use crate::report::RuntimeReport;
@@ -131,12 +131,27 @@ impl Runtime {
     pub fn publish(&self, snapshot: Snapshot) -> Result<(), SnapshotError> {
         let node = &self.node;
         snapshot::check(&snapshot, &node.topology, &mtus(&node.links()))?;
+        self.check_memory(&snapshot)?;
         let mut steering = node.steering();
         steering.refuse_others(&snapshot)?;
         allow_units(&node.pacers, &node.topology, &snapshot);
         node.shared.snapshot.publish(snapshot.clone());
         node.shared.wake_all();
         steering.accept(&snapshot)
+    }
+
+    /// Refuses sources that take more than stages of relays and sinks leave.
+    fn check_memory(&self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+        let Node { shared, topology, .. } = &*self.node;
+        let sources = source_memory_bytes(snapshot);
+        let (stages, budget) =
+            (shared.stage_bytes.load(Ordering::Relaxed), topology.flow_memory_bytes);
+        // What is in use already may stay.
+        let is_more = sources > source_memory_bytes(&shared.snapshot.get());
+        if is_more && sources.saturating_add(stages) > budget {
+            return Err(SnapshotError::Memory { sources, stages, budget });
+        }
+        Ok(())
     }
 
     /// The edition each worker has adopted; 0 before the first.

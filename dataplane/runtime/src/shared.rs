@@ -8,7 +8,7 @@ use crate::tunnel::Tunnels;
 use crate::wake::Waker;
 use crossbeam::utils::CachePadded;
 use recoded_pipeline::params::{Nanos, Snapshot};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
     /// Which worker has which shard of a relay or sink.
     pub(crate) owners: Slot<Owners>,
+    /// What stages of relays and sinks take, in bytes.
+    pub(crate) stage_bytes: Arc<AtomicUsize>,
     /// Stages refused because no memory was left.
     pub(crate) refusals: AtomicU64,
     /// By worker.
@@ -60,6 +62,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             owners: Slot::new(Owners::new()),
+            stage_bytes: Arc::default(),
             refusals: AtomicU64::new(0),
             inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),

@@ -75,7 +75,7 @@ pub struct Topology {
     pub idle: Idle,
     /// Queues of every tunnel: at least as many as workers, and as shards of any source.
     pub tunnel_queues: usize,
-    /// Bytes that relays and sinks may take together for what packets announce.
+    /// Bytes that flows may take together: sources, and relays and sinks for what packets announce.
     pub flow_memory_bytes: usize,
     /// UMEM frames per worker, 2048 bytes each.
     pub frames_per_worker: u32,

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use recoded_pipeline::params::{FlowParams, PeerId, Role, TunnelId};
-use recoded_runtime::{Idle, Interface, Resources, Runtime, StartError};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_runtime::{Idle, Interface, Resources, Runtime, SnapshotError, StartError, Topology};
 use recoded_xsk::ModePreference;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
@@ -33,6 +33,29 @@ fn runtime_on_veth_starts_and_stops_leaving_nothing_behind() {
         assert!(matches!(Interface::query("rec0"), Err(StartError::NoSuchInterface { .. })));
         // And once more, at once: nothing of the first run is in the way.
         drop(start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]).unwrap());
+    });
+}
+
+/// Sources that grew under traffic once took memory that relays and sinks had been given.
+#[test]
+fn sources_that_grow_beyond_the_memory_for_flows_are_refused() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let least = source(1).memory_bytes();
+        let topology = Topology {
+            flow_memory_bytes: 2 * least,
+            ..topology("10.7.0.1", "10.7.0.2", "10.99.0.1")
+        };
+        let runtime = start(&topology, vec![source(1)]).unwrap();
+        let with = |edition, generations| {
+            let flow = FlowParams { generations, ..source(1) };
+            runtime.publish(Snapshot { edition, flows: vec![flow] })
+        };
+        let generations = source(1).generations;
+        assert_eq!(with(2, 3 * generations / 2).map_err(|error| error.to_string()), Ok(()));
+        let refused = with(3, 4 * generations).unwrap_err();
+        assert!(matches!(refused, SnapshotError::Memory { stages: 0, .. }), "{refused}");
+        runtime.stop();
     });
 }
 

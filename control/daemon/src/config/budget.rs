@@ -88,11 +88,9 @@ pub fn needed(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
     consumers(daemon, links, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Bytes that are left to relays and sinks for what packets announce.
-pub fn left(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
-    let is_source = |flow: &&Flow| matches!(flow.params.role, Role::Source { .. });
-    let sources: Vec<Flow> = flows.iter().filter(is_source).cloned().collect();
-    daemon.memory.saturating_sub(needed(daemon, links, &sources))
+/// Bytes that frames leave to flows: to sources, and to relays and sinks for what packets announce.
+pub fn for_flows(daemon: &Daemon, links: usize) -> u64 {
+    daemon.memory.saturating_sub(needed(daemon, links, &[]))
 }
 
 /// Refuses a configuration that needs more than it may have.
@@ -189,7 +187,7 @@ mod tests {
         let needed = needed(&config.daemon, links, flows);
         assert!((16 << 20..=64 << 20).contains(&needed), "{needed}");
         // Only frames are taken from what packets may announce here: there is no source.
-        assert!(left(&config.daemon, links, flows) > (64 << 20) - needed);
+        assert!(for_flows(&config.daemon, links) > (64 << 20) - needed);
     }
 
     #[test]
