@@ -538,3 +538,14 @@ fn help_and_completion_offer_the_live_keys_of_the_table() {
         assert!(words.contains(word), "{word} is not completed");
     }
 }
+
+/// Relays and sinks follow packets: nothing is to be set there when a source's code changes.
+#[test]
+fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let output = recodectl(&socket, "set 1 code=bats");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.starts_with("flow 1: code=bats: in force on every worker"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}

@@ -270,6 +270,8 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(flow.overhead_theory, None, "it depends on the target where there are no blocks");
     assert_eq!(state.flows[1].upstream.as_deref(), Some("west:10.0.1.1"));
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
+    let unseen = (&state.flows[1].code[..], state.flows[1].field, state.flows[1].generation_size);
+    assert_eq!(unseen, ("", 0, 0), "it learns them from packets");
     assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1425));
     assert_eq!(state.drops["late"], 0);
     assert_eq!(flow.count("decode_delay_nanos_max"), 500_000, "the longest, not a sum");

@@ -226,8 +226,8 @@ impl Pipeline {
         resume(&mut self.shards, &mut io, &mut self.vector, shard);
     }
 
-    /// Closes a shard or stage of a relay or sink that is of no use for a while and has proven
-    /// nothing, for memory that others wait for. `None` when there is none.
+    /// Closes a stage for memory that others wait for: one of before a change, or the shard of a
+    /// relay or sink that proved nothing, neither used for a while. `None` when there is none.
     pub fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
         self.shards.give_back(frames, now).map(|stage| Closed { _stage: stage })
     }

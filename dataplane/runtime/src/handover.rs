@@ -106,7 +106,8 @@ impl Inbox {
     /// Whether its worker must be woken for what was put in: once for each sleep.
     pub(crate) fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.is_asleep.swap(false, Ordering::SeqCst)
+        // While it is awake nothing is written here: senders would take the line from each other.
+        self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::SeqCst)
     }
 }
 

@@ -360,16 +360,15 @@ impl BatsSource {
         }
         let Params { source_symbols, batch_size, .. } = block.params;
         let missing = usize::from(nack.missing).min(source_symbols);
-        if !self.repair_budget.is_left() {
-            counters.repairs_refused += missing as u64;
-            return;
-        }
         let so_far = (usize::from(block.batches), source_symbols - missing);
-        let wanted = self.planner.further(params, batch_size, so_far, missing);
-        let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
-        let wanted = wanted.min(usize::from(u16::MAX - block.batches));
-        let batches = self.repair_budget.spend(wanted * batch_size) / batch_size;
-        counters.repairs_refused += ((wanted - batches) * batch_size) as u64;
+        let wanted = || {
+            let wanted = self.planner.further(params, batch_size, so_far, missing);
+            let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
+            wanted.min(usize::from(u16::MAX - block.batches)) * batch_size
+        };
+        let (wanted, packets) = self.repair_budget.grant(missing, wanted);
+        let batches = packets / batch_size;
+        counters.repairs_refused += (wanted - batches * batch_size) as u64;
         if batches == 0 {
             // A copy of the NACK may find some budget again.
             return;

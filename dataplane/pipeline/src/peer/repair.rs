@@ -41,7 +41,7 @@ impl RepairBudget {
         RepairBudget { packets: RESERVE_PACKETS }
     }
 
-    /// Whether there is anything to spend: to be asked before it is worked out how much is wanted.
+    /// Whether there is anything to spend.
     pub(crate) fn is_left(&self) -> bool {
         self.packets >= 1.0
     }
@@ -49,6 +49,20 @@ impl RepairBudget {
     /// Notes packets sent by plan.
     pub(crate) fn earn(&mut self, packets: u64) {
         self.packets = (self.packets + SHARE * packets as f64).min(RESERVE_PACKETS);
+    }
+
+    /// Takes up to as many packets as `wanted` works out, which takes its time: only when anything
+    /// is left to spend. Returns how many are wanted, at least `missing`, and how many it grants.
+    pub(crate) fn grant(
+        &mut self,
+        missing: usize,
+        wanted: impl FnOnce() -> usize,
+    ) -> (usize, usize) {
+        if !self.is_left() {
+            return (missing, 0);
+        }
+        let wanted = wanted();
+        (wanted, self.spend(wanted))
     }
 
     /// Takes up to `wanted` packets from the budget. Returns how many it grants.
@@ -117,6 +131,9 @@ mod tests {
         budget.earn(100);
         assert_eq!(budget.spend(256), 50);
         assert_eq!(budget.spend(1), 0);
+        assert_eq!(budget.grant(3, || unreachable!("it takes time")), (3, 0));
+        budget.earn(100);
+        assert_eq!(budget.grant(3, || 60), (60, 50));
     }
 
     #[test]

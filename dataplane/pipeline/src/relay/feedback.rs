@@ -98,14 +98,10 @@ impl Relay {
             return;
         }
         let missing = usize::from(nack.missing).min(collected.size());
-        if !self.repair_budget.is_left() {
-            cx.counters.repairs_refused += missing as u64;
-            return;
-        }
         let most = usize::from(plan_within(params, collected.size(), u16::MAX));
         let through = (1.0 - cx.upstream.loss.loss()).powi(i32::from(hops));
-        let wanted = repair_packets(through, field, missing, most.max(missing));
-        let count = self.repair_budget.spend(wanted);
+        let wanted = || repair_packets(through, field, missing, most.max(missing));
+        let (wanted, count) = self.repair_budget.grant(missing, wanted);
         cx.counters.repairs_refused += (wanted - count) as u64;
         if count == 0 {
             // A copy of the NACK may find some budget again.

@@ -229,14 +229,11 @@ impl RlncSource {
         }
         let size = generation.symbols.len();
         let missing = usize::from(nack.missing).min(size);
-        if !self.repair_budget.is_left() {
-            cx.counters.repairs_refused += missing as u64;
-            return;
-        }
         let most = (params.redundancy_max * size as f64) as usize;
         let field = generation.field;
-        let wanted = repair_packets(self.planner.through(), field, missing, most.max(missing));
-        let packets = self.repair_budget.spend(wanted);
+        let through = self.planner.through();
+        let wanted = || repair_packets(through, field, missing, most.max(missing));
+        let (wanted, packets) = self.repair_budget.grant(missing, wanted);
         cx.counters.repairs_refused += (wanted - packets) as u64;
         if packets == 0 {
             // A copy of the NACK may find some budget again.
