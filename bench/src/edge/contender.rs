@@ -29,6 +29,8 @@ pub enum Contender {
     Bats,
     /// recoded with a sliding window.
     Window,
+    /// recoded with a window that every hop keeps whole.
+    Stream,
 }
 
 /// A contender that is ready. Ends when dropped.
@@ -40,13 +42,14 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 6] = [
+    pub const ALL: [Contender; 7] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
         Contender::Rlnc,
         Contender::Bats,
         Contender::Window,
+        Contender::Stream,
     ];
 
     /// Name in tables.
@@ -58,6 +61,7 @@ impl Contender {
             Contender::Rlnc => "recoded, rlnc",
             Contender::Bats => "recoded, bats",
             Contender::Window => "recoded, window",
+            Contender::Stream => "recoded, stream",
         }
     }
 
@@ -86,6 +90,7 @@ impl Contender {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
             Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
+            Contender::Stream => CodePlan::Stream,
         };
         start_recoded(bed, code).map(Ok)
     }

@@ -272,6 +272,9 @@ pub struct Parameters {
     /// Window: density + 1 of 16 coefficients are not zero.
     #[serde(default)]
     pub density: Option<u64>,
+    /// Stream: packets that every node keeps.
+    #[serde(default)]
+    pub stream_symbols: Option<u64>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
     /// "auto", or packets per symbol as a number.

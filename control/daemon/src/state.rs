@@ -83,6 +83,10 @@ fn code_parameters(params: &FlowParams) -> Parameters {
             density: Some(window.density.into()),
             ..Parameters::default()
         },
+        FlowCode::Stream(stream) => Parameters {
+            stream_symbols: Some(count(stream.window_symbols)),
+            ..Parameters::default()
+        },
     }
 }
 

@@ -26,7 +26,7 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
         }
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => batches::expected_rank(report, &bats, &line),
-        FlowCode::Window(_) => None,
+        FlowCode::Window(_) | FlowCode::Stream(_) => None,
     }
 }
 

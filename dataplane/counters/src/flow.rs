@@ -38,6 +38,8 @@ counters! {
         sent_recoded: Packets,
         /// Packets sent outside the plan, to repair a generation.
         sent_repair: Packets,
+        /// Packets sent to a next hop that is to report, with nothing in them.
+        sent_keepalive: Packets,
         /// Packets that could not be formed or copied because no frame was free.
         send_failed: Packets => "Raise frames.",
         /// Source symbols: closed (source), decoded (sink). Packets sent or received per source

@@ -12,6 +12,9 @@ use crate::collected::Collected;
 use crate::params::{FlowCode, FlowParams, Role, WindowParams};
 #[cfg(feature = "bats")]
 use crate::sink::unit::Progress;
+use crate::stream::relay::StreamRelay;
+use crate::stream::sink::StreamSink;
+use crate::stream::source::StreamSource;
 #[cfg(feature = "bats")]
 use recoded_code::bats::Decoder;
 use recoded_wire::coded::SIZE_MAX;
@@ -21,6 +24,7 @@ impl FlowParams {
     /// Bytes that one worker allocates for this flow, at most.
     pub fn memory_bytes(&self) -> usize {
         let tables = match (&self.role, &self.code) {
+            (Role::Relay { .. }, FlowCode::Stream(code)) => StreamRelay::memory_bytes(self, code),
             (Role::Relay { .. }, _) => relay(self),
             (Role::Source { .. }, FlowCode::Rlnc) => source(self),
             (Role::Sink { .. }, FlowCode::Rlnc) => sink(self),
@@ -30,6 +34,8 @@ impl FlowParams {
             (Role::Sink { .. }, FlowCode::Bats(bats)) => bats_sink(self, bats),
             (Role::Source { .. }, FlowCode::Window(code)) => window_source(self, code),
             (Role::Sink { .. }, FlowCode::Window(code)) => window_sink(self, code),
+            (Role::Source { .. }, FlowCode::Stream(code)) => StreamSource::memory_bytes(self, code),
+            (Role::Sink { .. }, FlowCode::Stream(code)) => StreamSink::memory_bytes(self, code),
         };
         FIXED_BYTES + tables
     }

@@ -4,11 +4,12 @@
 use crate::collected::PacketView;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
-use crate::params::{FlowCode, Nanos, WindowParams};
+use crate::params::{FlowCode, Nanos, StreamParams, WindowParams};
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, CodedHeader};
+use recoded_wire::stream::StreamPacket;
 use recoded_wire::window::WindowPacket;
 
 /// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler
@@ -23,8 +24,8 @@ struct Newest {
     /// Of its generation or batch; 1 for a window.
     size: usize,
     symbol_bytes: usize,
-    /// Size of windows, where that is what arrives.
-    window_symbols: Option<u16>,
+    /// Of a window or a stream.
+    code: Option<FlowCode>,
 }
 
 /// The code of a packet with a block word.
@@ -62,7 +63,7 @@ impl Incoming {
             field: view.field,
             size: view.size,
             symbol_bytes: usize::from(view.symbol_bytes),
-            window_symbols: None,
+            code: None,
         });
         self.block = view.block;
         if !header.is_repair() {
@@ -102,9 +103,26 @@ impl Incoming {
         // Two bits name a field.
         let field = FieldOrder::from_code(packet.header.flags.field_code());
         let (epoch, symbol_bytes) = (packet.header.epoch, usize::from(packet.symbol_bytes));
-        let window_symbols = Some(packet.window_symbols);
-        let newest = |field| Newest { epoch, field, size: 1, symbol_bytes, window_symbols };
+        let code = FlowCode::Window(WindowParams {
+            window_symbols: usize::from(packet.window_symbols),
+            ..WindowParams::ANNOUNCED
+        });
+        let newest = |field| Newest { epoch, field, size: 1, symbol_bytes, code: Some(code) };
         self.newest = field.map(newest);
+        self.block = None;
+    }
+
+    /// Notes an arrival of a stream.
+    pub(crate) fn arrived_stream(&mut self, packet: &StreamPacket) {
+        let StreamPacket { header, symbol } = packet;
+        let before = self.newest.map_or(0, |newest| newest.symbol_bytes);
+        self.newest = Some(Newest {
+            epoch: header.common.epoch,
+            field: FieldOrder::TwoFiftySix,
+            size: 1,
+            symbol_bytes: symbol.map_or(0, |symbol| usize::from(symbol.bytes)).max(before),
+            code: Some(FlowCode::Stream(StreamParams { window_symbols: header.window_symbols() })),
+        });
         self.block = None;
     }
 
@@ -115,14 +133,8 @@ impl Incoming {
     }
 
     pub(crate) fn fill(&self, report: &mut FlowReport) {
-        if let Some(Newest { epoch, field, size, symbol_bytes, window_symbols }) = self.newest {
-            report.code = match window_symbols {
-                Some(symbols) => FlowCode::Window(WindowParams {
-                    window_symbols: usize::from(symbols),
-                    ..WindowParams::ANNOUNCED
-                }),
-                None => self.block.map_or(FlowCode::Rlnc, code_of),
-            };
+        if let Some(Newest { epoch, field, size, symbol_bytes, code }) = self.newest {
+            report.code = code.unwrap_or_else(|| self.block.map_or(FlowCode::Rlnc, code_of));
             report.field = field;
             report.epoch = epoch;
             report.symbol_bytes = symbol_bytes;

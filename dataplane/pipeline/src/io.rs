@@ -11,6 +11,7 @@ use crate::report::{DropReason, FlowCounters};
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::stream::StreamPacket;
 use recoded_wire::window::WindowPacket;
 
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
@@ -44,14 +45,22 @@ pub(crate) struct Context<'a, 'io, F, E> {
 }
 
 impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
+    /// The class of a packet that is sent, with a congestion mark that is to be passed on.
+    fn marked(&mut self, traffic_class: u8) -> u8 {
+        if self.marks.take(traffic_class) { class::marked(traffic_class) } else { traffic_class }
+    }
+
+    /// Sends a packet, whose header is written, to the next hop at `place`. Returns its link
+    /// sequence number.
+    pub(crate) fn send_to(&mut self, place: usize, payload: Span, traffic_class: u8) -> u32 {
+        let class = self.marked(traffic_class);
+        self.hops.send_to(place, self.io.frames, self.io.egress, (payload, class))
+    }
+
     /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark
     /// that is to be passed on.
     pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
-        let class = if self.marks.take(traffic_class) {
-            class::marked(traffic_class)
-        } else {
-            traffic_class
-        };
+        let class = self.marked(traffic_class);
         self.counters.send_failed +=
             self.hops.send(self.io.frames, self.io.egress, (payload, class));
     }
@@ -81,6 +90,8 @@ pub(crate) enum Data<'a> {
     Coded { header: CodedHeader, view: PacketView<'a> },
     /// A packet of a window flow.
     Window(WindowPacket),
+    /// A packet of a stream.
+    Stream(StreamPacket),
 }
 
 impl Data<'_> {
@@ -89,6 +100,7 @@ impl Data<'_> {
         match self {
             Data::Coded { header, .. } => &header.common,
             Data::Window(packet) => &packet.header,
+            Data::Stream(packet) => &packet.header.common,
         }
     }
 }

@@ -46,6 +46,8 @@ mod bats;
 
 mod window;
 
+mod stream;
+
 mod incoming;
 
 mod collected;
@@ -170,6 +172,15 @@ impl Pipeline {
         if let Some(shard) = self.shards.find(shard) {
             shard.ingress(&mut io, packet);
         }
+    }
+
+    /// Whether a packet for `shard` of a source can leave soon. Otherwise it is better left in the
+    /// tunnel, until the time returned if that is known.
+    ///
+    /// # Errors
+    /// When to ask again; `None` when something must come first.
+    pub fn opens_at(&mut self, shard: ShardId, now: Nanos) -> Result<(), Option<Nanos>> {
+        self.shards.find(shard).map_or(Ok(()), |shard| shard.opens_at(now))
     }
 
     /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or
@@ -349,7 +360,14 @@ fn dispatch(
                 None => Fate::Dropped(DropReason::Opening),
             };
         }
+        Packet::Link(report) => {
+            return match shards.at(place) {
+                Some(shard) => shard.receive_link(io, (peer, payload), &report),
+                None => Fate::Dropped(DropReason::Opening),
+            };
+        }
         Packet::Window(packet) => Data::Window(packet),
+        Packet::Stream(packet) => Data::Stream(packet),
         Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {
             Some(view) => Data::Coded { header: coded.header, view },
             None => return Fate::Dropped(DropReason::Malformed),

@@ -19,7 +19,7 @@ use crate::combine::Combiner;
 use crate::io::Data;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
-use crate::params::{FlowCode, FlowParams, Role, ShardId, WindowParams};
+use crate::params::{FlowCode, FlowParams, Role, ShardId, StreamParams, WindowParams};
 use crate::stage::Stage;
 #[cfg(feature = "bats")]
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
@@ -152,8 +152,10 @@ impl FlowParams {
     ) -> Option<Sizes> {
         let announced = announced(data);
         let is_relay = matches!(self.role, Role::Relay { .. });
+        let is_stream = |sizes: &Sizes| matches!(sizes.code, FlowCode::Stream(_));
         let is_alike = |present: &Sizes| {
-            is_relay
+            // One table of a relay serves all codes but streams.
+            is_relay && !is_stream(present) && !is_stream(&announced)
                 || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
         };
         let sizes = match present.filter(is_alike) {
@@ -183,6 +185,7 @@ pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
     usize::from(match data {
         Data::Coded { view, .. } => view.symbol_bytes,
         Data::Window(packet) => packet.symbol_bytes,
+        Data::Stream(packet) => packet.symbol.map_or(0, |symbol| symbol.bytes),
     })
 }
 
@@ -218,6 +221,11 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
                 generation_size: SIZE_MIN,
             }
         }
+        Data::Stream(packet) => Sizes {
+            code: FlowCode::Stream(StreamParams { window_symbols: packet.header.window_symbols() }),
+            field: FieldOrder::TwoFiftySix,
+            generation_size: SIZE_MIN,
+        },
     }
 }
 
@@ -243,6 +251,9 @@ fn larger(sizes: Sizes, other: Sizes) -> Sizes {
             let window_symbols = new.window_symbols.max(old.window_symbols);
             FlowCode::Window(WindowParams { window_symbols, ..new })
         }
+        (FlowCode::Stream(new), FlowCode::Stream(old)) => FlowCode::Stream(StreamParams {
+            window_symbols: new.window_symbols.max(old.window_symbols),
+        }),
         (code, _) => code,
     };
     let generation_size = sizes.generation_size.max(other.generation_size);

@@ -10,6 +10,7 @@ use crate::open::Sizes;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
 use recoded_wire::header::HEADER_BYTES;
+use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 use recoded_wire::window::WINDOW_BYTES;
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
@@ -113,6 +114,8 @@ pub enum FlowCode {
     Bats(BatsParams),
     /// Sliding window (RFC 8681) between the edges; relays forward.
     Window(WindowParams),
+    /// Sliding window that every hop keeps whole on its own.
+    Stream(StreamParams),
 }
 
 /// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol
@@ -132,6 +135,14 @@ impl WindowParams {
     pub(crate) const ANNOUNCED: WindowParams = WindowParams { window_symbols: 0, density: 15 };
 }
 
+/// A stream. A symbol holds one IP packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct StreamParams {
+    /// Source: symbols that every node keeps, 64 to 32768, rounded up to a power of two: what is on
+    /// the way of the longest hop, and some.
+    pub window_symbols: usize,
+}
+
 impl FlowCode {
     /// Name in configurations and reports.
     pub fn name(&self) -> &'static str {
@@ -140,6 +151,7 @@ impl FlowCode {
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => "bats",
             FlowCode::Window(_) => "window",
+            FlowCode::Stream(_) => "stream",
         }
     }
 
@@ -151,6 +163,7 @@ impl FlowCode {
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => coding_offset(true) + vector,
             FlowCode::Window(_) => HEADER_BYTES + WINDOW_BYTES,
+            FlowCode::Stream(_) => STREAM_OVERHEAD_BYTES,
         }
     }
 }

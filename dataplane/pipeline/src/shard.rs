@@ -24,6 +24,7 @@ use crate::stage::{IN_USE_NANOS, Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
+use recoded_wire::link::LinkReport;
 
 /// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
 /// longer.
@@ -213,9 +214,14 @@ impl Shard {
         self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
         let delivered = self.counters.delivered_packets;
+        if let Data::Stream(packet) = &arrival.data {
+            let bytes = usize::from(arrival.payload.len);
+            self.upstream.track(&packet.header.common, bytes, io.now);
+        }
         let (state, mut cx) = split(self, io);
         let fate = match state {
             State::Relay(relay) => relay.receive(&mut cx, arrival),
+            State::StreamRelay(relay) => relay.receive(&mut cx, arrival),
             state => sink!(state, sink => sink.receive(&mut cx, arrival), {
                 Fate::Dropped(DropReason::WrongRole)
             }),
@@ -269,6 +275,7 @@ impl Shard {
         if matches!(self.present.state, State::Relay(_)) {
             self.drain(io);
         }
+        let kind = std::mem::discriminant(&self.present.state);
         if self.other.as_ref().is_some_and(|other| other.worth() > self.present.worth()) {
             self.exchange();
         }
@@ -277,7 +284,8 @@ impl Shard {
         if let Some(before) = &mut self.other {
             before.used_at = used_at;
         }
-        if matches!(self.present.state, State::Relay(_)) {
+        let is_relay = matches!(self.present.state, State::Relay(_) | State::StreamRelay(_));
+        if is_relay && std::mem::discriminant(&self.present.state) == kind {
             // The larger one takes all that the smaller one took.
             gone = self.other.take();
             if let Some(gone) = &mut gone {
@@ -320,25 +328,81 @@ impl Shard {
             return Fate::Dropped(reason);
         }
         // What a relay sends is wanted.
-        self.present.is_proven |= matches!(self.present.state, State::Relay(_));
+        self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
+        if matches!(self.present.params.role, Role::Relay { .. }) {
+            // Of two codes, the one that the report is about hands it up.
+            let is_before = |other: &Stage| other.epoch == Some(header.common.epoch);
+            if self.present.epoch != Some(header.common.epoch)
+                && self.other.as_ref().is_some_and(is_before)
+            {
+                self.exchange();
+            }
+            let (state, mut cx) = split(self, io);
+            let fate = match state {
+                _ if header.common.hop_index == u8::MAX => Fate::Dropped(DropReason::WrongRole),
+                State::Relay(relay) => relay.hand_up(&mut cx, payload, header),
+                State::StreamRelay(relay) => relay.hand_up(&mut cx, payload, header),
+                _ => Fate::Dropped(DropReason::WrongRole),
+            };
+            self.wake(io.now);
+            return fate;
+        }
         let (fate, _) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
-            match state {
-                State::Relay(relay) if header.common.hop_index < u8::MAX => {
-                    relay.hand_up(&mut cx, payload, header)
-                }
-                state => source!(
-                    state,
-                    source => {
-                        source.receive_feedback(&mut cx, payload, header);
-                        Fate::Consumed
-                    },
-                    Fate::Dropped(DropReason::WrongRole)
-                ),
-            }
+            source!(
+                state,
+                source => {
+                    source.receive_feedback(&mut cx, payload, header);
+                    Fate::Consumed
+                },
+                Fate::Dropped(DropReason::WrongRole)
+            )
         });
         self.wake(io.now);
         fate
+    }
+
+    /// Handles a link report from `peer`, whose stream it is of.
+    pub(crate) fn receive_link(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (peer, payload): (PeerId, Span),
+        report: &LinkReport,
+    ) -> Fate {
+        if let Err(reason) = self.hops.heard(peer, &report.header, io.now) {
+            return Fate::Dropped(reason);
+        }
+        self.present.is_proven |= matches!(self.present.state, State::StreamRelay(_));
+        let (first, second) = self.both(|shard| {
+            let (state, mut cx) = split(shard, io);
+            let about = (peer, report, payload);
+            match state {
+                State::StreamSource(source) => source.hear_link(&mut cx, about),
+                State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
+                _ => Err(DropReason::WrongCode),
+            }
+        });
+        self.wake(io.now);
+        match first {
+            Err(reason) if second.is_none_or(|second| second.is_err()) => Fate::Dropped(reason),
+            _ => Fate::Consumed,
+        }
+    }
+
+    /// How long what comes now waits here before it goes on.
+    fn backlog(&self, now: Nanos) -> Nanos {
+        match &self.present.state {
+            State::StreamRelay(relay) => relay.backlog(now, self.present.params.symbol_bytes),
+            _ => 0,
+        }
+    }
+
+    /// Whether a packet from a tunnel may come; otherwise when to ask again, if that is known.
+    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
+        match &mut self.present.state {
+            State::StreamSource(source) => source.opens_at(now),
+            _ => Ok(()),
+        }
     }
 
     /// Notes when the roles want to be called, after something came.
@@ -347,6 +411,7 @@ impl Shard {
         let wake = |stage: &Stage| each!(&stage.state, role => role.wake(&stage.params, now));
         let stages = stages.into_iter().flatten().fold(None, |at, stage| earlier(at, wake(stage)));
         let own = earlier(stages, self.upstream.reporter.due());
+        let own = earlier(own, self.upstream.link_report_due());
         self.deadline = earlier(self.deadline, own);
     }
 
@@ -379,10 +444,23 @@ impl Shard {
             let roles = earlier(first, second.flatten());
             // A role that had something to report has done so.
             self.upstream.reporter.settle(io.now);
+            self.report_link(io);
             let own = earlier(self.upstream.reporter.due(), self.let_go(io));
+            let own = earlier(own, self.upstream.link_report_due());
             self.deadline = earlier(roles, own);
         }
         self.deadline
+    }
+
+    /// Sends a link report if one is due.
+    fn report_link(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        if self.upstream.link_report_due().is_none_or(|due| due > io.now) {
+            return;
+        }
+        if let Role::Relay { upstream } | Role::Sink { upstream, .. } = self.present.params.role {
+            let backlog = self.backlog(io.now);
+            self.upstream.report_link(io, (self.id, upstream), backlog);
+        }
     }
 
     /// Lets the frames go of a source that was replaced a while ago; else when that is due.

@@ -16,6 +16,9 @@ use crate::report::DropReason;
 use crate::rlnc::generation::Generation;
 use crate::rlnc::source::RlncSource;
 use crate::sink::units::UnitSink;
+use crate::stream::relay::StreamRelay;
+use crate::stream::sink::StreamSink;
+use crate::stream::source::StreamSource;
 use crate::window::sink::WindowSink;
 use crate::window::source::WindowSource;
 
@@ -28,11 +31,14 @@ pub(crate) enum State {
     #[cfg(feature = "bats")]
     BatsSource(Box<BatsSource>),
     WindowSource(Box<WindowSource>),
+    StreamSource(Box<StreamSource>),
+    StreamRelay(Box<StreamRelay>),
     Relay(Box<Relay>),
     RlncSink(Box<UnitSink<Generation>>),
     #[cfg(feature = "bats")]
     BatsSink(Box<UnitSink<ReceivedBlock>>),
     WindowSink(Box<WindowSink>),
+    StreamSink(Box<StreamSink>),
 }
 
 /// Evaluates an expression over the role, whichever it is.
@@ -43,11 +49,14 @@ macro_rules! each {
             #[cfg(feature = "bats")]
             State::BatsSource($role) => $result,
             State::WindowSource($role) => $result,
+            State::StreamSource($role) => $result,
+            State::StreamRelay($role) => $result,
             State::Relay($role) => $result,
             State::RlncSink($role) => $result,
             #[cfg(feature = "bats")]
             State::BatsSink($role) => $result,
             State::WindowSink($role) => $result,
+            State::StreamSink($role) => $result,
         }
     };
 }
@@ -60,6 +69,7 @@ macro_rules! source {
             #[cfg(feature = "bats")]
             State::BatsSource($source) => $result,
             State::WindowSource($source) => $result,
+            State::StreamSource($source) => $result,
             _ => $otherwise,
         }
     };
@@ -73,6 +83,7 @@ macro_rules! sink {
             #[cfg(feature = "bats")]
             State::BatsSink($sink) => $result,
             State::WindowSink($sink) => $result,
+            State::StreamSink($sink) => $result,
             _ => $otherwise,
         }
     };
@@ -90,6 +101,15 @@ impl State {
             }
             (Role::Source { .. }, FlowCode::Window(code)) => {
                 Self::WindowSource(Box::new(WindowSource::new(shard, params, *code, combiner)))
+            }
+            (Role::Source { .. }, FlowCode::Stream(code)) => {
+                Self::StreamSource(Box::new(StreamSource::new(params, *code, combiner)))
+            }
+            (Role::Relay { .. }, FlowCode::Stream(code)) => {
+                Self::StreamRelay(Box::new(StreamRelay::new(params, *code)))
+            }
+            (Role::Sink { .. }, FlowCode::Stream(code)) => {
+                Self::StreamSink(Box::new(StreamSink::new(params, *code)))
             }
             (Role::Relay { .. }, _) => Self::Relay(Box::new(Relay::new(shard, params))),
             (Role::Sink { .. }, FlowCode::Rlnc) => {
@@ -133,6 +153,10 @@ impl Stage {
     pub(crate) fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
         let is_relay = matches!(self.state, State::Relay(_));
         let (fits, size, symbol_bytes) = match (data, &self.params.code) {
+            (Data::Stream(packet), FlowCode::Stream(code)) => {
+                let fits = packet.header.window_symbols() <= code.window_symbols;
+                (fits, 0, packet.symbol.map_or(0, |symbol| symbol.bytes))
+            }
             (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
             (Data::Window(packet), FlowCode::Window(code)) => {
                 let window_symbols = usize::from(packet.window_symbols);

@@ -30,7 +30,8 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
                 PacketType::Generation => !0x0C,
                 PacketType::Bats => !(0x0C | Flags::REPAIR),
                 PacketType::Window => Flags::SYSTEMATIC | Flags::FIELD,
-                PacketType::Feedback => 0,
+                PacketType::Stream => Flags::SYSTEMATIC | Flags::END | Flags::REPAIR,
+                PacketType::Feedback | PacketType::Link => 0,
             };
             let common = Header {
                 epoch,

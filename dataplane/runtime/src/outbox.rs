@@ -239,7 +239,8 @@ impl Outbox {
 }
 
 fn is_feedback(payload: &[u8]) -> bool {
-    Header::parse(payload).is_ok_and(|header| header.packet_type == PacketType::Feedback)
+    let feedback = [PacketType::Feedback, PacketType::Link];
+    Header::parse(payload).is_ok_and(|header| feedback.contains(&header.packet_type))
 }
 
 impl Egress for Outbox {

@@ -72,6 +72,8 @@ pub(crate) struct State {
     received: Vec<Received>,
     /// Sources of which this worker sends shards.
     sources: Vec<Source>,
+    /// Those that may be read, when the worker was about to sleep.
+    open: Vec<usize>,
     owners_seen: u64,
     snapshot_seen: u64,
     tunnels_seen: u64,
@@ -92,6 +94,8 @@ struct Source {
     tunnel: usize,
     /// Shards of the flow. Queue `q` of the tunnel is read into shard `q % shards`.
     shards: u8,
+    /// Those of this worker.
+    own_shards: Vec<u8>,
     /// The queues of this worker's shards.
     intake: Intake,
     /// Links that its packets leave by.
@@ -357,13 +361,19 @@ impl Worker {
 
     /// A tunnel is read only while every link of its flow can take its packets. Otherwise
     /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
-    fn gate(&self, source: usize, now: Nanos) -> Gate {
-        let Source { tunnel, held_until, .. } = &self.state.sources[source];
+    fn gate(&mut self, source: usize, now: Nanos) -> Gate {
+        let Source { tunnel, held_until, flow, own_shards, .. } = &self.state.sources[source];
         if *held_until > now {
             return Gate::Until(*held_until);
         }
         if self.tunnels[*tunnel].is_gone() {
             return Gate::Until(Nanos::MAX);
+        }
+        for shard in own_shards {
+            let shard = ShardId { flow: *flow, shard: *shard };
+            if let Err(at) = self.pipeline.opens_at(shard, now) {
+                return Gate::Until(at.unwrap_or(Nanos::MAX));
+            }
         }
         for link in &self.state.sources[source].links {
             let opens_at = self.pacers[*link].opens_at();
@@ -444,6 +454,7 @@ impl Worker {
                 flow: flow.id,
                 tunnel,
                 shards,
+                own_shards: share.sends(shards).collect(),
                 intake,
                 links: flow
                     .next_hops
@@ -468,13 +479,19 @@ impl Worker {
             return;
         }
         let mut until = self.state.housekeeping_at.min(self.state.tick_at.unwrap_or(Nanos::MAX));
-        for (index, source) in self.state.sources.iter().enumerate() {
+        let mut open = std::mem::take(&mut self.state.open);
+        open.clear();
+        for index in 0..self.state.sources.len() {
             match self.gate(index, now) {
                 Gate::Until(at) => until = until.min(at),
-                // The gate has opened since, and no poll reports that.
-                Gate::Open if source.intake.is_pending() => return,
-                Gate::Open => {}
+                Gate::Open => open.push(index),
             }
+        }
+        self.state.open = open;
+        let is_pending = |index: &usize| self.state.sources[*index].intake.is_pending();
+        if self.state.open.iter().any(is_pending) {
+            // The gate has opened since, and no poll reports that.
+            return;
         }
         let links = self.outbox.links_now.iter();
         let present = self.sockets.iter_mut().zip(links).filter(|(_, link)| link.is_present);
@@ -492,10 +509,8 @@ impl Worker {
         self.outbox.flush_tunnels();
         let timeout = until.saturating_sub(self.clock.now());
         let sources = &self.state.sources;
-        let is_open = |tunnel| {
-            let reads = |source: &usize| sources[*source].tunnel == tunnel;
-            (0..sources.len()).filter(reads).any(|source| self.gate(source, now) == Gate::Open)
-        };
+        let open = &self.state.open;
+        let is_open = |tunnel| open.iter().any(|source| sources[*source].tunnel == tunnel);
         let inbox = &self.shared.inboxes[self.index];
         if timeout > 0 && !inbox.sleeps(true) {
             sleeper.sleep(timeout, is_open, |link| self.is_present(link));

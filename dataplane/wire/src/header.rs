@@ -30,12 +30,22 @@ pub enum PacketType {
     Window = 3,
     /// Reports and NACKs, travelling from sink to source.
     Feedback = 4,
+    /// A packet of a stream.
+    Stream = 5,
+    /// What came over one link, told to the neighbour that sends it.
+    Link = 6,
 }
 
 impl PacketType {
     /// Every type.
-    pub const ALL: [PacketType; 4] =
-        [PacketType::Bats, PacketType::Generation, PacketType::Window, PacketType::Feedback];
+    pub const ALL: [PacketType; 6] = [
+        PacketType::Bats,
+        PacketType::Generation,
+        PacketType::Window,
+        PacketType::Feedback,
+        PacketType::Stream,
+        PacketType::Link,
+    ];
 
     /// The type a nibble names.
     #[inline(always)]
@@ -45,6 +55,8 @@ impl PacketType {
             2 => PacketType::Generation,
             3 => PacketType::Window,
             4 => PacketType::Feedback,
+            5 => PacketType::Stream,
+            6 => PacketType::Link,
             _ => return None,
         })
     }
@@ -220,7 +232,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn header_written_then_parsed_is_itself(
-            header in (0usize..4).prop_flat_map(|kind| headers(PacketType::ALL[kind], 0xFF)),
+            header in (0usize..6).prop_flat_map(|kind| headers(PacketType::ALL[kind], 0xFF)),
             link_sequence: u32,
         ) {
             let mut bytes = [0u8; HEADER_BYTES];

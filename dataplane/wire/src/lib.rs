@@ -23,7 +23,11 @@ pub mod coded;
 
 pub mod window;
 
+pub mod stream;
+
 pub mod feedback;
+
+pub mod link;
 
 pub mod parse;
 

@@ -3,6 +3,8 @@
 use crate::coded::{Coded, parse_coded};
 use crate::feedback::FeedbackHeader;
 use crate::header::{Header, HeaderError, PacketType};
+use crate::link::{LinkReport, parse_link};
+use crate::stream::{StreamPacket, parse_stream};
 use crate::window::{WindowPacket, parse_window};
 
 /// A packet of any type. Whatever it says is within the range of its field.
@@ -14,6 +16,10 @@ pub enum Packet<'a> {
     Window(WindowPacket),
     /// Feedback, whose items are read by [`crate::feedback::items`].
     Feedback(FeedbackHeader),
+    /// Of a stream.
+    Stream(StreamPacket),
+    /// A link report, whose gaps are read by [`crate::link::link_gaps`].
+    Link(LinkReport),
 }
 
 /// Parses a UDP payload.
@@ -26,6 +32,8 @@ pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
         PacketType::Bats | PacketType::Generation => parse_coded(payload).map(Packet::Coded),
         PacketType::Window => parse_window(payload).map(Packet::Window),
         PacketType::Feedback => FeedbackHeader::parse(payload).map(Packet::Feedback),
+        PacketType::Stream => parse_stream(payload).map(Packet::Stream),
+        PacketType::Link => parse_link(payload).map(Packet::Link),
     }
 }
 
@@ -36,6 +44,8 @@ impl Packet<'_> {
             Packet::Coded(coded) => &coded.header.common,
             Packet::Window(packet) => &packet.header,
             Packet::Feedback(header) => &header.common,
+            Packet::Stream(packet) => &packet.header.common,
+            Packet::Link(report) => &report.header,
         }
     }
 }
@@ -48,7 +58,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_parses_is_what_its_header_says(
-            kind in 1u8..5,
+            kind in 1u8..7,
             mut bytes in prop::collection::vec(any::<u8>(), 16..300),
         ) {
             bytes[0] = crate::header::VERSION << 4 | kind;

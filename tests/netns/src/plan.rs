@@ -83,6 +83,8 @@ pub enum CodePlan {
         /// Whether relays send as many packets for a batch as its rank is worth.
         adaptive: bool,
     },
+    /// A sliding window that every hop keeps whole; `generation_size` does not matter.
+    Stream,
     /// A sliding window, not recoded; `generation_size` does not matter.
     Window {
         /// Symbols of the encoding window.
@@ -219,7 +221,7 @@ impl LinePlan {
             id: flow.id,
             role,
             tunnel: (role != "relay").then_some(flow.tunnel),
-            field: is_source.then_some(flow.field),
+            field: is_source.then_some(flow.field).filter(|_| flow.code != CodePlan::Stream),
             code: flow.code(role),
             symbol_bytes: flow.symbol_bytes,
             redundancy: match flow.redundancy {
@@ -257,6 +259,7 @@ impl FlowPlan {
             ("source", CodePlan::Window { window_symbols }) => {
                 CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
             }
+            ("source", CodePlan::Stream) => CodeFile { code: Some("stream"), ..keys },
             // Others see it by the packets.
             _ => keys,
         }

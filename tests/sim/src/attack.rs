@@ -488,7 +488,10 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
             window_symbols: window.window_symbols,
             ..aim
         },
-        Packet::Feedback(_) => return None,
+        Packet::Stream(stream) => {
+            Aim { number: stream.symbol.map_or(guess.number, |symbol| symbol.number), ..aim }
+        }
+        Packet::Feedback(_) | Packet::Link(_) => return None,
     })
 }
 

@@ -7,7 +7,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::open::{SIZE_MIN, WINDOW_MIN};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role, TunnelId, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId, WindowParams};
 use recoded_wire::header::PacketType;
 
 use crate::random::Random;
@@ -145,7 +145,7 @@ pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats.source_symbols,
         FlowCode::Rlnc => size,
-        FlowCode::Window(_) => 1,
+        FlowCode::Window(_) | FlowCode::Stream(_) => 1,
     }
 }
 
@@ -153,6 +153,7 @@ pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
 pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> usize {
     match code {
         FlowCode::Window(_) => symbol_bytes - ADU_HEADER_BYTES,
+        FlowCode::Stream(_) => symbol_bytes,
         _ => unit * symbol_bytes - 2,
     }
 }
@@ -177,6 +178,7 @@ pub(crate) fn table(params: &FlowParams) -> usize {
         FlowCode::Bats(bats) => params.blocks(bats),
         FlowCode::Rlnc => params.sink_generations(),
         FlowCode::Window(window) => 2 * window.window_symbols,
+        FlowCode::Stream(stream) => stream.window_symbols,
     }
 }
 
@@ -245,6 +247,10 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
             FlowCode::Window(WindowParams { window_symbols, ..window })
         }
         FlowCode::Rlnc => FlowCode::Rlnc,
+        FlowCode::Stream(stream) => {
+            let window_symbols = stream.window_symbols.next_power_of_two();
+            FlowCode::Stream(StreamParams { window_symbols })
+        }
     };
     let least = if params.code == FlowCode::Rlnc { SIZE_MIN } else { 1 };
     let generation_size = params.generation_size.next_power_of_two().max(least);
@@ -271,6 +277,7 @@ impl fmt::Display for Described<'_> {
                     window.window_symbols, window.density
                 )
             }
+            FlowCode::Stream(stream) => write!(f, "stream of {}, symbols", stream.window_symbols),
         }
     }
 }

@@ -140,6 +140,11 @@ impl fmt::Display for Payload<'_> {
                     item => write!(f, ", {item:?}"),
                 })?;
             }
+            Packet::Stream(stream) => match stream.symbol {
+                Some(symbol) => write!(f, "Stream {}, {} bytes", symbol.number, symbol.bytes)?,
+                None => f.write_str("Keepalive")?,
+            },
+            Packet::Link(report) => write!(f, "Link up to {}", report.horizon)?,
             Packet::Window(window) => write!(
                 f,
                 "Window {} to {}, {} bytes, {} symbols",

@@ -9,6 +9,7 @@ use super::{KEY, Key, LEARNED, Role, Table};
 const RLNC: Option<&str> = Some("rlnc");
 const BATS: Option<&str> = Some("bats");
 const WINDOW: Option<&str> = Some("window");
+const STREAM: Option<&str> = Some("stream");
 
 /// Keys of `[[flow]]`.
 pub const FLOW: Table = Table {
@@ -71,10 +72,10 @@ pub const FLOW: Table = Table {
             name: "code",
             roles: &[Source],
             is_live: true,
-            values: Words(&["rlnc", "bats", "window"]),
+            values: Words(&["stream", "rlnc", "bats", "window"]),
             default: Is(r#""rlnc""#),
-            meaning: "What protects the flow: rlnc by default, bats for bulk over many lossy hops, \
-                window for one lossy link.",
+            meaning: "What protects the flow: rlnc by default; stream where feedback has a way \
+                back, at any delay; bats for bulk over many lossy hops, window for one lossy link.",
             elsewhere: LEARNED,
             ..KEY
         },
@@ -181,6 +182,18 @@ pub const FLOW: Table = Table {
             default: Is("15"),
             meaning: "Density + 1 of 16 coefficients are not zero, over field 2 at most 14 and by \
                 default 7; lower it to make decoding cheaper.",
+            ..KEY
+        },
+        Key {
+            name: "stream_symbols",
+            roles: &[Source],
+            code: STREAM,
+            is_live: true,
+            values: Whole(64, 32_768),
+            unit: "packets",
+            default: Is("16384"),
+            meaning: "Packets that every node keeps until the next one has them, rounded up to a \
+                power of two: what one hop sends in two round trips or more.",
             ..KEY
         },
         Key {

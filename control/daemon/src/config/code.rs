@@ -7,11 +7,15 @@ use super::reader::Reader;
 use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::open::SIZE_MIN;
-use recoded_pipeline::params::{FlowCode, WindowParams};
+use recoded_pipeline::params::{FlowCode, StreamParams, WindowParams};
 
 /// Words of `code`.
-pub const CODES: [(&str, Word); 3] =
-    [("rlnc", Word::Rlnc), ("bats", Word::Bats), ("window", Word::Window)];
+pub const CODES: [(&str, Word); 4] = [
+    ("stream", Word::Stream),
+    ("rlnc", Word::Rlnc),
+    ("bats", Word::Bats),
+    ("window", Word::Window),
+];
 
 /// A code, without its parameters.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub enum Word {
     Bats,
     /// RFC 8681.
     Window,
+    /// A window that every hop keeps whole.
+    Stream,
 }
 
 impl Word {
@@ -32,6 +38,7 @@ impl Word {
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => Word::Bats,
             FlowCode::Window(_) => Word::Window,
+            FlowCode::Stream(_) => Word::Stream,
         }
     }
 
@@ -39,6 +46,7 @@ impl Word {
     fn fields(self) -> &'static [u16] {
         match self {
             Word::Window => &[2, 256],
+            Word::Stream => &[256],
             Word::Rlnc | Word::Bats => &[2, 4, 16, 256],
         }
     }
@@ -54,6 +62,7 @@ impl Word {
             Word::Rlnc => "rlnc",
             Word::Bats => "bats",
             Word::Window => "window",
+            Word::Stream => "stream",
         }
     }
 }
@@ -79,7 +88,7 @@ impl CodeSettings {
 
     /// Reads the code of a source, and refuses the keys of other codes.
     pub fn read(reader: &mut Reader<'_>) -> CodeSettings {
-        let rule = "it is \"rlnc\", \"bats\" or \"window\"";
+        let rule = "it is \"stream\", \"rlnc\", \"bats\" or \"window\"";
         let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
         refuse_others(reader, word);
         let generation_size = match word {
@@ -87,8 +96,8 @@ impl CodeSettings {
                 reader.whole("generation_size", 1..=256, "a generation has 1 to 256 symbols", 16)
             }
             Word::Bats => reader.whole("batch_size", 1..=128, "a batch has 1 to 128 packets", 16),
-            // A window has no generations: each of its symbols stands for itself.
-            Word::Window => 1,
+            // There are no generations: each symbol stands for itself.
+            Word::Window | Word::Stream => 1,
         };
         let field = field(reader, word);
         let code = match word {
@@ -102,6 +111,7 @@ impl CodeSettings {
                 FlowCode::Rlnc
             }
             Word::Window => FlowCode::Window(window(reader, field)),
+            Word::Stream => FlowCode::Stream(stream(reader)),
         };
         CodeSettings { code, field, generation_size }
     }
@@ -113,6 +123,7 @@ impl CodeSettings {
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => ("batch_size", self.generation_size),
             FlowCode::Window(window) => ("window_symbols", window.window_symbols),
+            FlowCode::Stream(stream) => ("stream_symbols", stream.window_symbols),
         }
     }
 }
@@ -157,9 +168,15 @@ fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
     WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
 }
 
+fn stream(reader: &mut Reader<'_>) -> StreamParams {
+    let rule = "a node keeps 64 to 32768 packets";
+    StreamParams { window_symbols: reader.whole("stream_symbols", 64..=32_768, rule, 16_384) }
+}
+
 fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
     let (default, rule) = match word {
         Word::Window => (FieldOrder::TwoFiftySix, "RFC 8681 has fields 2 and 256"),
+        Word::Stream => (FieldOrder::TwoFiftySix, "a stream is over field 256"),
         _ => (FieldOrder::Sixteen, "it is 2, 4, 16 or 256"),
     };
     let Some(order) = reader.integer("field", 0..=u64::MAX, rule) else { return default };

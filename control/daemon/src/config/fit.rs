@@ -85,6 +85,9 @@ impl Unit {
                 let value = "\"window\"".to_owned();
                 Unit { value, overhead: ADU_HEADER_BYTES, ..of("code", 1) }
             }
+            FlowCode::Stream(_) => {
+                Unit { value: "\"stream\"".to_owned(), overhead: 0, ..of("code", 1) }
+            }
         }
     }
 
@@ -117,7 +120,7 @@ impl Fit<'_> {
         let (unit, bytes) = (Unit::of(params), params.symbol_bytes);
         let room = unit.room(bytes);
         let holds = match params.code {
-            FlowCode::Window(_) => format!(
+            FlowCode::Window(_) | FlowCode::Stream(_) => format!(
                 "each packet takes a symbol, and symbols of {bytes} bytes have room for {room} bytes"
             ),
             FlowCode::Rlnc => format!(

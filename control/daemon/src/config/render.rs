@@ -119,6 +119,7 @@ fn source_code(text: &mut String, params: &FlowParams) {
             key(text, "window_symbols", whole(window.window_symbols));
             key(text, "density", i64::from(window.density));
         }
+        FlowCode::Stream(stream) => key(text, "stream_symbols", whole(stream.window_symbols)),
     }
 }
 

@@ -4,6 +4,8 @@
 
 pub(crate) mod next_hops;
 
+pub(crate) mod arrivals;
+
 mod sequence;
 
 pub(crate) mod loss;
@@ -12,10 +14,18 @@ pub(crate) mod repair;
 
 pub(crate) mod reporter;
 
+pub(crate) mod rate;
+
+pub(crate) mod sent;
+
 use crate::combine::Combiner;
-use crate::params::{Nanos, ShardId};
+use crate::egress::Egress;
+use crate::io::Io;
+use crate::params::{Nanos, PeerId, ShardId};
 use crate::report::DropReason;
+use arrivals::Arrivals;
 use loss::LossTracker;
+use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
 use reporter::Reporter;
 use sequence::{Arrived, Sequences};
@@ -26,6 +36,7 @@ pub(crate) struct Upstream {
     sequences: Sequences,
     pub loss: LossTracker,
     pub reporter: Reporter,
+    arrivals: Arrivals,
     /// The newest packet, and when it came.
     newest: Option<(Header, Nanos)>,
 }
@@ -36,6 +47,7 @@ impl Upstream {
             sequences: Sequences::default(),
             loss: LossTracker::default(),
             reporter: Reporter::new(shard, combiner),
+            arrivals: Arrivals::new(),
             newest: None,
         }
     }
@@ -54,6 +66,28 @@ impl Upstream {
         self.newest = Some((*header, now));
         self.reporter.note(now);
         Ok(())
+    }
+
+    /// Notes a packet of a code whose hops mend themselves, of so many bytes, that was noted by
+    /// [`Upstream::arrived`].
+    pub(crate) fn track(&mut self, header: &Header, bytes: usize, now: Nanos) {
+        self.arrivals.note(header.link_sequence, bytes, now);
+    }
+
+    /// When a link report is due.
+    pub(crate) fn link_report_due(&self) -> Option<Nanos> {
+        self.arrivals.due()
+    }
+
+    /// Sends a link report; what came last has to wait here for `backlog`.
+    pub(crate) fn report_link(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (shard, upstream): (ShardId, PeerId),
+        backlog: Nanos,
+    ) {
+        let about = (shard, upstream, self.epoch());
+        self.arrivals.report(io, about, (backlog, self.reporter.numbers()));
     }
 
     /// Hop index of what arrives: links travelled before the one it came over.

@@ -97,6 +97,32 @@ impl NextHops {
         failed
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// The neighbour at a place.
+    pub(crate) fn peer(&self, place: usize) -> PeerId {
+        self.hops[place].peer
+    }
+
+    /// Sends `payload` as [`NextHops::send`] does, to the neighbour at `place` alone. Returns its
+    /// link sequence number.
+    pub(crate) fn send_to(
+        &mut self,
+        place: usize,
+        frames: &mut impl Frames,
+        egress: &mut impl Egress,
+        (payload, traffic_class): (Span, u8),
+    ) -> u32 {
+        let hop = &mut self.hops[place];
+        let number = next(&mut hop.next);
+        write_link_sequence(frames.bytes_mut(payload), number);
+        egress.transmit(hop.peer, payload, Outer { source_port: self.source_port, traffic_class });
+        number
+    }
+
     /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
     /// set here; END, if it has it, stays with the last one. Returns how many were sent, and how
     /// many packets found no frame.

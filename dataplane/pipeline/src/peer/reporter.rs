@@ -74,6 +74,11 @@ impl Reporter {
         self.due
     }
 
+    /// Link sequence numbers of what is sent upstream.
+    pub(crate) fn numbers(&mut self) -> &mut u32 {
+        &mut self.link_sequence
+    }
+
     /// Nothing was reported that was due up to `now`, since there was nothing to report.
     pub(crate) fn settle(&mut self, now: Nanos) {
         self.due = self.due.filter(|due| *due > now);

@@ -88,6 +88,7 @@ impl Relay {
         match &arrival.data {
             Data::Coded { header, view } => self.collect(cx, arrival, *header, view),
             Data::Window(packet) => self.pass(cx, arrival, packet),
+            Data::Stream(_) => Fate::Dropped(DropReason::WrongCode),
         }
     }
 

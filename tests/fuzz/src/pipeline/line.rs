@@ -256,7 +256,7 @@ impl Line {
         match self.code {
             FlowCode::Rlnc => false,
             FlowCode::Bats(_) => self.links.len() > 1,
-            FlowCode::Window(_) => self.silence() >= BUSY,
+            FlowCode::Window(_) | FlowCode::Stream(_) => self.silence() >= BUSY,
         }
     }
 
@@ -274,7 +274,9 @@ impl Line {
         let (distance, ahead) = match self.code {
             FlowCode::Rlnc if !has_relay => (distance.cast_signed(), AHEAD_MAX),
             FlowCode::Bats(_) => (i32::from((distance as u16).cast_signed()), AHEAD_MAX),
-            FlowCode::Rlnc | FlowCode::Window(_) => (distance.cast_signed(), UNPROVEN_AHEAD),
+            FlowCode::Rlnc | FlowCode::Window(_) | FlowCode::Stream(_) => {
+                (distance.cast_signed(), UNPROVEN_AHEAD)
+            }
         };
         let is_busy_window = matches!(self.code, FlowCode::Window(_)) && silence < BUSY;
         distance < 0

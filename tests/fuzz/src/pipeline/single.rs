@@ -119,6 +119,7 @@ impl Run {
             (_, FlowCode::Rlnc) => PacketType::Generation,
             (_, FlowCode::Bats(_)) => PacketType::Bats,
             (_, FlowCode::Window(_)) => PacketType::Window,
+            (_, FlowCode::Stream(_)) => PacketType::Stream,
         };
         let is_systematic = place & 1 == 0;
         let ends = place & 2 != 0;

@@ -111,6 +111,7 @@ fn longest(params: &FlowParams) -> usize {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats.source_symbols * params.symbol_bytes,
         FlowCode::Window(_) => return params.symbol_bytes.saturating_sub(3),
+        FlowCode::Stream(_) => return params.symbol_bytes,
     };
     held.saturating_sub(2)
 }

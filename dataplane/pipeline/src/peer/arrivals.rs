@@ -1,0 +1,218 @@
+//! What came over the link from a neighbour, by link sequence number, and what it is told of that:
+//! link reports.
+//!
+//! A report repeats the newest gaps, so that one that is lost does no harm. A gap is told once no
+//! packet that is overtaken by others could still fill it: as late as they were lately.
+
+use crate::egress::{Egress, Outer};
+use crate::io::Io;
+use crate::layout::symbol_offset;
+use crate::params::{Nanos, PeerId, ShardId};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::link::{
+    BACKLOG_UNIT_MICROS, LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, write_link,
+};
+use recoded_wire::shard::source_port;
+use std::collections::VecDeque;
+
+/// A report is sent this long after what it tells of first.
+const DELAY_NANOS: Nanos = 500_000;
+
+/// Gaps that a report repeats.
+const SAID: usize = 24;
+
+/// Longest that a gap waits for packets that are overtaken, and how fast that is forgotten.
+const LATE_MAX_NANOS: Nanos = 30_000_000;
+const FORGET_NANOS: Nanos = 1_000_000_000;
+
+/// Packets of other numbers in a row after which they are those of the neighbour.
+const FOREIGN: u8 = 3;
+
+/// A jump wider than this is another life of the neighbour.
+const JUMP_MAX: u32 = 1 << 14;
+
+#[derive(Copy, Clone, Debug)]
+struct Gap {
+    first: u32,
+    count: u16,
+    at: Nanos,
+}
+
+/// The packets of one shard from one neighbour.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// Whether there are numbers yet, and the next one expected.
+    next: Option<u32>,
+    foreign: u8,
+    from: u32,
+    /// Oldest first.
+    gaps: VecDeque<Gap>,
+    /// How late packets were that others overtook, and when that was forgotten by half.
+    late: Nanos,
+    late_at: Nanos,
+    latest: (u32, Nanos),
+    packets: u32,
+    bytes: u32,
+    due: Option<Nanos>,
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: None,
+            foreign: 0,
+            from: 0,
+            gaps: VecDeque::with_capacity(LINK_GAPS_MAX + 1),
+            late: 0,
+            late_at: 0,
+            latest: (0, 0),
+            packets: 0,
+            bytes: 0,
+            due: None,
+        }
+    }
+
+    /// Notes a packet of `bytes`, whose number came for the first time.
+    pub(crate) fn note(&mut self, number: u32, bytes: usize, now: Nanos) {
+        let next = *self.next.get_or_insert_with(|| {
+            self.from = number;
+            number
+        });
+        let ahead = number.wrapping_sub(next);
+        let behind = next.wrapping_sub(number);
+        if ahead < JUMP_MAX {
+            self.foreign = 0;
+            self.skip(next, ahead, now);
+            self.next = Some(number.wrapping_add(1));
+        } else if behind <= JUMP_MAX {
+            self.foreign = 0;
+            self.fill(number, now);
+        } else {
+            self.foreign += 1;
+            if self.foreign < FOREIGN {
+                return;
+            }
+            self.foreign = 0;
+            self.gaps.clear();
+            (self.from, self.next) = (number, Some(number.wrapping_add(1)));
+        }
+        self.latest = (number, now);
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(bytes as u32);
+        self.due.get_or_insert(now + DELAY_NANOS);
+    }
+
+    /// Numbers that were skipped.
+    fn skip(&mut self, first: u32, count: u32, now: Nanos) {
+        if count == 0 {
+            return;
+        }
+        // A jump is at most 2^14.
+        self.gaps.push_back(Gap { first, count: count as u16, at: now });
+        self.bound();
+    }
+
+    /// A number that was skipped came after all.
+    fn fill(&mut self, number: u32, now: Nanos) {
+        let holds = |gap: &Gap| number.wrapping_sub(gap.first) < u32::from(gap.count);
+        let Some(index) = self.gaps.iter().position(holds) else { return };
+        let gap = self.gaps[index];
+        let lateness = now.saturating_sub(gap.at);
+        self.late = self.late.max(lateness + lateness / 8).min(LATE_MAX_NANOS);
+        self.late_at = now;
+        let before = number.wrapping_sub(gap.first) as u16;
+        let after = gap.count - before - 1;
+        self.gaps.remove(index);
+        for (first, count) in [(number.wrapping_add(1), after), (gap.first, before)] {
+            if count > 0 {
+                self.gaps.insert(index, Gap { first, count, at: gap.at });
+            }
+        }
+        self.bound();
+    }
+
+    /// Nothing is said any more of what lies before the newest gaps.
+    fn bound(&mut self) {
+        while self.gaps.len() > LINK_GAPS_MAX {
+            let Some(gone) = self.gaps.pop_front() else { return };
+            self.from = gone.first.wrapping_add(u32::from(gone.count));
+        }
+    }
+
+    /// When the next report is due.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// How long a gap waits for packets that are overtaken.
+    fn patience(&mut self, now: Nanos) -> Nanos {
+        if self.late > 0 && now >= self.late_at + FORGET_NANOS {
+            self.late_at = now;
+            self.late = if self.late < 50_000 { 0 } else { self.late / 2 };
+        }
+        self.late
+    }
+
+    /// Sends a report to the neighbour that packets come from; what came last has to wait here for
+    /// `backlog`. `link_sequence` counts what is sent to it.
+    pub(crate) fn report(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        (shard, upstream, epoch): (ShardId, PeerId, u8),
+        (backlog, link_sequence): (Nanos, &mut u32),
+    ) {
+        self.due = None;
+        let Some(next) = self.next else { return };
+        let patience = self.patience(io.now);
+        let is_ripe = |gap: &&Gap| gap.at + patience <= io.now;
+        let ripe = self.gaps.iter().take_while(is_ripe).count();
+        let horizon = self.gaps.get(ripe).map_or(next, |gap| gap.first);
+        if let Some(gap) = self.gaps.get(ripe) {
+            self.due = Some(gap.at + patience);
+        }
+        let oldest = ripe.saturating_sub(SAID);
+        if oldest > 0 {
+            let gone = self.gaps[oldest - 1];
+            self.from = gone.first.wrapping_add(u32::from(gone.count));
+            self.gaps.drain(..oldest);
+        }
+        let ripe = ripe - oldest;
+        // A gap that is too far back to be said is as good as gone.
+        let near = horizon.wrapping_sub(u32::from(u16::MAX));
+        if horizon.wrapping_sub(self.from) > u32::from(u16::MAX) {
+            self.from = near;
+        }
+        let Some(frame) = io.frames.take() else { return };
+        let (latest, arrived) = self.latest;
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags(0),
+            epoch,
+            shard: shard.shard,
+            flow: shard.flow,
+            link_sequence: *link_sequence,
+            hop_index: 0,
+        };
+        *link_sequence = link_sequence.wrapping_add(1);
+        let units = backlog / u64::from(BACKLOG_UNIT_MICROS) / 1000;
+        let report = LinkReport {
+            header,
+            from: self.from,
+            horizon,
+            latest,
+            arrived: (arrived / 1000) as u32,
+            held: u16::try_from(io.now.saturating_sub(arrived) / 1000).unwrap_or(u16::MAX),
+            backlog: u16::try_from(units).unwrap_or(u16::MAX),
+            bytes: self.bytes,
+            packets: self.packets,
+        };
+        let offset = symbol_offset(0) as u16;
+        let buffer = Span { frame, offset, len: (LINK_BYTES + 4 * LINK_GAPS_MAX) as u16 };
+        let gaps = self.gaps.iter().take(ripe);
+        let gaps = gaps.map(|gap| LinkGap { first: gap.first, count: gap.count });
+        let bytes = write_link(&report, gaps, io.frames.bytes_mut(buffer));
+        let outer = Outer { source_port: source_port(shard.flow, shard.shard), traffic_class: 0 };
+        io.egress.transmit(upstream, Span { len: bytes as u16, ..buffer }, outer);
+    }
+}

@@ -1,0 +1,257 @@
+//! What was sent to a neighbour and what it reports of it: which packets came, which were lost, how
+//! long they took, how fast they arrived.
+//!
+//! ```text
+//!   resolved: came or lost  |  sent, and not reported on  |  to be sent
+//!  ----------------------- base ------------------------ next --------->  link sequence number
+//! ```
+//!
+//! A report speaks of all numbers up to its horizon, so each is resolved once, in order, and a
+//! report that is lost is made good by the next.
+
+use crate::params::Nanos;
+use crate::peer::rate::{SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
+use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
+
+/// The way is taken to be what the fastest packet of so long needed.
+const BASE_NANOS: Nanos = 5_000_000_000;
+
+/// A packet on its way.
+#[derive(Copy, Clone, Default, Debug)]
+struct Entry {
+    at: Nanos,
+    /// Number of the symbol that it carried, if it did.
+    symbol: Option<u32>,
+}
+
+/// What became of a packet that was sent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Came,
+    Lost,
+}
+
+/// What a report says besides.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Heard {
+    /// From the sending of the packet that came last to the report on it, without the time that the
+    /// neighbour took.
+    pub round_trip: Nanos,
+    /// How long that packet waited on the way.
+    pub waited: Nanos,
+    /// How fast packets arrive, once enough have.
+    pub sample: Option<Sample>,
+}
+
+/// The packets of one shard on their way to one neighbour.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    entries: Box<[Entry]>,
+    base: u32,
+    next: u32,
+    way: Way,
+    meter: Meter,
+}
+
+impl Sent {
+    /// Room for `packets` on their way, rounded up to a power of two.
+    pub(crate) fn new(packets: usize) -> Self {
+        let packets = packets.next_power_of_two();
+        Self {
+            entries: vec![Entry::default(); packets].into_boxed_slice(),
+            base: 0,
+            next: 0,
+            way: Way::default(),
+            meter: Meter::default(),
+        }
+    }
+
+    /// Bytes that it allocates for so many packets.
+    pub(crate) fn memory_bytes(packets: usize) -> usize {
+        packets.next_power_of_two() * size_of::<Entry>()
+    }
+
+    fn place(&self, number: u32) -> usize {
+        number as usize & (self.entries.len() - 1)
+    }
+
+    /// Notes that a packet leaves under a link sequence number, with the symbol that it carries.
+    pub(crate) fn note(&mut self, number: u32, symbol: Option<u32>, now: Nanos) {
+        if number != self.next {
+            // Packets of another code came between, or this is the first.
+            (self.base, self.next) = (number, number);
+        }
+        self.next = number.wrapping_add(1);
+        if self.on_their_way() > self.entries.len() {
+            self.base = self.next.wrapping_sub(self.entries.len() as u32);
+        }
+        let place = self.place(number);
+        self.entries[place] = Entry { at: now, symbol };
+    }
+
+    /// Packets sent that no report has spoken of.
+    pub(crate) fn on_their_way(&self) -> usize {
+        self.next.wrapping_sub(self.base) as usize
+    }
+
+    /// Most packets that may be on their way.
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// There was nothing to send for a while.
+    pub(crate) fn ran_dry(&mut self) {
+        self.meter.is_limited = false;
+    }
+
+    /// A queue that stays is part of the way from now on.
+    pub(crate) fn accept_queue(&mut self) {
+        self.way.accept();
+    }
+
+    /// Reads a report; `resolve` is told what became of each symbol. `None` when it is of other
+    /// packets than those on their way.
+    pub(crate) fn hear(
+        &mut self,
+        (report, payload): (&LinkReport, &[u8]),
+        (now, round_trip): (Nanos, Nanos),
+        mut resolve: impl FnMut(u32, Outcome),
+    ) -> Option<Heard> {
+        let on_their_way = self.next.wrapping_sub(self.base);
+        let resolved = report.horizon.wrapping_sub(self.base);
+        let is_old = resolved > on_their_way;
+        // What came last may have been resolved before; it lies within what the ring remembers.
+        let age = self.next.wrapping_sub(report.latest).wrapping_sub(1) as usize;
+        if age >= self.entries.len() || (is_old && resolved < 1 << 31) {
+            return None;
+        }
+        if !is_old {
+            self.resolve(report, payload, &mut resolve);
+        }
+        let sent_at = self.entries[self.place(report.latest)].at;
+        let held = u64::from(report.held) * 1000;
+        let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
+        let waited = self.way.queue(report.arrived, sent_at, now);
+        let backlog = u64::from(report.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000;
+        let sample = self.meter.note(report, waited + backlog, round_trip);
+        Some(Heard { round_trip: round_trip_now, waited, sample })
+    }
+
+    fn resolve(
+        &mut self,
+        report: &LinkReport,
+        payload: &[u8],
+        resolve: &mut impl FnMut(u32, Outcome),
+    ) {
+        let mut gaps = [LinkGap { first: 0, count: 0 }; LINK_GAPS_MAX];
+        let mut count = 0;
+        for (place, gap) in gaps.iter_mut().zip(link_gaps(report, payload)) {
+            *place = gap;
+            count += 1;
+        }
+        let mut gaps = gaps[..count].iter().peekable();
+        while self.base != report.horizon {
+            let number = self.base;
+            let behind =
+                |gap: &&LinkGap| number.wrapping_sub(gap.first) as i32 >= i32::from(gap.count);
+            while gaps.next_if(behind).is_some() {}
+            let is_missing = gaps
+                .peek()
+                .is_some_and(|gap| number.wrapping_sub(gap.first) < u32::from(gap.count));
+            // What it does not speak of any more was lost with the reports that did.
+            let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
+            let outcome = if is_missing || is_unsaid { Outcome::Lost } else { Outcome::Came };
+            self.base = number.wrapping_add(1);
+            if let Some(symbol) = self.entries[self.place(number)].symbol {
+                resolve(symbol, outcome);
+            }
+        }
+    }
+}
+
+/// How long packets take, by two clocks that differ by an unknown time.
+#[derive(Debug, Default)]
+struct Way {
+    /// The least differences of the present period and the one before, in microseconds.
+    least: Option<(i32, i32)>,
+    turned_at: Nanos,
+    /// The least since the last time a queue was accepted or a period began.
+    lately: Option<i32>,
+}
+
+impl Way {
+    /// How long a packet waited that was sent and arrived at these times.
+    fn queue(&mut self, arrived_micros: u32, sent_at: Nanos, now: Nanos) -> Nanos {
+        let took = arrived_micros.wrapping_sub((sent_at / 1000) as u32).cast_signed();
+        let (mut present, mut before) = self.least.unwrap_or((took, took));
+        // Clocks that jump begin anew.
+        if took.wrapping_sub(present.min(before)).unsigned_abs() > 10_000_000 {
+            (present, before) = (took, took);
+        }
+        if now >= self.turned_at + BASE_NANOS {
+            (present, before) = (took, present);
+            self.turned_at = now;
+        }
+        present = present.min(took);
+        self.least = Some((present, before));
+        self.lately = Some(self.lately.map_or(took, |least| least.min(took)));
+        took.wrapping_sub(present.min(before)).max(0).unsigned_abs().into_nanos()
+    }
+
+    fn accept(&mut self) {
+        if let Some(lately) = self.lately.take() {
+            self.least = Some((lately, lately));
+        }
+    }
+}
+
+trait Micros {
+    fn into_nanos(self) -> Nanos;
+}
+
+impl Micros for u32 {
+    fn into_nanos(self) -> Nanos {
+        u64::from(self) * 1000
+    }
+}
+
+/// How fast packets arrive, from one report to a later one.
+#[derive(Debug, Default)]
+struct Meter {
+    since: Option<LinkReport>,
+    least_queue: Option<Nanos>,
+    is_limited: bool,
+}
+
+impl Meter {
+    fn note(&mut self, report: &LinkReport, queue: Nanos, round_trip: Nanos) -> Option<Sample> {
+        let least = self.least_queue.map_or(queue, |least| least.min(queue));
+        self.least_queue = Some(least);
+        let Some(since) = self.since else {
+            self.begin(report);
+            return None;
+        };
+        let nanos = u64::from(report.arrived.wrapping_sub(since.arrived)) * 1000;
+        let sent = report.latest.wrapping_sub(since.latest);
+        let packets = report.packets.wrapping_sub(since.packets);
+        let is_strange = nanos > 1 << 41 || sent > 1 << 20 || packets > sent.saturating_add(1024);
+        if is_strange {
+            self.begin(report);
+            return None;
+        }
+        let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { SAMPLE_NANOS };
+        if nanos < enough.max(round_trip) || sent == 0 {
+            return None;
+        }
+        let bytes = report.bytes.wrapping_sub(since.bytes);
+        let is_limited = self.is_limited;
+        self.begin(report);
+        Some(Sample { bytes, packets, sent, nanos, queue: least, is_limited })
+    }
+
+    fn begin(&mut self, report: &LinkReport) {
+        self.since = Some(*report);
+        self.least_queue = None;
+        self.is_limited = true;
+    }
+}

@@ -1,0 +1,38 @@
+//! Flows of code `stream`: a sliding window that every hop keeps whole on its own.
+//!
+//! ```text
+//!  source ── symbols, as they come ──► relay ── as they become known ──► sink ── IP packets ► TUN
+//!         ◄── link reports: what came, what is missing, how long it waits ──
+//! ```
+//!
+//! An IP packet is one symbol, and its number is the same on every hop. A node keeps the newest
+//! symbols; what a neighbour reports missing is sent to it again. Nothing waits for anything: a
+//! relay passes a symbol on when it becomes known, and a sink delivers it unless a packet of the
+//! same TCP flow is missing before it.
+
+pub(crate) mod store;
+
+pub(crate) mod sender;
+
+pub(crate) mod senders;
+
+pub(crate) mod reach;
+
+pub(crate) mod order;
+
+pub(crate) mod source;
+
+pub(crate) mod relay;
+
+pub(crate) mod sink;
+
+use crate::params::StreamParams;
+use recoded_wire::stream::{STREAM_LOG2_MAX, STREAM_LOG2_MIN};
+
+impl StreamParams {
+    /// Binary logarithm of the symbols that nodes keep, within what packets can say.
+    pub(crate) fn window_log2(&self) -> u8 {
+        let log2 = self.window_symbols.max(1).next_power_of_two().trailing_zeros() as u8;
+        log2.clamp(STREAM_LOG2_MIN, STREAM_LOG2_MAX)
+    }
+}

@@ -1,0 +1,91 @@
+//! Which packets must be delivered in order: those of one TCP flow. A packet names the one of its
+//! flow before it, so that no flow waits for another.
+
+/// Flows that are told apart; those that meet in one place are delivered in order together.
+const PLACES: usize = 1024;
+
+const PROTOCOL_TCP: u8 = 6;
+
+/// The newest packet of each flow that keeps its order.
+#[derive(Debug)]
+pub(crate) struct Order {
+    newest: Box<[Option<u32>; PLACES]>,
+}
+
+impl Order {
+    pub(crate) fn new() -> Self {
+        Self { newest: Box::new([None; PLACES]) }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes() -> usize {
+        size_of::<[Option<u32>; PLACES]>()
+    }
+
+    /// Notes that `packet` gets a number. How many numbers before it the packet is that must be
+    /// delivered first, less than `window`; 0 for none.
+    pub(crate) fn note(&mut self, packet: &[u8], number: u32, window: usize) -> u16 {
+        let Some(flow) = ordered_flow(packet) else { return 0 };
+        let before = self.newest[flow as usize % PLACES].replace(number);
+        let distance = before.map_or(0, |before| number.wrapping_sub(before));
+        u16::try_from(distance).ok().filter(|distance| usize::from(*distance) < window).unwrap_or(0)
+    }
+}
+
+/// A number that packets of one TCP flow have in common; `None` for others, also for fragments.
+fn ordered_flow(packet: &[u8]) -> Option<u32> {
+    let (addresses, ports) = match packet.first()? >> 4 {
+        4 => {
+            let header = usize::from(packet[0] & 15) * 4;
+            let is_whole = packet.get(6)? & 0x3F == 0 && *packet.get(7)? == 0;
+            if *packet.get(9)? != PROTOCOL_TCP || !is_whole {
+                return None;
+            }
+            (packet.get(12..20)?, packet.get(header..header + 4)?)
+        }
+        6 if *packet.get(6)? == PROTOCOL_TCP => (packet.get(8..40)?, packet.get(40..44)?),
+        _ => return None,
+    };
+    // FNV-1a: collisions cost some waiting, nothing else.
+    let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    let hash = addresses.iter().chain(ports).fold(0x811C_9DC5, hash);
+    Some(hash ^ hash >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 packet with a source port.
+    fn packet(protocol: u8, port: u8) -> [u8; 40] {
+        let mut packet = [0; 40];
+        packet[0] = 0x45;
+        (packet[9], packet[21]) = (protocol, port);
+        packet
+    }
+
+    #[test]
+    fn packets_name_the_one_before_them_of_their_tcp_flow() {
+        let mut order = Order::new();
+        let noted = [(6, 1, 10, 0), (6, 2, 11, 0), (17, 1, 12, 0), (6, 1, 13, 3), (6, 2, 14, 3)];
+        for (protocol, port, number, expected) in noted {
+            assert_eq!(order.note(&packet(protocol, port), number, 64), expected, "{number}");
+        }
+        assert_eq!(order.note(&packet(6, 1), 13 + 64, 64), 0, "before the window");
+        assert_eq!(order.note(&packet(6, 1), 13 + 65, 64), 1);
+    }
+
+    #[test]
+    fn fragments_and_short_packets_have_no_order() {
+        let mut order = Order::new();
+        let mut fragment = packet(6, 1);
+        fragment[6] = 0x20;
+        for number in 0..3 {
+            assert_eq!(order.note(&fragment, number, 64), 0);
+            for length in 0..23 {
+                assert_eq!(order.note(&packet(6, 1)[..length], number, 64), 0);
+                assert_eq!(order.note(&[0x60; 43][..length], number, 64), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which numbers a node takes: those around its window, and others on evidence.
+
+use crate::incoming::Incoming;
+use crate::io::RESTART_DISTANCE;
+use crate::params::Nanos;
+use crate::stream::store::Store;
+use recoded_wire::header::serial_before;
+
+/// A number may be this part of the window ahead of the newest one, and at least so many.
+const AHEAD_PART: usize = 4;
+const AHEAD_MIN: u32 = 32;
+
+/// Older ones than this many windows are of another life of the source.
+const BEHIND_WINDOWS: u32 = 2;
+
+/// What becomes of a number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// The window covers it now.
+    Within,
+    /// The window began anew with it.
+    Begun,
+    /// It is older than the window, or nothing confirms it.
+    Useless,
+}
+
+/// Decides on a number, and moves the window where it follows.
+pub(crate) fn reach(
+    store: &mut Store,
+    incoming: &mut Incoming,
+    number: u32,
+    (now, silence): (Nanos, Nanos),
+) -> Reach {
+    let window = store.symbols() as u32;
+    if !store.has_begun() {
+        // What was sent before it and comes later still has a place.
+        store.begin(number.wrapping_sub(window / 2));
+        store.extend(number.wrapping_add(1), now);
+        return Reach::Begun;
+    }
+    let ahead = number.wrapping_sub(store.end()).cast_signed();
+    let ahead_max = (window / AHEAD_PART as u32).max(AHEAD_MIN).cast_signed();
+    if (-(BEHIND_WINDOWS * window).cast_signed()..ahead_max).contains(&ahead) {
+        incoming.note_in_range(now);
+        if !serial_before(number, store.end()) {
+            store.extend(number.wrapping_add(1), now);
+        }
+        return if store.covers(number) { Reach::Within } else { Reach::Useless };
+    }
+    let follows = incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence));
+    let Some(first) = follows else { return Reach::Useless };
+    store.begin(first.wrapping_sub(window / 2));
+    store.extend(number.wrapping_add(1), now);
+    Reach::Begun
+}

@@ -1,0 +1,162 @@
+//! A relay of a stream: it keeps what comes, passes it on as it becomes known, and mends the link
+//! to the next node by itself.
+
+use crate::egress::Egress;
+use crate::incoming::Incoming;
+use crate::io::{Arrival, Context, Data, Fate};
+use crate::params::{FlowParams, Nanos, PeerId, Role, StreamParams};
+use crate::peer::loss::hop_report;
+use crate::peer::reporter::has_nacks;
+use crate::report::{DropReason, FlowReport};
+use crate::role::Lifecycle;
+use crate::stream::reach::{Reach, reach};
+use crate::stream::senders::{Answered, Outgoing, Senders};
+use crate::stream::store::Store;
+use recoded_wire::feedback::{FeedbackHeader, withdraw_nacks};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::link::LinkReport;
+use recoded_wire::stream::STREAM_BYTES;
+
+/// Relay state of a stream.
+pub(crate) struct StreamRelay {
+    store: Store,
+    senders: Senders,
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+impl StreamRelay {
+    pub(crate) fn new(params: &FlowParams, code: StreamParams) -> Self {
+        let window_log2 = code.window_log2();
+        let symbols = 1 << window_log2;
+        Self {
+            store: Store::new(symbols, params.symbol_bytes),
+            senders: Senders::new(&params.next_hops, symbols),
+            incoming: Incoming::default(),
+            outgoing: Outgoing { epoch: 0, window_log2, hop_index: 0, round_trips: 0 },
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
+        let symbols = 1 << code.window_log2();
+        Store::memory_bytes(symbols, params.symbol_bytes)
+            + Senders::memory_bytes(params.next_hops.len(), symbols)
+    }
+
+    /// How long what comes now waits here.
+    pub(crate) fn backlog(&self, now: Nanos, symbol_bytes: usize) -> Nanos {
+        self.senders.backlog(symbol_bytes, now)
+    }
+
+    fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let Self { store, senders, outgoing, .. } = self;
+        senders.pump(cx, store, outgoing);
+    }
+
+    /// Handles a data packet.
+    pub(crate) fn receive(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        let Arrival { payload, data: Data::Stream(packet), .. } = arrival else {
+            return Fate::Dropped(DropReason::WrongCode);
+        };
+        let header = packet.header;
+        self.incoming.arrived_stream(packet);
+        self.outgoing = Outgoing {
+            epoch: header.common.epoch,
+            window_log2: header.window_log2,
+            hop_index: header.common.hop_index.saturating_add(1),
+            round_trips: header.round_trips,
+        };
+        let Some(symbol) = packet.symbol else { return Fate::Consumed };
+        let timing = (cx.io.now, cx.params.generation_timeout_nanos);
+        match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
+            Reach::Within => {}
+            Reach::Begun => self.senders.clear(),
+            Reach::Useless => {
+                cx.counters.redundant += 1;
+                return Fate::Consumed;
+            }
+        }
+        if self.store.is_known(symbol.number) {
+            cx.counters.redundant += 1;
+            return Fate::Consumed;
+        }
+        cx.counters.innovative += 1;
+        let bytes = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
+        self.store.put(symbol.number, bytes, symbol.after);
+        self.senders.queue(symbol.number);
+        self.pump(cx);
+        Fate::Consumed
+    }
+
+    /// Reads what a next hop reports of its link.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (peer, report, payload): (PeerId, &LinkReport, Span),
+    ) -> Result<(), DropReason> {
+        let bytes = cx.io.frames.bytes(payload);
+        self.senders.hear(&mut self.store, (peer, report, bytes), cx.io.now)?;
+        self.pump(cx);
+        Ok(())
+    }
+
+    /// Hands a report of a node further down upstream, having answered the NACKs it can.
+    pub(crate) fn hand_up(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        mut header: FeedbackHeader,
+    ) -> Fate {
+        let Role::Relay { upstream } = cx.params.role else {
+            return Fate::Dropped(DropReason::WrongRole);
+        };
+        header.common.hop_index = header.common.hop_index.saturating_add(1);
+        if has_nacks(cx.io.frames.bytes(payload)) && cx.upstream.reporter.is_repeated(&header) {
+            return Fate::Consumed;
+        }
+        let Self { store, senders, .. } = self;
+        let counters = &mut *cx.counters;
+        withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
+            match senders.answer(store, (nack.unit, nack.round)) {
+                Answered::Done => counters.repairs += 1,
+                Answered::Refused => counters.repairs_refused += 1,
+                Answered::Unknown => return false,
+            }
+            true
+        });
+        self.pump(cx);
+        let loss = cx.upstream.loss.loss();
+        cx.upstream.reporter.relay(cx.io, upstream, payload, &header, loss)
+    }
+}
+
+impl Lifecycle for StreamRelay {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        self.pump(cx);
+        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now)
+            && let Role::Relay { upstream } = cx.params.role
+        {
+            let item = hop_report(&cx.upstream.loss);
+            let about = (cx.upstream.epoch(), 0.0);
+            cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+                item.into_iter().for_each(|item| {
+                    writer.push(item);
+                });
+            });
+        }
+        self.wake(cx.params, cx.io.now)
+    }
+
+    fn wake(&self, _params: &FlowParams, now: Nanos) -> Option<Nanos> {
+        self.senders.due(now)
+    }
+
+    fn fill(&self, report: &mut FlowReport) {
+        self.incoming.fill(report);
+    }
+}

@@ -1,0 +1,233 @@
+//! The sending side of a node of a stream: each next hop by itself, at its own pace, out of one
+//! store.
+
+use crate::edge::class;
+use crate::egress::Egress;
+use crate::io::{Context, earlier};
+use crate::layout::{payload_of, symbol_offset};
+use crate::params::{Nanos, PeerId};
+use crate::peer::repair::{ROUNDS, RepairBudget};
+use crate::report::DropReason;
+use crate::stream::sender::{Next, Sender};
+use crate::stream::store::Store;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, PacketType};
+use recoded_wire::link::LinkReport;
+use recoded_wire::stream::{
+    KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol, write_symbol,
+};
+
+/// Packets that one call sends to one hop: no other flow is served meanwhile.
+const PER_CALL: usize = 64;
+
+/// When frames ran out, it is tried again after this.
+const AGAIN_NANOS: Nanos = 1_000_000;
+
+/// What all packets that leave have in common.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub epoch: u8,
+    pub window_log2: u8,
+    /// Hops travelled, and the sum of their round trips, in units of the wire.
+    pub hop_index: u8,
+    pub round_trips: u16,
+}
+
+/// What became of a request of the sink.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answered {
+    /// The symbol is on its way, or was before.
+    Done,
+    /// The symbol is not here.
+    Unknown,
+    /// There is no budget for it.
+    Refused,
+}
+
+/// All next hops.
+#[derive(Debug)]
+pub(crate) struct Senders {
+    hops: Vec<(PeerId, Sender)>,
+    symbols: usize,
+    /// What the sink's requests may cost.
+    budget: RepairBudget,
+    again_at: Option<Nanos>,
+}
+
+impl Senders {
+    /// For these neighbours and a window of so many symbols.
+    pub(crate) fn new(peers: &[PeerId], symbols: usize) -> Self {
+        let hops = peers.iter().enumerate();
+        let hops = hops.map(|(hop, peer)| (*peer, Sender::new(hop, symbols))).collect();
+        Self { hops, symbols, budget: RepairBudget::new(), again_at: None }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(peers: usize, symbols: usize) -> usize {
+        peers * (Sender::memory_bytes(symbols) + size_of::<Sender>())
+    }
+
+    /// Follows a change of neighbours: one that is new begins with what comes next.
+    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
+        let is_same = self.hops.len() == cx.hops.len()
+            && self.hops.iter().enumerate().all(|(place, (peer, _))| cx.hops.peer(place) == *peer);
+        if !is_same {
+            let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
+            *self = Senders::new(&peers, self.symbols);
+        }
+    }
+
+    /// Queues a symbol for all next hops.
+    pub(crate) fn queue(&mut self, number: u32) {
+        self.budget.earn(1);
+        for (_, sender) in &mut self.hops {
+            sender.queue(number, self.symbols);
+        }
+    }
+
+    /// Answers the sink's request of a round for a symbol, if it is here and was not answered
+    /// before.
+    pub(crate) fn answer(&mut self, store: &mut Store, (number, round): (u32, u8)) -> Answered {
+        if round >= ROUNDS || !store.is_known(number) {
+            return Answered::Unknown;
+        }
+        if !self.budget.is_left() {
+            return Answered::Refused;
+        }
+        if store.answers(number, round) {
+            self.budget.grant(1, || 1);
+            for (_, sender) in &mut self.hops {
+                sender.queue_again(number);
+            }
+        }
+        Answered::Done
+    }
+
+    /// Whether a symbol that comes now can leave soon; otherwise when to ask again, if that is
+    /// known.
+    pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        let mut at = None;
+        let mut is_closed = false;
+        for (_, sender) in &self.hops {
+            match sender.opens_at(now) {
+                Ok(()) if sender.is_idle() => {}
+                Ok(()) => is_closed = true,
+                Err(opens) => {
+                    is_closed = true;
+                    at = at.max(opens);
+                }
+            }
+        }
+        if is_closed { Err(at) } else { Ok(()) }
+    }
+
+    /// Whether every next hop has a number.
+    pub(crate) fn have(&self, store: &Store, number: u32) -> bool {
+        self.hops.iter().all(|(_, sender)| store.is_done(number, sender.hop()))
+    }
+
+    /// How long what comes now waits for the slowest of them.
+    pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
+        let backlog = |(_, sender): &(PeerId, Sender)| sender.backlog(symbol_bytes, now);
+        self.hops.iter().map(backlog).max().unwrap_or(0)
+    }
+
+    /// Reads what a neighbour reports.
+    ///
+    /// # Errors
+    /// [`DropReason::UnknownPeer`] when it is none of them.
+    pub(crate) fn hear(
+        &mut self,
+        store: &mut Store,
+        (peer, report, payload): (PeerId, &LinkReport, &[u8]),
+        now: Nanos,
+    ) -> Result<(), DropReason> {
+        let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
+        let (_, sender) = sender.ok_or(DropReason::UnknownPeer)?;
+        sender.hear(store, (report, payload), now);
+        Ok(())
+    }
+
+    /// Sends what may leave now.
+    pub(crate) fn pump(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        store: &mut Store,
+        outgoing: &Outgoing,
+    ) {
+        self.follow(cx);
+        self.again_at = None;
+        for (_, sender) in &mut self.hops {
+            for _ in 0..PER_CALL {
+                let Some(frame) = cx.io.frames.take() else {
+                    cx.counters.send_failed += 1;
+                    self.again_at = Some(cx.io.now + AGAIN_NANOS);
+                    break;
+                };
+                let Some(next) = sender.next(store, cx.io.now) else {
+                    cx.io.frames.release(frame);
+                    break;
+                };
+                let offset = symbol_offset(STREAM_BYTES) as u16;
+                let span = Span { frame, offset, len: 0 };
+                let (payload, class) = write(cx, store, (sender, next, span), outgoing);
+                let link = cx.send_to(sender.hop(), payload, class);
+                sender.left(next, (link, usize::from(payload.len)), cx.io.now);
+            }
+        }
+    }
+
+    /// When [`Senders::pump`] has something to do.
+    pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
+        let due = |at, (_, sender): &(PeerId, Sender)| earlier(at, sender.due(now));
+        let due = self.hops.iter().fold(None, due);
+        match self.again_at {
+            Some(again) => Some(due.map_or(again, |due| due.max(again))),
+            None => due,
+        }
+    }
+
+    /// Lets go of everything that waits.
+    pub(crate) fn clear(&mut self) {
+        self.hops.iter_mut().for_each(|(_, sender)| sender.clear());
+    }
+}
+
+/// Writes a packet to a frame; `span` says where its symbol begins. Returns its payload and class.
+fn write<F: Frames, E: Egress>(
+    cx: &mut Context<'_, '_, F, E>,
+    store: &mut Store,
+    (sender, next, span): (&Sender, Next, Span),
+    outgoing: &Outgoing,
+) -> (Span, u8) {
+    let Outgoing { epoch, window_log2, hop_index, round_trips } = *outgoing;
+    let flags = match next {
+        Next::Keepalive => Flags(Flags::END),
+        Next::Symbol { is_repair, .. } => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
+    };
+    let mut common = cx.header(PacketType::Stream, flags, epoch);
+    common.hop_index = hop_index;
+    let header =
+        StreamHeader { common, window_log2, round_trips }.with_round_trip(sender.round_trip());
+    let Next::Symbol { number, is_repair } = next else {
+        let payload = payload_of(span, KEEPALIVE_BYTES);
+        header.write(cx.io.frames.bytes_mut(payload));
+        cx.counters.sent_keepalive += 1;
+        return (payload, 0);
+    };
+    store.set_sent(number, sender.hop());
+    let Some(symbol) = store.get(number) else { return (span, 0) };
+    let (bytes, class) = (symbol.packet.len() as u16, class::outer(class::of(symbol.packet)));
+    let payload = payload_of(Span { len: bytes, ..span }, STREAM_BYTES);
+    let out = cx.io.frames.bytes_mut(payload);
+    header.write(out);
+    write_symbol(&StreamSymbol { number, after: symbol.after, bytes }, out);
+    out[STREAM_BYTES..].copy_from_slice(symbol.packet);
+    let counters = &mut *cx.counters;
+    match (is_repair, hop_index) {
+        (true, _) => counters.sent_repair += 1,
+        (false, 0) => counters.sent_systematic += 1,
+        (false, _) => counters.sent_forwarded += 1,
+    }
+    (payload, class)
+}

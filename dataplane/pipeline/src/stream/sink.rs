@@ -1,0 +1,295 @@
+//! Sink edge of a stream: symbols in, IP packets out; those of one TCP flow in order, others at
+//! once.
+//!
+//! A packet that names one before it of its flow waits for that until it comes or its time is over.
+//! What no hop mends, because a relay restarted or ran out of memory, the sink asks for from end to
+//! end.
+
+use crate::edge::outlet::Outlet;
+use crate::egress::Egress;
+use crate::incoming::Incoming;
+use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
+use crate::params::{FlowParams, Nanos, Role, StreamParams};
+use crate::peer::loss::hop_report;
+use crate::peer::repair::ROUNDS;
+use crate::report::{DropReason, FlowReport};
+use crate::role::Lifecycle;
+use crate::sink::SinkCode;
+use crate::stream::reach::{Reach, reach};
+use crate::stream::store::Store;
+use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::serial_before;
+use recoded_wire::stream::STREAM_BYTES;
+use std::collections::VecDeque;
+
+/// What a symbol may wait beyond the configured time: so many times the round trips of all hops,
+/// which mend it one after the other.
+const ROUND_TRIPS: Nanos = 3;
+
+/// Longest that one waits.
+const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
+
+/// Numbers that are looked at for a request.
+const LOOK: u32 = 2048;
+
+/// The bit of a store that says that a symbol was delivered.
+const DELIVERED: usize = 0;
+
+/// Packets that wait for one before them.
+#[derive(Copy, Clone, Debug)]
+struct Waiting {
+    number: u32,
+    until: Nanos,
+}
+
+/// Sink state of a stream.
+pub(crate) struct StreamSink {
+    store: Store,
+    incoming: Incoming,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// Every number before this one is known or given up.
+    settled: u32,
+    /// When to ask again for what is missing, and the round of the next request.
+    ask_at: Option<Nanos>,
+    round: u8,
+    /// Sum of the round trips of all hops.
+    round_trips: Nanos,
+}
+
+impl StreamSink {
+    pub(crate) fn new(params: &FlowParams, code: StreamParams) -> Self {
+        let symbols = 1 << code.window_log2();
+        Self {
+            store: Store::new(symbols, params.symbol_bytes),
+            incoming: Incoming::default(),
+            waiting: VecDeque::with_capacity(symbols),
+            settled: 0,
+            ask_at: None,
+            round: 0,
+            round_trips: 0,
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
+        let symbols = 1 << code.window_log2();
+        Store::memory_bytes(symbols, params.symbol_bytes) + symbols * size_of::<Waiting>()
+    }
+
+    /// How long a symbol may be missing.
+    fn hold(&self, params: &FlowParams) -> Nanos {
+        (params.hold_timeout_nanos + ROUND_TRIPS * self.round_trips).min(HOLD_MAX_NANOS)
+    }
+
+    /// How long hops have to mend it before the sink asks.
+    fn mending(&self, params: &FlowParams) -> Nanos {
+        params.generation_timeout_nanos + 2 * self.round_trips
+    }
+
+    /// Delivers a symbol, and those that waited for it, one after the other.
+    fn deliver(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, first: u32) {
+        let Role::Sink { tunnel, .. } = cx.params.role else { return };
+        let mut next = Some(first);
+        while let Some(number) = next {
+            let Some(symbol) = self.store.get(number) else { return };
+            if self.store.is_done(number, DELIVERED) {
+                return;
+            }
+            let Io { egress, combiner, .. } = &mut *cx.io;
+            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel };
+            outlet.deliver(symbol.packet, cx.counters, cx.marks);
+            self.store.set_done(number, DELIVERED);
+            next = self.store.waiting(number);
+        }
+    }
+
+    /// Handles a symbol that was not known before.
+    fn take(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (number, after): (u32, u16),
+    ) {
+        let before = number.wrapping_sub(u32::from(after));
+        let is_free = after == 0 || self.store.is_done(before, DELIVERED);
+        if is_free || !self.store.wait(number, after) {
+            return self.deliver(cx, number);
+        }
+        let until = cx.io.now + self.hold(cx.params);
+        if self.waiting.len() == self.waiting.capacity() {
+            self.release_oldest(cx);
+        }
+        self.waiting.push_back(Waiting { number, until });
+    }
+
+    /// Delivers the one that waits longest, whatever is missing before it.
+    fn release_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if let Some(waiting) = self.waiting.pop_front() {
+            self.deliver(cx, waiting.number);
+        }
+    }
+
+    /// Delivers what has waited long enough; counts what is given up.
+    fn settle(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let now = cx.io.now;
+        while let Some(waiting) = self.waiting.front() {
+            let is_over = waiting.until <= now || self.store.is_done(waiting.number, DELIVERED);
+            if !is_over {
+                break;
+            }
+            self.release_oldest(cx);
+        }
+        let hold = self.hold(cx.params);
+        if !self.store.covers(self.settled) && serial_before(self.settled, self.store.start()) {
+            let passed = self.store.start().wrapping_sub(self.settled);
+            cx.counters.generations += u64::from(passed);
+            cx.counters.generations_failed += u64::from(passed);
+            self.settled = self.store.start();
+        }
+        while serial_before(self.settled, self.store.end()) {
+            let is_known = self.store.is_known(self.settled);
+            if !is_known && self.store.heard_at(self.settled) + hold > now {
+                break;
+            }
+            cx.counters.generations += 1;
+            cx.counters.generations_complete += u64::from(is_known);
+            cx.counters.generations_failed += u64::from(!is_known);
+            self.settled = self.settled.wrapping_add(1);
+            self.round = 0;
+        }
+        let is_missing = serial_before(self.settled, self.store.end());
+        let due = is_missing.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
+        self.ask_at = match (due, self.ask_at) {
+            (Some(due), Some(at)) => Some(due.max(at)),
+            (due, _) => due,
+        };
+    }
+
+    /// Asks from end to end for what is missing.
+    fn ask(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let (now, mending) = (cx.io.now, self.mending(cx.params));
+        if !cx.params.repair || self.ask_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let Role::Sink { upstream, .. } = cx.params.role else { return };
+        let round = self.round.min(ROUNDS - 1);
+        self.round = (self.round + 1).min(ROUNDS);
+        self.ask_at = Some(now + mending);
+        if self.round == ROUNDS {
+            return;
+        }
+        let store = &self.store;
+        let count = store.end().wrapping_sub(self.settled).min(LOOK);
+        let numbers = (0..count).map(|step| self.settled.wrapping_add(step));
+        let is_missing =
+            |number: &u32| !store.is_known(*number) && store.heard_at(*number) + mending <= now;
+        let missing = numbers.filter(is_missing).take(NACKS_MAX);
+        let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
+        let mut asked = 0;
+        cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+            for unit in missing {
+                if writer.push(Item::Nack(Nack { unit, missing: 1, round })) {
+                    asked += 1;
+                }
+            }
+        });
+        cx.counters.repairs += asked;
+    }
+
+    fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let Role::Sink { upstream, .. } = cx.params.role else { return };
+        let hop = hop_report(&cx.upstream.loss);
+        let state = Item::Flow(SinkReport {
+            newest: self.store.end().wrapping_sub(1),
+            complete: cx.counters.generations_complete as u32,
+            failed: cx.counters.generations_failed as u32,
+        });
+        let about = (cx.upstream.epoch(), 0.0);
+        cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+            for item in hop.into_iter().chain([state]) {
+                writer.push(item);
+            }
+        });
+    }
+
+    fn keep(
+        &mut self,
+        cx: &Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        number: u32,
+        after: u16,
+    ) {
+        let packet = &cx.io.frames.bytes(payload)[STREAM_BYTES..];
+        self.store.put(number, packet, after);
+    }
+}
+
+impl SinkCode for StreamSink {
+    fn receive(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        arrival: &Arrival<'_>,
+    ) -> Fate {
+        let Arrival { payload, data: Data::Stream(packet), .. } = arrival else {
+            return Fate::Dropped(DropReason::WrongCode);
+        };
+        self.incoming.arrived_stream(packet);
+        self.round_trips = packet.header.round_trips_nanos();
+        let Some(symbol) = packet.symbol else { return Fate::Consumed };
+        let timing = (cx.io.now, cx.params.generation_timeout_nanos);
+        match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
+            Reach::Within => {}
+            Reach::Begun => {
+                self.waiting.clear();
+                self.settled = symbol.number;
+            }
+            Reach::Useless => {
+                cx.counters.redundant += 1;
+                return Fate::Consumed;
+            }
+        }
+        if self.store.is_known(symbol.number) {
+            cx.counters.redundant += 1;
+            return Fate::Consumed;
+        }
+        cx.counters.innovative += 1;
+        cx.counters.source_symbols += 1;
+        let waited = cx.io.now.saturating_sub(self.store.heard_at(symbol.number));
+        if waited > 0 {
+            cx.counters.decoded_after(waited);
+        }
+        self.keep(cx, *payload, symbol.number, symbol.after);
+        self.take(cx, (symbol.number, symbol.after));
+        self.settle(cx);
+        Fate::Consumed
+    }
+}
+
+impl Lifecycle for StreamSink {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        self.settle(cx);
+        self.ask(cx);
+        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
+            self.report(cx);
+        }
+        self.wake(cx.params, cx.io.now)
+    }
+
+    fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
+        let waiting = self.waiting.front().map(|waiting| waiting.until);
+        let missing = serial_before(self.settled, self.store.end())
+            .then(|| self.store.heard_at(self.settled) + self.hold(params));
+        earlier(earlier(waiting, missing), self.ask_at)
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        while !self.waiting.is_empty() {
+            self.release_oldest(cx);
+        }
+    }
+
+    fn fill(&self, report: &mut FlowReport) {
+        self.incoming.fill(report);
+    }
+}

@@ -1,0 +1,208 @@
+//! Source edge of a stream: every IP packet is a symbol and leaves as soon as the next hop can take
+//! it.
+
+use crate::combine::Combiner;
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams};
+use crate::plan::Plan;
+use crate::report::{DropReason, FlowReport, HopLoss};
+use crate::role::Lifecycle;
+use crate::source::SourceCode;
+use crate::source::path::Path;
+use crate::source::remote::Remote;
+use crate::stream::order::Order;
+use crate::stream::senders::{Answered, Outgoing, Senders};
+use crate::stream::store::Store;
+use recoded_gf::FieldOrder;
+use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::link::LinkReport;
+
+/// A symbol that the next hops do not take for so long is given up.
+const STUCK_NANOS: Nanos = 1_500_000_000;
+
+/// Source state of a stream.
+pub(crate) struct StreamSource {
+    window_log2: u8,
+    store: Store,
+    senders: Senders,
+    order: Order,
+    /// The oldest number that a next hop may lack.
+    oldest: u32,
+    epoch: u8,
+    hops: Path,
+    remote: Remote,
+}
+
+impl StreamSource {
+    pub(crate) fn new(params: &FlowParams, code: StreamParams, combiner: &mut Combiner) -> Self {
+        let window_log2 = code.window_log2();
+        let symbols = 1 << window_log2;
+        let mut store = Store::new(symbols, params.symbol_bytes);
+        // A random start tells a restarted source from stragglers of its former life.
+        let next = combiner.next_u32();
+        store.begin(next);
+        Self {
+            window_log2,
+            store,
+            senders: Senders::new(&params.next_hops, symbols),
+            order: Order::new(),
+            oldest: next,
+            epoch: combiner.next_u32() as u8,
+            hops: Path::new(),
+            remote: Remote::new(),
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
+        let symbols = 1 << code.window_log2();
+        Store::memory_bytes(symbols, params.symbol_bytes)
+            + Senders::memory_bytes(params.next_hops.len(), symbols)
+            + Order::memory_bytes()
+    }
+
+    fn outgoing(&self) -> Outgoing {
+        let (epoch, window_log2) = (self.epoch, self.window_log2);
+        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0 }
+    }
+
+    fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let outgoing = self.outgoing();
+        self.senders.pump(cx, &mut self.store, &outgoing);
+    }
+
+    /// Whether the window has room for one more: the oldest that a next hop lacks would go.
+    fn has_room(&mut self, now: Nanos) -> bool {
+        while self.oldest != self.store.end() {
+            let is_stuck = self.store.covers(self.oldest)
+                && self.store.heard_at(self.oldest) + STUCK_NANOS < now;
+            if !is_stuck && !self.senders.have(&self.store, self.oldest) {
+                break;
+            }
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.symbols()
+    }
+
+    /// Whether a packet may come; otherwise when to ask again, if that is known.
+    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if !self.has_room(now) {
+            return Err(Some(now + 1_000_000));
+        }
+        self.senders.opens_at(now)
+    }
+
+    /// Reads what a next hop reports of its link.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (peer, report, payload): (PeerId, &LinkReport, Span),
+    ) -> Result<(), DropReason> {
+        let bytes = cx.io.frames.bytes(payload);
+        self.senders.hear(&mut self.store, (peer, report, bytes), cx.io.now)?;
+        self.pump(cx);
+        Ok(())
+    }
+}
+
+impl SourceCode for StreamSource {
+    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let FlowCode::Stream(code) = new.code else { return };
+        let is_same =
+            code.window_log2() == self.window_log2 && new.symbol_bytes == cx.params.symbol_bytes;
+        if is_same {
+            return;
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+        let next = self.store.end();
+        self.window_log2 = code.window_log2();
+        self.store = Store::new(1 << self.window_log2, new.symbol_bytes);
+        self.store.begin(next);
+        self.senders = Senders::new(&new.next_hops, 1 << self.window_log2);
+        self.oldest = next;
+    }
+
+    fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    fn begin_epoch(&mut self, epoch: u8) {
+        self.epoch = epoch;
+    }
+
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+        if packet.is_empty() || packet.len() > cx.params.symbol_bytes || !self.has_room(cx.io.now) {
+            cx.counters.ingress_dropped += 1;
+            return;
+        }
+        let number = self.store.end();
+        self.store.extend(number.wrapping_add(1), cx.io.now);
+        let after = self.order.note(packet, number, self.store.symbols());
+        self.store.put(number, packet, after);
+        self.senders.queue(number);
+        cx.counters.generations += 1;
+        cx.counters.source_symbols += 1;
+        self.pump(cx);
+    }
+
+    fn receive_feedback(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        payload: Span,
+        header: FeedbackHeader,
+    ) {
+        let mut asked = [None; NACKS_MAX];
+        let mut places = asked.iter_mut();
+        for item in items(cx.io.frames.bytes(payload)) {
+            match item {
+                Item::Hop(report) => {
+                    self.hops.hear(header.common.hop_index, report, cx.io.now);
+                }
+                Item::Flow(report) => self.remote.hear(report),
+                Item::Nack(nack) => {
+                    if let Some(place) = places.next() {
+                        *place = Some((nack.unit, nack.round));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for request in asked.into_iter().flatten() {
+            match self.senders.answer(&mut self.store, request) {
+                Answered::Done => cx.counters.repairs += 1,
+                Answered::Refused => cx.counters.repairs_refused += 1,
+                Answered::Unknown => {}
+            }
+        }
+        self.pump(cx);
+    }
+
+    fn planned(&mut self, _plan: Plan) {}
+}
+
+impl Lifecycle for StreamSource {
+    fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        self.pump(cx);
+        self.wake(cx.params, cx.io.now)
+    }
+
+    fn wake(&self, _params: &FlowParams, now: Nanos) -> Option<Nanos> {
+        self.senders.due(now)
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.pump(cx);
+    }
+
+    fn fill(&self, report: &mut FlowReport) {
+        report.epoch = self.epoch;
+        report.field = FieldOrder::TwoFiftySix;
+        report.generation_size = self.store.symbols();
+        report.planned = 0;
+        let hops: &[HopLoss] = self.hops.hops();
+        report.hops = hops.to_vec();
+        self.remote.fill(report);
+    }
+}

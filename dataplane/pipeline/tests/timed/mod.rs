@@ -1,0 +1,430 @@
+//! A line of nodes in virtual time: links with a rate, a queue, a delay and losses, and sources
+//! that send as fast as they may, or evenly.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
+};
+use recoded_pipeline::report::FlowReport;
+use recoded_wire::frames::{Frames, Span};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+pub const MILLI: Nanos = 1_000_000;
+pub const SECOND: Nanos = 1_000_000_000;
+
+const UP: PeerId = PeerId(0);
+const DOWN: PeerId = PeerId(1);
+const FLOW: u32 = 7;
+
+/// How late a worker that sleeps is woken, and what it needs for a packet.
+const WAKE_NANOS: Nanos = 60_000;
+
+/// Bytes around a UDP payload on a link.
+const AROUND_BYTES: usize = 42;
+
+/// One direction of a link.
+#[derive(Copy, Clone, Debug)]
+pub struct Link {
+    /// Bits per second, Ethernet headers included.
+    pub rate: f64,
+    /// Most that a packet waits.
+    pub queue: Nanos,
+    pub delay: Nanos,
+    /// Share of packets lost, and how many in a row on average.
+    pub loss: f64,
+    pub burst: f64,
+    /// Share of packets that come late, and by how much; share that comes twice.
+    pub reordered: (f64, Nanos),
+    pub duplicated: f64,
+}
+
+impl Link {
+    /// A link of 300 Mbit/s with a queue of 25 ms.
+    pub fn new(loss: f64, delay_millis: u64) -> Link {
+        Link {
+            rate: 300e6,
+            queue: 25 * MILLI,
+            delay: delay_millis * MILLI,
+            loss,
+            burst: 1.0,
+            reordered: (0.0, 0),
+            duplicated: 0.0,
+        }
+    }
+
+    /// Most IP bytes per second that it carries in packets of `packet` bytes.
+    pub fn limit(&self, packet: usize) -> f64 {
+        self.rate / 8.0 * (1.0 - self.loss) * packet as f64 / (packet + 22 + AROUND_BYTES) as f64
+    }
+}
+
+struct Channel {
+    link: Link,
+    free_at: Nanos,
+    is_bad: bool,
+    random: ChaCha8Rng,
+    sent: u64,
+    overflowed: u64,
+    longest: Nanos,
+}
+
+impl Channel {
+    fn chance(&mut self, share: f64) -> bool {
+        f64::from(self.random.next_u32()) < share * 4_294_967_296.0
+    }
+
+    /// When the copies of a packet arrive that is sent now.
+    fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
+        let wait = self.free_at.saturating_sub(now);
+        self.sent += 1;
+        if wait > self.link.queue {
+            self.overflowed += 1;
+            return Vec::new();
+        }
+        self.longest = self.longest.max(wait);
+        let takes = ((bytes + AROUND_BYTES) as f64 * 8e9 / self.link.rate) as Nanos;
+        self.free_at = self.free_at.max(now) + takes;
+        let Link { loss, burst, delay, reordered: (late, by), duplicated, .. } = self.link;
+        let is_lost = if burst <= 1.0 {
+            self.chance(loss)
+        } else {
+            let leaves = 1.0 / burst;
+            let enters = loss * leaves / (1.0 - loss);
+            let turns = if self.is_bad { leaves } else { enters };
+            if self.chance(turns) {
+                self.is_bad = !self.is_bad;
+            }
+            self.is_bad
+        };
+        if is_lost {
+            return Vec::new();
+        }
+        let arrives = self.free_at + delay + if self.chance(late) { by } else { 0 };
+        if self.chance(duplicated) { vec![arrives, arrives + MILLI] } else { vec![arrives] }
+    }
+}
+
+enum What {
+    Arrive { node: usize, peer: PeerId, payload: Vec<u8> },
+    Wake { node: usize },
+    Ingress,
+}
+
+struct Event {
+    at: Nanos,
+    serial: u64,
+    what: What,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.serial == other.serial
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+#[derive(Default)]
+struct Outputs {
+    sent: Vec<(PeerId, Span)>,
+    delivered: Vec<Vec<u8>>,
+}
+
+impl Egress for Outputs {
+    fn transmit(&mut self, peer: PeerId, span: Span, _outer: Outer) {
+        self.sent.push((peer, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+}
+
+struct Node {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    outputs: Outputs,
+    wakes_at: Option<Nanos>,
+    params: FlowParams,
+}
+
+/// What enters the source.
+#[derive(Copy, Clone, Debug)]
+pub struct Load {
+    /// Bytes of an IP packet.
+    pub bytes: usize,
+    /// Packets a second; `None`: as many as the source takes.
+    pub rate: Option<f64>,
+    /// Whether they are of one TCP flow.
+    pub ordered: bool,
+}
+
+/// A delivered packet.
+#[derive(Copy, Clone, Debug)]
+pub struct Delivered {
+    pub number: u32,
+    pub at: Nanos,
+    /// Since it entered.
+    pub took: Nanos,
+}
+
+/// The line.
+pub struct Line {
+    nodes: Vec<Node>,
+    down: Vec<Channel>,
+    up: Vec<Channel>,
+    queue: BinaryHeap<Reverse<Event>>,
+    serial: u64,
+    pub now: Nanos,
+    pub load: Load,
+    entered: Vec<Nanos>,
+    ingress_at: Option<Nanos>,
+    pub delivered: Vec<Delivered>,
+    seed: u64,
+}
+
+pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
+    let mut params = FlowParams::new(FLOW, role, next_hops);
+    params.code = FlowCode::Stream(StreamParams { window_symbols: 16384 });
+    params.symbol_bytes = 1430;
+    params
+}
+
+impl Line {
+    /// A line over these links; the way back has the same ones.
+    pub fn new(links: &[Link], load: Load, seed: u64) -> Line {
+        println!("seed {seed}");
+        let hops = links.len();
+        let role = |index: usize| match index {
+            0 => Role::Source { tunnel: TunnelId(0) },
+            _ if index == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+            _ => Role::Relay { upstream: UP },
+        };
+        let node = |index: usize| {
+            let next = if index == hops { vec![] } else { vec![DOWN] };
+            let params = params(role(index), next);
+            Node {
+                pipeline: pipeline(&params, seed + index as u64),
+                frames: HeapFrames::new(4096, 2048),
+                outputs: Outputs::default(),
+                wakes_at: None,
+                params,
+            }
+        };
+        let channel = |(index, link): (usize, &Link), way: u64| Channel {
+            link: *link,
+            free_at: 0,
+            is_bad: false,
+            random: ChaCha8Rng::seed_from_u64(seed << 16 | (index as u64) << 1 | way),
+            sent: 0,
+            overflowed: 0,
+            longest: 0,
+        };
+        let channels = |way| links.iter().enumerate().map(|at| channel(at, way)).collect();
+        let mut line = Line {
+            nodes: (0..=hops).map(node).collect(),
+            down: channels(0),
+            up: channels(1),
+            queue: BinaryHeap::new(),
+            serial: 0,
+            now: SECOND,
+            load,
+            entered: Vec::new(),
+            ingress_at: None,
+            delivered: Vec::new(),
+            seed,
+        };
+        line.ingress(SECOND);
+        line
+    }
+
+    fn push(&mut self, at: Nanos, what: What) {
+        self.serial += 1;
+        self.queue.push(Reverse(Event { at, serial: self.serial, what }));
+    }
+
+    fn ingress(&mut self, at: Nanos) {
+        if self.ingress_at.is_none_or(|planned| at < planned) {
+            self.ingress_at = Some(at);
+            self.push(at, What::Ingress);
+        }
+    }
+
+    /// Changes both directions of a link.
+    pub fn set(&mut self, hop: usize, link: Link) {
+        (self.down[hop].link, self.up[hop].link) = (link, link);
+    }
+
+    /// A node loses all state.
+    pub fn restart(&mut self, index: usize) {
+        self.seed += 100;
+        let node = &mut self.nodes[index];
+        node.pipeline.release(&mut node.frames);
+        node.pipeline = pipeline(&node.params, self.seed);
+    }
+
+    /// Packets sent over a link in each direction, and those that its queue had no place for.
+    pub fn sent(&self, hop: usize) -> (u64, u64, u64) {
+        let (down, up) = (&self.down[hop], &self.up[hop]);
+        (down.sent, up.sent, down.overflowed + up.overflowed)
+    }
+
+    /// The longest that a packet waited before a link since the last call.
+    pub fn longest_wait(&mut self, hop: usize) -> Nanos {
+        std::mem::take(&mut self.down[hop].longest)
+    }
+
+    pub fn flow(&self, index: usize) -> FlowReport {
+        self.nodes[index].pipeline.report().flows[0].clone()
+    }
+
+    /// Packets that entered.
+    pub fn entered(&self) -> usize {
+        self.entered.len()
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, nanos: Nanos) {
+        let end = self.now + nanos;
+        while let Some(Reverse(event)) = self.queue.peek() {
+            if event.at > end {
+                break;
+            }
+            let Some(Reverse(Event { at, what, .. })) = self.queue.pop() else { break };
+            self.now = at;
+            match what {
+                What::Arrive { node, peer, payload } => self.arrive(node, peer, &payload),
+                What::Wake { node } => {
+                    if self.nodes[node].wakes_at == Some(at) {
+                        self.nodes[node].wakes_at = None;
+                        self.turn(node);
+                    }
+                }
+                What::Ingress => {
+                    if self.ingress_at == Some(at) {
+                        self.ingress_at = None;
+                        self.enter();
+                    }
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn arrive(&mut self, index: usize, peer: PeerId, payload: &[u8]) {
+        let node = &mut self.nodes[index];
+        if let Some(span) = node.frames.receive(payload) {
+            let datagram = (Some(peer), span);
+            node.pipeline.receive(&mut node.frames, &mut node.outputs, datagram, self.now);
+        }
+        self.turn(index);
+        if index == 0 && self.load.rate.is_none() {
+            self.enter();
+        }
+    }
+
+    fn enter(&mut self) {
+        let id = ShardId { flow: FLOW, shard: 0 };
+        match self.load.rate {
+            Some(rate) => {
+                self.one(id);
+                let next = (self.entered.len() as f64 * 1e9 / rate) as Nanos;
+                self.ingress((SECOND + next).max(self.now));
+            }
+            None => {
+                for _ in 0..64 {
+                    match self.nodes[0].pipeline.opens_at(id, self.now) {
+                        Ok(()) => self.one(id),
+                        Err(Some(at)) => {
+                            self.ingress(at.max(self.now) + WAKE_NANOS);
+                            break;
+                        }
+                        Err(None) => break,
+                    }
+                }
+                if self.nodes[0].pipeline.opens_at(id, self.now).is_ok() {
+                    self.ingress(self.now + WAKE_NANOS);
+                }
+            }
+        }
+        self.turn(0);
+    }
+
+    fn one(&mut self, id: ShardId) {
+        let number = self.entered.len() as u32;
+        let mut packet = vec![0xA5; self.load.bytes];
+        packet[..20].fill(0);
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(self.load.bytes as u16).to_be_bytes());
+        packet[9] = if self.load.ordered { 6 } else { 17 };
+        packet[20..24].fill(9);
+        packet[24..28].copy_from_slice(&number.to_be_bytes());
+        self.entered.push(self.now);
+        let node = &mut self.nodes[0];
+        node.pipeline.ingress(&mut node.frames, &mut node.outputs, (id, &packet), self.now);
+    }
+
+    /// Timers, and what comes of everything.
+    fn turn(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let due = node.pipeline.tick(&mut node.frames, &mut node.outputs, self.now);
+        if let Some(due) = due {
+            let at = due.max(self.now) + WAKE_NANOS;
+            if node.wakes_at.is_none_or(|wakes| at < wakes || wakes < self.now) {
+                node.wakes_at = Some(at);
+                self.push(at, What::Wake { node: index });
+            }
+        }
+        let node = &mut self.nodes[index];
+        let sent = std::mem::take(&mut node.outputs.sent);
+        let delivered = std::mem::take(&mut node.outputs.delivered);
+        for packet in delivered {
+            let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
+            let took = self.now - self.entered[number as usize];
+            self.delivered.push(Delivered { number, at: self.now, took });
+        }
+        for (peer, span) in sent {
+            let payload = self.nodes[index].frames.bytes(span).to_vec();
+            self.nodes[index].frames.release(span.frame);
+            let (channel, node, from) = match peer {
+                UP => (&mut self.up[index - 1], index - 1, DOWN),
+                _ => (&mut self.down[index], index + 1, UP),
+            };
+            for at in channel.send(payload.len(), self.now) {
+                self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });
+            }
+        }
+    }
+
+    /// IP bytes per second delivered since a time.
+    pub fn goodput(&self, since: Nanos) -> f64 {
+        let packets = self.delivered.iter().filter(|packet| packet.at >= since).count();
+        (packets * self.load.bytes) as f64 / ((self.now - since) as f64 / 1e9)
+    }
+
+    /// Share of deliveries since a time that took no longer than returned.
+    pub fn delay(&self, since: Nanos, share: f64) -> Nanos {
+        let recent = self.delivered.iter().filter(|packet| packet.at >= since);
+        let mut took: Vec<Nanos> = recent.map(|packet| packet.took).collect();
+        took.sort_unstable();
+        took[((took.len() - 1) as f64 * share) as usize]
+    }
+}
+
+fn pipeline(params: &FlowParams, seed: u64) -> Pipeline {
+    Pipeline::new(&Snapshot { edition: 1, flows: vec![params.clone()] }, seed)
+}

@@ -1,0 +1,190 @@
+//! Link reports: what a node has received of one shard over one link, told to the neighbour that
+//! sends it. Every node consumes those it gets; they travel one hop.
+
+use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
+
+/// Bytes of a link report without its gaps.
+pub const LINK_BYTES: usize = HEADER_BYTES + 28;
+
+/// Most gaps in one report.
+pub const LINK_GAPS_MAX: usize = 64;
+
+/// Bytes of a gap.
+const GAP_BYTES: usize = 4;
+
+/// Microseconds in a unit of [`LinkReport::backlog`].
+pub const BACKLOG_UNIT_MICROS: u32 = 16;
+
+/// What a node has received over a link. Numbers are link sequence numbers.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LinkReport {
+    /// What every packet says.
+    pub header: Header,
+    /// Nothing is said of numbers before this one.
+    pub from: u32,
+    /// Every number from `from` to before this one came, but for the gaps.
+    pub horizon: u32,
+    /// The number that came last.
+    pub latest: u32,
+    /// When it came, in microseconds of the receiver's clock, modulo 2^32.
+    pub arrived: u32,
+    /// Microseconds from then to this report; saturates.
+    pub held: u16,
+    /// How long what came last has to wait in the receiver before it goes on, in units of
+    /// [`BACKLOG_UNIT_MICROS`]; saturates.
+    pub backlog: u16,
+    /// Bytes of UDP payload that came, modulo 2^32.
+    pub bytes: u32,
+    /// Packets that came, modulo 2^32.
+    pub packets: u32,
+}
+
+/// Numbers that did not come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LinkGap {
+    /// The first of them.
+    pub first: u32,
+    /// How many, at least one.
+    pub count: u16,
+}
+
+/// Parses a link report; its gaps are read by [`link_gaps`].
+///
+/// # Errors
+/// [`HeaderError`] when it is of another type, bytes are missing, it has flags, or its numbers are
+/// in no order.
+pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
+    let header = Header::parse(payload)?;
+    if header.packet_type != PacketType::Link {
+        return Err(HeaderError::Type(header.packet_type as u8));
+    }
+    if header.flags.0 != 0 {
+        return Err(HeaderError::Flags(header.flags.0));
+    }
+    let bytes: &[u8; LINK_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
+    let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let report = LinkReport {
+        header,
+        from: word(bytes, 16),
+        horizon: word(bytes, 20),
+        latest: word(bytes, 24),
+        arrived: word(bytes, 28),
+        held: half(32),
+        backlog: half(34),
+        bytes: word(bytes, 36),
+        packets: word(bytes, 40),
+    };
+    let gaps = payload.len() - LINK_BYTES;
+    let is_ordered = report.horizon.wrapping_sub(report.from) < 1 << 31;
+    if !gaps.is_multiple_of(GAP_BYTES) || gaps / GAP_BYTES > LINK_GAPS_MAX || !is_ordered {
+        return Err(HeaderError::Value);
+    }
+    Ok(report)
+}
+
+/// The gaps of a report that was parsed, in the order they are written. Those that lie outside of
+/// what the report is about are left out.
+pub fn link_gaps<'a>(report: &LinkReport, payload: &'a [u8]) -> impl Iterator<Item = LinkGap> + 'a {
+    let LinkReport { from, horizon, .. } = *report;
+    let span = horizon.wrapping_sub(from);
+    let gaps = payload.get(LINK_BYTES..).unwrap_or_default();
+    gaps.chunks_exact(GAP_BYTES).filter_map(move |gap| {
+        let back = u32::from(u16::from_be_bytes([gap[0], gap[1]]));
+        let count = u16::from_be_bytes([gap[2], gap[3]]);
+        let is_inside = back <= span && u32::from(count) <= back && count > 0;
+        is_inside.then_some(LinkGap { first: horizon.wrapping_sub(back), count })
+    })
+}
+
+/// Writes a report with its gaps, of which those too far back to be said are left out, to the start
+/// of `out`. Returns its bytes.
+///
+/// # Panics
+/// When `out` does not hold [`LINK_BYTES`] and four for each of up to [`LINK_GAPS_MAX`] gaps.
+pub fn write_link(
+    report: &LinkReport,
+    gaps: impl Iterator<Item = LinkGap>,
+    out: &mut [u8],
+) -> usize {
+    report.header.write(out);
+    let words = [report.from, report.horizon, report.latest, report.arrived];
+    for (place, word) in out[HEADER_BYTES..][..16].chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    out[32..34].copy_from_slice(&report.held.to_be_bytes());
+    out[34..36].copy_from_slice(&report.backlog.to_be_bytes());
+    out[36..40].copy_from_slice(&report.bytes.to_be_bytes());
+    out[40..44].copy_from_slice(&report.packets.to_be_bytes());
+    let mut end = LINK_BYTES;
+    for gap in gaps.take(LINK_GAPS_MAX) {
+        let Ok(back) = u16::try_from(report.horizon.wrapping_sub(gap.first)) else { continue };
+        out[end..end + 2].copy_from_slice(&back.to_be_bytes());
+        out[end + 2..end + 4].copy_from_slice(&gap.count.to_be_bytes());
+        end += GAP_BYTES;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Flags;
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn report(from: u32, span: u32) -> LinkReport {
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags(0),
+            epoch: 1,
+            shard: 2,
+            flow: 3,
+            link_sequence: 4,
+            hop_index: 0,
+        };
+        let horizon = from.wrapping_add(span);
+        let latest = horizon.wrapping_sub(1);
+        let (arrived, held, backlog, bytes, packets) = (5, 6, 7, 8, 9);
+        LinkReport { header, from, horizon, latest, arrived, held, backlog, bytes, packets }
+    }
+
+    proptest! {
+        #[test]
+        fn a_report_written_then_parsed_is_itself(
+            from: u32, span in 0u32..60_000, places in prop::collection::vec((0u32..60_000, 1u16..9), 0..70),
+        ) {
+            let report = report(from, span);
+            let fits = |place: &(u32, u16)| place.0 + u32::from(place.1) <= span;
+            let gap = |(at, count): (u32, u16)| LinkGap { first: from.wrapping_add(at), count };
+            let gaps: Vec<LinkGap> =
+                places.into_iter().filter(fits).take(LINK_GAPS_MAX).map(gap).collect();
+            let mut bytes = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+            let end = write_link(&report, gaps.iter().copied(), &mut bytes);
+            prop_assert_eq!(parse_link(&bytes[..end]), Ok(report));
+            prop_assert!(link_gaps(&report, &bytes[..end]).eq(gaps));
+            prop_assert!(parse_link(&bytes[..end - 1]).is_err());
+        }
+
+        #[test]
+        fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 16..300)) {
+            bytes[0] = crate::header::VERSION << 4 | PacketType::Link as u8;
+            if let Ok(report) = parse_link(&bytes) {
+                for gap in link_gaps(&report, &bytes) {
+                    let at = gap.first.wrapping_sub(report.from);
+                    let span = report.horizon.wrapping_sub(report.from);
+                    prop_assert!(at + u32::from(gap.count) <= span);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reports_in_no_order_are_refused() {
+        let mut bytes = [0; LINK_BYTES];
+        write_link(&report(100, 0), [].into_iter(), &mut bytes);
+        assert!(parse_link(&bytes).is_ok());
+        bytes[20..24].copy_from_slice(&99u32.to_be_bytes());
+        assert_eq!(parse_link(&bytes), Err(HeaderError::Value));
+    }
+}
