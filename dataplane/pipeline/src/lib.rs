@@ -278,6 +278,7 @@ impl Pipeline {
             edition: self.edition,
             packets: self.packets,
             flows: self.shards.iter().map(Shard::report).collect(),
+            remainders: self.shards.remainders().collect(),
         }
     }
 }

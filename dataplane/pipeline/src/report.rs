@@ -65,6 +65,16 @@ pub struct FlowReport {
     pub counters: FlowCounters,
 }
 
+/// What shards of a flow counted that are gone: a total of the flow is the sum of this and its
+/// shards. It has no rank histogram, which is that of the present parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remainder {
+    /// Flow id.
+    pub flow: u32,
+    /// Counters.
+    pub counters: FlowCounters,
+}
+
 /// Everything a pipeline reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
@@ -74,4 +84,6 @@ pub struct Report {
     pub packets: PacketCounters,
     /// The shards, by flow id and shard. One that nothing was received of is missing.
     pub flows: Vec<FlowReport>,
+    /// Of flows of which shards are gone.
+    pub remainders: Vec<Remainder>,
 }

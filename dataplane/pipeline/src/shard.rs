@@ -174,8 +174,9 @@ impl Shard {
         is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
     }
 
-    pub(crate) fn into_stage(self) -> Stage {
-        self.present
+    /// What it counted, and its stage.
+    pub(crate) fn into_parts(self) -> (FlowCounters, Stage) {
+        (self.counters, self.present)
     }
 
     /// Notes a data packet from `peer`, whatever becomes of it.

@@ -8,10 +8,11 @@ use crate::egress::{Answer, Egress, Origin};
 use crate::io::{Arrival, Data, Fate, Io};
 use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
-use crate::report::DropReason;
+use crate::report::{DropReason, FlowCounters, Remainder};
 use crate::shard::Shard;
 use crate::stage::Stage;
 use recoded_wire::frames::{Frames, Span};
+use std::collections::BTreeMap;
 
 /// Shards that wait for a stage at once: more than a few flows that begin at the same moment.
 const OPENING_MAX: usize = 64;
@@ -73,6 +74,8 @@ pub(crate) struct Shards {
     settings: Vec<FlowParams>,
     /// Sorted by id.
     shards: Vec<Shard>,
+    /// What shards counted that are gone, by flow: totals of a flow never fall.
+    remainders: BTreeMap<u32, FlowCounters>,
     opening: Vec<Opening>,
     waiting: Vec<Waiting>,
     relief: Relief,
@@ -84,6 +87,7 @@ impl Shards {
             share,
             settings: sorted(snapshot),
             shards: Vec::new(),
+            remainders: BTreeMap::new(),
             opening: Vec::with_capacity(OPENING_MAX),
             waiting: Vec::with_capacity(WAITING_MAX),
             relief: Relief::default(),
@@ -145,11 +149,29 @@ impl Shards {
                 }
                 None => {
                     shard.drain(io);
-                    shard.release(io.frames);
+                    self.close(shard, io.frames);
                 }
             }
         }
+        let Self { settings, remainders, .. } = self;
+        let is_there = |id| settings.binary_search_by_key(&id, |params| params.id).is_ok();
+        remainders.retain(|flow, _| is_there(*flow));
         self.add_sources(io.combiner);
+    }
+
+    /// Closes a shard, whose flow keeps what it counted. Returns its stage.
+    fn close(&mut self, mut shard: Shard, frames: &mut impl Frames) -> Stage {
+        shard.release(frames);
+        let flow = shard.id().flow;
+        let (counters, stage) = shard.into_parts();
+        *self.remainders.entry(flow).or_default() += &counters;
+        stage
+    }
+
+    /// What shards of flows counted that are gone.
+    pub(crate) fn remainders(&self) -> impl Iterator<Item = Remainder> {
+        let remainders = self.remainders.iter();
+        remainders.map(|(flow, counters)| Remainder { flow: *flow, counters: counters.clone() })
     }
 
     /// Whether this worker is to have a shard of a flow, if it is here.
@@ -328,9 +350,8 @@ impl Shards {
             return spare;
         }
         let idle = self.shards.iter().position(|shard| shard.is_idle(now))?;
-        let mut shard = self.shards.remove(idle);
-        shard.release(frames);
-        Some(shard.into_stage())
+        let shard = self.shards.remove(idle);
+        Some(self.close(shard, frames))
     }
 
     /// Lets the packets go that wait for the stage of a shard.

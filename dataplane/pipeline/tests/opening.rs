@@ -9,7 +9,7 @@ use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
-use recoded_pipeline::report::DropReason;
+use recoded_pipeline::report::{DropReason, Report};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES};
 use recoded_wire::frames::{Frames, Span};
 
@@ -235,6 +235,47 @@ fn stages_that_prove_nothing_are_given_back() {
         assert!(closed(&mut host).is_none());
         host.end();
     }
+}
+
+/// Counters of a shard once went with it, and the totals that an operator sees fell.
+#[test]
+fn totals_of_a_flow_stay_when_its_shards_go() {
+    let total = |report: &Report| -> (u64, u64) {
+        let shards = report.flows.iter().map(|flow| &flow.counters);
+        let counters = shards.chain(report.remainders.iter().map(|gone| &gone.counters));
+        let totals = counters.map(|it| (it.received, it.ingress_packets));
+        totals.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
+    };
+    // A relay, whose shard is given back and opened anew.
+    let mut opener = Opener::new(1);
+    let mut relay = Host::new(params(Role::Relay { upstream: UP }));
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..80);
+    for (again, now) in [(0, MILLI), (1, 5000 * MILLI)] {
+        for packet in &packets {
+            relay.receive(Some(UP), packet, now);
+            relay.open(&mut opener, now);
+        }
+        let all = (again + 1) * packets.len() as u64;
+        assert_eq!(total(&relay.pipeline.report()), (all, 0));
+        assert!(relay.pipeline.give_back(&mut relay.frames, now + 2500 * MILLI).is_some());
+        assert_eq!(relay.pipeline.report().flows, []);
+        assert_eq!(total(&relay.pipeline.report()), (all, 0));
+    }
+    // The flow is removed: nothing remains of it.
+    let (frames, desk) = (&mut relay.frames, &mut relay.desk);
+    let none = Snapshot { edition: 2, flows: Vec::new() };
+    relay.pipeline.apply(&none, frames, desk, 9000 * MILLI);
+    assert_eq!(relay.pipeline.report().remainders, []);
+    relay.end();
+    // A source that is told to use fewer shards.
+    let mut source = Host::new(FlowParams { shards: 2, ..params(SOURCE) });
+    let packet = (ShardId { shard: 1, ..SHARD }, &ip_packet(150, 1)[..]);
+    source.pipeline.ingress(&mut source.frames, &mut source.desk, packet, MILLI);
+    let fewer = Snapshot { edition: 2, flows: vec![params(SOURCE)] };
+    source.pipeline.apply(&fewer, &mut source.frames, &mut source.desk, 2 * MILLI);
+    assert_eq!(total(&source.pipeline.report()), (0, 1));
+    source.settle(2 * MILLI);
+    source.end();
 }
 
 #[test]

@@ -283,7 +283,10 @@ impl Worker {
             return;
         }
         match self.pipeline.give_back(&mut self.umem, now) {
-            Some(closed) => self.outbox.counter.give_back(closed),
+            Some(closed) => {
+                self.outbox.counter.give_back(closed);
+                self.state.dirty = true;
+            }
             None => self.state.refusals_seen = refusals,
         }
     }

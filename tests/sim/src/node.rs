@@ -201,6 +201,7 @@ impl Node {
         let mut all = workers.fold(first, |mut all, report| {
             all.packets += &report.packets;
             all.flows.extend(report.flows);
+            all.remainders.extend(report.remainders);
             all
         });
         all.flows.sort_by_key(|flow| flow.shard);
