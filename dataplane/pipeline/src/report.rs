@@ -2,7 +2,7 @@
 //! worker owns and publishes between bursts; `dataplane/counters` declares them.
 //!
 //! The conservation law, held by a property test: every received packet is counted in exactly one
-//! of `forwarded`, `consumed` and one [`DropReason`].
+//! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
 
 use crate::params::{FlowCode, Role};
 use recoded_gf::FieldOrder;
@@ -82,6 +82,8 @@ pub struct Report {
     pub edition: u64,
     /// Fate of received packets.
     pub packets: PacketCounters,
+    /// Received packets that wait for their stages, and have no fate yet.
+    pub waiting: usize,
     /// The shards, by flow id and shard. One that nothing was received of is missing.
     pub flows: Vec<FlowReport>,
     /// Of flows of which shards are gone.

@@ -8,7 +8,7 @@ use crate::egress::{Answer, Egress, Origin};
 use crate::io::{Arrival, Data, Fate, Io};
 use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
-use crate::report::{DropReason, FlowCounters, Remainder};
+use crate::report::{DropReason, FlowCounters, PacketCounters, Remainder};
 use crate::shard::Shard;
 use crate::stage::Stage;
 use recoded_wire::frames::{Frames, Span};
@@ -69,6 +69,8 @@ struct Relief {
 
 /// The shards of a worker, and the flows they belong to.
 pub(crate) struct Shards {
+    /// What became of packets.
+    pub(crate) packets: PacketCounters,
     share: Share,
     /// Flows as configured, sorted by id.
     settings: Vec<FlowParams>,
@@ -84,6 +86,7 @@ pub(crate) struct Shards {
 impl Shards {
     pub(crate) fn new(share: Share, snapshot: &Snapshot, combiner: &mut Combiner) -> Self {
         let mut shards = Self {
+            packets: PacketCounters::default(),
             share,
             settings: sorted(snapshot),
             shards: Vec::new(),
@@ -308,7 +311,12 @@ impl Shards {
         }
         io.frames.retain(packet.payload.frame);
         self.waiting.push(packet);
-        Fate::Consumed
+        Fate::Waiting
+    }
+
+    /// How many packets wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// How many packets wait for the stage of a shard.
@@ -332,7 +340,7 @@ impl Shards {
         let is_old = |opening: &Opening| now >= end(opening);
         while let Some(index) = self.opening.iter().position(is_old) {
             let Opening { shard, .. } = self.opening.swap_remove(index);
-            self.let_go(shard, io.frames);
+            self.let_go(shard, DropReason::Opening, io.frames);
         }
         self.opening.iter().map(end).min()
     }
@@ -354,16 +362,20 @@ impl Shards {
         Some(self.close(shard, frames))
     }
 
-    /// Lets the packets go that wait for the stage of a shard.
-    fn let_go(&mut self, shard: ShardId, frames: &mut impl Frames) {
+    /// Drops the packets that wait for the stage of a shard.
+    fn let_go(&mut self, shard: ShardId, reason: DropReason, frames: &mut impl Frames) {
         while let Some(waiting) = self.next_waiting(shard) {
             frames.release(waiting.payload.frame);
+            Fate::Dropped(reason).count(&mut self.packets);
         }
     }
 
-    /// Lets all packets go that wait.
+    /// Drops all packets that wait, and lets all frames go.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
-        self.waiting.drain(..).for_each(|waiting| frames.release(waiting.payload.frame));
+        while let Some(waiting) = self.waiting.pop() {
+            frames.release(waiting.payload.frame);
+            Fate::Dropped(DropReason::Opening).count(&mut self.packets);
+        }
         self.shards.iter_mut().for_each(|shard| shard.release(frames));
     }
 
@@ -390,7 +402,7 @@ impl Shards {
 
     /// There is no memory for a stage that was asked for.
     pub(crate) fn refused(&mut self, shard: ShardId, frames: &mut impl Frames) {
-        self.let_go(shard, frames);
+        self.let_go(shard, DropReason::NoMemory, frames);
         let asked = self.opening.iter_mut().filter(|opening| opening.shard == shard);
         asked.for_each(|opening| opening.is_refused = true);
     }

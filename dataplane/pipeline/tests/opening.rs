@@ -97,12 +97,20 @@ impl Host {
         self.pipeline.report().packets.dropped[reason as usize]
     }
 
+    /// Every packet has one fate, or waits.
+    fn check_fates(&self) {
+        let Report { packets, waiting, .. } = self.pipeline.report();
+        let kept = packets.forwarded + packets.consumed + packets.handed_over;
+        let dropped = packets.dropped.iter().sum::<u64>();
+        assert_eq!(packets.received, kept + dropped + waiting as u64);
+    }
+
     fn end(mut self) {
+        self.check_fates();
         self.pipeline.release(&mut self.frames);
         assert_eq!(self.frames.free(), 1024, "frames leaked");
-        let packets = self.pipeline.report().packets;
-        let fates = packets.forwarded + packets.consumed + packets.handed_over;
-        assert_eq!(packets.received, fates + packets.dropped.iter().sum::<u64>());
+        assert_eq!(self.pipeline.report().waiting, 0);
+        self.check_fates();
     }
 }
 
@@ -208,6 +216,41 @@ fn packets_whose_stage_never_comes_let_their_frames_go() {
     sink.end();
 }
 
+/// Packets that waited once counted as consumed, whatever became of them.
+#[test]
+fn packets_that_wait_have_their_fate_when_they_have_waited() {
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..40);
+    let count = packets.len() as u64;
+    let fates = |sink: &Host| {
+        sink.check_fates();
+        let Report { packets, waiting, .. } = sink.pipeline.report();
+        let dropped = [DropReason::Opening, DropReason::NoMemory].map(|it| sink.dropped(it));
+        (waiting as u64, packets.consumed + packets.handed_over, dropped)
+    };
+    let waiting = || {
+        let mut sink = Host::new(params(SINK));
+        for packet in &packets {
+            sink.receive(Some(UP), packet, MILLI);
+        }
+        assert_eq!(fates(&sink), (count, 0, [0, 0]));
+        sink
+    };
+    let mut sink = waiting();
+    sink.settle(1001 * MILLI);
+    assert_eq!(fates(&sink), (0, 0, [count, 0]), "no stage came");
+    let mut sink = waiting();
+    sink.pipeline.refused(&mut sink.frames, SHARD);
+    assert_eq!(fates(&sink), (0, 0, [0, count]), "none will come");
+    let mut sink = waiting();
+    sink.open(&mut Opener::new(1), 2 * MILLI);
+    let (waits, consumed, _) = fates(&sink);
+    assert!(waits == 0 && consumed > 0, "{consumed} of {count}");
+    let mut sink = waiting();
+    sink.desk.elsewhere.push(SHARD);
+    sink.pipeline.elsewhere(&mut sink.frames, &mut sink.desk, SHARD, 2 * MILLI);
+    assert_eq!(fates(&sink), (0, count, [0, 0]), "another worker has it");
+}
+
 /// A few forged packets once took all memory until a restart.
 #[test]
 fn stages_that_prove_nothing_are_given_back() {
@@ -289,7 +332,11 @@ fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     for packet in &packets[1..21] {
         sink.receive(Some(UP), packet, 500 * MILLI);
     }
-    assert_eq!((sink.dropped(DropReason::NoMemory), sink.desk.asked.len()), (20, 1));
+    assert_eq!(
+        (sink.dropped(DropReason::NoMemory), sink.desk.asked.len()),
+        (21, 1),
+        "the first had waited"
+    );
     sink.receive(Some(UP), &packets[21], 1_001 * MILLI);
     assert_eq!(sink.desk.asked.len(), 2, "a second later");
     sink.end();

@@ -323,7 +323,7 @@ impl Worker {
     fn check_fates(&self, report: &Report) -> Result<(), Violation> {
         let packets = report.packets;
         let kept = packets.forwarded + packets.consumed + packets.handed_over;
-        let fates = kept + packets.dropped.iter().sum::<u64>();
+        let fates = kept + packets.dropped.iter().sum::<u64>() + report.waiting as u64;
         let (handed, received) = (self.observed.received, packets.received);
         if handed == received && received == fates {
             return Ok(());

@@ -296,11 +296,11 @@ impl Node {
         }
         self.let_go();
         for Worker { pipeline, frames, received } in &mut self.workers {
+            pipeline.release(frames);
             let packets = pipeline.report().packets;
             let kept = packets.forwarded + packets.consumed + packets.handed_over;
             let fates = kept + packets.dropped.iter().sum::<u64>();
             assert_eq!((packets.received, fates), (*received, *received));
-            pipeline.release(frames);
             assert_eq!(frames.free(), self.frame_count, "frames leaked");
         }
     }
