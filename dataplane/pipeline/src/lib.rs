@@ -220,6 +220,12 @@ impl Pipeline {
         resume(&mut self.shards, &mut io, &mut self.vector, shard);
     }
 
+    /// Closes a stage that a source was told to replace and that is not asked any more, two seconds
+    /// later. `None` when there is none. Call it now and then.
+    pub fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
+        self.shards.retire(frames, now).map(|stage| Closed { _stage: stage })
+    }
+
     /// Closes a stage for memory that others wait for: one of before a change, or the shard of a
     /// relay or sink that proved nothing, neither used for a while. `None` when there is none.
     pub fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {

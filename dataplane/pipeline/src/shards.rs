@@ -350,6 +350,13 @@ impl Shards {
         self.opening.retain(|opening| opening.shard != shard);
     }
 
+    /// Takes a stage out that a source was told to replace, when sinks have stopped asking for what
+    /// it sent.
+    pub(crate) fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
+        let mut sources = self.shards.iter_mut().filter(|shard| shard.is_source());
+        sources.find_map(|shard| shard.take_spare(frames, now))
+    }
+
     /// Takes a stage out, with its shard if it has no other, that was not used for a while and has
     /// proven nothing.
     pub(crate) fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {

@@ -118,14 +118,14 @@ pub(crate) struct Stage {
     /// Whether it has delivered anything, or the next node has reported on it: a forged packet may
     /// have opened it else.
     pub(crate) is_proven: bool,
-    /// What it takes of a budget, if another thread made it.
-    _rent: Option<Rent>,
+    /// What it takes of a budget: of a relay or sink, or of a source that was replaced.
+    pub(crate) rent: Option<Rent>,
 }
 
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
         let state = State::new(shard, &params, combiner);
-        Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, _rent: None }
+        Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, rent: None }
     }
 
     /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
@@ -156,7 +156,7 @@ impl Stage {
 
     /// This stage, with what it takes of a budget.
     pub(crate) fn with(self, rent: Rent) -> Self {
-        Self { _rent: Some(rent), ..self }
+        Self { rent: Some(rent), ..self }
     }
 
     /// Whether packets of this epoch are its own.

@@ -276,8 +276,11 @@ impl Worker {
         }
     }
 
-    /// Gives memory back after others were refused some.
+    /// Gives memory back that is not used any more, and more after others were refused some.
     fn give_back(&mut self, now: Nanos) {
+        while let Some(closed) = self.pipeline.retire(&mut self.umem, now) {
+            self.outbox.counter.give_back(closed);
+        }
         let refusals = self.shared.refusals.load(Ordering::Relaxed);
         if refusals == self.state.refusals_seen {
             return;

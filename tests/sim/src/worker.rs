@@ -211,6 +211,7 @@ impl Worker {
         while idle < SPINS_MAX {
             let sent = self.observed.sent_down + self.observed.sent_up;
             let due = self.call((crew, now, results), |pipeline, frames, outside| {
+                drop(pipeline.retire(frames, now));
                 pipeline.tick(frames, outside, now)
             })?;
             let has_sent = self.observed.sent_down + self.observed.sent_up > sent;

@@ -246,8 +246,12 @@ impl Node {
     /// One call of the timers of each worker; when the next is due, if not now.
     pub(super) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         let workers = 0..self.workers.len();
-        let tick =
-            |worker| self.call(worker, |pipeline, frames, sent| pipeline.tick(frames, sent, now));
+        let tick = |worker| {
+            self.call(worker, |pipeline, frames, sent| {
+                drop(pipeline.retire(frames, now));
+                pipeline.tick(frames, sent, now)
+            })
+        };
         workers.filter_map(tick).min()
     }
 
