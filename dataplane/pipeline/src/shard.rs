@@ -74,9 +74,8 @@ impl Shard {
         self.deadline = Some(io.now);
         if !matches!(params.role, Role::Source { .. }) {
             // What code and sizes it takes follows the packets.
-            for stage in [Some(&mut self.present), self.other.as_mut()].into_iter().flatten() {
-                stage.params = params.with(stage.params.sizes());
-            }
+            self.present.adopt(params);
+            self.other.iter_mut().for_each(|other| other.adopt(params));
         } else if self.present.fits(params) {
             self.go_on(params, io);
         } else {

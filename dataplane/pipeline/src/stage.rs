@@ -185,6 +185,16 @@ impl Stage {
         std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
     }
 
+    /// Adopts settings of its flow at a relay or sink: code and sizes stay those that it was made
+    /// for. Symbols lie in frames, but those of a window, which has memory for their size.
+    pub(crate) fn adopt(&mut self, settings: &FlowParams) {
+        let made_for = self.params.symbol_bytes;
+        self.params = settings.with(self.params.sizes());
+        if matches!(self.state, State::WindowSink(_)) {
+            self.params.symbol_bytes = settings.symbol_bytes.min(made_for);
+        }
+    }
+
     /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
     /// its flow, if they still suit it.
     pub(crate) fn under(
@@ -195,7 +205,7 @@ impl Stage {
         if !self.has_role_of(settings) {
             return None;
         }
-        self.params = settings.with(self.params.sizes());
+        self.adopt(settings);
         (self.epoch, self.made_at) = (epoch, now);
         Some(self)
     }

@@ -153,6 +153,34 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     sink.end();
 }
 
+/// A window once went on with memory for smaller symbols, and dropped all larger ones.
+#[test]
+fn symbols_that_may_be_larger_get_another_window() {
+    let of = |role, symbol_bytes| {
+        let mut params = params(role);
+        common::window(&mut params);
+        FlowParams { symbol_bytes, ..params }
+    };
+    let mut source = Node::new(of(SOURCE, 160), 3);
+    let mut sink = Host::new(of(SINK, 160));
+    let mut opener = Opener::new(1);
+    let pass = |sink: &mut Host, opener: &mut Opener, packets: Vec<Vec<u8>>, now| {
+        for packet in packets {
+            sink.receive(Some(UP), &packet, now);
+            sink.open(opener, now);
+        }
+    };
+    pass(&mut sink, &mut opener, stream(&mut source, 0..80), MILLI);
+    assert_eq!(sink.desk.delivered, expected(0..80));
+    source.apply(&Snapshot { edition: 2, flows: vec![of(SOURCE, 400)] }, 110 * MILLI);
+    sink.params = of(SINK, 400);
+    let new = Snapshot { edition: 2, flows: vec![sink.params.clone()] };
+    sink.pipeline.apply(&new, &mut sink.frames, &mut sink.desk, 110 * MILLI);
+    pass(&mut sink, &mut opener, stream(&mut source, 80..160), 120 * MILLI);
+    assert_eq!(sink.desk.delivered, expected(0..160));
+    sink.end();
+}
+
 /// Two packets that no one stage takes once went round for ever: the first stage took one, the
 /// other waited again, and was taken out of the queue at once.
 #[test]
