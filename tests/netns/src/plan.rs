@@ -27,6 +27,8 @@ pub struct LinePlan {
     pub frames: u32,
     /// Generations that each flow holds at once.
     pub generations: u32,
+    /// What may be allocated, such as `64 MiB`; `None` leaves the daemon's default.
+    pub memory: Option<&'static str>,
     /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
     pub workers: u32,
     /// Worker idle behaviour.
@@ -152,6 +154,7 @@ impl LinePlan {
             ],
             frames: 16384,
             generations: 256,
+            memory: None,
             workers: 1,
             idle: "adaptive",
             engine: "auto",
@@ -174,6 +177,7 @@ impl LinePlan {
                 engine: self.engine,
                 frames: self.frames,
                 generations: self.generations,
+                memory: self.memory,
             },
             link: self.links(index),
             tunnel: if is_end { tunnels.collect() } else { Vec::new() },
@@ -280,6 +284,8 @@ struct DaemonFile<'a> {
     engine: &'static str,
     frames: u32,
     generations: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<&'static str>,
 }
 
 #[derive(Serialize)]
