@@ -87,4 +87,6 @@ pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max, worker_memory_bytes};
-pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};
+pub use topology::{
+    HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig,
+};
