@@ -141,7 +141,8 @@ pub struct Worker {
     pub edition: u64,
     /// Where its frames are.
     pub frames: Frames,
-    /// Packets received. Always equals forwarded + consumed + handed over + dropped.
+    /// Packets received. Always equals forwarded + consumed + handed over + dropped, but for a few
+    /// that wait.
     pub received: u64,
     /// Of these, sent on as they came.
     pub forwarded: u64,

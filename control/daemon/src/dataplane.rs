@@ -5,7 +5,7 @@
 
 use recoded_api::v1::{Engine, Link, Tunnel, Worker};
 use recoded_pipeline::params::Snapshot;
-use recoded_pipeline::report::FlowReport;
+use recoded_pipeline::report::{FlowReport, Remainder};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 
@@ -50,4 +50,6 @@ pub struct Observation {
     pub engine: Engine,
     /// Flows, one entry per worker.
     pub flows: Vec<Vec<FlowReport>>,
+    /// What shards of flows counted that are gone.
+    pub remainders: Vec<Remainder>,
 }

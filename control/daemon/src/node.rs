@@ -118,6 +118,9 @@ fn observation(report: RuntimeReport) -> Observation {
     report.workers.iter().for_each(|worker| packets += &worker.pipeline.packets);
     let (drops, _) = split(packets.iter());
     let verdicts = report.verdicts.iter().map(|(name, count)| ((*name).to_owned(), *count));
+    let pipelines = report.workers.iter().map(|worker| &worker.pipeline);
+    let (flows, remainders): (Vec<_>, Vec<_>) =
+        pipelines.map(|it| (it.flows.clone(), it.remainders.clone())).unzip();
     Observation {
         links: report.links.iter().map(link).collect(),
         workers: report.workers.iter().map(worker).collect(),
@@ -125,7 +128,8 @@ fn observation(report: RuntimeReport) -> Observation {
         verdicts: verdicts.collect(),
         drops,
         engine: Engine::default(),
-        flows: report.workers.into_iter().map(|worker| worker.pipeline.flows).collect(),
+        flows,
+        remainders: remainders.concat(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::dataplane::Observation;
 use crate::theory;
 use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Redundancy, Role};
-use recoded_pipeline::report::{FlowCounters, FlowReport};
+use recoded_pipeline::report::{FlowCounters, FlowReport, Remainder};
 use std::time::Duration;
 
 /// Everything the daemon knows.
@@ -18,7 +18,8 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
     let flows = config.flows.iter().map(|flow| {
         let id = flow.params.id;
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
-        show_flow(config, flow, &reports.collect::<Vec<_>>())
+        let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
+        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone))
     });
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| Tunnel {
         name: tunnel.name.clone(),
@@ -107,7 +108,12 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
     }
 }
 
-fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flow {
+/// `gone` is what shards counted that left.
+fn show_flow<'a>(
+    config: &Config,
+    flow: &FlowConfig,
+    (reports, gone): (&[&FlowReport], impl Iterator<Item = &'a Remainder>),
+) -> Flow {
     let params = &flow.params;
     let (role, tunnel, upstream) = match params.role {
         Role::Source { tunnel } => ("source", Some(tunnel), None),
@@ -120,7 +126,8 @@ fn show_flow(config: &Config, flow: &FlowConfig, reports: &[&FlowReport]) -> Flo
     };
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
-    let counters = counters(reports, newest.copied());
+    let mut counters = counters(reports, newest.copied());
+    gone.for_each(|remainder| counters += &remainder.counters);
     let hops = hop_losses(reports);
     // What a relay or sink takes, it knows by packets.
     let is_source = matches!(params.role, Role::Source { .. });

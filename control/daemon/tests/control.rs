@@ -7,8 +7,10 @@ mod common;
 use common::{FILE, Pairs, Served, changes};
 use recoded::config::Config;
 use recoded_api::keys::FLOW;
+use recoded_api::v1::Flow;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Redundancy;
+use recoded_pipeline::report::{FlowCounters, Remainder};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeSet;
 
@@ -249,6 +251,21 @@ fn edition_that_a_worker_does_not_adopt_is_taken_back() {
     });
     assert_eq!(fields, [(2, FieldOrder::Four), (3, FieldOrder::Sixteen)]);
     assert!(client.config().expect("config").contains("field = 16"));
+}
+
+/// The total of a flow once fell when a shard of it was given back.
+#[test]
+fn state_adds_what_shards_counted_that_are_gone() {
+    let served = Served::start();
+    let counters = FlowCounters { received: 100, decode_delay_nanos_max: 7, ..Default::default() };
+    served.dataplane.with(|fake| {
+        fake.remainders =
+            [1, 2, 9].map(|flow| Remainder { flow, counters: counters.clone() }).into();
+    });
+    let flows = served.client().state().expect("state").flows;
+    let of = |flow: &Flow| (flow.count("received"), flow.count("decode_delay_nanos_max"));
+    assert_eq!(flows.iter().map(of).collect::<Vec<_>>(), [(108, 500_000), (100, 7), (0, 0)]);
+    assert_eq!(flows[0].rank_histogram, [0, 0, 8]);
 }
 
 #[test]

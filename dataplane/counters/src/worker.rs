@@ -59,7 +59,7 @@ counters! {
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     PacketCounters {
         /// Packets handed to the pipeline. Always equals forwarded + consumed + handed over +
-        /// dropped.
+        /// dropped, but for a few that wait until memory for their shard is there.
         received: Packets,
         /// Of these, sent on as they came (cut-through, or feedback).
         forwarded: Packets,

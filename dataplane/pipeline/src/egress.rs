@@ -1,10 +1,11 @@
 //! Where the pipeline's results go. The runtime implements this over rings and a TUN interface, the
 //! simulator over queues.
 
-use crate::open::OpenRequest;
+use crate::open::{OpenRequest, Rent};
 use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
+use std::sync::Arc;
 
 /// What came of a packet for the shard of another worker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -45,6 +46,12 @@ pub trait Egress {
     fn open(&mut self, request: &OpenRequest) -> Answer {
         let _ = request;
         Answer::Here
+    }
+
+    /// Takes what the stage of before a change holds at a source of the budget, or says that there
+    /// is too little left: it then goes at once.
+    fn keep(&mut self, bytes: usize) -> Option<Rent> {
+        Rent::take(&Arc::default(), bytes, usize::MAX)
     }
 
     /// Hands the UDP payload of a packet, and where it came from, to the worker that has its shard.

@@ -7,7 +7,7 @@ use crate::egress::Egress;
 use crate::params::{FlowParams, Nanos, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
-use crate::report::{DropReason, FlowCounters};
+use crate::report::{DropReason, FlowCounters, PacketCounters};
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -113,6 +113,21 @@ pub(crate) enum Fate {
     /// Another worker has its shard, and the packet.
     HandedOver,
     Dropped(DropReason),
+    /// None yet: it waits for its stage.
+    Waiting,
+}
+
+impl Fate {
+    /// Counts the fate of a packet.
+    pub(crate) fn count(self, packets: &mut PacketCounters) {
+        match self {
+            Fate::Forwarded => packets.forwarded += 1,
+            Fate::Consumed => packets.consumed += 1,
+            Fate::HandedOver => packets.handed_over += 1,
+            Fate::Dropped(reason) => packets.dropped[reason as usize] += 1,
+            Fate::Waiting => {}
+        }
+    }
 }
 
 /// The earlier of two deadlines.

@@ -13,7 +13,8 @@
 //! packet path allocates nothing. Received symbols stay in their frames while their generation
 //! lives; combinations are written straight into frames that are then transmitted.
 //!
-//! Every received packet is counted in exactly one of forwarded, consumed and dropped-by-reason.
+//! Every received packet is counted in exactly one of forwarded, consumed, handed over and
+//! dropped-by-reason; one that waits for its stage, when it has waited.
 
 #![forbid(unsafe_code)]
 
@@ -83,7 +84,7 @@ use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::HeaderError;
 use recoded_wire::parse::{Packet, parse};
-use report::{DropReason, PacketCounters, Report};
+use report::{DropReason, Report};
 use shard::Shard;
 use shards::{Shards, Waiting};
 
@@ -94,7 +95,6 @@ pub struct Pipeline {
     combiner: Combiner,
     /// The unpacked coding vector of the packet at hand.
     vector: Box<[u8; SIZE_MAX]>,
-    packets: PacketCounters,
 }
 
 impl Pipeline {
@@ -109,8 +109,7 @@ impl Pipeline {
     pub fn of_worker(share: Share, snapshot: &Snapshot, seed: u64) -> Pipeline {
         let mut combiner = Combiner::new(seed);
         let shards = Shards::new(share, snapshot, &mut combiner);
-        let (vector, packets) = (Box::new([0; SIZE_MAX]), PacketCounters::default());
-        Pipeline { edition: snapshot.edition, shards, combiner, vector, packets }
+        Pipeline { edition: snapshot.edition, shards, combiner, vector: Box::new([0; SIZE_MAX]) }
     }
 
     /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
@@ -145,13 +144,8 @@ impl Pipeline {
             let vector = &mut self.vector;
             dispatch(&mut self.shards, &mut io, vector, (datagram, false))
         };
-        self.packets.received += 1;
-        match fate {
-            Fate::Forwarded => self.packets.forwarded += 1,
-            Fate::Consumed => self.packets.consumed += 1,
-            Fate::HandedOver => self.packets.handed_over += 1,
-            Fate::Dropped(reason) => self.packets.dropped[reason as usize] += 1,
-        }
+        self.shards.packets.received += 1;
+        fate.count(&mut self.shards.packets);
         // A role that keeps the frame holds a reference of its own by now.
         frames.release(datagram.payload.frame);
     }
@@ -237,6 +231,12 @@ impl Pipeline {
         resume(&mut self.shards, &mut io, &mut self.vector, shard);
     }
 
+    /// Closes a stage that a source was told to replace and that is not asked any more, two seconds
+    /// later. `None` when there is none. Call it now and then.
+    pub fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
+        self.shards.retire(frames, now).map(|stage| Closed { _stage: stage })
+    }
+
     /// Closes a stage for memory that others wait for: one of before a change, or the shard of a
     /// relay or sink that proved nothing, neither used for a while. `None` when there is none.
     pub fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
@@ -247,8 +247,8 @@ impl Pipeline {
     pub fn lost(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         self.shards.relieve(&mut io);
-        self.packets.received += 1;
-        self.packets.dropped[DropReason::Opening as usize] += 1;
+        self.shards.packets.received += 1;
+        Fate::Dropped(DropReason::Opening).count(&mut self.shards.packets);
     }
 
     /// Says that there is no memory for a stage that a shard asked for.
@@ -287,8 +287,10 @@ impl Pipeline {
     pub fn report(&self) -> Report {
         Report {
             edition: self.edition,
-            packets: self.packets,
+            packets: self.shards.packets,
+            waiting: self.shards.waiting(),
             flows: self.shards.iter().map(Shard::report).collect(),
+            remainders: self.shards.remainders().collect(),
         }
     }
 }
@@ -311,7 +313,7 @@ impl From<(Option<PeerId>, Span)> for Datagram {
     }
 }
 
-/// Handles the packets that waited for the stage of a shard. They were counted when they came.
+/// Handles the packets that waited for the stage of a shard.
 fn resume(
     shards: &mut Shards,
     io: &mut Io<'_, impl Frames, impl Egress>,
@@ -323,7 +325,8 @@ fn resume(
         let Some(waiting) = shards.next_waiting(shard) else { return };
         let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
         let datagram = Datagram { peer: Some(peer), payload, traffic_class };
-        dispatch(shards, io, vector, (datagram, is_noted));
+        let fate = dispatch(shards, io, vector, (datagram, is_noted));
+        fate.count(&mut shards.packets);
         io.frames.release(payload.frame);
     }
 }

@@ -5,13 +5,14 @@
 
 #[cfg(feature = "bats")]
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
+use crate::edge::framing::LENGTH_BYTES;
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
-use recoded_wire::window::WINDOW_BYTES;
+use recoded_wire::window::{ADU_HEADER_BYTES, WINDOW_BYTES};
 
 /// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
@@ -164,6 +165,15 @@ impl FlowCode {
             FlowCode::Bats(_) => coding_offset(true) + vector,
             FlowCode::Window(_) => HEADER_BYTES + WINDOW_BYTES,
             FlowCode::Stream(_) => STREAM_OVERHEAD_BYTES,
+        }
+    }
+
+    /// Bytes that come with each IP packet in the symbols of a source.
+    pub fn framing_bytes(&self) -> usize {
+        match self {
+            FlowCode::Window(_) => ADU_HEADER_BYTES,
+            FlowCode::Stream(_) => 0,
+            _ => LENGTH_BYTES,
         }
     }
 }

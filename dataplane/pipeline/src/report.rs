@@ -2,7 +2,7 @@
 //! worker owns and publishes between bursts; `dataplane/counters` declares them.
 //!
 //! The conservation law, held by a property test: every received packet is counted in exactly one
-//! of `forwarded`, `consumed` and one [`DropReason`].
+//! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
 
 use crate::params::{FlowCode, Role};
 use recoded_gf::FieldOrder;
@@ -65,6 +65,16 @@ pub struct FlowReport {
     pub counters: FlowCounters,
 }
 
+/// What shards of a flow counted that are gone: a total of the flow is the sum of this and its
+/// shards. It has no rank histogram, which is that of the present parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remainder {
+    /// Flow id.
+    pub flow: u32,
+    /// Counters.
+    pub counters: FlowCounters,
+}
+
 /// Everything a pipeline reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
@@ -72,6 +82,10 @@ pub struct Report {
     pub edition: u64,
     /// Fate of received packets.
     pub packets: PacketCounters,
+    /// Received packets that wait for their stages, and have no fate yet.
+    pub waiting: usize,
     /// The shards, by flow id and shard. One that nothing was received of is missing.
     pub flows: Vec<FlowReport>,
+    /// Of flows of which shards are gone.
+    pub remainders: Vec<Remainder>,
 }

@@ -20,7 +20,7 @@ use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::source::SourceCode;
-use crate::stage::{IN_USE_NANOS, Stage, State, each, sink, source};
+use crate::stage::{Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
@@ -69,62 +69,58 @@ impl Shard {
     }
 
     /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
-    /// follow link sequence numbers through any change. What it replaces is returned.
-    pub(crate) fn apply(
-        &mut self,
-        params: &FlowParams,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Stage> {
+    /// follow link sequence numbers through any change.
+    pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         self.hops.update(&params.next_hops, io.combiner);
         self.deadline = Some(io.now);
         if !matches!(params.role, Role::Source { .. }) {
             // What code and sizes it takes follows the packets.
-            for stage in [Some(&mut self.present), self.other.as_mut()].into_iter().flatten() {
-                stage.params = params.with(stage.params.sizes());
-            }
-            return None;
+            self.present.adopt(params);
+            self.other.iter_mut().for_each(|other| other.adopt(params));
+        } else if self.present.fits(params) {
+            self.go_on(params, io);
+        } else {
+            self.change(params, io);
         }
-        if self.present.fits(params) {
-            let (state, mut cx) = split(self, io);
-            source!(state, source => source.apply(params, &mut cx), ());
-            self.present.params = params.clone();
-            return None;
-        }
+    }
+
+    /// Goes on with the present stage of a source under other parameters.
+    fn go_on(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let (state, mut cx) = split(self, io);
+        source!(state, source => source.apply(params, &mut cx), ());
+        self.present.params = params.clone();
+    }
+
+    /// Goes on with another stage of a source. The one of before remains as long as sinks ask for
+    /// what it sent, where there is memory for both.
+    fn change(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         self.drain(io);
         let next_epoch = source!(&self.present.state, source => source.epoch(), 0).wrapping_add(1);
         if self.other.as_ref().is_some_and(|other| other.fits(params)) {
             // Back to a code of before: it goes on with its numbers.
             self.exchange();
-            let (state, mut cx) = split(self, io);
-            source!(
-                state,
-                source => {
-                    source.apply(params, &mut cx);
-                    source.begin_epoch(next_epoch);
-                },
-                ()
-            );
-            self.present.params = params.clone();
-            return None;
+            self.go_on(params, io);
+        } else {
+            drop(self.take_other(io.frames));
+            let new = Stage::new(self.id, params.clone(), io.combiner);
+            self.other = Some(replace(&mut self.present, new));
         }
-        let mut new = Stage::new(self.id, params.clone(), io.combiner);
-        source!(&mut new.state, source => source.begin_epoch(next_epoch), ());
-        self.put_beside(new, io)
+        source!(&mut self.present.state, source => source.begin_epoch(next_epoch), ());
+        self.present.rent = None;
+        if let Some(before) = &mut self.other {
+            before.used_at = io.now;
+            before.rent = io.egress.keep(before.params.memory_bytes());
+            if before.rent.is_none() {
+                drop(self.take_other(io.frames));
+            }
+        }
     }
 
-    /// Makes `stage` the present one and keeps the one it replaces beside it. Returns the third.
-    fn put_beside(
-        &mut self,
-        stage: Stage,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-    ) -> Option<Stage> {
-        let mut before = replace(&mut self.present, stage);
-        before.used_at = io.now;
-        let mut gone = self.other.replace(before);
-        if let Some(gone) = &mut gone {
-            each!(&mut gone.state, role => role.release(io.frames));
-        }
-        gone
+    /// Takes the stage beside the present one out.
+    fn take_other(&mut self, frames: &mut impl Frames) -> Option<Stage> {
+        let mut other = self.other.take()?;
+        each!(&mut other.state, role => role.release(frames));
+        Some(other)
     }
 
     /// Calls `act` with the present stage and with the one beside it, each in the place of the
@@ -161,22 +157,23 @@ impl Shard {
     /// Takes the stage beside the present one out, if it was not used for a while and, at a source,
     /// is not asked for any more.
     pub(crate) fn take_spare(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
-        let mut spare = self.other.take_if(|other| other.is_unused(now))?;
-        each!(&mut spare.state, role => role.release(frames));
-        Some(spare)
+        self.other.as_ref().filter(|other| other.is_unused(now))?;
+        self.take_other(frames)
+    }
+
+    pub(crate) fn is_source(&self) -> bool {
+        matches!(self.present.params.role, Role::Source { .. })
     }
 
     /// Whether no stage was used for a while, and none ever proved that its packets were genuine.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         let is_idle = |stage: &Stage| stage.is_unused(now) && !stage.is_proven;
-        if matches!(self.present.params.role, Role::Source { .. }) {
-            return false;
-        }
-        is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
+        !self.is_source() && is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
     }
 
-    pub(crate) fn into_stage(self) -> Stage {
-        self.present
+    /// What it counted, and its stage.
+    pub(crate) fn into_parts(self) -> (FlowCounters, Stage) {
+        (self.counters, self.present)
     }
 
     /// Notes a data packet from `peer`, whatever becomes of it.
@@ -279,18 +276,12 @@ impl Shard {
         if self.other.as_ref().is_some_and(|other| other.worth() > self.present.worth()) {
             self.exchange();
         }
-        let used_at = self.present.used_at;
-        let mut gone = self.put_beside(stage, io);
-        if let Some(before) = &mut self.other {
-            before.used_at = used_at;
-        }
+        let mut gone = self.take_other(io.frames);
+        self.other = Some(replace(&mut self.present, stage));
         let is_relay = matches!(self.present.state, State::Relay(_) | State::StreamRelay(_));
         if is_relay && std::mem::discriminant(&self.present.state) == kind {
             // The larger one takes all that the smaller one took.
-            gone = self.other.take();
-            if let Some(gone) = &mut gone {
-                each!(&mut gone.state, role => role.release(io.frames));
-            }
+            gone = self.take_other(io.frames);
         }
         // The next packet decides which of both is the present one.
         self.exchange();
@@ -445,8 +436,7 @@ impl Shard {
             // A role that had something to report has done so.
             self.upstream.reporter.settle(io.now);
             self.report_link(io);
-            let own = earlier(self.upstream.reporter.due(), self.let_go(io));
-            let own = earlier(own, self.upstream.link_report_due());
+            let own = earlier(self.upstream.reporter.due(), self.upstream.link_report_due());
             self.deadline = earlier(roles, own);
         }
         self.deadline
@@ -461,22 +451,6 @@ impl Shard {
             let backlog = self.backlog(io.now);
             self.upstream.report_link(io, (self.id, upstream), backlog);
         }
-    }
-
-    /// Lets the frames go of a source that was replaced a while ago; else when that is due.
-    fn let_go(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
-        let other = self.other.as_mut()?;
-        let is_source = matches!(other.params.role, Role::Source { .. });
-        let held = each!(&other.state, role => role.held());
-        if !is_source || held == 0 {
-            return None;
-        }
-        let end = other.used_at.saturating_add(IN_USE_NANOS);
-        if end > io.now {
-            return Some(end);
-        }
-        each!(&mut other.state, role => role.release(io.frames));
-        None
     }
 
     /// Ends the oldest unit held, to free frames. False when none is held.

@@ -8,10 +8,11 @@ use crate::egress::{Answer, Egress, Origin};
 use crate::io::{Arrival, Data, Fate, Io};
 use crate::open::{OpenRequest, Opened};
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
-use crate::report::DropReason;
+use crate::report::{DropReason, FlowCounters, PacketCounters, Remainder};
 use crate::shard::Shard;
 use crate::stage::Stage;
 use recoded_wire::frames::{Frames, Span};
+use std::collections::BTreeMap;
 
 /// Shards that wait for a stage at once: more than a few flows that begin at the same moment.
 const OPENING_MAX: usize = 64;
@@ -68,11 +69,15 @@ struct Relief {
 
 /// The shards of a worker, and the flows they belong to.
 pub(crate) struct Shards {
+    /// What became of packets.
+    pub(crate) packets: PacketCounters,
     share: Share,
     /// Flows as configured, sorted by id.
     settings: Vec<FlowParams>,
     /// Sorted by id.
     shards: Vec<Shard>,
+    /// What shards counted that are gone, by flow: totals of a flow never fall.
+    remainders: BTreeMap<u32, FlowCounters>,
     opening: Vec<Opening>,
     waiting: Vec<Waiting>,
     relief: Relief,
@@ -81,9 +86,11 @@ pub(crate) struct Shards {
 impl Shards {
     pub(crate) fn new(share: Share, snapshot: &Snapshot, combiner: &mut Combiner) -> Self {
         let mut shards = Self {
+            packets: PacketCounters::default(),
             share,
             settings: sorted(snapshot),
             shards: Vec::new(),
+            remainders: BTreeMap::new(),
             opening: Vec::with_capacity(OPENING_MAX),
             waiting: Vec::with_capacity(WAITING_MAX),
             relief: Relief::default(),
@@ -145,11 +152,29 @@ impl Shards {
                 }
                 None => {
                     shard.drain(io);
-                    shard.release(io.frames);
+                    self.close(shard, io.frames);
                 }
             }
         }
+        let Self { settings, remainders, .. } = self;
+        let is_there = |id| settings.binary_search_by_key(&id, |params| params.id).is_ok();
+        remainders.retain(|flow, _| is_there(*flow));
         self.add_sources(io.combiner);
+    }
+
+    /// Closes a shard, whose flow keeps what it counted. Returns its stage.
+    fn close(&mut self, mut shard: Shard, frames: &mut impl Frames) -> Stage {
+        shard.release(frames);
+        let flow = shard.id().flow;
+        let (counters, stage) = shard.into_parts();
+        *self.remainders.entry(flow).or_default() += &counters;
+        stage
+    }
+
+    /// What shards of flows counted that are gone.
+    pub(crate) fn remainders(&self) -> impl Iterator<Item = Remainder> {
+        let remainders = self.remainders.iter();
+        remainders.map(|(flow, counters)| Remainder { flow: *flow, counters: counters.clone() })
     }
 
     /// Whether this worker is to have a shard of a flow, if it is here.
@@ -286,7 +311,12 @@ impl Shards {
         }
         io.frames.retain(packet.payload.frame);
         self.waiting.push(packet);
-        Fate::Consumed
+        Fate::Waiting
+    }
+
+    /// How many packets wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// How many packets wait for the stage of a shard.
@@ -310,7 +340,7 @@ impl Shards {
         let is_old = |opening: &Opening| now >= end(opening);
         while let Some(index) = self.opening.iter().position(is_old) {
             let Opening { shard, .. } = self.opening.swap_remove(index);
-            self.let_go(shard, io.frames);
+            self.let_go(shard, DropReason::Opening, io.frames);
         }
         self.opening.iter().map(end).min()
     }
@@ -318,6 +348,13 @@ impl Shards {
     /// Another worker has a shard that was asked for.
     pub(crate) fn elsewhere(&mut self, shard: ShardId) {
         self.opening.retain(|opening| opening.shard != shard);
+    }
+
+    /// Takes a stage out that a source was told to replace, when sinks have stopped asking for what
+    /// it sent.
+    pub(crate) fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
+        let mut sources = self.shards.iter_mut().filter(|shard| shard.is_source());
+        sources.find_map(|shard| shard.take_spare(frames, now))
     }
 
     /// Takes a stage out, with its shard if it has no other, that was not used for a while and has
@@ -328,21 +365,24 @@ impl Shards {
             return spare;
         }
         let idle = self.shards.iter().position(|shard| shard.is_idle(now))?;
-        let mut shard = self.shards.remove(idle);
-        shard.release(frames);
-        Some(shard.into_stage())
+        let shard = self.shards.remove(idle);
+        Some(self.close(shard, frames))
     }
 
-    /// Lets the packets go that wait for the stage of a shard.
-    fn let_go(&mut self, shard: ShardId, frames: &mut impl Frames) {
+    /// Drops the packets that wait for the stage of a shard.
+    fn let_go(&mut self, shard: ShardId, reason: DropReason, frames: &mut impl Frames) {
         while let Some(waiting) = self.next_waiting(shard) {
             frames.release(waiting.payload.frame);
+            Fate::Dropped(reason).count(&mut self.packets);
         }
     }
 
-    /// Lets all packets go that wait.
+    /// Drops all packets that wait, and lets all frames go.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
-        self.waiting.drain(..).for_each(|waiting| frames.release(waiting.payload.frame));
+        while let Some(waiting) = self.waiting.pop() {
+            frames.release(waiting.payload.frame);
+            Fate::Dropped(DropReason::Opening).count(&mut self.packets);
+        }
         self.shards.iter_mut().for_each(|shard| shard.release(frames));
     }
 
@@ -369,7 +409,7 @@ impl Shards {
 
     /// There is no memory for a stage that was asked for.
     pub(crate) fn refused(&mut self, shard: ShardId, frames: &mut impl Frames) {
-        self.let_go(shard, frames);
+        self.let_go(shard, DropReason::NoMemory, frames);
         let asked = self.opening.iter_mut().filter(|opening| opening.shard == shard);
         asked.for_each(|opening| opening.is_refused = true);
     }

@@ -138,14 +138,14 @@ pub(crate) struct Stage {
     /// Whether it has delivered anything, or the next node has reported on it: a forged packet may
     /// have opened it else.
     pub(crate) is_proven: bool,
-    /// What it takes of a budget, if another thread made it.
-    _rent: Option<Rent>,
+    /// What it takes of a budget: of a relay or sink, or of a source that was replaced.
+    pub(crate) rent: Option<Rent>,
 }
 
 impl Stage {
     pub(crate) fn new(shard: ShardId, params: FlowParams, combiner: &mut Combiner) -> Self {
         let state = State::new(shard, &params, combiner);
-        Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, _rent: None }
+        Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, rent: None }
     }
 
     /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
@@ -180,7 +180,7 @@ impl Stage {
 
     /// This stage, with what it takes of a budget.
     pub(crate) fn with(self, rent: Rent) -> Self {
-        Self { _rent: Some(rent), ..self }
+        Self { rent: Some(rent), ..self }
     }
 
     /// Whether packets of this epoch are its own.
@@ -209,6 +209,16 @@ impl Stage {
         std::mem::discriminant(&self.params.role) == std::mem::discriminant(&params.role)
     }
 
+    /// Adopts settings of its flow at a relay or sink: code and sizes stay those that it was made
+    /// for. Symbols lie in frames, but those of a window, which has memory for their size.
+    pub(crate) fn adopt(&mut self, settings: &FlowParams) {
+        let made_for = self.params.symbol_bytes;
+        self.params = settings.with(self.params.sizes());
+        if matches!(self.state, State::WindowSink(_)) {
+            self.params.symbol_bytes = settings.symbol_bytes.min(made_for);
+        }
+    }
+
     /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
     /// its flow, if they still suit it.
     pub(crate) fn under(
@@ -219,7 +229,7 @@ impl Stage {
         if !self.has_role_of(settings) {
             return None;
         }
-        self.params = settings.with(self.params.sizes());
+        self.adopt(settings);
         (self.epoch, self.made_at) = (epoch, now);
         Some(self)
     }

@@ -4,10 +4,15 @@
 mod common;
 
 use common::{Line, Node, UP, coded, header, ip_packet, params, window};
-use recoded_pipeline::params::{FlowParams, Redundancy, Role, Snapshot, TunnelId};
+use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::open::Rent;
+use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES, write_index};
+use recoded_wire::frames::Span;
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::window::{WindowPacket, parse_window};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MILLI: u64 = 1_000_000;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
@@ -99,6 +104,66 @@ fn blocks_of_before_a_change_are_still_repaired() {
         line.pass(500);
         assert_eq!(line.delivered().len(), 300, "{code:?}");
         line.check();
+    }
+}
+
+/// What a source was told to replace once stayed until memory was short.
+#[test]
+fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
+    let flows = codes();
+    for (index, flow) in flows.iter().enumerate() {
+        let mut source = Node::new(flow.clone(), 8);
+        let total = source.frames.free();
+        let other = flows[(index + 1) % flows.len()].clone();
+        // There and back again: the one that is kept is each time the one of before.
+        for (edition, flow) in [(2, other.clone()), (3, flow.clone()), (4, other)] {
+            let now = edition * 10_000 * MILLI;
+            for number in 0..100 {
+                source.ingress(&ip_packet(150, number), now);
+            }
+            source.tick(now + 500 * MILLI);
+            source.apply(&snapshot(edition, flow), now + 1000 * MILLI);
+            let mut retire = |at| source.pipeline.retire(&mut source.frames, now + at * MILLI);
+            assert!(retire(2500).is_none(), "it may be asked still");
+            assert!(retire(3000).is_some() && retire(3000).is_none());
+            assert_eq!(source.frames.free(), total, "nothing came since the change");
+        }
+        // Within a moment it goes on with its numbers.
+        source.apply(&snapshot(5, flow.clone()), 60_000 * MILLI);
+        assert!(source.pipeline.retire(&mut source.frames, 61_000 * MILLI).is_none());
+        assert_eq!(source.leaked(), 0);
+    }
+}
+
+/// What a source was told to replace once was in no budget.
+#[test]
+fn what_a_source_replaced_is_counted_or_goes_at_once() {
+    struct Budget(Arc<AtomicUsize>, usize);
+    impl Egress for Budget {
+        fn transmit(&mut self, _hop: PeerId, _span: Span, _outer: Outer) {}
+        fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
+        fn keep(&mut self, bytes: usize) -> Option<Rent> {
+            Rent::take(&self.0, bytes, self.1)
+        }
+    }
+    let flows = codes();
+    let bytes = [flows[0].memory_bytes(), flows[1].memory_bytes()];
+    for budget in [usize::MAX, bytes[0] - 1] {
+        let mut egress = Budget(Arc::default(), budget);
+        let mut source = Node::new(flows[0].clone(), 8);
+        let mut change = |edition, index: usize| {
+            let new = snapshot(edition, flows[index].clone());
+            source.pipeline.apply(&new, &mut source.frames, &mut egress, edition * MILLI);
+            egress.0.load(Ordering::Relaxed)
+        };
+        let kept = |index: usize| if bytes[index] <= budget { bytes[index] } else { 0 };
+        assert_eq!(change(2, 1), kept(0));
+        assert_eq!(change(3, 0), kept(1), "the former one of the two");
+        assert_eq!(change(4, 1), kept(0));
+        let closed = source.pipeline.retire(&mut source.frames, 3000 * MILLI);
+        assert_eq!(closed.is_some(), budget == usize::MAX);
+        drop(closed);
+        assert_eq!(egress.0.load(Ordering::Relaxed), 0);
     }
 }
 

@@ -9,7 +9,7 @@ use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
-use recoded_pipeline::report::DropReason;
+use recoded_pipeline::report::{DropReason, Report};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES};
 use recoded_wire::frames::{Frames, Span};
 
@@ -97,12 +97,20 @@ impl Host {
         self.pipeline.report().packets.dropped[reason as usize]
     }
 
+    /// Every packet has one fate, or waits.
+    fn check_fates(&self) {
+        let Report { packets, waiting, .. } = self.pipeline.report();
+        let kept = packets.forwarded + packets.consumed + packets.handed_over;
+        let dropped = packets.dropped.iter().sum::<u64>();
+        assert_eq!(packets.received, kept + dropped + waiting as u64);
+    }
+
     fn end(mut self) {
+        self.check_fates();
         self.pipeline.release(&mut self.frames);
         assert_eq!(self.frames.free(), 1024, "frames leaked");
-        let packets = self.pipeline.report().packets;
-        let fates = packets.forwarded + packets.consumed + packets.handed_over;
-        assert_eq!(packets.received, fates + packets.dropped.iter().sum::<u64>());
+        assert_eq!(self.pipeline.report().waiting, 0);
+        self.check_fates();
     }
 }
 
@@ -142,6 +150,34 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     sink.open(&mut opener, 121 * MILLI);
     assert_eq!(sink.desk.delivered.len(), 250, "waiting packets are delivered");
     assert_eq!(sink.pipeline.report().packets.dropped.iter().sum::<u64>(), 0);
+    sink.end();
+}
+
+/// A window once went on with memory for smaller symbols, and dropped all larger ones.
+#[test]
+fn symbols_that_may_be_larger_get_another_window() {
+    let of = |role, symbol_bytes| {
+        let mut params = params(role);
+        common::window(&mut params);
+        FlowParams { symbol_bytes, ..params }
+    };
+    let mut source = Node::new(of(SOURCE, 160), 3);
+    let mut sink = Host::new(of(SINK, 160));
+    let mut opener = Opener::new(1);
+    let pass = |sink: &mut Host, opener: &mut Opener, packets: Vec<Vec<u8>>, now| {
+        for packet in packets {
+            sink.receive(Some(UP), &packet, now);
+            sink.open(opener, now);
+        }
+    };
+    pass(&mut sink, &mut opener, stream(&mut source, 0..80), MILLI);
+    assert_eq!(sink.desk.delivered, expected(0..80));
+    source.apply(&Snapshot { edition: 2, flows: vec![of(SOURCE, 400)] }, 110 * MILLI);
+    sink.params = of(SINK, 400);
+    let new = Snapshot { edition: 2, flows: vec![sink.params.clone()] };
+    sink.pipeline.apply(&new, &mut sink.frames, &mut sink.desk, 110 * MILLI);
+    pass(&mut sink, &mut opener, stream(&mut source, 80..160), 120 * MILLI);
+    assert_eq!(sink.desk.delivered, expected(0..160));
     sink.end();
 }
 
@@ -208,6 +244,41 @@ fn packets_whose_stage_never_comes_let_their_frames_go() {
     sink.end();
 }
 
+/// Packets that waited once counted as consumed, whatever became of them.
+#[test]
+fn packets_that_wait_have_their_fate_when_they_have_waited() {
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..40);
+    let count = packets.len() as u64;
+    let fates = |sink: &Host| {
+        sink.check_fates();
+        let Report { packets, waiting, .. } = sink.pipeline.report();
+        let dropped = [DropReason::Opening, DropReason::NoMemory].map(|it| sink.dropped(it));
+        (waiting as u64, packets.consumed + packets.handed_over, dropped)
+    };
+    let waiting = || {
+        let mut sink = Host::new(params(SINK));
+        for packet in &packets {
+            sink.receive(Some(UP), packet, MILLI);
+        }
+        assert_eq!(fates(&sink), (count, 0, [0, 0]));
+        sink
+    };
+    let mut sink = waiting();
+    sink.settle(1001 * MILLI);
+    assert_eq!(fates(&sink), (0, 0, [count, 0]), "no stage came");
+    let mut sink = waiting();
+    sink.pipeline.refused(&mut sink.frames, SHARD);
+    assert_eq!(fates(&sink), (0, 0, [0, count]), "none will come");
+    let mut sink = waiting();
+    sink.open(&mut Opener::new(1), 2 * MILLI);
+    let (waits, consumed, _) = fates(&sink);
+    assert!(waits == 0 && consumed > 0, "{consumed} of {count}");
+    let mut sink = waiting();
+    sink.desk.elsewhere.push(SHARD);
+    sink.pipeline.elsewhere(&mut sink.frames, &mut sink.desk, SHARD, 2 * MILLI);
+    assert_eq!(fates(&sink), (0, count, [0, 0]), "another worker has it");
+}
+
 /// A few forged packets once took all memory until a restart.
 #[test]
 fn stages_that_prove_nothing_are_given_back() {
@@ -237,6 +308,47 @@ fn stages_that_prove_nothing_are_given_back() {
     }
 }
 
+/// Counters of a shard once went with it, and the totals that an operator sees fell.
+#[test]
+fn totals_of_a_flow_stay_when_its_shards_go() {
+    let total = |report: &Report| -> (u64, u64) {
+        let shards = report.flows.iter().map(|flow| &flow.counters);
+        let counters = shards.chain(report.remainders.iter().map(|gone| &gone.counters));
+        let totals = counters.map(|it| (it.received, it.ingress_packets));
+        totals.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
+    };
+    // A relay, whose shard is given back and opened anew.
+    let mut opener = Opener::new(1);
+    let mut relay = Host::new(params(Role::Relay { upstream: UP }));
+    let packets = stream(&mut Node::new(params(SOURCE), 3), 0..80);
+    for (again, now) in [(0, MILLI), (1, 5000 * MILLI)] {
+        for packet in &packets {
+            relay.receive(Some(UP), packet, now);
+            relay.open(&mut opener, now);
+        }
+        let all = (again + 1) * packets.len() as u64;
+        assert_eq!(total(&relay.pipeline.report()), (all, 0));
+        assert!(relay.pipeline.give_back(&mut relay.frames, now + 2500 * MILLI).is_some());
+        assert_eq!(relay.pipeline.report().flows, []);
+        assert_eq!(total(&relay.pipeline.report()), (all, 0));
+    }
+    // The flow is removed: nothing remains of it.
+    let (frames, desk) = (&mut relay.frames, &mut relay.desk);
+    let none = Snapshot { edition: 2, flows: Vec::new() };
+    relay.pipeline.apply(&none, frames, desk, 9000 * MILLI);
+    assert_eq!(relay.pipeline.report().remainders, []);
+    relay.end();
+    // A source that is told to use fewer shards.
+    let mut source = Host::new(FlowParams { shards: 2, ..params(SOURCE) });
+    let packet = (ShardId { shard: 1, ..SHARD }, &ip_packet(150, 1)[..]);
+    source.pipeline.ingress(&mut source.frames, &mut source.desk, packet, MILLI);
+    let fewer = Snapshot { edition: 2, flows: vec![params(SOURCE)] };
+    source.pipeline.apply(&fewer, &mut source.frames, &mut source.desk, 2 * MILLI);
+    assert_eq!(total(&source.pipeline.report()), (0, 1));
+    source.settle(2 * MILLI);
+    source.end();
+}
+
 #[test]
 fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     let mut source = Node::new(params(SOURCE), 3);
@@ -248,7 +360,11 @@ fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     for packet in &packets[1..21] {
         sink.receive(Some(UP), packet, 500 * MILLI);
     }
-    assert_eq!((sink.dropped(DropReason::NoMemory), sink.desk.asked.len()), (20, 1));
+    assert_eq!(
+        (sink.dropped(DropReason::NoMemory), sink.desk.asked.len()),
+        (21, 1),
+        "the first had waited"
+    );
     sink.receive(Some(UP), &packets[21], 1_001 * MILLI);
     assert_eq!(sink.desk.asked.len(), 2, "a second later");
     sink.end();

@@ -197,9 +197,9 @@ pub enum SnapshotError {
         needed: usize,
     },
 
-    /// Sources would take more memory than relays and sinks have left.
+    /// Sources would take more memory than is left by relays, sinks and what sources have replaced.
     #[error(
-        "sources would take {} MiB, and of the {} MiB for flows relays and sinks hold {}: choose \
+        "sources would take {} MiB, and of the {} MiB for flows {} are in use besides: choose \
          smaller sizes or raise memory under [daemon]",
         sources >> 20,
         budget >> 20,
@@ -208,7 +208,7 @@ pub enum SnapshotError {
     Memory {
         /// Bytes that sources would take.
         sources: usize,
-        /// Bytes that relays and sinks hold.
+        /// Bytes that relays and sinks hold, and for 2 s what sources were told to replace.
         stages: usize,
         /// Bytes for flows.
         budget: usize,

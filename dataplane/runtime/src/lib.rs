@@ -26,6 +26,8 @@ mod watch;
 
 mod resources;
 
+mod feed;
+
 mod worker;
 
 mod intake;
@@ -87,4 +89,6 @@ pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max, worker_memory_bytes};
-pub use topology::{HopConfig, Idle, LinkConfig, Topology, TopologyError, TunnelConfig};
+pub use topology::{
+    HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig,
+};

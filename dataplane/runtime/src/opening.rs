@@ -45,6 +45,8 @@ pub(crate) enum Reply {
 /// A worker's side.
 pub(crate) struct Counter {
     worker: usize,
+    shared: Arc<Shared>,
+    budget: usize,
     messages: Sender<Message>,
     replies: Receiver<Reply>,
 }
@@ -61,6 +63,12 @@ impl Counter {
     /// A reply, if one has come.
     pub(crate) fn reply(&self) -> Option<Reply> {
         self.replies.try_recv().ok()
+    }
+
+    /// Takes memory for what a source was told to replace, of what other stages and sources leave.
+    pub(crate) fn keep(&self, bytes: usize) -> Option<Rent> {
+        let left = self.budget.saturating_sub(source_memory_bytes(&self.shared.snapshot.get()));
+        Rent::take(&self.shared.stage_bytes, bytes, left)
     }
 
     /// Gives back what is not used any more.
@@ -86,7 +94,8 @@ pub(crate) fn start(
     for worker in 0..workers {
         let (reply, replies) = bounded(QUEUE);
         answers.push(reply);
-        counters.push(Counter { worker, messages: messages.clone(), replies });
+        let (shared, messages) = (shared.clone(), messages.clone());
+        counters.push(Counter { worker, shared, budget, messages, replies });
     }
     let books = Books { used: shared.stage_bytes.clone(), owners: Owners::new() };
     let mut office = Office { shared, answers, opener: Opener::new(seed), budget, books };

@@ -21,7 +21,7 @@ use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
     Answer, Egress, HandOver, Origin, Outer, Product, ProductInputs, Ticket,
 };
-use recoded_pipeline::open::OpenRequest;
+use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
@@ -268,6 +268,10 @@ impl Egress for Outbox {
 
     fn open(&mut self, request: &OpenRequest) -> Answer {
         self.counter.ask(request)
+    }
+
+    fn keep(&mut self, bytes: usize) -> Option<Rent> {
+        self.counter.keep(bytes)
     }
 
     fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {

@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
     /// Which worker has which shard of a relay or sink.
     pub(crate) owners: Slot<Owners>,
-    /// What stages of relays and sinks take, in bytes.
+    /// What stages of relays and sinks take, and those that sources were told to replace, in bytes.
     pub(crate) stage_bytes: Arc<AtomicUsize>,
     /// Stages refused because no memory was left.
     pub(crate) refusals: AtomicU64,

@@ -8,6 +8,9 @@ use recoded_wire::steer::XSKS_MAX;
 use recoded_xsk::ModePreference;
 use std::net::IpAddr;
 
+/// Least MTU of an IPv6 tunnel (RFC 8200, section 5): below it Linux takes no IPv6 address.
+pub const TUNNEL_MTU_MIN_V6: u16 = 1280;
+
 /// How a worker waits when nothing happens.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Idle {
@@ -247,7 +250,7 @@ impl Topology {
             check_unicast(address)?;
             let (prefix_max, mtu_min) = match address {
                 IpAddr::V4(_) => (32, MTU_MIN_V4),
-                IpAddr::V6(_) => (128, MTU_MIN_V6),
+                IpAddr::V6(_) => (128, TUNNEL_MTU_MIN_V6),
             };
             if prefix > prefix_max {
                 return Err(TopologyError::Prefix { tunnel: tunnel.name.clone(), prefix });
@@ -299,8 +302,6 @@ const FRAMES_MIN: u32 = 1024;
 const FRAMES_MAX: u32 = 1 << 20;
 /// RFC 791: every host forwards 68 bytes unfragmented.
 const MTU_MIN_V4: u16 = 68;
-/// RFC 8200, section 5.
-const MTU_MIN_V6: u16 = 1280;
 
 #[cfg(test)]
 mod tests {

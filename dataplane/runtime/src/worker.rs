@@ -13,7 +13,7 @@
 //! per packet.
 
 use crate::accelerator::Accelerator;
-use crate::intake::{Intake, Taken};
+use crate::feed::{Gate, Source};
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
@@ -23,7 +23,7 @@ use crate::topology::Idle;
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::egress::Origin;
-use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
+use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::packet::locate;
@@ -71,7 +71,7 @@ pub(crate) struct Parked {
 pub(crate) struct State {
     received: Vec<Received>,
     /// Sources of which this worker sends shards.
-    sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
     /// Those that may be read, when the worker was about to sleep.
     open: Vec<usize>,
     owners_seen: u64,
@@ -85,31 +85,7 @@ pub(crate) struct State {
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
     /// Whether anything may have changed since the last report.
-    dirty: bool,
-}
-
-/// A flow that this worker feeds from a tunnel.
-struct Source {
-    flow: u32,
-    tunnel: usize,
-    /// Shards of the flow. Queue `q` of the tunnel is read into shard `q % shards`.
-    shards: u8,
-    /// Those of this worker.
-    own_shards: Vec<u8>,
-    /// The queues of this worker's shards.
-    intake: Intake,
-    /// Links that its packets leave by.
-    links: Vec<usize>,
-    /// Not read before this time, because a read failed.
-    held_until: Nanos,
-}
-
-/// Whether a tunnel may be read.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Gate {
-    Open,
-    /// Not before this time.
-    Until(Nanos),
+    pub(crate) dirty: bool,
 }
 
 impl Worker {
@@ -280,14 +256,20 @@ impl Worker {
         }
     }
 
-    /// Gives memory back after others were refused some.
+    /// Gives memory back that is not used any more, and more after others were refused some.
     fn give_back(&mut self, now: Nanos) {
+        while let Some(closed) = self.pipeline.retire(&mut self.umem, now) {
+            self.outbox.counter.give_back(closed);
+        }
         let refusals = self.shared.refusals.load(Ordering::Relaxed);
         if refusals == self.state.refusals_seen {
             return;
         }
         match self.pipeline.give_back(&mut self.umem, now) {
-            Some(closed) => self.outbox.counter.give_back(closed),
+            Some(closed) => {
+                self.outbox.counter.give_back(closed);
+                self.state.dirty = true;
+            }
             None => self.state.refusals_seen = refusals,
         }
     }
@@ -329,73 +311,8 @@ impl Worker {
         came
     }
 
-    fn read_tunnel(&mut self, index: usize, now: Nanos) -> bool {
-        let mut worked = false;
-        for _ in 0..BURST_PACKETS {
-            if self.gate(index, now) != Gate::Open {
-                break;
-            }
-            let Source { flow, tunnel, shards, intake, .. } = &mut self.state.sources[index];
-            let counters = &mut self.outbox.tunnel_counters[*tunnel];
-            match intake.take(&self.tunnels[*tunnel]) {
-                Taken::Empty => break,
-                Taken::Failed => {
-                    counters.read_failed += 1;
-                    self.state.sources[index].held_until = now + FAILED_NANOS;
-                    self.state.dirty = true;
-                    break;
-                }
-                Taken::Packet(queue, packet) => {
-                    counters.read_packets += 1;
-                    counters.read_bytes += packet.len() as u64;
-                    let shard = (queue % usize::from(*shards)) as u8;
-                    let packet = (ShardId { flow: *flow, shard }, packet);
-                    self.pipeline.ingress(&mut self.umem, &mut self.outbox, packet, now);
-                    worked = true;
-                }
-            }
-        }
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
-        worked
-    }
-
-    /// A tunnel is read only while every link of its flow can take its packets. Otherwise
-    /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
-    fn gate(&mut self, source: usize, now: Nanos) -> Gate {
-        let Source { tunnel, held_until, flow, own_shards, .. } = &self.state.sources[source];
-        if *held_until > now {
-            return Gate::Until(*held_until);
-        }
-        if self.tunnels[*tunnel].is_gone() {
-            return Gate::Until(Nanos::MAX);
-        }
-        for shard in own_shards {
-            let shard = ShardId { flow: *flow, shard: *shard };
-            if let Err(at) = self.pipeline.opens_at(shard, now) {
-                return Gate::Until(at.unwrap_or(Nanos::MAX));
-            }
-        }
-        for link in &self.state.sources[source].links {
-            let opens_at = self.pacers[*link].opens_at();
-            if opens_at > now {
-                return Gate::Until(opens_at);
-            }
-            // Packets on an interface that is gone cannot be sent.
-            let socket = self.sockets[*link].as_ref();
-            let pending = socket.filter(|_| self.is_present(*link)).map_or(0, Socket::pending);
-            if pending + self.outbox.len() > TX_BACKLOG_PACKETS {
-                return Gate::Until(now + RETRY_NANOS);
-            }
-        }
-        let frames = self.umem.gauge();
-        if frames.free < frames.total / FREE_PART {
-            return Gate::Until(now + RETRY_NANOS);
-        }
-        Gate::Open
-    }
-
     /// Whether the interface of a link is present.
-    fn is_present(&self, link: usize) -> bool {
+    pub(crate) fn is_present(&self, link: usize) -> bool {
         self.outbox.links_now[link].is_present
     }
 
@@ -425,46 +342,6 @@ impl Worker {
         self.state.tick_at = Some(0);
         self.state.dirty = true;
         self.shared.editions[self.index].store(snapshot.edition, Ordering::Release);
-    }
-
-    /// The sources of which this worker sends shards. One that goes on keeps what it has read.
-    fn sources(&mut self, snapshot: &Snapshot) -> Vec<Source> {
-        let mut before = std::mem::take(&mut self.state.sources);
-        let share = self.outbox.whereabouts.share;
-        let mut sources = Vec::new();
-        for flow in &snapshot.flows {
-            let Role::Source { tunnel } = flow.role else { continue };
-            let (tunnel, shards) = (usize::from(tunnel.0), flow.shards.max(1));
-            let is_ours = |queue: &usize| {
-                let shard = (queue % usize::from(shards)) as u8;
-                share.owner(shard) == share.worker
-            };
-            let queues = (0..self.tunnels[tunnel].queues()).filter(is_ours);
-            let same = before
-                .iter()
-                .position(|old| old.tunnel == tunnel && old.intake.queues().eq(queues.clone()));
-            let intake = match same {
-                Some(index) => before.swap_remove(index).intake,
-                None => Intake::new(queues),
-            };
-            if intake.queues().next().is_none() {
-                continue;
-            }
-            sources.push(Source {
-                flow: flow.id,
-                tunnel,
-                shards,
-                own_shards: share.sends(shards).collect(),
-                intake,
-                links: flow
-                    .next_hops
-                    .iter()
-                    .map(|peer| self.hop_links[usize::from(peer.0)])
-                    .collect(),
-                held_until: 0,
-            });
-        }
-        sources
     }
 
     /// Nothing to do: spins or sleeps, as configured.
@@ -579,16 +456,9 @@ fn copy_in(umem: &mut Umem, payload: &[u8]) -> Option<Span> {
 
 /// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
 /// enough that no link waits long for another.
-const BURST_PACKETS: usize = 64;
-/// Frames in a transmit ring (2048 places) above which tunnels wait: the rest is for relayed
-/// packets, which do not.
-const TX_BACKLOG_PACKETS: usize = 512;
-/// Tunnels wait when fewer than this part of the frames are free: coded packets need them more.
-const FREE_PART: u32 = 8;
-/// Pause after a failed read, so that a tunnel that keeps failing costs little.
-const FAILED_NANOS: Nanos = 10_000_000;
+pub(crate) const BURST_PACKETS: usize = 64;
 /// How often a full ring is tried again. Linux gives no sign when it drains.
-const RETRY_NANOS: Nanos = 100_000;
+pub(crate) const RETRY_NANOS: Nanos = 100_000;
 /// How often sent frames are collected when nothing else happens.
 const COMPLETE_NANOS: Nanos = 1_000_000;
 /// How often to look whether an accelerator has solved a generation when nothing else happens.

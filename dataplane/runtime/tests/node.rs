@@ -59,6 +59,34 @@ fn sources_that_grow_beyond_the_memory_for_flows_are_refused() {
     });
 }
 
+/// What a source was told to replace was in no budget, and stayed until memory was short.
+#[test]
+fn what_a_source_replaced_is_counted_until_it_goes() {
+    let Some(bed) = Bed::new() else { return };
+    inside(&bed.left, || {
+        let bytes = source(1).memory_bytes();
+        let topology = Topology {
+            flow_memory_bytes: 4 * bytes,
+            ..topology("10.7.0.1", "10.7.0.2", "10.99.0.1")
+        };
+        let runtime = start(&topology, vec![source(1)]).unwrap();
+        let with = |edition, generations| {
+            runtime.publish(snapshot(edition, vec![FlowParams { generations, ..source(1) }]))
+        };
+        // Too large a one is refused, and says what is in use.
+        let in_use = || match with(9, 1 << 20) {
+            Err(SnapshotError::Memory { stages, .. }) => stages,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(in_use(), 0);
+        with(2, source(1).generations / 2).unwrap();
+        wait_until("the snapshot is adopted", || runtime.editions() == [2]);
+        assert_eq!(in_use(), bytes);
+        wait_until("it goes", || in_use() == 0);
+        runtime.stop();
+    });
+}
+
 #[test]
 fn packets_cross_from_tunnel_to_tunnel() {
     let Some(bed) = Bed::new() else { return };

@@ -27,6 +27,8 @@ pub struct LinePlan {
     pub frames: u32,
     /// Generations that each flow holds at once.
     pub generations: u32,
+    /// What may be allocated, such as `64 MiB`; `None` leaves the daemon's default.
+    pub memory: Option<&'static str>,
     /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
     pub workers: u32,
     /// Worker idle behaviour.
@@ -154,6 +156,7 @@ impl LinePlan {
             ],
             frames: 16384,
             generations: 256,
+            memory: None,
             workers: 1,
             idle: "adaptive",
             engine: "auto",
@@ -176,6 +179,7 @@ impl LinePlan {
                 engine: self.engine,
                 frames: self.frames,
                 generations: self.generations,
+                memory: self.memory,
             },
             link: self.links(index),
             tunnel: if is_end { tunnels.collect() } else { Vec::new() },
@@ -283,6 +287,8 @@ struct DaemonFile<'a> {
     engine: &'static str,
     frames: u32,
     generations: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -364,6 +370,7 @@ struct CodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use recoded_api::keys::TABLES;
 
     fn parsed(index: usize) -> toml::Table {
         let text = LinePlan::protected(3).config(index, "/run/x.sock");
@@ -409,6 +416,43 @@ mod tests {
         assert_eq!(relay["adaptive"].as_bool(), Some(false));
         assert!(relay.get("code").is_none() && source.get("adaptive").is_none());
         assert!(sink.get("code").is_none() && sink.get("block_symbols").is_none());
+    }
+
+    /// The names above are those of the daemon: of the table of keys, for the role that has them.
+    #[test]
+    fn every_key_that_is_written_is_one_of_the_daemon() {
+        let codes = [
+            CodePlan::Rlnc,
+            CodePlan::Bats { block_symbols: 128, interleave: Some(3), adaptive: false },
+            CodePlan::Window { window_symbols: 64 },
+        ];
+        for (code, index) in codes.into_iter().flat_map(|code| (0..3).map(move |at| (code, at))) {
+            let mut plan = LinePlan { pace_mbit: Some(9.0), ..LinePlan::protected(2) };
+            plan.memory = Some("64 MiB");
+            plan.tunnels[0].mtu = Some(1300);
+            plan.flows[0] = FlowPlan {
+                code,
+                symbol_bytes: Some(1000),
+                target_loss: Some(0.1),
+                flush_timeout_us: Some(1),
+                hold_timeout_us: Some(1),
+                ..plan.flows[0].clone()
+            };
+            let text = plan.config(index, "/run/x.sock");
+            let file: toml::Table = text.parse().expect("valid TOML");
+            for section in TABLES {
+                let Some(value) = file.get(section.section) else { continue };
+                let tables = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+                for table in tables.iter().filter_map(toml::Value::as_table) {
+                    let role = table.get("role").and_then(toml::Value::as_str);
+                    for name in table.keys() {
+                        let key = section.find(name).unwrap_or_else(|| panic!("{name}: no key"));
+                        let has = |role| key.roles.iter().any(|other| other.name() == role);
+                        assert!(role.is_none_or(has), "{name} is no key of a {role:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

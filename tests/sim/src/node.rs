@@ -200,7 +200,9 @@ impl Node {
         let first = workers.next().expect("a node has a worker");
         let mut all = workers.fold(first, |mut all, report| {
             all.packets += &report.packets;
+            all.waiting += report.waiting;
             all.flows.extend(report.flows);
+            all.remainders.extend(report.remainders);
             all
         });
         all.flows.sort_by_key(|flow| flow.shard);

@@ -211,6 +211,7 @@ impl Worker {
         while idle < SPINS_MAX {
             let sent = self.observed.sent_down + self.observed.sent_up;
             let due = self.call((crew, now, results), |pipeline, frames, outside| {
+                drop(pipeline.retire(frames, now));
                 pipeline.tick(frames, outside, now)
             })?;
             let has_sent = self.observed.sent_down + self.observed.sent_up > sent;
@@ -323,7 +324,7 @@ impl Worker {
     fn check_fates(&self, report: &Report) -> Result<(), Violation> {
         let packets = report.packets;
         let kept = packets.forwarded + packets.consumed + packets.handed_over;
-        let fates = kept + packets.dropped.iter().sum::<u64>();
+        let fates = kept + packets.dropped.iter().sum::<u64>() + report.waiting as u64;
         let (handed, received) = (self.observed.received, packets.received);
         if handed == received && received == fates {
             return Ok(());

@@ -7,6 +7,7 @@ use super::reader::{Reader, unicast};
 use super::{Daemon, Idle, Link, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
+use recoded_runtime::TUNNEL_MTU_MIN_V6;
 use recoded_runtime::offload::Mode as Engine;
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
@@ -44,8 +45,6 @@ const TUNNEL_MTU_MAX: u64 = 9000;
 /// Least MTU of an IPv4 tunnel: every host accepts packets of this size (RFC 791). Linux would take
 /// less, but headers would outweigh the data.
 const TUNNEL_MTU_MIN_V4: u16 = 576;
-/// Least MTU of an IPv6 tunnel (RFC 8200, section 5): below it Linux takes no IPv6 address.
-const TUNNEL_MTU_MIN_V6: u16 = 1280;
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {

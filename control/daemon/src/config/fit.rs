@@ -17,10 +17,6 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Role};
 use recoded_runtime::FRAME_BYTES;
 use recoded_wire::window::ADU_HEADER_BYTES;
 
-/// Bytes of the length before each IP packet of a generation or block, as the pipeline's edge
-/// writes it. Fewer here would let through packets that a source drops.
-const LENGTH_BYTES: usize = 2;
-
 /// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the
 /// code of the flow can change while the tunnel exists. The MTU is not below what the tunnel's
 /// address allows, since the packets of generations and blocks may span symbols.
@@ -75,19 +71,15 @@ impl Unit {
     fn of(params: &FlowParams) -> Unit {
         let of = |key, symbols: usize| {
             let value = symbols.to_string();
-            Unit { key, value, symbols, symbols_max: most(key), overhead: LENGTH_BYTES }
+            let overhead = params.code.framing_bytes();
+            Unit { key, value, symbols, symbols_max: most(key), overhead }
         };
         match params.code {
             FlowCode::Rlnc => of("generation_size", params.generation_size),
             #[cfg(feature = "bats")]
             FlowCode::Bats(bats) => of("block_symbols", bats.source_symbols),
-            FlowCode::Window(_) => {
-                let value = "\"window\"".to_owned();
-                Unit { value, overhead: ADU_HEADER_BYTES, ..of("code", 1) }
-            }
-            FlowCode::Stream(_) => {
-                Unit { value: "\"stream\"".to_owned(), overhead: 0, ..of("code", 1) }
-            }
+            FlowCode::Window(_) => Unit { value: "\"window\"".to_owned(), ..of("code", 1) },
+            FlowCode::Stream(_) => Unit { value: "\"stream\"".to_owned(), ..of("code", 1) },
         }
     }
 

@@ -11,7 +11,7 @@ use recoded_api::service::Service;
 use recoded_api::v1::Link;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Snapshot;
-use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss};
+use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss, Remainder};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -32,6 +32,8 @@ pub struct Fake {
     pub engine: Option<Mode>,
     /// MTU of eth1 as seen now.
     pub mtu: Option<u64>,
+    /// Of shards that are gone.
+    pub remainders: Vec<Remainder>,
 }
 
 #[derive(Clone, Default)]
@@ -102,6 +104,7 @@ impl Dataplane for Handle {
         Observation {
             links: self.with(|fake| fake.mtu).into_iter().map(link).collect(),
             flows: vec![vec![report(3, 0.25)], vec![report(5, 0.5)]],
+            remainders: self.with(|fake| fake.remainders.clone()),
             drops,
             ..Observation::default()
         }

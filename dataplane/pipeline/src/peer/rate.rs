@@ -39,8 +39,8 @@ const TARGET_MAX_NANOS: f64 = 8e6;
 const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
 
-/// What calm rounds in a row may multiply it by, and how far: twice as fast per 20 ms of round trip,
-/// a quarter faster per round where round trips are long.
+/// What calm rounds in a row may multiply it by, and how far: a quarter faster a round where round
+/// trips are long.
 const GAIN_STEPS_MAX: u32 = 5;
 const GAIN_ROUND_TRIP_NANOS: f64 = 20e6;
 

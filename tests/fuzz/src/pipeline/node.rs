@@ -246,8 +246,12 @@ impl Node {
     /// One call of the timers of each worker; when the next is due, if not now.
     pub(super) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         let workers = 0..self.workers.len();
-        let tick =
-            |worker| self.call(worker, |pipeline, frames, sent| pipeline.tick(frames, sent, now));
+        let tick = |worker| {
+            self.call(worker, |pipeline, frames, sent| {
+                drop(pipeline.retire(frames, now));
+                pipeline.tick(frames, sent, now)
+            })
+        };
         workers.filter_map(tick).min()
     }
 
@@ -296,11 +300,11 @@ impl Node {
         }
         self.let_go();
         for Worker { pipeline, frames, received } in &mut self.workers {
+            pipeline.release(frames);
             let packets = pipeline.report().packets;
             let kept = packets.forwarded + packets.consumed + packets.handed_over;
             let fates = kept + packets.dropped.iter().sum::<u64>();
             assert_eq!((packets.received, fates), (*received, *received));
-            pipeline.release(frames);
             assert_eq!(frames.free(), self.frame_count, "frames leaked");
         }
     }

@@ -11,13 +11,13 @@ use recoded_netns::{Bed, Daemon, LinePlan, Loss};
 const PACKETS: u64 = 60_000;
 
 /// The port of coded packets.
-const PORT: u16 = 9426;
+pub const PORT: u16 = 9426;
 
 /// Bytes of the header of a generation's packet.
 const HEADER_BYTES: usize = 20;
 
 /// Shards of a flow.
-const SHARDS: usize = 16;
+pub const SHARDS: usize = 16;
 
 #[test]
 fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
@@ -26,9 +26,7 @@ fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
     let relay = Daemon::start(&bed, 1, &LinePlan::protected(2)).unwrap();
     let target = SocketAddr::new(Bed::east_address(1), PORT);
     let socket = bed.source().udp_socket("0.0.0.0:0".parse().unwrap()).unwrap();
-    let seed = std::process::id().into();
-    println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Random::of_this_process();
     let before = Counts::of(&relay.show().unwrap());
 
     // The first round fills every table; after it nothing may grow.
@@ -111,7 +109,7 @@ fn throw(socket: &UdpSocket, target: SocketAddr, random: &mut Random, round: u64
 }
 
 /// The right version, type and flow, truncated anywhere.
-fn truncated(random: &mut Random) -> Vec<u8> {
+pub fn truncated(random: &mut Random) -> Vec<u8> {
     let number = random.next();
     let mut packet = plausible(random, number);
     packet.truncate(random_length(random, HEADER_BYTES + 12));
@@ -120,7 +118,7 @@ fn truncated(random: &mut Random) -> Vec<u8> {
 
 /// A packet of any type with everything in the header at random, except what gets it past the XDP
 /// program, and often flags that its type may have.
-fn absurd(random: &mut Random) -> Vec<u8> {
+pub fn absurd(random: &mut Random) -> Vec<u8> {
     let length = HEADER_BYTES + random_length(random, 1400);
     let mut packet = random.bytes(length);
     packet[0] = 0x20 | (1 + random.below(4) as u8);
@@ -132,7 +130,7 @@ fn absurd(random: &mut Random) -> Vec<u8> {
 
 /// A generation packet as the source would send it, of a random shard and generation, with random
 /// content. `number` grows from packet to packet.
-fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
+pub fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
     let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
     packet[..4].copy_from_slice(&[0x22, 0x02, 0, random.below(SHARDS) as u8]);
     packet[4..8].copy_from_slice(&1u32.to_be_bytes());
@@ -142,7 +140,7 @@ fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
     packet
 }
 
-fn random_length(random: &mut Random, most: usize) -> usize {
+pub fn random_length(random: &mut Random, most: usize) -> usize {
     random.below(most + 1)
 }
 
@@ -151,10 +149,17 @@ fn settle() {
 }
 
 /// SplitMix64: small, and good enough to be hostile.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// Other numbers in each run, of which the seed is printed.
+    pub fn of_this_process() -> Random {
+        let seed = std::process::id().into();
+        println!("seed {seed}");
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -162,11 +167,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| self.next() as u8).collect()
     }
 }

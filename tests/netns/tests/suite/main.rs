@@ -3,6 +3,7 @@
 mod common;
 
 mod accelerator;
+mod attack;
 mod bed;
 mod hostile;
 mod line;

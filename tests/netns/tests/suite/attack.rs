@@ -1,0 +1,238 @@
+//! A good flow beside hostile packets: what they may cost it, and what they may hold.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common;
+use crate::hostile::{PORT, Random, SHARDS, absurd, plausible, random_length, truncated};
+use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
+use recoded_wire::header::{Flags, Header, PacketType};
+
+/// Of each link; the good flow takes a third of it, coded.
+const RATE_MBIT: f64 = 50.0;
+
+/// Bytes of a good packet, and how many there are in a measurement of two seconds.
+const GOOD_BYTES: usize = 1000;
+const GOOD_PACKETS: u32 = 3000;
+
+/// Between two bursts of ten good packets.
+const GOOD_PAUSE: Duration = Duration::from_micros(6667);
+
+/// Share of its goodput that the good flow keeps.
+const KEPT: f64 = 0.95;
+
+/// Pairs of measurements at most: other programs disturb one now and then.
+const TRIES: usize = 4;
+
+/// The tunnel's ends.
+const TUNNEL: [[u8; 4]; 2] = [[10, 99, 0, 1], [10, 99, 0, 2]];
+
+/// A socket in front of the source's tunnel, and one behind that of the sink.
+struct Ends {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+}
+
+impl Ends {
+    fn new(bed: &Bed) -> Ends {
+        let socket = |host: &recoded_netns::Namespace, end: usize, port| {
+            host.udp_socket(SocketAddr::from((TUNNEL[end], port))).unwrap()
+        };
+        let receiver = socket(bed.sink(), 1, 7000);
+        receiver.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+        Ends { sender: socket(bed.source(), 0, 0), receiver }
+    }
+
+    fn send(&self, count: u32) {
+        for _ in 0..count {
+            let to = SocketAddr::from((TUNNEL[1], 7000));
+            let _ = self.sender.send_to(&[0x5a; GOOD_BYTES], to);
+        }
+    }
+
+    /// Packets that arrive until none has come for a while.
+    fn receive(&self) -> u32 {
+        let mut buffer = [0; 2048];
+        let mut came = 0;
+        while self.receiver.recv(&mut buffer).is_ok() {
+            came += 1;
+        }
+        came
+    }
+
+    /// Packets that arrive of [`GOOD_PACKETS`].
+    fn measure(&self) -> u32 {
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| self.receive());
+            let begin = Instant::now();
+            for burst in 0..GOOD_PACKETS / 10 {
+                std::thread::sleep((GOOD_PAUSE * burst).saturating_sub(begin.elapsed()));
+                self.send(10);
+            }
+            receiving.join().unwrap()
+        })
+    }
+}
+
+/// Sockets of a host, with neighbours of which it shares a link: packets come from an address that
+/// they accept.
+struct Attacker {
+    socket: UdpSocket,
+    targets: Vec<IpAddr>,
+}
+
+/// An attacker on every host of a line of two links.
+fn attackers(bed: &Bed) -> Vec<Attacker> {
+    let targets = [
+        vec![Bed::east_address(1)],
+        vec![Bed::west_address(1), Bed::east_address(2)],
+        vec![Bed::west_address(2)],
+    ];
+    let hosts = bed.hosts().iter().zip(targets);
+    let socket = |host: &recoded_netns::Namespace| host.udp_socket(([0; 4], 0).into()).unwrap();
+    hosts.map(|(host, targets)| Attacker { socket: socket(host), targets }).collect()
+}
+
+/// Sends a thousand hostile packets a second until `is_over`; how many, and for how long.
+fn attack(attackers: &[Attacker], random: &mut Random, is_over: &AtomicBool) -> (u32, Duration) {
+    let (begin, mut sent) = (Instant::now(), 0);
+    let stale = plausible(random, 1);
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(sent.into()).saturating_sub(begin.elapsed()));
+        let Attacker { socket, targets } = &attackers[random.below(attackers.len())];
+        let target = SocketAddr::new(targets[random.below(targets.len())], PORT);
+        let packet = match random.below(7) {
+            0 => {
+                let length = random_length(random, 1000);
+                random.bytes(length)
+            }
+            1 => truncated(random),
+            2 => absurd(random),
+            3 => plausible(random, sent.into()),
+            4 => {
+                // Of the shard that the good flow uses.
+                let mut packet = plausible(random, sent.into());
+                packet[3] = 0;
+                packet
+            }
+            5 => nacks(random),
+            _ => stale.clone(),
+        };
+        sent += u32::from(socket.send_to(&packet, target).is_ok());
+    }
+    (sent, begin.elapsed())
+}
+
+/// Asks for everything of a few generations.
+fn nacks(random: &mut Random) -> Vec<u8> {
+    let common = Header {
+        packet_type: PacketType::Feedback,
+        flags: Flags::default(),
+        epoch: random.below(256) as u8,
+        shard: 0,
+        flow: 1 + random.below(2) as u32,
+        link_sequence: random.next() as u32,
+        hop_index: 1,
+    };
+    let header =
+        FeedbackHeader { common, node: random.next() as u32, number: random.next() as u32 };
+    let mut packet = vec![0; 1200];
+    header.write(&mut packet);
+    let mut writer = Writer::new(&mut packet);
+    for _ in 0..8 {
+        let (unit, round) = (random.next() as u32, random.below(4) as u8);
+        writer.push(Item::Nack(Nack { unit, missing: Nack::ALL, round }));
+    }
+    let length = writer.finish();
+    packet.truncate(length);
+    packet
+}
+
+#[test]
+fn good_flow_keeps_its_goodput_beside_a_thousand_hostile_packets_a_second() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
+    let plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(2) };
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let (ends, attackers) = (Ends::new(&bed), attackers(&bed));
+    let mut random = Random::of_this_process();
+    // Stages open, and the source learns the losses of the path.
+    ends.measure();
+    let mut best = 0.0f64;
+    for _ in 0..TRIES {
+        let quiet = ends.measure();
+        let is_over = AtomicBool::new(false);
+        let (beside, (sent, time)) = std::thread::scope(|scope| {
+            let hostile = scope.spawn(|| attack(&attackers, &mut random, &is_over));
+            let beside = ends.measure();
+            is_over.store(true, Ordering::Relaxed);
+            (beside, hostile.join().unwrap())
+        });
+        let rate = f64::from(sent) / time.as_secs_f64();
+        println!("{quiet} of {GOOD_PACKETS} alone, {beside} beside {rate:.0} packets/s");
+        // Fewer prove nothing.
+        if rate > 900.0 {
+            best = best.max(f64::from(beside) / f64::from(quiet));
+        }
+        if best >= KEPT {
+            break;
+        }
+    }
+    for daemon in &daemons {
+        let drops = daemon.show().unwrap().drops;
+        println!("{}: {drops:?}", daemon.name());
+        assert!(drops.values().sum::<u64>() > 100, "{}: nothing hostile came", daemon.name());
+    }
+    assert!(best >= KEPT, "the good flow kept {best:.3} of its goodput");
+}
+
+#[test]
+fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    // Room for some stages of the largest generations, not for one of each shard.
+    let mut plan = LinePlan {
+        memory: Some("48 MiB"),
+        frames: 4096,
+        generations: 64,
+        ..LinePlan::protected(1)
+    };
+    plan.flows[0].generation_size = 256;
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let sink = || daemons[1].show().unwrap();
+    let received = || sink().flows.iter().map(|flow| flow.count("received")).sum::<u64>();
+    let ends = Ends::new(&bed);
+    let forger = bed.source().udp_socket(([0; 4], 0).into()).unwrap();
+    let mut random = Random::of_this_process();
+    let target = SocketAddr::new(Bed::east_address(1), PORT);
+    // Shards that the source does not use, in generations of 256, until all memory is taken.
+    let begin = Instant::now();
+    for number in 0.. {
+        let mut packet = plausible(&mut random, number / (SHARDS as u64 - 1));
+        packet[3] = 1 + (number % (SHARDS as u64 - 1)) as u8;
+        packet[12..16].copy_from_slice(&[0, 15, 0x80, 18]);
+        forger.send_to(&packet, target).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        // The good flow begins when nothing is left, while forged packets still come.
+        if number % 20 == 0 && sink().drops["no_memory"] > 0 {
+            ends.send(10);
+            if begin.elapsed() > Duration::from_secs(3) {
+                break;
+            }
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "memory for every forged packet");
+    }
+    let (forged, refused) = (received(), sink().drops["no_memory"]);
+    println!("{forged} packets taken, {refused} refused");
+    assert_eq!(ends.receive(), 0, "the good flow had memory at once: this proves nothing");
+    let begin = Instant::now();
+    while ends.receive() == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(10), "no memory came back");
+        ends.send(10);
+    }
+    println!("given back after {:?}", begin.elapsed());
+    // Forged shards are gone, and what they counted is not.
+    assert!(received() > forged, "{} of {forged}", received());
+}
