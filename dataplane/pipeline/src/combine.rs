@@ -99,7 +99,6 @@ impl Combiner {
     }
 
     /// The kernel in use.
-    #[cfg(feature = "bats")]
     pub(crate) fn kernel(&self) -> &'static Kernel {
         self.kernel
     }

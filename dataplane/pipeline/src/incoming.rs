@@ -114,7 +114,7 @@ impl Incoming {
 
     /// Notes an arrival of a stream.
     pub(crate) fn arrived_stream(&mut self, packet: &StreamPacket) {
-        let StreamPacket { header, symbol } = packet;
+        let (header, symbol) = (packet.header, packet.symbol());
         let before = self.newest.map_or(0, |newest| newest.symbol_bytes);
         self.newest = Some(Newest {
             epoch: header.common.epoch,

@@ -185,7 +185,7 @@ pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
     usize::from(match data {
         Data::Coded { view, .. } => view.symbol_bytes,
         Data::Window(packet) => packet.symbol_bytes,
-        Data::Stream(packet) => packet.symbol.map_or(0, |symbol| symbol.bytes),
+        Data::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.bytes),
     })
 }
 

@@ -24,7 +24,7 @@ use crate::stage::{Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
-use recoded_wire::link::LinkReport;
+use recoded_wire::link::{LinkReport, Missing};
 
 /// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
 /// longer.
@@ -380,11 +380,13 @@ impl Shard {
         }
     }
 
-    /// How long what comes now waits here before it goes on.
-    fn backlog(&self, now: Nanos) -> Nanos {
-        match &self.present.state {
-            State::StreamRelay(relay) => relay.backlog(now, self.present.params.symbol_bytes),
-            _ => 0,
+    /// How long what comes now waits here before it goes on, and what is missing.
+    fn waits(&mut self, now: Nanos) -> (Nanos, Missing) {
+        let symbol_bytes = self.present.params.symbol_bytes;
+        match &mut self.present.state {
+            State::StreamRelay(relay) => (relay.backlog(now, symbol_bytes), relay.missing()),
+            State::StreamSink(sink) => (0, sink.missing()),
+            _ => (0, Missing::default()),
         }
     }
 
@@ -448,8 +450,8 @@ impl Shard {
             return;
         }
         if let Role::Relay { upstream } | Role::Sink { upstream, .. } = self.present.params.role {
-            let backlog = self.backlog(io.now);
-            self.upstream.report_link(io, (self.id, upstream), backlog);
+            let waits = self.waits(io.now);
+            self.upstream.report_link(io, (self.id, upstream), waits);
         }
     }
 

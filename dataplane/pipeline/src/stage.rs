@@ -155,7 +155,7 @@ impl Stage {
         let (fits, size, symbol_bytes) = match (data, &self.params.code) {
             (Data::Stream(packet), FlowCode::Stream(code)) => {
                 let fits = packet.header.window_symbols() <= code.window_symbols;
-                (fits, 0, packet.symbol.map_or(0, |symbol| symbol.bytes))
+                (fits, 0, packet.symbol().map_or(0, |symbol| symbol.bytes))
             }
             (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
             (Data::Window(packet), FlowCode::Window(code)) => {

@@ -284,7 +284,7 @@ fn forged_repair_requests_are_answered_within_a_budget() {
             Packet::Coded(Coded { block: Some(block), .. }) => u32::from(block.number),
             Packet::Coded(coded) => coded.header.generation,
             Packet::Window(packet) => packet.first,
-            Packet::Stream(packet) => packet.symbol.map_or(0, |symbol| symbol.number),
+            Packet::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.number),
             Packet::Feedback(_) | Packet::Link(_) => unreachable!("a source sends none"),
         };
         let mut units: Vec<u32> = data.iter().map(|(_, bytes)| names(bytes)).collect();

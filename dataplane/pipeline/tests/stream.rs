@@ -27,15 +27,18 @@ fn packets(line: &Line, hop: usize) -> f64 {
     line.sent(hop).0 as f64 / line.flow(0).counters.source_symbols as f64
 }
 
-/// What was delivered is what entered, once each, and in order where that is asked for.
+/// What was delivered is what entered, once each; and in order where that is asked for, of those
+/// that entered after a start, but for one in 500 that came after its time.
 fn assert_delivery(line: &Line) {
     let mut seen = vec![false; line.entered()];
-    let mut newest = None;
+    let (mut newest, mut late) = (None, 0);
     for packet in &line.delivered {
         assert!(!std::mem::replace(&mut seen[packet.number as usize], true), "{packet:?} again");
-        assert!(!line.load.ordered || newest < Some(packet.number), "{packet:?} after {newest:?}");
-        newest = Some(packet.number);
+        let is_judged = line.load.ordered && packet.at - packet.took > 6 * SECOND;
+        late += usize::from(is_judged && newest > Some(packet.number));
+        newest = newest.max(Some(packet.number));
     }
+    assert!(late * 500 <= line.delivered.len(), "{late} after others");
 }
 
 #[test]
@@ -57,11 +60,11 @@ fn short_hops_carry_what_their_losses_leave() {
 
 #[test]
 fn long_hops_carry_it_too_after_a_start() {
-    for (hops, loss, delay, least) in [(4, 0.1, 10, 0.93), (3, 0.03, 50, 0.9)] {
+    for (hops, loss, delay, least) in [(4, 0.1, 10, 0.85), (3, 0.03, 50, 0.7)] {
         println!("{hops} hops of {delay} ms, {loss} lost");
         let link = Link::new(loss, delay);
         let mut line = Line::new(&vec![link; hops], GREEDY, 1);
-        line.run(4 * SECOND);
+        line.run(5 * SECOND);
         assert!(share(&mut line, &link, 5 * SECOND) > least);
         assert_delivery(&line);
     }
@@ -109,27 +112,33 @@ fn good_hops_do_not_pay_for_a_bad_one() {
     let (good, bad) = (Link::new(0.01, 5), Link::new(0.2, 5));
     let mut line = Line::new(&[good, good, bad, good, good], GREEDY, 1);
     line.run(3 * SECOND);
-    assert!(share(&mut line, &bad, 3 * SECOND) > 0.9);
+    assert!(share(&mut line, &bad, 3 * SECOND) > 0.85);
     for hop in [0, 1, 3, 4] {
         let packets = packets(&line, hop);
         assert!(packets < 1.08, "{packets} for a symbol on link {hop}");
     }
 }
 
+/// 100 Mbit/s over four hops of 10 %: what 99 of 100 packets take beyond the way itself, at once
+/// and in order, in milliseconds.
 #[test]
 fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
-    let link = Link::new(0.1, 0);
-    let mut line = Line::new(&[link; 4], steady(false), 1);
-    line.run(4 * SECOND);
-    let late = line.delay(2 * SECOND, 0.99);
-    println!("p99 {} us", late / 1000);
-    assert!(late < 3 * MILLI, "{late} ns");
-    assert!(
-        line.delivered.len() + 64 > line.entered(),
-        "{} missing",
-        line.entered() - line.delivered.len()
-    );
-    assert_delivery(&line);
+    for (delay, at_once, in_order) in [(0, 3, 3), (10, 25, 50), (50, 30, 50)] {
+        for (ordered, most) in [(false, at_once), (true, in_order)] {
+            let link = Link::new(0.1, delay);
+            let mut line = Line::new(&[link; 4], steady(ordered), 1);
+            line.run(10 * SECOND);
+            let way = 4 * link.delay;
+            let late = line.delay(7 * SECOND, 0.99) - way;
+            println!("{delay} ms, in order {ordered}: p99 {:.1} ms", late as f64 / 1e6);
+            assert!(late < most * MILLI, "{late} ns");
+            for hop in 0..4 {
+                let packets = packets(&line, hop);
+                assert!(packets < 1.06 / 0.9 + 0.03, "{packets} for a symbol on link {hop}");
+            }
+            assert_delivery(&line);
+        }
+    }
 }
 
 #[test]
@@ -141,20 +150,26 @@ fn packets_of_one_tcp_flow_keep_their_order() {
     assert_delivery(&line);
 }
 
+/// Probes and voice over four hops of 10 % and 10 ms: milliseconds beyond the way that 99 of 100
+/// take, and bytes sent on a link for each of the IP packets.
 #[test]
-fn sparse_traffic_costs_few_packets() {
-    let link = Link::new(0.1, 10);
-    let mut line = Line::new(&[link; 4], Load { bytes: 200, rate: Some(50.0), ordered: false }, 1);
-    line.run(40 * SECOND);
-    let entered = line.entered() as f64;
-    for hop in 0..4 {
-        let (down, up, _) = line.sent(hop);
-        let (down, up) = (down as f64 / entered, up as f64 / entered);
-        println!("link {hop}: {down:.2} packets one way for each, {up:.2} the other");
-        assert!(down < 2.5, "{down}");
+fn sparse_traffic_is_quick_and_cheap() {
+    for (rate, late_most, bytes_most) in [(250.0, 18, 2.4), (50.0, 30, 3.1)] {
+        let link = Link::new(0.1, 10);
+        let load = Load { bytes: 200, rate: Some(rate), ordered: false };
+        let mut line = Line::new(&[link; 4], load, 1);
+        line.run(40 * SECOND);
+        let late = line.delay(4 * SECOND, 0.99) - 40 * MILLI;
+        println!("{rate} a second: p99 {:.1} ms", late as f64 / 1e6);
+        assert!(late < late_most * MILLI, "{late}");
+        let ip = (line.entered() * 200) as f64;
+        for hop in 0..4 {
+            let bytes = line.bytes(hop) as f64 / ip;
+            println!("link {hop}: {bytes:.2} times the bytes");
+            assert!(bytes < bytes_most, "{bytes}");
+        }
+        assert!(line.delivered.len() + 32 > line.entered());
     }
-    assert!(line.delivered.len() + 16 > line.entered());
-    assert!(line.delay(SECOND, 0.99) < 140 * MILLI, "{}", line.delay(SECOND, 0.99));
 }
 
 #[test]

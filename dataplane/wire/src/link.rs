@@ -4,10 +4,13 @@
 use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
 
 /// Bytes of a link report without its gaps.
-pub const LINK_BYTES: usize = HEADER_BYTES + 28;
+pub const LINK_BYTES: usize = HEADER_BYTES + 28 + 2 + 2 * LINK_MISSING_MAX;
 
 /// Most gaps in one report.
 pub const LINK_GAPS_MAX: usize = 64;
+
+/// Most places of symbols that are missing in one report.
+pub const LINK_MISSING_MAX: usize = 7;
 
 /// Bytes of a gap.
 const GAP_BYTES: usize = 4;
@@ -37,6 +40,32 @@ pub struct LinkReport {
     pub bytes: u32,
     /// Packets that came, modulo 2^32.
     pub packets: u32,
+    /// Symbols that neither came nor came back so far: lower halves of their places.
+    pub missing: Missing,
+}
+
+/// Lower halves of the places of some symbols.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Missing {
+    count: u8,
+    places: [u16; LINK_MISSING_MAX],
+}
+
+impl Missing {
+    /// The first of these places that a report has room for.
+    pub fn of(places: impl Iterator<Item = u16>) -> Missing {
+        let mut missing = Missing::default();
+        for (slot, place) in missing.places.iter_mut().zip(places) {
+            *slot = place;
+            missing.count += 1;
+        }
+        missing
+    }
+
+    /// The places.
+    pub fn places(&self) -> &[u16] {
+        &self.places[..usize::from(self.count)]
+    }
 }
 
 /// Numbers that did not come.
@@ -73,7 +102,11 @@ pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
         backlog: half(34),
         bytes: word(bytes, 36),
         packets: word(bytes, 40),
+        missing: Missing::of((0..usize::from(half(44))).map(|at| half(46 + 2 * at.min(6)))),
     };
+    if usize::from(half(44)) > LINK_MISSING_MAX {
+        return Err(HeaderError::Value);
+    }
     let gaps = payload.len() - LINK_BYTES;
     let is_ordered = report.horizon.wrapping_sub(report.from) < 1 << 31;
     if !gaps.is_multiple_of(GAP_BYTES) || gaps / GAP_BYTES > LINK_GAPS_MAX || !is_ordered {
@@ -115,6 +148,10 @@ pub fn write_link(
     out[34..36].copy_from_slice(&report.backlog.to_be_bytes());
     out[36..40].copy_from_slice(&report.bytes.to_be_bytes());
     out[40..44].copy_from_slice(&report.packets.to_be_bytes());
+    out[44..46].copy_from_slice(&u16::from(report.missing.count).to_be_bytes());
+    for (place, out) in report.missing.places.iter().zip(out[46..].chunks_exact_mut(2)) {
+        out.copy_from_slice(&place.to_be_bytes());
+    }
     let mut end = LINK_BYTES;
     for gap in gaps.take(LINK_GAPS_MAX) {
         let Ok(back) = u16::try_from(report.horizon.wrapping_sub(gap.first)) else { continue };
@@ -146,7 +183,19 @@ mod tests {
         let horizon = from.wrapping_add(span);
         let latest = horizon.wrapping_sub(1);
         let (arrived, held, backlog, bytes, packets) = (5, 6, 7, 8, 9);
-        LinkReport { header, from, horizon, latest, arrived, held, backlog, bytes, packets }
+        let missing = Missing::of([10, 11, 12].into_iter());
+        LinkReport {
+            header,
+            from,
+            horizon,
+            latest,
+            arrived,
+            held,
+            backlog,
+            bytes,
+            packets,
+            missing,
+        }
     }
 
     proptest! {

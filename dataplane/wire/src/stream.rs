@@ -6,10 +6,19 @@
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, word};
 
 /// Bytes in front of the IP packet in a packet of a stream.
-pub const STREAM_BYTES: usize = HEADER_BYTES + 6;
+pub const STREAM_BYTES: usize = HEADER_BYTES + 8;
 
 /// Most bytes in front of or beside the IP packets that a packet of a stream carries or combines.
-pub const STREAM_OVERHEAD_BYTES: usize = STREAM_BYTES + 18;
+pub const STREAM_OVERHEAD_BYTES: usize = COMBINATION_BYTES + SYMBOL_HEADER_BYTES;
+
+/// Bytes in front of the sum in a packet that combines symbols.
+pub const COMBINATION_BYTES: usize = HEADER_BYTES + 8;
+
+/// Bytes in front of the IP packet in a symbol that is combined: number, predecessor, length.
+pub const SYMBOL_HEADER_BYTES: usize = 8;
+
+/// Most symbols of one combination.
+pub const COMBINED_MAX: u16 = 512;
 
 /// Bytes of a keepalive.
 pub const KEEPALIVE_BYTES: usize = HEADER_BYTES;
@@ -71,6 +80,9 @@ pub struct StreamSymbol {
     pub number: u32,
     /// How many numbers before it the packet is that must be delivered first; 0 for none.
     pub after: u16,
+    /// Lower half of its place among the symbols of this hop, in the order in which they were first
+    /// sent. Hop-mutable.
+    pub place: u16,
     /// Bytes of the IP packet.
     pub bytes: u16,
 }
@@ -80,8 +92,41 @@ pub struct StreamSymbol {
 pub struct StreamPacket {
     /// What every packet of a stream says.
     pub header: StreamHeader,
-    /// What it carries; `None` for a keepalive.
-    pub symbol: Option<StreamSymbol>,
+    /// What it carries.
+    pub body: StreamBody,
+}
+
+impl StreamPacket {
+    /// The symbol, if it carries one as it is.
+    pub fn symbol(&self) -> Option<StreamSymbol> {
+        match self.body {
+            StreamBody::Symbol(symbol) => Some(symbol),
+            _ => None,
+        }
+    }
+}
+
+/// What a packet of a stream carries.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum StreamBody {
+    /// One symbol.
+    Symbol(StreamSymbol),
+    /// The sum of coefficient times symbol over consecutive places of this hop.
+    Combination(Combination),
+    /// Nothing: its link sequence number is the news.
+    Keepalive,
+}
+
+/// Which symbols a packet combines, and how: the coefficients are those of RFC 8681 section 3.6 for
+/// a repair key.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Combination {
+    /// Place of the first symbol.
+    pub first: u32,
+    /// How many there are, 1 to [`COMBINED_MAX`].
+    pub count: u16,
+    /// The repair key.
+    pub key: u16,
 }
 
 /// Parses a packet of a stream.
@@ -96,9 +141,9 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
         return Err(HeaderError::Type(common.packet_type as u8));
     }
     let carries = common.flags.has(Flags::SYSTEMATIC);
-    let allowed = if carries { Flags::SYSTEMATIC | Flags::REPAIR } else { Flags::END };
     let flags = common.flags.0;
-    if flags & !allowed != 0 || (!carries && flags != Flags::END) {
+    let allowed = if carries { Flags::SYSTEMATIC | Flags::REPAIR } else { Flags::END };
+    if flags & !allowed != 0 {
         return Err(HeaderError::Flags(flags));
     }
     let window_log2 = payload[13];
@@ -107,17 +152,68 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
     }
     let round_trips = u16::from_be_bytes([payload[14], payload[15]]);
     let header = StreamHeader { common, window_log2, round_trips };
+    if common.flags.has(Flags::END) {
+        return Ok(StreamPacket { header, body: StreamBody::Keepalive });
+    }
     if !carries {
-        return Ok(StreamPacket { header, symbol: None });
+        let combination = parse_combination(payload, &header)?;
+        return Ok(StreamPacket { header, body: StreamBody::Combination(combination) });
     }
     let (head, packet) =
         payload.split_first_chunk::<STREAM_BYTES>().ok_or(HeaderError::Truncated)?;
     let bytes = u16::try_from(packet.len()).map_err(|_| HeaderError::Value)?;
     let (number, after) = (word(head, HEADER_BYTES), u16::from_be_bytes([head[20], head[21]]));
+    let place = u16::from_be_bytes([head[22], head[23]]);
     if bytes == 0 || usize::from(after) >= header.window_symbols() {
         return Err(HeaderError::Value);
     }
-    Ok(StreamPacket { header, symbol: Some(StreamSymbol { number, after, bytes }) })
+    let symbol = StreamSymbol { number, after, place, bytes };
+    Ok(StreamPacket { header, body: StreamBody::Symbol(symbol) })
+}
+
+fn parse_combination(payload: &[u8], header: &StreamHeader) -> Result<Combination, HeaderError> {
+    let (head, sum) =
+        payload.split_first_chunk::<COMBINATION_BYTES>().ok_or(HeaderError::Truncated)?;
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let combination =
+        Combination { first: word(head, HEADER_BYTES), count: half(20), key: half(22) };
+    let most = usize::from(COMBINED_MAX).min(header.window_symbols());
+    let is_sent = (1..=most).contains(&usize::from(combination.count));
+    if !is_sent || sum.len() <= SYMBOL_HEADER_BYTES {
+        return Err(HeaderError::Value);
+    }
+    Ok(combination)
+}
+
+/// Writes what stands between header and sum.
+///
+/// # Panics
+/// When `out` is shorter than [`COMBINATION_BYTES`].
+pub fn write_combination(combination: &Combination, out: &mut [u8]) {
+    out[HEADER_BYTES..][..4].copy_from_slice(&combination.first.to_be_bytes());
+    out[HEADER_BYTES + 4..][..2].copy_from_slice(&combination.count.to_be_bytes());
+    out[HEADER_BYTES + 6..][..2].copy_from_slice(&combination.key.to_be_bytes());
+}
+
+/// Writes the header of a symbol that is combined, whose place is not in it.
+///
+/// # Panics
+/// When `out` is shorter than [`SYMBOL_HEADER_BYTES`].
+pub fn write_symbol_header(symbol: &StreamSymbol, out: &mut [u8]) {
+    out[..4].copy_from_slice(&symbol.number.to_be_bytes());
+    out[4..6].copy_from_slice(&symbol.after.to_be_bytes());
+    out[6..8].copy_from_slice(&symbol.bytes.to_be_bytes());
+}
+
+/// Reads a symbol that was combined, and came back: its header, and the IP packet. `None` when its
+/// length is none that it can have.
+pub fn read_symbol(symbol: &[u8], window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
+    let (head, packet) = symbol.split_first_chunk::<SYMBOL_HEADER_BYTES>()?;
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let (number, after, bytes) = (word(head, 0), half(4), half(6));
+    let packet = packet.get(..usize::from(bytes)).filter(|packet| !packet.is_empty())?;
+    let symbol = StreamSymbol { number, after, place: 0, bytes };
+    (usize::from(after) < window_symbols).then_some((symbol, packet))
 }
 
 /// Writes what stands between header and IP packet.
@@ -127,6 +223,7 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
 pub fn write_symbol(symbol: &StreamSymbol, out: &mut [u8]) {
     out[HEADER_BYTES..][..4].copy_from_slice(&symbol.number.to_be_bytes());
     out[HEADER_BYTES + 4..][..2].copy_from_slice(&symbol.after.to_be_bytes());
+    out[HEADER_BYTES + 6..][..2].copy_from_slice(&symbol.place.to_be_bytes());
 }
 
 #[cfg(test)]
@@ -141,15 +238,16 @@ mod tests {
         fn a_packet_written_then_parsed_is_itself(
             common in headers(PacketType::Stream, Flags::REPAIR),
             (window_log2, round_trips) in (STREAM_LOG2_MIN..=STREAM_LOG2_MAX, any::<u16>()),
-            (number, after, bytes) in (any::<u32>(), 0u16..64, 1u16..300),
+            (number, after, place, bytes) in (any::<u32>(), 0u16..64, any::<u16>(), 1u16..300),
         ) {
             let common = Header { flags: common.flags.with(Flags::SYSTEMATIC, true), ..common };
             let header = StreamHeader { common, window_log2, round_trips };
-            let symbol = StreamSymbol { number, after, bytes };
+            let symbol = StreamSymbol { number, after, place, bytes };
             let mut payload = vec![0x45; STREAM_BYTES + usize::from(bytes)];
             header.write(&mut payload);
             write_symbol(&symbol, &mut payload);
-            prop_assert_eq!(parse_stream(&payload), Ok(StreamPacket { header, symbol: Some(symbol) }));
+            let body = StreamBody::Symbol(symbol);
+            prop_assert_eq!(parse_stream(&payload), Ok(StreamPacket { header, body }));
             let cut = &payload[..STREAM_BYTES];
             prop_assert_eq!(parse_stream(cut), Err(HeaderError::Value), "no IP packet");
             prop_assert_eq!(parse_stream(&cut[..STREAM_BYTES - 1]), Err(HeaderError::Truncated));
@@ -176,13 +274,24 @@ mod tests {
         let mut bytes = [0; 40];
         let header = StreamHeader { common, window_log2: 6, round_trips: 7 };
         header.write(&mut bytes);
-        assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, symbol: None }));
-        for flags in [0, Flags::SYSTEMATIC | Flags::END, Flags::REPAIR, Flags::RECODED] {
+        let body = StreamBody::Keepalive;
+        assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, body }));
+        for flags in [Flags::SYSTEMATIC | Flags::END, Flags::REPAIR, Flags::RECODED] {
             bytes[1] = flags;
             assert_eq!(parse_stream(&bytes), Err(HeaderError::Flags(flags)));
         }
+        bytes[1] = 0;
+        let combination = Combination { first: 9, count: 64, key: 8 };
+        write_combination(&combination, &mut bytes);
+        let body = StreamBody::Combination(combination);
+        assert_eq!(parse_stream(&bytes).map(|packet| packet.body), Ok(body));
+        assert_eq!(parse_stream(&bytes[..32]), Err(HeaderError::Value), "no symbol");
+        for count in [0, 65, COMBINED_MAX + 1] {
+            write_combination(&Combination { count, ..combination }, &mut bytes);
+            assert_eq!(parse_stream(&bytes), Err(HeaderError::Value), "{count} symbols");
+        }
         bytes[1] = Flags::SYSTEMATIC;
-        bytes[21] = 64;
+        bytes[20..22].copy_from_slice(&[0, 64]);
         assert_eq!(parse_stream(&bytes), Err(HeaderError::Value), "before the window");
         bytes[21] = 63;
         assert!(parse_stream(&bytes).is_ok());

@@ -489,7 +489,7 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
             ..aim
         },
         Packet::Stream(stream) => {
-            Aim { number: stream.symbol.map_or(guess.number, |symbol| symbol.number), ..aim }
+            Aim { number: stream.symbol().map_or(guess.number, |symbol| symbol.number), ..aim }
         }
         Packet::Feedback(_) | Packet::Link(_) => return None,
     })

@@ -140,7 +140,7 @@ impl fmt::Display for Payload<'_> {
                     item => write!(f, ", {item:?}"),
                 })?;
             }
-            Packet::Stream(stream) => match stream.symbol {
+            Packet::Stream(stream) => match stream.symbol() {
                 Some(symbol) => write!(f, "Stream {}, {} bytes", symbol.number, symbol.bytes)?,
                 None => f.write_str("Keepalive")?,
             },

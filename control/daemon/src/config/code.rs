@@ -222,6 +222,7 @@ mod tests {
         let none = "does not apply";
         let turns = "it is \"auto\" or 1 to 255 batches that take turns";
         let learned = "only a source chooses it; relays and sinks learn it from packets";
+        let stream = "code = \"stream\"\n";
         let width = "it is 1, 2, 3, 4 or 8";
         let rfc = "RFC 8681 has fields 2 and 256";
         let room = "eth1 carries 1500-byte packets, which leave 1436 bytes for a symbol to \
@@ -232,7 +233,7 @@ mod tests {
                 "",
                 "code = \"raptor\"",
                 "is not a choice",
-                "it is \"rlnc\", \"bats\" or \"window\"",
+                "it is \"stream\", \"rlnc\", \"bats\" or \"window\"",
             ),
             (SOURCE, "", "block_symbols = 256", none, "it is for code = \"bats\""),
             (SOURCE, "", "density = 3", none, "it is for code = \"window\""),
@@ -255,6 +256,9 @@ mod tests {
                 "it is 0 to 15: density + 1 of 16 coefficients are not zero",
             ),
             (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
+            (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
+            (SOURCE, stream, "field = 16", "is not a field we have", "a stream is over field 256"),
+            (SOURCE, "", "stream_symbols = 64", none, "it is for code = \"stream\""),
             (SINK, "", "block_symbols = 256", none, learned),
             (SINK, "", "profile = \"baseline\"", none, learned),
             (SINK, "", "code = \"bats\"", none, learned),

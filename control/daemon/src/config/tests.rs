@@ -147,8 +147,8 @@ fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
         assert_eq!(again, shortest);
         seen += 1;
     }
-    let expected = if cfg!(feature = "bats") { 2 } else { 1 };
-    assert_eq!(seen, expected, "sources of bats and of window");
+    let expected = if cfg!(feature = "bats") { 3 } else { 2 };
+    assert_eq!(seen, expected, "sources of bats, window and stream");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::params::{Nanos, PeerId, ShardId};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{
-    BACKLOG_UNIT_MICROS, LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, write_link,
+    BACKLOG_UNIT_MICROS, LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link,
 };
 use recoded_wire::shard::source_port;
 use std::collections::VecDeque;
@@ -155,12 +155,14 @@ impl Arrivals {
     }
 
     /// Sends a report to the neighbour that packets come from; what came last has to wait here for
-    /// `backlog`. `link_sequence` counts what is sent to it.
+    /// `backlog`, and `missing` neither came nor came back. `link_sequence` counts what is sent to
+    /// it.
     pub(crate) fn report(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         (shard, upstream, epoch): (ShardId, PeerId, u8),
-        (backlog, link_sequence): (Nanos, &mut u32),
+        (backlog, missing): (Nanos, Missing),
+        link_sequence: &mut u32,
     ) {
         self.due = None;
         let Some(next) = self.next else { return };
@@ -206,6 +208,7 @@ impl Arrivals {
             backlog: u16::try_from(units).unwrap_or(u16::MAX),
             bytes: self.bytes,
             packets: self.packets,
+            missing,
         };
         let offset = symbol_offset(0) as u16;
         let buffer = Span { frame, offset, len: (LINK_BYTES + 4 * LINK_GAPS_MAX) as u16 };

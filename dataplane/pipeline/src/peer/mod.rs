@@ -27,6 +27,7 @@ use arrivals::Arrivals;
 use loss::LossTracker;
 use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
+use recoded_wire::link::Missing;
 use reporter::Reporter;
 use sequence::{Arrived, Sequences};
 
@@ -79,15 +80,16 @@ impl Upstream {
         self.arrivals.due()
     }
 
-    /// Sends a link report; what came last has to wait here for `backlog`.
+    /// Sends a link report; `waits` says how long what came last has to wait here, and what is
+    /// missing.
     pub(crate) fn report_link(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         (shard, upstream): (ShardId, PeerId),
-        backlog: Nanos,
+        waits: (Nanos, Missing),
     ) {
         let about = (shard, upstream, self.epoch());
-        self.arrivals.report(io, about, (backlog, self.reporter.numbers()));
+        self.arrivals.report(io, about, waits, self.reporter.numbers());
     }
 
     /// Hop index of what arrives: links travelled before the one it came over.

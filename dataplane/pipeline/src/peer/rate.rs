@@ -38,11 +38,12 @@ const TARGET_MAX_NANOS: f64 = 8e6;
 /// Gain at no queue.
 const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
+const GAIN_LEAST: f64 = 0.05;
 
 /// What calm rounds in a row may multiply it by, and how far: a quarter faster a round where round
 /// trips are long.
 const GAIN_STEPS_MAX: u32 = 5;
-const GAIN_ROUND_TRIP_NANOS: f64 = 20e6;
+const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 
 /// Part of what arrives that is sent at least, however long the queue.
 const FACTOR_LEAST: f64 = 0.75;
@@ -52,6 +53,19 @@ const FLOODED: f64 = 3.0;
 
 /// Part of a rate that arrives while the link takes it.
 const FOLLOWS: f64 = 0.7;
+
+/// Samples in a row with less, after which it does not take it.
+const LAGGING: u32 = 2;
+
+/// Loss beyond the usual one that is that of a queue.
+const OVERFLOW: f64 = 0.03;
+
+/// A queue that was never empty for so long is emptied, at this part of what arrives.
+const FULL_NANOS: Nanos = 2_000_000_000;
+const DRAIN: f64 = 0.6;
+
+/// Part of the target that is no queue.
+const EMPTY: f64 = 0.2;
 
 /// Samples of a period.
 const PERIOD: u32 = 6;
@@ -79,8 +93,9 @@ pub(crate) struct Sample {
     pub sent: u32,
     /// How long it took to arrive.
     pub nanos: Nanos,
-    /// The least queue seen, that of the neighbour included.
+    /// The least queue seen, that of the neighbour included, and the least of the neighbour alone.
     pub queue: Nanos,
+    pub backlog: Nanos,
     /// Whether there was always more to send.
     pub is_limited: bool,
 }
@@ -120,9 +135,12 @@ pub(crate) struct Rate {
     was_calm: bool,
     /// Startup: whether there was always more to send, and the rate before the present one.
     was_limited: bool,
+    lagging: u32,
     before: f64,
     anchor: Option<Anchor>,
     quiet_until: Nanos,
+    /// When there was no queue last.
+    empty_at: Nanos,
 }
 
 /// What is to be done about a queue that stays.
@@ -147,15 +165,22 @@ impl Rate {
             stubborn_queue: 0.0,
             was_calm: false,
             was_limited: false,
+            lagging: 0,
             before: 0.0,
             anchor: None,
             quiet_until: 0,
+            empty_at: 0,
         }
     }
 
     /// Bytes per second.
     pub(crate) fn bytes_per_second(&self) -> f64 {
         self.bytes_per_second
+    }
+
+    /// Share that is lost where there is no queue, once that is known.
+    pub(crate) fn usual_loss(&self) -> Option<f64> {
+        self.usual_loss
     }
 
     /// How long so many bytes take.
@@ -207,17 +232,24 @@ impl Rate {
         if sample.is_limited && is_steady && self.is_policed(received, loss, now) {
             return Verdict::Fine;
         }
+        if queue < target * EMPTY {
+            self.empty_at = now;
+        }
+        // What waits in the neighbour is ours, however little that is.
+        let is_behind = queue > target && 2 * sample.backlog > sample.queue;
+        let is_limited = sample.is_limited || is_behind;
         match self.phase {
             // The neighbour has yet to find its own rate.
             Phase::Startup if queue > target => {
-                if sample.is_limited {
+                if is_limited {
                     self.set(self.capacity);
                 }
             }
             Phase::Startup => {
                 // What arrives is a round trip old: the rate of then.
                 let follows = self.capacity > FOLLOWS * self.before;
-                if sample.is_limited && self.was_limited && !follows {
+                self.lagging = if follows { 0 } else { self.lagging + 1 };
+                if sample.is_limited && self.was_limited && self.lagging >= LAGGING {
                     self.phase = Phase::Steady;
                     self.set(self.most[0].max(self.most[1]));
                 } else if sample.is_limited {
@@ -226,15 +258,26 @@ impl Rate {
                 }
                 self.was_limited = sample.is_limited;
             }
+            Phase::Steady if sample.is_limited && now > self.empty_at + FULL_NANOS => {
+                // Without a look at the way itself, a queue that stays becomes part of it.
+                self.set(self.most[0].max(self.most[1]) * DRAIN);
+            }
             Phase::Steady => {
-                return self.steer(sample.is_limited, queue / target, target, round_trip);
+                let is = (is_limited, loss > 1.0 - arrives + OVERFLOW, is_behind);
+                return self.steer(is, queue / target, target, round_trip);
             }
         }
         Verdict::Fine
     }
 
     /// One step of the loop; `queue` is in targets.
-    fn steer(&mut self, is_limited: bool, queue: f64, target: f64, round_trip: Nanos) -> Verdict {
+    fn steer(
+        &mut self,
+        (is_limited, overflows, is_behind): (bool, bool, bool),
+        queue: f64,
+        target: f64,
+        round_trip: Nanos,
+    ) -> Verdict {
         let slow = (target / (2.0 * (round_trip as f64).max(1.0))).min(1.0);
         let gain = GAIN * slow;
         if queue < 1.0 {
@@ -244,7 +287,8 @@ impl Rate {
                 return Verdict::Fine;
             }
             let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
-            let most = (GAIN_ROUND_TRIP_NANOS / round_trip.max(1) as f64).clamp(GAIN, GAIN_MOST);
+            let most =
+                (GAIN_ROUND_TRIP_NANOS / round_trip.max(1) as f64).clamp(GAIN_LEAST, GAIN_MOST);
             let gain = (gain * boost).min(most) * (1.0 - queue);
             // Never much less than before where there is room.
             let least = self.bytes_per_second.min(2.0 * self.capacity);
@@ -258,7 +302,7 @@ impl Rate {
         self.stubborn += 1;
         // Half of what is too much goes within a round trip.
         let excess = (queue - 1.0) * target / (2.0 * round_trip.max(SAMPLE_NANOS) as f64);
-        let is_flooded = queue > FLOODED;
+        let is_flooded = queue > FLOODED && !is_behind;
         let factor = (1.0 - excess).max(if is_flooded { 0.5 } else { FACTOR_LEAST });
         // Then what a period saw is soon out of date.
         self.samples += if is_flooded { 2 } else { 0 };
@@ -271,7 +315,10 @@ impl Rate {
         }
         if self.stubborn >= STUBBORN {
             self.stubborn = 0;
-            return Verdict::NotOurs;
+            // A queue that overflows is shortened by sending less, in time.
+            if !overflows {
+                return Verdict::NotOurs;
+            }
         }
         Verdict::Fine
     }

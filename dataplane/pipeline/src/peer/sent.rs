@@ -10,18 +10,30 @@
 //! report that is lost is made good by the next.
 
 use crate::params::Nanos;
+use crate::peer::loss::LossTracker;
 use crate::peer::rate::{SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
+use crate::report::HopLoss;
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The way is taken to be what the fastest packet of so long needed.
 const BASE_NANOS: Nanos = 5_000_000_000;
 
+/// What a packet carries.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Carried {
+    #[default]
+    Nothing,
+    /// A symbol, by number and by its place on this hop.
+    Symbol { number: u32, place: u32 },
+    /// A combination of the symbols of so many places, from the first on.
+    Combination { first: u32, count: u16 },
+}
+
 /// A packet on its way.
 #[derive(Copy, Clone, Default, Debug)]
 struct Entry {
     at: Nanos,
-    /// Number of the symbol that it carried, if it did.
-    symbol: Option<u32>,
+    carried: Carried,
 }
 
 /// What became of a packet that was sent.
@@ -51,6 +63,10 @@ pub(crate) struct Sent {
     next: u32,
     way: Way,
     meter: Meter,
+    loss: LossTracker,
+    /// Packets lost in a row.
+    lost: u32,
+    combinations: usize,
 }
 
 impl Sent {
@@ -63,6 +79,9 @@ impl Sent {
             next: 0,
             way: Way::default(),
             meter: Meter::default(),
+            loss: LossTracker::default(),
+            lost: 0,
+            combinations: 0,
         }
     }
 
@@ -75,23 +94,36 @@ impl Sent {
         number as usize & (self.entries.len() - 1)
     }
 
-    /// Notes that a packet leaves under a link sequence number, with the symbol that it carries.
-    pub(crate) fn note(&mut self, number: u32, symbol: Option<u32>, now: Nanos) {
+    /// Notes that a packet leaves under a link sequence number, and what it carries.
+    pub(crate) fn note(&mut self, number: u32, carried: Carried, now: Nanos) {
         if number != self.next {
             // Packets of another code came between, or this is the first.
             (self.base, self.next) = (number, number);
+            self.combinations = 0;
         }
+        self.combinations += usize::from(matches!(carried, Carried::Combination { .. }));
         self.next = number.wrapping_add(1);
         if self.on_their_way() > self.entries.len() {
             self.base = self.next.wrapping_sub(self.entries.len() as u32);
         }
         let place = self.place(number);
-        self.entries[place] = Entry { at: now, symbol };
+        self.entries[place] = Entry { at: now, carried };
     }
 
     /// Packets sent that no report has spoken of.
     pub(crate) fn on_their_way(&self) -> usize {
         self.next.wrapping_sub(self.base) as usize
+    }
+
+    /// Combinations among them.
+    pub(crate) fn combinations_on_their_way(&self) -> usize {
+        self.combinations
+    }
+
+    /// What the link loses, by what was reported: a guess at first.
+    pub(crate) fn loss(&self) -> HopLoss {
+        let guess = HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 };
+        self.loss.estimate().unwrap_or(guess)
     }
 
     /// Most packets that may be on their way.
@@ -109,13 +141,13 @@ impl Sent {
         self.way.accept();
     }
 
-    /// Reads a report; `resolve` is told what became of each symbol. `None` when it is of other
-    /// packets than those on their way.
+    /// Reads a report; `resolve` is told what became of each packet, in order. `None` when it is of
+    /// other packets than those on their way.
     pub(crate) fn hear(
         &mut self,
         (report, payload): (&LinkReport, &[u8]),
         (now, round_trip): (Nanos, Nanos),
-        mut resolve: impl FnMut(u32, Outcome),
+        mut resolve: impl FnMut(Carried, Outcome),
     ) -> Option<Heard> {
         let on_their_way = self.next.wrapping_sub(self.base);
         let resolved = report.horizon.wrapping_sub(self.base);
@@ -133,7 +165,7 @@ impl Sent {
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
         let backlog = u64::from(report.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000;
-        let sample = self.meter.note(report, waited + backlog, round_trip);
+        let sample = self.meter.note(report, (waited + backlog, backlog), round_trip);
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
@@ -141,7 +173,7 @@ impl Sent {
         &mut self,
         report: &LinkReport,
         payload: &[u8],
-        resolve: &mut impl FnMut(u32, Outcome),
+        resolve: &mut impl FnMut(Carried, Outcome),
     ) {
         let mut gaps = [LinkGap { first: 0, count: 0 }; LINK_GAPS_MAX];
         let mut count = 0;
@@ -162,9 +194,15 @@ impl Sent {
             let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
             let outcome = if is_missing || is_unsaid { Outcome::Lost } else { Outcome::Came };
             self.base = number.wrapping_add(1);
-            if let Some(symbol) = self.entries[self.place(number)].symbol {
-                resolve(symbol, outcome);
+            match outcome {
+                Outcome::Came => self.loss.arrived(0, std::mem::take(&mut self.lost)),
+                Outcome::Lost => self.lost += 1,
             }
+            let carried = self.entries[self.place(number)].carried;
+            if matches!(carried, Carried::Combination { .. }) {
+                self.combinations = self.combinations.saturating_sub(1);
+            }
+            resolve(carried, outcome);
         }
     }
 }
@@ -219,14 +257,20 @@ impl Micros for u32 {
 #[derive(Debug, Default)]
 struct Meter {
     since: Option<LinkReport>,
-    least_queue: Option<Nanos>,
+    /// The least queue, and the least of the neighbour alone.
+    least: Option<(Nanos, Nanos)>,
     is_limited: bool,
 }
 
 impl Meter {
-    fn note(&mut self, report: &LinkReport, queue: Nanos, round_trip: Nanos) -> Option<Sample> {
-        let least = self.least_queue.map_or(queue, |least| least.min(queue));
-        self.least_queue = Some(least);
+    fn note(
+        &mut self,
+        report: &LinkReport,
+        now: (Nanos, Nanos),
+        round_trip: Nanos,
+    ) -> Option<Sample> {
+        let (queue, backlog) = self.least.map_or(now, |at| (at.0.min(now.0), at.1.min(now.1)));
+        self.least = Some((queue, backlog));
         let Some(since) = self.since else {
             self.begin(report);
             return None;
@@ -246,12 +290,12 @@ impl Meter {
         let bytes = report.bytes.wrapping_sub(since.bytes);
         let is_limited = self.is_limited;
         self.begin(report);
-        Some(Sample { bytes, packets, sent, nanos, queue: least, is_limited })
+        Some(Sample { bytes, packets, sent, nanos, queue, backlog, is_limited })
     }
 
     fn begin(&mut self, report: &LinkReport) {
         self.since = Some(*report);
-        self.least_queue = None;
+        self.least = None;
         self.is_limited = true;
     }
 }

@@ -12,6 +12,12 @@
 
 pub(crate) mod store;
 
+pub(crate) mod share;
+
+pub(crate) mod had;
+
+pub(crate) mod recovery;
+
 pub(crate) mod sender;
 
 pub(crate) mod senders;

@@ -10,18 +10,20 @@ use crate::peer::reporter::has_nacks;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::stream::reach::{Reach, reach};
+use crate::stream::recovery::Recovery;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FeedbackHeader, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::link::LinkReport;
-use recoded_wire::stream::STREAM_BYTES;
+use recoded_wire::link::{LinkReport, Missing};
+use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 
 /// Relay state of a stream.
 pub(crate) struct StreamRelay {
     store: Store,
     senders: Senders,
     incoming: Incoming,
+    recovery: Recovery,
     outgoing: Outgoing,
 }
 
@@ -33,6 +35,7 @@ impl StreamRelay {
             store: Store::new(symbols, params.symbol_bytes),
             senders: Senders::new(&params.next_hops, symbols),
             incoming: Incoming::default(),
+            recovery: Recovery::new(params.symbol_bytes),
             outgoing: Outgoing { epoch: 0, window_log2, hop_index: 0, round_trips: 0 },
         }
     }
@@ -41,7 +44,13 @@ impl StreamRelay {
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
+            + Recovery::memory_bytes(params.symbol_bytes)
             + Senders::memory_bytes(params.next_hops.len(), symbols)
+    }
+
+    /// What combinations have not given so far.
+    pub(crate) fn missing(&mut self) -> Missing {
+        self.recovery.missing()
     }
 
     /// How long what comes now waits here.
@@ -71,24 +80,25 @@ impl StreamRelay {
             hop_index: header.common.hop_index.saturating_add(1),
             round_trips: header.round_trips,
         };
-        let Some(symbol) = packet.symbol else { return Fate::Consumed };
-        let timing = (cx.io.now, cx.params.generation_timeout_nanos);
-        match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
-            Reach::Within => {}
-            Reach::Begun => self.senders.clear(),
-            Reach::Useless => {
-                cx.counters.redundant += 1;
-                return Fate::Consumed;
+        let bytes = cx.io.frames.bytes(*payload);
+        let is_news = match packet.body {
+            StreamBody::Keepalive => return Fate::Consumed,
+            StreamBody::Symbol(symbol) => {
+                let packet = &bytes[STREAM_BYTES..];
+                self.recovery.symbol(&symbol, packet, cx.io.now);
+                let Self { store, senders, incoming, .. } = self;
+                keep(store, senders, incoming, (&symbol, packet), (cx.io.now, cx.params))
             }
+            StreamBody::Combination(combination) => {
+                self.recovery.combination(&combination, &bytes[COMBINATION_BYTES..], cx.io.now)
+            }
+        };
+        cx.counters.innovative += u64::from(is_news);
+        cx.counters.redundant += u64::from(!is_news);
+        let Self { store, senders, incoming, recovery, .. } = self;
+        while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
+            keep(store, senders, incoming, (&symbol, packet), (cx.io.now, cx.params));
         }
-        if self.store.is_known(symbol.number) {
-            cx.counters.redundant += 1;
-            return Fate::Consumed;
-        }
-        cx.counters.innovative += 1;
-        let bytes = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
-        self.store.put(symbol.number, bytes, symbol.after);
-        self.senders.queue(symbol.number);
         self.pump(cx);
         Fate::Consumed
     }
@@ -159,4 +169,28 @@ impl Lifecycle for StreamRelay {
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
+}
+
+/// Keeps a symbol and queues it for the next hops. Whether it was not known before.
+fn keep(
+    store: &mut Store,
+    senders: &mut Senders,
+    incoming: &mut Incoming,
+    (symbol, packet): (&StreamSymbol, &[u8]),
+    (now, params): (Nanos, &FlowParams),
+) -> bool {
+    if packet.len() > params.symbol_bytes {
+        return false;
+    }
+    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
+        Reach::Within => {}
+        Reach::Begun => senders.clear(),
+        Reach::Useless => return false,
+    }
+    if store.is_known(symbol.number) {
+        return false;
+    }
+    store.put(symbol.number, packet, symbol.after);
+    senders.queue(symbol.number);
+    true
 }

@@ -4,9 +4,12 @@
 use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
-use crate::peer::sent::{Outcome, Sent};
+use crate::peer::sent::{Carried, Outcome, Sent};
+use crate::report::HopLoss;
+use crate::stream::share::Share;
 use crate::stream::store::Store;
-use recoded_wire::link::LinkReport;
+use recoded_wire::link::{LinkReport, Missing};
+use recoded_wire::stream::Combination;
 use std::collections::VecDeque;
 
 /// What may leave at once after a pause: a worker that shares its core may be woken late.
@@ -34,13 +37,32 @@ const KEEPALIVES: u32 = 12;
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
 
+/// Newest places whose numbers are kept: what is on its way, and more
+/// than is combined.
+const PLACES: usize = 16384;
+
+/// A symbol is lacking that does not come so long after a round trip and a quarter.
+const MISSING_NANOS: Nanos = 2_000_000;
+
+/// The way without a queue is the least round trip of so long.
+const LEAST_NANOS: Nanos = 5_000_000_000;
+
+/// A round trip that is not known yet may be so long.
+const UNKNOWN_NANOS: Nanos = 600_000_000;
+
 /// Weight of a new round trip in the mean.
 const ROUND_TRIP_WEIGHT: u64 = 8;
 
 /// What is to leave next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    Symbol { number: u32, is_repair: bool },
+    Symbol {
+        number: u32,
+        place: u32,
+        is_repair: bool,
+    },
+    /// Of the symbols of so many places, by a key.
+    Combination(Combination),
     Keepalive,
 }
 
@@ -59,9 +81,19 @@ pub(crate) struct Sender {
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
-    /// Numbers to be sent, and to be sent again.
+    /// The least round trip of the present period and the one before, and when that began.
+    least: (Nanos, Nanos),
+    least_at: Nanos,
+    /// Numbers to be sent; numbers and places to be sent again.
     fresh: VecDeque<u32>,
-    again: VecDeque<u32>,
+    again: VecDeque<(u32, u32)>,
+    /// Lost, as far as is known, and not made good by combinations that came. Oldest first.
+    open: VecDeque<(u32, u32)>,
+    /// Numbers of the newest places, and when they were last sent.
+    placed: Box<[(u32, Nanos)]>,
+    next_place: u32,
+    share: Share,
+    next_key: u16,
     /// When the link is free.
     free_at: Nanos,
     /// Whether all that may be on the way was, since something left.
@@ -79,8 +111,15 @@ impl Sender {
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
+            least: (Nanos::MAX, Nanos::MAX),
+            least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
             again: VecDeque::with_capacity(symbols),
+            open: VecDeque::with_capacity(symbols),
+            placed: vec![(0, 0); PLACES].into_boxed_slice(),
+            next_place: 0,
+            share: Share::new(),
+            next_key: 0,
             free_at: 0,
             is_full: false,
             heard_at: 0,
@@ -90,7 +129,10 @@ impl Sender {
 
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(symbols: usize) -> usize {
-        Sent::memory_bytes(2 * symbols) + 2 * symbols.next_power_of_two() * size_of::<u32>()
+        // One number, and twice a number with its place.
+        Sent::memory_bytes(2 * symbols)
+            + 5 * symbols * size_of::<u32>()
+            + PLACES * size_of::<(u32, Nanos)>()
     }
 
     pub(crate) fn hop(&self) -> usize {
@@ -110,10 +152,10 @@ impl Sender {
         self.fresh.push_back(number);
     }
 
-    /// Queues a symbol that is to be sent again.
-    pub(crate) fn queue_again(&mut self, number: u32) {
-        if self.again.len() < self.again.capacity() {
-            self.again.push_back(number);
+    /// Queues a symbol that the sink asks for: before those that wait.
+    pub(crate) fn queue_first(&mut self, number: u32) {
+        if self.fresh.len() < self.fresh.capacity() {
+            self.fresh.push_front(number);
         }
     }
 
@@ -131,7 +173,7 @@ impl Sender {
 
     /// Most packets on the way.
     fn window(&self) -> usize {
-        let round_trip = self.round_trip.unwrap_or(100_000_000);
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
         let nanos = 2 * Rate::target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
         let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
         ((bytes / 1500.0 + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
@@ -153,16 +195,50 @@ impl Sender {
             return self.due_keepalive(now);
         }
         let patience = AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip();
-        for is_repair in [true, false] {
-            let queue = if is_repair { &mut self.again } else { &mut self.fresh };
-            while let Some(number) = queue.pop_front() {
-                let is_wanted = store.is_known(number) && !store.is_done(number, self.hop);
-                if is_wanted && store.heard_at(number) + patience > now {
-                    return Some(Next::Symbol { number, is_repair });
-                }
+        let hop = self.hop;
+        let is_wanted = |number: u32| {
+            let is_missing = store.is_known(number) && !store.is_done(number, hop);
+            is_missing && store.heard_at(number) + patience > now
+        };
+        while let Some((number, place)) = self.again.pop_front() {
+            if is_wanted(number) {
+                return Some(Next::Symbol { number, place, is_repair: true });
+            }
+        }
+        if self.share.is_due() {
+            self.share.spend();
+            if let Some(combination) = self.combination(store) {
+                return Some(Next::Combination(combination));
+            }
+        }
+        while let Some(number) = self.fresh.pop_front() {
+            if is_wanted(number) {
+                let place = self.next_place;
+                self.placed[place as usize % PLACES].0 = number;
+                self.next_place = place.wrapping_add(1);
+                return Some(Next::Symbol { number, place, is_repair: false });
             }
         }
         self.due_keepalive(now)
+    }
+
+    /// A combination of the newest symbols that are still here.
+    fn combination(&mut self, store: &Store) -> Option<Combination> {
+        let most = self.share.symbols() as u32;
+        let known =
+            |back: &u32| store.is_known(self.number_at(self.next_place.wrapping_sub(*back)));
+        let count = (1..=most).take_while(known).count() as u16;
+        if count == 0 {
+            return None;
+        }
+        let first = self.next_place.wrapping_sub(u32::from(count));
+        self.next_key = self.next_key.wrapping_add(1);
+        Some(Combination { first, count, key: self.next_key })
+    }
+
+    /// Number of the symbol of one of the newest places.
+    pub(crate) fn number_at(&self, place: u32) -> u32 {
+        self.placed[place as usize % PLACES].0
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
@@ -180,15 +256,18 @@ impl Sender {
 
     /// Notes what left under a link sequence number.
     pub(crate) fn left(&mut self, what: Next, (link, bytes): (u32, usize), now: Nanos) {
-        let symbol = match what {
-            Next::Symbol { number, .. } => Some(number),
-            Next::Keepalive => None,
+        let carried = match what {
+            Next::Symbol { number, place, .. } => Carried::Symbol { number, place },
+            Next::Combination(Combination { first, count, .. }) => {
+                Carried::Combination { first, count }
+            }
+            Next::Keepalive => Carried::Nothing,
         };
         if self.sent.on_their_way() == 0 {
             // There was nothing to be heard of.
             self.heard_at = now;
         }
-        self.sent.note(link, symbol, now);
+        self.sent.note(link, carried, now);
         let earliest = now.saturating_sub(BURST_NANOS);
         if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
             // There was nothing to send: what arrives next says nothing of what could.
@@ -196,7 +275,15 @@ impl Sender {
         }
         self.free_at = self.free_at.max(earliest) + self.rate.nanos(bytes + AROUND_BYTES);
         match what {
-            Next::Symbol { .. } => {
+            Next::Symbol { .. } | Next::Combination(_) => {
+                if let Next::Symbol { place, .. } = what {
+                    self.placed[place as usize % PLACES].1 = now;
+                }
+                if matches!(what, Next::Symbol { is_repair: false, .. }) {
+                    let way = self.least.0.min(self.least.1);
+                    let way = if way == Nanos::MAX { 0 } else { way };
+                    self.share.earn(self.loss(), way, now);
+                }
                 self.keepalive.count = 0;
                 let wait = (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
                 self.keepalive.due = Some(now + wait);
@@ -225,7 +312,7 @@ impl Sender {
 
     /// When there is something to do without anything coming.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
-        let waits = !self.is_idle();
+        let waits = !self.is_idle() || self.share.is_due();
         let opens = match self.opens_at(now) {
             Ok(()) if waits => Some(now),
             Err(at) if waits => at,
@@ -242,25 +329,40 @@ impl Sender {
         (report, payload): (&LinkReport, &[u8]),
         now: Nanos,
     ) {
-        let Self { hop, sent, again, .. } = self;
+        let Self { hop, sent, open, .. } = self;
         let hop = *hop;
         let round_trip = self.round_trip.unwrap_or(0);
+        let about = (report, payload);
         let heard =
-            sent.hear((report, payload), (now, round_trip), |number, outcome| match outcome {
-                Outcome::Came => store.set_done(number, hop),
-                Outcome::Lost if store.is_known(number) && !store.is_done(number, hop) => {
-                    if again.len() < again.capacity() {
-                        again.push_back(number);
+            sent.hear(about, (now, round_trip), |carried, outcome| match (carried, outcome) {
+                (Carried::Symbol { number, .. }, Outcome::Came) => store.set_done(number, hop),
+                (Carried::Symbol { number, place }, Outcome::Lost)
+                    if !store.is_done(number, hop) && open.len() < open.capacity() =>
+                {
+                    open.push_back((number, place));
+                }
+                (Carried::Combination { first, count }, Outcome::Came) => {
+                    // It makes the oldest of its symbols good that nothing else has.
+                    let is_in = |at: &(u32, u32)| at.1.wrapping_sub(first) < u32::from(count);
+                    if let Some(index) = open.iter().position(is_in) {
+                        let made_good = open.remove(index);
+                        made_good.into_iter().for_each(|(number, _)| store.set_done(number, hop));
                     }
                 }
-                Outcome::Lost => {}
+                _ => {}
             });
+        self.send_open_again();
+        self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         self.heard_at = now;
         let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
         self.round_trip = Some(mean);
+        if now >= self.least_at + LEAST_NANOS {
+            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
+        }
+        self.least.0 = self.least.0.min(heard.round_trip);
         self.rate.queue(heard.waited, mean);
         if let Some(sample) = heard.sample
             && self.rate.sample(&sample, mean, now) == Verdict::NotOurs
@@ -272,10 +374,53 @@ impl Sender {
         }
     }
 
+    /// What the link loses by itself, without what its queue drops.
+    fn loss(&self) -> HopLoss {
+        let all = self.sent.loss();
+        let usual = self.rate.usual_loss().unwrap_or(all.loss);
+        HopLoss { loss: all.loss.min(usual), ..all }
+    }
+
+    /// Sends what combinations that are on their way will not make good.
+    fn send_open_again(&mut self) {
+        let arrive = 1.0 - self.loss().loss;
+        let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
+        // Of older ones than these, none that is on its way has any.
+        let reach = (self.sent.on_their_way() + self.share.symbols()) as u32;
+        while let Some((_, place)) = self.open.front() {
+            let is_out_of_reach = self.next_place.wrapping_sub(*place) > reach;
+            let is_unmatched = is_out_of_reach || self.open.len() > expected;
+            if !is_unmatched || self.again.len() == self.again.capacity() {
+                return;
+            }
+            self.again.extend(self.open.pop_front());
+        }
+    }
+
+    /// Sends what the neighbour still lacks after a round trip, though combinations that came
+    /// should have made it good.
+    fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
+        let patience = self.round_trip() * 5 / 4 + MISSING_NANOS;
+        for low in missing.places() {
+            let back = (self.next_place as u16).wrapping_sub(*low);
+            if back == 0 || usize::from(back) > PLACES {
+                continue;
+            }
+            let place = self.next_place.wrapping_sub(u32::from(back));
+            let (number, sent_at) = &mut self.placed[place as usize % PLACES];
+            if *sent_at + patience < now && self.again.len() < self.again.capacity() {
+                *sent_at = now;
+                store.set_undone(*number, self.hop);
+                self.again.push_back((*number, place));
+            }
+        }
+    }
+
     /// Lets go of everything that waits.
     pub(crate) fn clear(&mut self) {
         self.fresh.clear();
         self.again.clear();
+        self.open.clear();
         self.keepalive.due = None;
     }
 }

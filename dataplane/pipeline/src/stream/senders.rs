@@ -10,11 +10,13 @@ use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::report::DropReason;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
+use recoded_code::window::{COMBINED_MAX, combination as combination_of};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{
-    KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol, write_symbol,
+    COMBINATION_BYTES, Combination, KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol,
+    write_combination, write_symbol,
 };
 
 /// Packets that one call sends to one hop: no other flow is served meanwhile.
@@ -97,7 +99,7 @@ impl Senders {
         if store.answers(number, round) {
             self.budget.grant(1, || 1);
             for (_, sender) in &mut self.hops {
-                sender.queue_again(number);
+                sender.queue_first(number);
             }
         }
         Answered::Done
@@ -168,7 +170,7 @@ impl Senders {
                     cx.io.frames.release(frame);
                     break;
                 };
-                let offset = symbol_offset(STREAM_BYTES) as u16;
+                let offset = symbol_offset(COMBINATION_BYTES) as u16;
                 let span = Span { frame, offset, len: 0 };
                 let (payload, class) = write(cx, store, (sender, next, span), outgoing);
                 let link = cx.send_to(sender.hop(), payload, class);
@@ -203,31 +205,66 @@ fn write<F: Frames, E: Egress>(
     let Outgoing { epoch, window_log2, hop_index, round_trips } = *outgoing;
     let flags = match next {
         Next::Keepalive => Flags(Flags::END),
+        Next::Combination(_) => Flags(0),
         Next::Symbol { is_repair, .. } => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
     };
     let mut common = cx.header(PacketType::Stream, flags, epoch);
     common.hop_index = hop_index;
     let header =
         StreamHeader { common, window_log2, round_trips }.with_round_trip(sender.round_trip());
-    let Next::Symbol { number, is_repair } = next else {
-        let payload = payload_of(span, KEEPALIVE_BYTES);
-        header.write(cx.io.frames.bytes_mut(payload));
-        cx.counters.sent_keepalive += 1;
-        return (payload, 0);
-    };
-    store.set_sent(number, sender.hop());
-    let Some(symbol) = store.get(number) else { return (span, 0) };
-    let (bytes, class) = (symbol.packet.len() as u16, class::outer(class::of(symbol.packet)));
-    let payload = payload_of(Span { len: bytes, ..span }, STREAM_BYTES);
+    match next {
+        Next::Keepalive => {
+            let payload = payload_of(span, KEEPALIVE_BYTES);
+            header.write(cx.io.frames.bytes_mut(payload));
+            cx.counters.sent_keepalive += 1;
+            (payload, 0)
+        }
+        Next::Combination(combination) => combine(cx, store, (sender, span, combination), &header),
+        Next::Symbol { number, place, is_repair } => {
+            let Some(symbol) = store.get(number) else { return (span, 0) };
+            let bytes = symbol.packet.len() as u16;
+            let class = class::outer(class::of(symbol.packet));
+            let payload = payload_of(Span { len: bytes, ..span }, STREAM_BYTES);
+            let out = cx.io.frames.bytes_mut(payload);
+            header.write(out);
+            let (after, place) = (symbol.after, place as u16);
+            write_symbol(&StreamSymbol { number, after, place, bytes }, out);
+            out[STREAM_BYTES..].copy_from_slice(symbol.packet);
+            let counters = &mut *cx.counters;
+            match (is_repair, hop_index) {
+                (true, _) => counters.sent_repair += 1,
+                (false, 0) => counters.sent_systematic += 1,
+                (false, _) => counters.sent_forwarded += 1,
+            }
+            (payload, class)
+        }
+    }
+}
+
+/// Writes a combination to a frame, whose class is that of its newest symbol.
+fn combine<F: Frames, E: Egress>(
+    cx: &mut Context<'_, '_, F, E>,
+    store: &Store,
+    (sender, span, combination): (&Sender, Span, Combination),
+    header: &StreamHeader,
+) -> (Span, u8) {
+    let count = usize::from(combination.count);
+    let number = |at: usize| sender.number_at(combination.first.wrapping_add(at as u32));
+    let longest = (0..count).filter_map(|at| store.coded_bytes(number(at))).max().unwrap_or(0);
+    let mut symbols: [&[u8]; COMBINED_MAX] = [&[]; COMBINED_MAX];
+    for (at, place) in symbols[..count].iter_mut().enumerate() {
+        *place = store.coded(number(at), longest).unwrap_or_default();
+    }
+    let newest = store.get(number(count - 1)).map_or(0, |symbol| class::of(symbol.packet));
+    let payload = payload_of(Span { len: longest as u16, ..span }, COMBINATION_BYTES);
     let out = cx.io.frames.bytes_mut(payload);
     header.write(out);
-    write_symbol(&StreamSymbol { number, after: symbol.after, bytes }, out);
-    out[STREAM_BYTES..].copy_from_slice(symbol.packet);
-    let counters = &mut *cx.counters;
-    match (is_repair, hop_index) {
-        (true, _) => counters.sent_repair += 1,
-        (false, 0) => counters.sent_systematic += 1,
-        (false, _) => counters.sent_forwarded += 1,
+    write_combination(&combination, out);
+    let sum = &mut out[COMBINATION_BYTES..];
+    combination_of(cx.io.combiner.kernel(), combination.key, &symbols[..count], sum);
+    match header.common.hop_index {
+        0 => cx.counters.sent_coded += 1,
+        _ => cx.counters.sent_recoded += 1,
     }
-    (payload, class)
+    (payload, class::outer(newest))
 }

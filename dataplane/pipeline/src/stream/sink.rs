@@ -16,11 +16,13 @@ use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::stream::reach::{Reach, reach};
+use crate::stream::recovery::Recovery;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::serial_before;
-use recoded_wire::stream::STREAM_BYTES;
+use recoded_wire::link::Missing;
+use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 use std::collections::VecDeque;
 
 /// What a symbol may wait beyond the configured time: so many times the round trips of all hops,
@@ -47,6 +49,7 @@ struct Waiting {
 pub(crate) struct StreamSink {
     store: Store,
     incoming: Incoming,
+    recovery: Recovery,
     /// In the order in which they came.
     waiting: VecDeque<Waiting>,
     /// Every number before this one is known or given up.
@@ -64,6 +67,7 @@ impl StreamSink {
         Self {
             store: Store::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
+            recovery: Recovery::new(params.symbol_bytes),
             waiting: VecDeque::with_capacity(symbols),
             settled: 0,
             ask_at: None,
@@ -75,7 +79,14 @@ impl StreamSink {
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
-        Store::memory_bytes(symbols, params.symbol_bytes) + symbols * size_of::<Waiting>()
+        Store::memory_bytes(symbols, params.symbol_bytes)
+            + Recovery::memory_bytes(params.symbol_bytes)
+            + symbols * size_of::<Waiting>()
+    }
+
+    /// What combinations have not given so far.
+    pub(crate) fn missing(&mut self) -> Missing {
+        self.recovery.missing()
     }
 
     /// How long a symbol may be missing.
@@ -105,12 +116,14 @@ impl StreamSink {
         }
     }
 
-    /// Handles a symbol that was not known before.
-    fn take(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (number, after): (u32, u16),
-    ) {
+    /// Delivers a symbol that was not known before, or lets it wait.
+    fn take(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, symbol: &StreamSymbol) {
+        let StreamSymbol { number, after, .. } = *symbol;
+        cx.counters.source_symbols += 1;
+        let missed = cx.io.now.saturating_sub(self.store.heard_at(number));
+        if missed > 0 {
+            cx.counters.decoded_after(missed);
+        }
         let before = number.wrapping_sub(u32::from(after));
         let is_free = after == 0 || self.store.is_done(before, DELIVERED);
         if is_free || !self.store.wait(number, after) {
@@ -213,15 +226,17 @@ impl StreamSink {
         });
     }
 
-    fn keep(
-        &mut self,
-        cx: &Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
-        number: u32,
-        after: u16,
-    ) {
-        let packet = &cx.io.frames.bytes(payload)[STREAM_BYTES..];
-        self.store.put(number, packet, after);
+    /// Keeps a symbol that combinations gave and that was not known before.
+    fn keep_recovered(&mut self, now: Nanos, params: &FlowParams) -> Option<StreamSymbol> {
+        let Self { store, incoming, recovery, waiting, settled, .. } = self;
+        let window_symbols = store.symbols();
+        loop {
+            let (symbol, packet) = recovery.next(window_symbols)?;
+            let place = (&mut *waiting, &mut *settled);
+            if keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params)) {
+                return Some(symbol);
+            }
+        }
     }
 }
 
@@ -236,31 +251,29 @@ impl SinkCode for StreamSink {
         };
         self.incoming.arrived_stream(packet);
         self.round_trips = packet.header.round_trips_nanos();
-        let Some(symbol) = packet.symbol else { return Fate::Consumed };
-        let timing = (cx.io.now, cx.params.generation_timeout_nanos);
-        match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
-            Reach::Within => {}
-            Reach::Begun => {
-                self.waiting.clear();
-                self.settled = symbol.number;
+        let is_news = match packet.body {
+            StreamBody::Keepalive => return Fate::Consumed,
+            StreamBody::Symbol(symbol) => {
+                let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
+                self.recovery.symbol(&symbol, packet, cx.io.now);
+                let Self { store, incoming, waiting, settled, .. } = self;
+                let at = (cx.io.now, cx.params);
+                let is_new = keep((store, incoming), (waiting, settled), (&symbol, packet), at);
+                if is_new {
+                    self.take(cx, &symbol);
+                }
+                is_new
             }
-            Reach::Useless => {
-                cx.counters.redundant += 1;
-                return Fate::Consumed;
+            StreamBody::Combination(combination) => {
+                let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
+                self.recovery.combination(&combination, sum, cx.io.now)
             }
+        };
+        cx.counters.innovative += u64::from(is_news);
+        cx.counters.redundant += u64::from(!is_news);
+        while let Some(symbol) = self.keep_recovered(cx.io.now, cx.params) {
+            self.take(cx, &symbol);
         }
-        if self.store.is_known(symbol.number) {
-            cx.counters.redundant += 1;
-            return Fate::Consumed;
-        }
-        cx.counters.innovative += 1;
-        cx.counters.source_symbols += 1;
-        let waited = cx.io.now.saturating_sub(self.store.heard_at(symbol.number));
-        if waited > 0 {
-            cx.counters.decoded_after(waited);
-        }
-        self.keep(cx, *payload, symbol.number, symbol.after);
-        self.take(cx, (symbol.number, symbol.after));
         self.settle(cx);
         Fate::Consumed
     }
@@ -292,4 +305,29 @@ impl Lifecycle for StreamSink {
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
+}
+
+/// Keeps a symbol. Whether it was not known before.
+fn keep(
+    (store, incoming): (&mut Store, &mut Incoming),
+    (waiting, settled): (&mut VecDeque<Waiting>, &mut u32),
+    (symbol, packet): (&StreamSymbol, &[u8]),
+    (now, params): (Nanos, &FlowParams),
+) -> bool {
+    if packet.len() > params.symbol_bytes {
+        return false;
+    }
+    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
+        Reach::Within => {}
+        Reach::Begun => {
+            waiting.clear();
+            *settled = symbol.number;
+        }
+        Reach::Useless => return false,
+    }
+    if store.is_known(symbol.number) {
+        return false;
+    }
+    store.put(symbol.number, packet, symbol.after);
+    true
 }

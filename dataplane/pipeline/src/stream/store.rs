@@ -7,6 +7,7 @@
 
 use crate::params::Nanos;
 use recoded_wire::header::serial_before;
+use recoded_wire::stream::{SYMBOL_HEADER_BYTES, StreamSymbol, write_symbol_header};
 
 /// What is known of one symbol.
 #[derive(Copy, Clone, Debug)]
@@ -15,11 +16,11 @@ struct Slot {
     heard_at: Nanos,
     bytes: u16,
     after: u16,
+    /// Bytes of the slot that may not be zero.
+    dirty: u16,
     is_known: bool,
     /// Next hops that have it, a bit each. At a sink: whether it was delivered.
     done: u8,
-    /// Next hops that it was sent to, a bit each.
-    sent: u8,
     /// Rounds of requests from the sink that were answered.
     answered: u8,
     /// How much later the symbol is that waits for this one at a sink; 0 for none.
@@ -30,9 +31,9 @@ const EMPTY: Slot = Slot {
     heard_at: 0,
     bytes: 0,
     after: 0,
+    dirty: 0,
     is_known: false,
     done: 0,
-    sent: 0,
     answered: 0,
     waits: 0,
 };
@@ -44,11 +45,18 @@ pub(crate) struct Symbol<'a> {
     pub after: u16,
 }
 
+/// Bytes of a slot.
+fn stride(symbol_bytes: usize) -> usize {
+    (SYMBOL_HEADER_BYTES + symbol_bytes).next_multiple_of(64)
+}
+
 /// The newest symbols.
 pub(crate) struct Store {
     slots: Box<[Slot]>,
+    /// As they are combined: header, packet, zeros.
     bytes: Box<[u8]>,
-    symbol_bytes: usize,
+    /// Of a slot.
+    stride: usize,
     /// The number after the newest heard of; `None` before the first.
     end: Option<u32>,
 }
@@ -56,18 +64,18 @@ pub(crate) struct Store {
 impl Store {
     /// For so many symbols, rounded up to a power of two, of up to `symbol_bytes`.
     pub(crate) fn new(symbols: usize, symbol_bytes: usize) -> Self {
-        let symbols = symbols.next_power_of_two();
+        let (symbols, stride) = (symbols.next_power_of_two(), stride(symbol_bytes));
         Self {
             slots: vec![EMPTY; symbols].into_boxed_slice(),
-            bytes: vec![0; symbols * symbol_bytes].into_boxed_slice(),
-            symbol_bytes,
+            bytes: vec![0; symbols * stride].into_boxed_slice(),
+            stride,
             end: None,
         }
     }
 
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(symbols: usize, symbol_bytes: usize) -> usize {
-        symbols.next_power_of_two() * (symbol_bytes + size_of::<Slot>())
+        symbols.next_power_of_two() * (stride(symbol_bytes) + size_of::<Slot>())
     }
 
     /// How many symbols it holds.
@@ -87,7 +95,7 @@ impl Store {
 
     /// Forgets everything, and goes on with `next`.
     pub(crate) fn begin(&mut self, next: u32) {
-        self.slots.fill(EMPTY);
+        self.slots.iter_mut().for_each(|slot| *slot = Slot { dirty: slot.dirty, ..EMPTY });
         self.end = Some(next);
     }
 
@@ -121,7 +129,7 @@ impl Store {
         for back in (1..=news).rev() {
             let number = end.wrapping_sub(back);
             let slot = self.slot_mut(number);
-            *slot = Slot { heard_at: now, ..EMPTY };
+            *slot = Slot { heard_at: now, dirty: slot.dirty, ..EMPTY };
         }
         self.end = Some(end);
     }
@@ -139,23 +147,36 @@ impl Store {
     /// Keeps a packet of at most the symbol size under a number that is covered and not known.
     pub(crate) fn put(&mut self, number: u32, packet: &[u8], after: u16) {
         let place = number as usize & (self.slots.len() - 1);
-        let at = place * self.symbol_bytes;
-        self.bytes[at..at + packet.len()].copy_from_slice(packet);
-        let slot = &mut self.slots[place];
-        slot.bytes = packet.len() as u16;
+        let (slot, bytes) = (&mut self.slots[place], packet.len() as u16);
+        let out = &mut self.bytes[place * self.stride..][..self.stride];
+        write_symbol_header(&StreamSymbol { number, after, place: 0, bytes }, out);
+        let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(packet.len());
+        held.copy_from_slice(packet);
+        rest[..usize::from(slot.dirty.saturating_sub(bytes))].fill(0);
+        (slot.bytes, slot.dirty) = (bytes, bytes);
         (slot.after, slot.is_known) = (after, true);
     }
 
     /// A symbol, if it is known.
     pub(crate) fn get(&self, number: u32) -> Option<Symbol<'_>> {
-        if !self.is_known(number) {
-            return None;
-        }
-        let place = number as usize & (self.slots.len() - 1);
-        let Slot { bytes, after, .. } = self.slots[place];
-        let at = place * self.symbol_bytes;
-        let packet = &self.bytes[at..at + usize::from(bytes)];
+        let Slot { bytes, after, .. } = *self.slot(number);
+        let packet = &self.slot_bytes(number)?[SYMBOL_HEADER_BYTES..][..usize::from(bytes)];
         Some(Symbol { packet, after })
+    }
+
+    /// Bytes of a symbol as it is combined, without the zeros at its end, if it is known.
+    pub(crate) fn coded_bytes(&self, number: u32) -> Option<usize> {
+        self.is_known(number).then(|| SYMBOL_HEADER_BYTES + usize::from(self.slot(number).bytes))
+    }
+
+    /// The first bytes of a symbol as it is combined, if it is known.
+    pub(crate) fn coded(&self, number: u32, bytes: usize) -> Option<&[u8]> {
+        self.slot_bytes(number).map(|slot| &slot[..bytes])
+    }
+
+    fn slot_bytes(&self, number: u32) -> Option<&[u8]> {
+        let place = number as usize & (self.slots.len() - 1);
+        self.is_known(number).then(|| &self.bytes[place * self.stride..][..self.stride])
     }
 
     /// Whether next hop `hop` has a number, or it is not covered any more.
@@ -170,12 +191,11 @@ impl Store {
         }
     }
 
-    /// Notes that a number is sent to next hop `hop`. Whether it was sent there before.
-    pub(crate) fn set_sent(&mut self, number: u32, hop: usize) -> bool {
-        let slot = self.slot_mut(number);
-        let was_sent = slot.sent & 1 << hop != 0;
-        slot.sent |= 1 << hop;
-        was_sent
+    /// Notes that next hop `hop` lacks a number after all.
+    pub(crate) fn set_undone(&mut self, number: u32, hop: usize) {
+        if self.covers(number) {
+            self.slot_mut(number).done &= !(1 << hop);
+        }
     }
 
     /// Whether a request of a round for a number that is known is to be answered; it is then, by

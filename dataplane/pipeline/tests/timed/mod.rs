@@ -69,6 +69,7 @@ struct Channel {
     is_bad: bool,
     random: ChaCha8Rng,
     sent: u64,
+    bytes: u64,
     overflowed: u64,
     longest: Nanos,
 }
@@ -82,6 +83,7 @@ impl Channel {
     fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
         let wait = self.free_at.saturating_sub(now);
         self.sent += 1;
+        self.bytes += (bytes + AROUND_BYTES) as u64;
         if wait > self.link.queue {
             self.overflowed += 1;
             return Vec::new();
@@ -231,6 +233,7 @@ impl Line {
             is_bad: false,
             random: ChaCha8Rng::seed_from_u64(seed << 16 | (index as u64) << 1 | way),
             sent: 0,
+            bytes: 0,
             overflowed: 0,
             longest: 0,
         };
@@ -281,6 +284,11 @@ impl Line {
     pub fn sent(&self, hop: usize) -> (u64, u64, u64) {
         let (down, up) = (&self.down[hop], &self.up[hop]);
         (down.sent, up.sent, down.overflowed + up.overflowed)
+    }
+
+    /// Bytes sent over a link towards the sink, headers included.
+    pub fn bytes(&self, hop: usize) -> u64 {
+        self.down[hop].bytes
     }
 
     /// The longest that a packet waited before a link since the last call.

@@ -51,6 +51,7 @@ mod columns;
 mod decoder;
 mod effort;
 mod encoder;
+mod equations;
 mod payload_id;
 mod slab;
 mod system;
@@ -59,6 +60,7 @@ pub use coefficients::{Density, DensityError, coding_coefficients};
 pub use decoder::{Adu, Counts, Decoder, Received, Rejected};
 pub use effort::{WORK_PER_PACKET, WORK_SAVED};
 pub use encoder::{AduError, Encoder, RepairError};
+pub use equations::{COMBINED_MAX, Equations, combination};
 pub use payload_id::{
     ParseInformationError, REPAIR_ID_BYTES, RepairId, SOURCE_ID_BYTES, SchemeInformation,
 };

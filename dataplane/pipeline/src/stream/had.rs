@@ -1,0 +1,141 @@
+//! Which of the newest places of a hop came or came back: a bit each, for longer than equations
+//! last.
+
+/// Places that are told apart.
+const PLACES: u32 = 1 << 14;
+
+const WORDS: usize = (PLACES / u64::BITS) as usize;
+
+/// Words that one call looks at.
+const LOOK: usize = 32;
+
+/// The newest places.
+#[derive(Debug)]
+pub(crate) struct Had {
+    bits: Box<[u64; WORDS]>,
+    /// Every place before this one was had, or is too old.
+    settled: u32,
+    end: u32,
+    /// Where the next look begins: some places may stay empty for good.
+    turn: u32,
+}
+
+impl Had {
+    /// Bytes that it allocates.
+    pub(crate) const BYTES: usize = WORDS * size_of::<u64>();
+
+    pub(crate) fn new() -> Self {
+        Self { bits: Box::new([0; WORDS]), settled: 0, end: 0, turn: 0 }
+    }
+
+    /// Begins anew.
+    pub(crate) fn begin(&mut self, next: u32) {
+        (self.settled, self.end, self.turn) = (next, next, next);
+        self.bits.fill(0);
+    }
+
+    /// Hears of all places before `end`, if that is ahead. Steps: those that are new, one table's
+    /// worth at most.
+    pub(crate) fn hear(&mut self, end: u32) {
+        let news = end.wrapping_sub(self.end);
+        if news.cast_signed() <= 0 {
+            return;
+        }
+        for back in 1..=news.min(PLACES) {
+            let (word, bit) = at(end.wrapping_sub(back));
+            self.bits[word] &= !bit;
+        }
+        self.end = end;
+        if end.wrapping_sub(self.settled) > PLACES {
+            self.settled = end.wrapping_sub(PLACES);
+        }
+    }
+
+    /// Notes that a place is had.
+    pub(crate) fn set(&mut self, place: u32) {
+        if (1..=PLACES).contains(&self.end.wrapping_sub(place)) {
+            let (word, bit) = at(place);
+            self.bits[word] |= bit;
+        }
+    }
+
+    /// Up to `most` places that are not had, in turns.
+    pub(crate) fn missing(&mut self, most: usize) -> impl Iterator<Item = u32> {
+        for _ in 0..LOOK {
+            let (word, bit) = at(self.settled);
+            let is_first = bit == 1;
+            let left = self.end.wrapping_sub(self.settled);
+            if is_first && left >= u64::BITS && self.bits[word] == u64::MAX {
+                self.settled = self.settled.wrapping_add(u64::BITS);
+            } else {
+                let steps = (u64::BITS - bit.trailing_zeros()).min(left);
+                let had = (!self.bits[word] >> bit.trailing_zeros()).trailing_zeros();
+                self.settled = self.settled.wrapping_add(had.min(steps));
+                if had < steps || steps == left {
+                    break;
+                }
+            }
+        }
+        if self.turn.wrapping_sub(self.settled) >= self.end.wrapping_sub(self.settled) {
+            self.turn = self.settled;
+        }
+        let from = self.turn;
+        let mut found = 0;
+        for _ in 0..LOOK as u32 * u64::BITS {
+            if self.turn == self.end || found == most {
+                break;
+            }
+            found += usize::from(!self.has(self.turn));
+            self.turn = self.turn.wrapping_add(1);
+        }
+        let places = (0..self.turn.wrapping_sub(from)).map(move |step| from.wrapping_add(step));
+        places.filter(|place| !self.has(*place))
+    }
+
+    fn has(&self, place: u32) -> bool {
+        let (word, bit) = at(place);
+        self.bits[word] & bit != 0
+    }
+}
+
+fn at(place: u32) -> (usize, u64) {
+    let place = place % PLACES;
+    ((place / u64::BITS) as usize, 1 << (place % u64::BITS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_missing_is_what_was_not_set(
+            first: u32, count in 1u32..2000, lost in prop::collection::btree_set(0u32..2000, 0..9),
+        ) {
+            let mut had = Had::new();
+            had.begin(first);
+            had.hear(first.wrapping_add(count));
+            for place in (0..count).filter(|place| !lost.contains(place)) {
+                had.set(first.wrapping_add(place));
+            }
+            let expected: Vec<u32> = lost.iter().filter(|place| **place < count).copied().collect();
+            let found: Vec<u32> = had.missing(9).map(|place| place.wrapping_sub(first)).collect();
+            prop_assert_eq!(found, expected.clone());
+            for place in expected {
+                had.set(first.wrapping_add(place));
+            }
+            prop_assert_eq!(had.missing(9).count(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_is_not_missed() {
+        let mut had = Had::new();
+        had.begin(5);
+        had.hear(6);
+        assert_eq!(had.missing(7).collect::<Vec<_>>(), [5]);
+        had.hear(6 + PLACES);
+        assert_eq!(had.missing(7).next(), Some(6));
+    }
+}

@@ -1,0 +1,142 @@
+//! Symbols that come back out of combinations: the receiving side of one hop of a stream.
+//!
+//! A neighbour counts the symbols that it sends for the first time: their places. What it combines
+//! are symbols of consecutive places, so that both know which they are. Nothing is kept here while
+//! the neighbour sends no combinations.
+
+use crate::params::Nanos;
+use crate::stream::had::Had;
+use recoded_code::window::Equations;
+use recoded_wire::link::{LINK_MISSING_MAX, Missing};
+use recoded_wire::stream::{
+    Combination, SYMBOL_HEADER_BYTES, StreamSymbol, read_symbol, write_symbol_header,
+};
+
+/// Symbols that equations may mention: twice what is combined, as RFC 8681 appendix D advises.
+const WINDOW: usize = 1024;
+
+/// Without combinations for so long, symbols are not kept any more.
+const IDLE_NANOS: Nanos = 2_000_000_000;
+
+/// Places further away than this are of another life of the neighbour, if several are.
+const FAR: i32 = 4 * WINDOW as i32;
+const FAR_PACKETS: u8 = 3;
+
+/// The symbols of one hop, by place.
+pub(crate) struct Recovery {
+    equations: Equations,
+    symbol_bytes: usize,
+    /// The first place kept.
+    since: u32,
+    /// When the last combination came, if symbols are kept.
+    active_at: Option<Nanos>,
+    far: u8,
+    had: Had,
+}
+
+impl Recovery {
+    /// For IP packets of up to `symbol_bytes`.
+    pub(crate) fn new(symbol_bytes: usize) -> Self {
+        let equations = Equations::new(WINDOW, coded_bytes(symbol_bytes));
+        Self {
+            equations: equations.expect("a window of fixed size"),
+            symbol_bytes,
+            since: 0,
+            active_at: None,
+            far: 0,
+            had: Had::new(),
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(symbol_bytes: usize) -> usize {
+        Equations::memory_bytes(WINDOW, coded_bytes(symbol_bytes)) + 16 * WINDOW + Had::BYTES
+    }
+
+    /// The place of which these are the lower bits, near the newest one; `None` when it is far.
+    fn near(&mut self, low: u16) -> Option<u32> {
+        let end = self.equations.end();
+        let distance = i32::from(low.wrapping_sub(end as u16).cast_signed());
+        if distance.abs() <= FAR {
+            self.far = 0;
+            return Some(end.wrapping_add_signed(distance));
+        }
+        self.far += 1;
+        if self.far >= FAR_PACKETS {
+            self.active_at = None;
+            self.far = 0;
+        }
+        None
+    }
+
+    /// Takes in a symbol that came.
+    pub(crate) fn symbol(&mut self, symbol: &StreamSymbol, packet: &[u8], now: Nanos) {
+        let Some(active_at) = self.active_at else { return };
+        if active_at + IDLE_NANOS < now {
+            self.active_at = None;
+            return;
+        }
+        let Some(place) = self.near(symbol.place) else { return };
+        self.equations.hear(place.wrapping_add(1));
+        self.had.hear(place.wrapping_add(1));
+        self.had.set(place);
+        self.equations.insert(place, |out| {
+            write_symbol_header(symbol, out);
+            let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(packet.len());
+            held.copy_from_slice(packet);
+            rest.fill(0);
+        });
+    }
+
+    /// Takes in a combination that came. Whether it brought anything.
+    pub(crate) fn combination(
+        &mut self,
+        combination: &Combination,
+        sum: &[u8],
+        now: Nanos,
+    ) -> bool {
+        let Combination { first, count, key } = *combination;
+        if sum.len() > usize::from(coded_bytes(self.symbol_bytes)) {
+            return false;
+        }
+        if self.active_at.is_none() {
+            // Of what came before, places were not kept.
+            self.since = first.wrapping_add(u32::from(count));
+            self.equations.begin(self.since);
+            self.had.begin(self.since);
+        }
+        self.active_at = Some(now);
+        let Some(first) = self.near(first as u16) else { return false };
+        if (first.wrapping_sub(self.since).cast_signed()) < 0 {
+            return false;
+        }
+        let end = first.wrapping_add(u32::from(count));
+        self.equations.hear(end);
+        self.had.hear(end);
+        self.equations.combine((first, usize::from(count)), key, sum)
+    }
+
+    /// The oldest symbols that are not known.
+    pub(crate) fn missing(&mut self) -> Missing {
+        let Some(had) = self.active_at.map(|_| &mut self.had) else { return Missing::default() };
+        Missing::of(had.missing(LINK_MISSING_MAX).map(|place| place as u16))
+    }
+
+    /// Takes a symbol that came back since this was asked last; its window is of so many symbols.
+    pub(crate) fn next(&mut self, window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
+        let place = loop {
+            let place = self.equations.next_solved()?;
+            self.had.set(place);
+            let bytes = self.equations.symbol(place);
+            if bytes.is_some_and(|bytes| read_symbol(bytes, window_symbols).is_some()) {
+                break place;
+            }
+        };
+        read_symbol(self.equations.symbol(place)?, window_symbols)
+    }
+}
+
+/// Bytes of a symbol as it is combined.
+fn coded_bytes(symbol_bytes: usize) -> u16 {
+    u16::try_from(symbol_bytes + SYMBOL_HEADER_BYTES).unwrap_or(u16::MAX)
+}
