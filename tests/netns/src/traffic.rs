@@ -349,7 +349,7 @@ fn socket_buffer_bytes() -> u64 {
 }
 
 /// Datagrams that arrived on `host` but found a full socket buffer.
-fn socket_overruns(host: &Namespace) -> Result<u64, BedError> {
+pub(crate) fn socket_overruns(host: &Namespace) -> Result<u64, BedError> {
     let text = read_net(host, "snmp")?;
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
     let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

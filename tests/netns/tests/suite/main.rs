@@ -6,4 +6,5 @@ mod accelerator;
 mod bed;
 mod hostile;
 mod line;
+mod timed;
 mod workers;
