@@ -17,6 +17,7 @@ mod plan;
 
 pub mod probe;
 pub mod process;
+pub mod stream;
 pub mod sweep;
 pub mod traffic;
 

@@ -102,6 +102,12 @@ impl ProbeOutcome {
         came as f64 * 1e3 / (to - from)
     }
 
+    /// Longest time between two arrivals in milliseconds; 0 if there were not two.
+    pub fn longest_gap_millis(&self) -> f64 {
+        let gaps = self.arrivals_millis.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.fold(0.0, f64::max)
+    }
+
     /// The delay that a share of the packets does not exceed, in milliseconds; not a number if none
     /// came.
     pub fn quantile_millis(&self, share: f64) -> f64 {
