@@ -10,6 +10,10 @@ pub const RATE_MBIT: f64 = 300.0;
 /// Queue of every link.
 pub const QUEUE: Duration = Duration::from_millis(25);
 
+/// Left out at the start of a stream, at least, and at least in round trips.
+pub const OMITTED: Duration = Duration::from_secs(2);
+const OMITTED_ROUND_TRIPS: u32 = 10;
+
 /// Bytes of TCP payload in a full packet of 1514 bytes on a link: by itself, and in a coded packet.
 const PAYLOAD_PLAIN: f64 = 1448.0;
 const PAYLOAD_CODED: f64 = 1373.0;
@@ -144,6 +148,11 @@ impl Case {
     /// Round trip without queues.
     pub fn round_trip(&self) -> Duration {
         Duration::from_millis(2 * self.hops as u64 * self.delay_ms)
+    }
+
+    /// Left out at the start of a stream: start-up takes some round trips.
+    pub fn omitted(&self) -> Duration {
+        OMITTED.max(OMITTED_ROUND_TRIPS * self.round_trip())
     }
 
     /// Whether the ends need larger TCP buffers than Linux's defaults to fill the line.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::line::case::{Case, QUEUE, RATE_MBIT};
+use crate::line::case::{Case, OMITTED, QUEUE, RATE_MBIT};
 use crate::line::contender::Contender;
-use crate::line::sample::{Datagrams, OMITTED, Sample, StreamSample};
+use crate::line::sample::{Datagrams, Sample, StreamSample};
 use crate::machine::Machine;
 
 /// A whole run.
@@ -254,7 +254,7 @@ impl Report {
             self.machine.heading(),
             format!(
                 "links of {RATE_MBIT} Mbit/s with queues of {} ms; median of {} run(s), streams of \
-                 {} s after {} s; everything on cores {:?}; {:.0} s in all",
+                 {} s after {} s (or ten round trips); everything on cores {:?}; {:.0} s in all",
                 QUEUE.as_millis(),
                 self.runs,
                 self.seconds,

@@ -13,9 +13,6 @@ use crate::error::BenchError;
 use crate::line::case::{Case, RATE_MBIT};
 use crate::line::contender::{Contender, Kind, Running};
 
-/// Left out at the start of a stream.
-pub const OMITTED: Duration = Duration::from_secs(2);
-
 /// How long a rate that has changed is not counted.
 const SETTLE_SECONDS: f64 = 2.0;
 
@@ -161,7 +158,7 @@ impl Setup<'_> {
             Stream::start((bed.source(), to), (bed.sink(), to), control).map_err(BenchError::Bed)
         });
         let beside = beside.transpose()?;
-        stream.wait_until(OMITTED);
+        stream.wait_until(self.case.omitted());
         let time = Duration::from_secs(self.seconds);
         let plan = self.datagrams(running, 172, 250.0, time);
         bed.reset_sojourns().map_err(BenchError::Bed)?;
@@ -171,13 +168,13 @@ impl Setup<'_> {
             self.change_rate(bed, &stream, rate)?;
         }
         if self.case.relay_killed {
-            stream.wait_until(OMITTED + time / 2);
+            stream.wait_until(self.case.omitted() + time / 2);
             let relay = &mut running.daemons[self.case.hops / 2];
             relay.kill();
             relay.spawn_again().map_err(BenchError::Bed)?;
             relay.wait_until_it_answers().map_err(BenchError::Bed)?;
         }
-        stream.wait_until(OMITTED + time);
+        stream.wait_until(self.case.omitted() + time);
         let mut after = self.readings(bed, running)?;
         let outcome = stream.finish();
         let beside = beside.map(Stream::finish);
@@ -185,7 +182,8 @@ impl Setup<'_> {
         // A daemon that was killed took its count with it.
         after.processor_seconds = after.processor_seconds.max(before.processor_seconds);
         let sample = self.evaluate(control, &outcome, &probe, &before, &after);
-        let (from, to) = (OMITTED.as_secs_f64(), (OMITTED + time).as_secs_f64());
+        let (from, to) =
+            (self.case.omitted().as_secs_f64(), (self.case.omitted() + time).as_secs_f64());
         let beside_mbit = beside.map(|beside| beside.mbit_between(from, to));
         Ok(StreamSample { beside_mbit, ..sample })
     }
@@ -217,9 +215,9 @@ impl Setup<'_> {
         let config = bed.link_config(1);
         let slow = |way: DirectionConfig| DirectionConfig { rate_mbit: rate, ..way };
         let (eastward, westward) = (slow(config.eastward), slow(config.westward));
-        stream.wait_until(OMITTED + third);
+        stream.wait_until(self.case.omitted() + third);
         bed.set_link(1, LinkConfig { eastward, westward, ..config }).map_err(BenchError::Bed)?;
-        stream.wait_until(OMITTED + 2 * third);
+        stream.wait_until(self.case.omitted() + 2 * third);
         bed.set_link(1, config).map_err(BenchError::Bed)
     }
 
@@ -279,7 +277,7 @@ impl Setup<'_> {
         before: &Readings,
         after: &Readings,
     ) -> StreamSample {
-        let (start, time) = (OMITTED.as_secs_f64(), self.seconds as f64);
+        let (start, time) = (self.case.omitted().as_secs_f64(), self.seconds as f64);
         let mbit = outcome.mbit_between(start, start + time);
         let limit = self.case.limit_mbit(self.contender.is_tunnel());
         let symbols = if self.contender.is_tunnel() {
