@@ -19,6 +19,8 @@ mod relay;
 
 mod edge;
 
+mod line;
+
 mod kernels;
 
 mod decode;
@@ -48,6 +50,9 @@ struct Cli {
 enum Bench {
     Relay(relay::Options),
     Edge(edge::Options),
+    Line(line::Options),
+    #[command(hide = true)]
+    LineProxy(line::proxy::Options),
     Kernels(kernels::Options),
     Decode(decode::Options),
     Worst(worst::Options),
@@ -60,6 +65,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Relay(options) => relay::run(&options),
         Bench::Edge(options) => edge::run(&options),
+        Bench::Line(options) => line::run(&options),
+        Bench::LineProxy(options) => line::proxy::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
         Bench::Worst(options) => worst::run(&options),

@@ -16,6 +16,12 @@ pub struct Findings {
     pub loss: f64,
     /// Mean run of lost packets, as asked for; 1 is independent.
     pub burst: f64,
+    /// One-way delay of each link, in milliseconds.
+    pub delay_ms: f64,
+    /// Up to so much more for each packet, in milliseconds.
+    pub jitter_ms: f64,
+    /// Share of packets that each link delivers late, so that others overtake them.
+    pub reorder: f64,
     /// Rate of each link.
     pub rate_mbit: f64,
     /// What protects the download: rlnc, bats or window.
@@ -65,6 +71,9 @@ pub struct Plain {
     pub overflows: u64,
     /// Goodput of a download, over a fixed time.
     pub tcp_mbps: f64,
+    /// The same with BBR at the sender, which takes no loss up to some 20 % for congestion; none
+    /// where Linux has no BBR for namespaces.
+    pub tcp_bbr_mbps: Option<f64>,
     /// Bytes it brought.
     pub tcp_bytes: u64,
     /// Whether that was the whole file.
@@ -196,12 +205,15 @@ const OVERHEAD_MAX: f64 = 1.1;
 /// Plain TCP starves when fewer packets than this arrive.
 const STARVING: f64 = 0.7;
 
+const DELAY: &str = "these links have delay, which rates and repairs depend on: see `bench line`";
+
 const BURSTS: &str = "losses come in bursts, which hit whole generations: see the README";
 
 impl Findings {
     /// Judges the numbers.
     pub fn judge(&mut self, options: &Options) {
-        let bursty = (options.burst > 1.0).then_some(BURSTS);
+        let timed = options.is_timed().then_some(DELAY);
+        let bursty = (options.burst > 1.0).then_some(BURSTS).or(timed);
         self.criteria = vec![
             self.plain_criterion(),
             self.rank_criterion(bursty),
@@ -339,6 +351,9 @@ pub(crate) mod tests {
             hops: 4,
             loss: 0.1,
             burst: 1.0,
+            delay_ms: 0.0,
+            jitter_ms: 0.0,
+            reorder: 0.0,
             rate_mbit: 300.0,
             code: "rlnc",
             field: 16,
@@ -352,6 +367,7 @@ pub(crate) mod tests {
                 packets: 100_000,
                 overflows: 0,
                 tcp_mbps: 0.024,
+                tcp_bbr_mbps: Some(0.1),
                 tcp_bytes: 30_000,
                 tcp_complete: false,
                 congestion_control: "cubic".into(),

@@ -39,7 +39,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 const GOODPUT_SHARE: f64 = 0.5;
 
 /// Steps that the user sees.
-const STEPS: usize = 8;
+const STEPS: usize = 9;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -76,8 +76,10 @@ fn run(options: &Options) -> Result<bool, BedError> {
     let mut progress = Progress::new(STEPS);
     let loss = Loss { share: options.loss_share(), burst_mean: options.burst };
     let mut bed = progress.step("Build the line", |_| {
-        let bed = build(options, loss)?;
-        let text = format!("{} namespaces, named {}-*", 2 * bed.hops() + 1, bed.prefix());
+        let bed = build(options)?;
+        let seed =
+            if options.is_timed() { format!(", seed {}", bed.seed()) } else { String::new() };
+        let text = format!("{} namespaces, named {}-*{seed}", 2 * bed.hops() + 1, bed.prefix());
         Ok::<_, BedError>((bed, text))
     })?;
     let mut guests = Guests { daemons: Vec::new(), server: None };
@@ -130,6 +132,9 @@ fn measure(
         hops: options.hop_count(),
         loss: options.loss_share(),
         burst: options.burst,
+        delay_ms: options.delay,
+        jitter_ms: options.jitter,
+        reorder: options.reorder / 100.0,
         rate_mbit: options.rate,
         code: options.code.name(),
         field: options.field_order().order(),
@@ -150,14 +155,9 @@ fn measure(
     })
 }
 
-fn build(options: &Options, loss: Loss) -> Result<Bed, BedError> {
-    Bed::build(&BedConfig {
-        hops: options.hop_count(),
-        loss,
-        rate_mbit: options.rate,
-        neighbours_known: false,
-        queues: 1,
-    })
+fn build(options: &Options) -> Result<Bed, BedError> {
+    let uniform = BedConfig::uniform(options.hop_count(), options.link());
+    Bed::build(&BedConfig { neighbours_known: false, ..uniform })
 }
 
 fn file_bytes(options: &Options) -> u64 {
@@ -185,10 +185,19 @@ fn measure_plain(
     })?;
     let tcp = progress.step("Linux forwarding: curl, for a fixed time", |note| {
         let tcp = plain::download(bed, "file", options.seconds, note)?;
-        let text = format!("{:.3} Mbit/s", tcp.mbit());
+        let text = format!("{:.3} Mbit/s with {}", tcp.mbit(), bed.congestion_control()?);
         Ok::<_, BedError>((tcp, text))
     })?;
+    let bbr = progress.step("Linux forwarding: the same with BBR", |note| {
+        let mbit = plain::download_with(bed, "bbr", "file", options.seconds, note)?;
+        let text = mbit.map_or_else(
+            || "this kernel has no BBR for namespaces".into(),
+            |mbit| format!("{mbit:.3} Mbit/s"),
+        );
+        Ok::<_, BedError>((mbit, text))
+    })?;
     Ok(Plain {
+        tcp_bbr_mbps: bbr,
         delivered: udp.delivered(),
         theory,
         packets: udp.packets,

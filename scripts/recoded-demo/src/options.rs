@@ -1,10 +1,14 @@
 //! Command line of the demo.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use recoded_gf::FieldOrder;
-use recoded_netns::{BedError, CodePlan};
+use recoded_netns::{BedError, CodePlan, DirectionConfig, LinkConfig, Loss};
+
+/// How late a packet comes that others overtake (`--reorder`).
+const REORDER_BY: Duration = Duration::from_millis(3);
 
 /// Sends real traffic over a line of lossy links, once forwarded by Linux and once recoded at every
 /// relay, and prints both beside theory. Everything runs in network namespaces of this machine and
@@ -25,6 +29,15 @@ pub struct Options {
     /// Rate of each link in Mbit/s, counted with Ethernet headers
     #[arg(long, default_value_t = 300.0, value_name = "MBIT", value_parser = rate)]
     pub rate: f64,
+    /// One-way delay of each link in milliseconds, 0 to 600
+    #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = millis)]
+    pub delay: f64,
+    /// Up to so many milliseconds more for each packet, in the same order, 0 to 600
+    #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = millis)]
+    pub jitter: f64,
+    /// Packets that each link delivers 3 ms late, so that others overtake them, in percent, 0 to 50
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT", value_parser = percent)]
+    pub reorder: f64,
     /// Length of each timed measurement in seconds
     #[arg(long, default_value_t = 10, value_name = "S",
           value_parser = clap::value_parser!(u64).range(2..=600))]
@@ -98,6 +111,10 @@ impl Options {
     /// [`BedError::Parameter`] names the option.
     pub fn check(&self) -> Result<(), BedError> {
         let refuse = |what, value, rule| Err(BedError::Parameter { what, value, rule });
+        if self.keep && self.is_timed() {
+            let rule = "links with delay, jitter or reordering end with the demo";
+            return refuse("--keep", "given".into(), rule);
+        }
         match (self.code, self.field_order()) {
             (Code::Window, field) if !matches!(field.order(), 2 | 256) => {
                 refuse("--field", field.order().to_string(), "a window is over field 2 or 256")
@@ -134,6 +151,23 @@ impl Options {
         self.loss / 100.0
     }
 
+    /// Whether the links have time in them.
+    pub fn is_timed(&self) -> bool {
+        self.link().is_timed()
+    }
+
+    /// Every link, both directions.
+    pub fn link(&self) -> LinkConfig {
+        let loss = Loss { share: self.loss_share(), burst_mean: self.burst };
+        LinkConfig::both(DirectionConfig {
+            delay: Duration::from_secs_f64(self.delay / 1e3),
+            jitter: Duration::from_secs_f64(self.jitter / 1e3),
+            reorder: self.reorder / 100.0,
+            reorder_by: if self.reorder > 0.0 { REORDER_BY } else { Duration::ZERO },
+            ..DirectionConfig::new(loss, self.rate)
+        })
+    }
+
     /// Number of lossy links.
     pub fn hop_count(&self) -> usize {
         usize::from(self.hops)
@@ -152,6 +186,10 @@ impl Options {
 
 fn percent(text: &str) -> Result<f64, String> {
     within(text, 0.0, 50.0)
+}
+
+fn millis(text: &str) -> Result<f64, String> {
+    within(text, 0.0, 600.0)
 }
 
 fn burst(text: &str) -> Result<f64, String> {
@@ -183,6 +221,9 @@ mod tests {
         assert!(!parse(&["--hops", "11"]));
         assert!(!parse(&["--loss", "-1"]));
         assert!(!parse(&["--loss", "nan"]));
+        assert!(parse(&["--delay", "600", "--jitter", "2.5", "--reorder", "5"]));
+        assert!(!parse(&["--delay", "601"]));
+        assert!(!parse(&["--jitter", "-1"]));
         assert!(!parse(&["--field", "3"]));
         assert!(!parse(&["--batch", "257"]));
         assert!(!parse(&["--code", "raptor"]));
@@ -194,6 +235,8 @@ mod tests {
         assert!(check(&["--code", "bats", "--batch", "128"]));
         assert!(!check(&["--code", "bats", "--batch", "129"]));
         assert!(check(&["--code", "window", "--field", "2"]));
+        assert!(check(&["--keep", "--burst", "8"]));
+        assert!(!check(&["--keep", "--delay", "1"]));
         assert!(!check(&["--code", "window", "--field", "16"]));
     }
 }

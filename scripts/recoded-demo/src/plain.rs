@@ -40,6 +40,27 @@ pub fn udp(
     iperf.finish()
 }
 
+/// Goodput of the same download in Mbit/s with another congestion control at the sender; `None`
+/// where Linux has none of this name, or not for namespaces.
+///
+/// # Errors
+/// When curl fails to report, or Linux does not take back its own congestion control.
+pub fn download_with(
+    bed: &Bed,
+    control: &str,
+    file: &str,
+    seconds: u64,
+    note: &Note,
+) -> Result<Option<f64>, BedError> {
+    let before = bed.congestion_control()?;
+    if bed.set_congestion_control(control).is_err() {
+        return Ok(None);
+    }
+    let download = download(bed, file, seconds, note);
+    bed.set_congestion_control(&before)?;
+    Ok(Some(download?.mbit()))
+}
+
 /// A download over the lossy links for a fixed time: it would hardly ever end.
 ///
 /// # Errors

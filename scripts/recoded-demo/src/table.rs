@@ -31,14 +31,31 @@ fn heading(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     writeln!(
         f,
         "  source h0, sink h{}; each of the {} links (~~x~~) carries {} Mbit/s and drops {} %\n  \
-         of the packets, {kind}. {}, field of order {}.\n",
+         of the packets, {kind}{}. {}, field of order {}.\n",
         findings.hops,
         findings.hops,
         findings.rate_mbit,
         points(findings.loss),
+        time(findings),
         protection(findings),
         findings.field
     )
+}
+
+/// Delay, jitter and reordering in words, where there are any.
+fn time(findings: &Findings) -> String {
+    let Findings { delay_ms, jitter_ms, reorder, .. } = findings;
+    let mut words = Vec::new();
+    if *delay_ms > 0.0 {
+        words.push(format!("{delay_ms} ms of delay"));
+    }
+    if *jitter_ms > 0.0 {
+        words.push(format!("up to {jitter_ms} ms of jitter"));
+    }
+    if *reorder > 0.0 {
+        words.push(format!("{} % late by 3 ms", points(*reorder)));
+    }
+    if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) }
 }
 
 /// The code in words.
@@ -99,6 +116,11 @@ fn ends(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
         "TCP download",
         format!("{:.3} Mbit/s", plain.tcp_mbps),
         format!("{:.1} Mbit/s", recoded.tcp_mbps),
+    )?;
+    row(
+        "  with BBR",
+        plain.tcp_bbr_mbps.map_or("not available".into(), |mbit| format!("{mbit:.3} Mbit/s")),
+        String::new(),
     )?;
     row(
         "  brought",

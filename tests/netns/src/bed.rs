@@ -8,10 +8,8 @@
 //! ```
 //!
 //! A link is a namespace of its own because AF_XDP bypasses the queueing disciplines of the host
-//! that sends. A packet that enters a link meets the loss program at clsact ingress, is redirected
-//! to the other side if it survives, and leaves through a token bucket. Loss, rate and queue are
-//! the same in both directions. Packets pass veth as ordinary Linux buffers (the redirect ends in
-//! `dev_queue_xmit`, not in `ndo_xdp_xmit`), so the peers need neither XDP nor GRO for it.
+//! that sends. What is in it is the emulator's: programs inside Linux for loss and rate, a thread
+//! of ours for all that takes time.
 //!
 //! The `mgmt` pair joins the two ends without loss, for the control connections of measuring tools
 //! only: see [`Bed::side_path`].
@@ -20,30 +18,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::emulator::{Emulator, LinkCounters, Loss};
+use crate::config::{BedConfig, LinkConfig, Loss};
+use crate::counters::LinkCounters;
+use crate::emulator::Emulator;
 use crate::namespace::Namespace;
 use crate::{BedError, sweep};
 
-/// Most lossy links in a line: each adds two namespaces and a daemon.
-pub const HOPS_MAX: usize = 10;
-
 /// Payload-carrying MTU of every interface of the bed, in bytes.
 pub const MTU_BYTES: usize = 1500;
-
-/// Bytes of a full packet with its Ethernet header, as a token bucket counts it.
-const PACKET_BYTES: f64 = 1514.0;
-
-/// How long a full queue takes to drain. A queue this short keeps the round-trip time of ten hops
-/// under half a second when it is full; a shorter one drops the bursts in which a generation
-/// leaves.
-const QUEUE_SECONDS: f64 = 0.025;
-
-/// Least room in a queue, so that slow links still hold a few generations.
-const QUEUE_PACKETS_MIN: f64 = 64.0;
-
-/// Token bucket depth: large enough that a timer late by a millisecond costs no rate at 300 Mbit/s,
-/// small enough that a burst through it does not look like a faster link.
-const BUCKET_BYTES: f64 = 40_000.0;
 
 /// How many packets on the last link mean that a stream has been opened.
 const FLOWING_PACKETS: u64 = 10;
@@ -54,24 +36,11 @@ const FLOW_PATIENCE: Duration = Duration::from_secs(10);
 /// TCP in an IP header.
 const PROTOCOL_TCP: u8 = 6;
 
+/// The kernel parameter that says how TCP reacts to loss.
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
 /// Routing table with the route over `mgmt`.
 const SIDE_TABLE: u32 = 77;
-
-/// What a bed should be like.
-#[derive(Clone, Debug)]
-pub struct BedConfig {
-    /// Number of lossy links, 1 to [`HOPS_MAX`]; there is one host more.
-    pub hops: usize,
-    /// Loss of every link, each direction.
-    pub loss: Loss,
-    /// Rate of every link, each direction, in Mbit/s counted with Ethernet headers.
-    pub rate_mbit: f64,
-    /// Whether hosts know each other's MAC addresses from the start; otherwise they ask by ARP,
-    /// whose packets are lost like any other.
-    pub neighbours_known: bool,
-    /// Receive queues of every interface of the hosts: workers that a daemon can have.
-    pub queues: usize,
-}
 
 /// A bed that is up. Dropping it removes every trace.
 #[derive(Debug)]
@@ -80,13 +49,24 @@ pub struct Bed {
     directory: PathBuf,
     hosts: Vec<Namespace>,
     links: Vec<Link>,
+    seed: u64,
     keep: bool,
 }
 
 #[derive(Debug)]
 struct Link {
     namespace: Namespace,
+    config: LinkConfig,
     emulator: Emulator,
+}
+
+impl Link {
+    fn set(&mut self, config: LinkConfig) -> Result<(), BedError> {
+        config.check()?;
+        self.emulator.set(&self.config, &config)?;
+        self.config = config;
+        Ok(())
+    }
 }
 
 impl Bed {
@@ -96,14 +76,15 @@ impl Bed {
     /// When a parameter is out of range, a tool is missing, or Linux refuses (not root, mostly).
     /// Whatever was built by then is removed again.
     pub fn build(config: &BedConfig) -> Result<Bed, BedError> {
-        check(config)?;
+        config.check()?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
-        let mut bed = Bed { prefix, directory, hosts: Vec::new(), links: Vec::new(), keep: false };
-        for index in 0..=config.hops {
+        let (hosts, links, seed) = (Vec::new(), Vec::new(), config.seed);
+        let mut bed = Bed { prefix, directory, hosts, links, seed, keep: false };
+        for index in 0..=config.links.len() {
             bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
-        for number in 1..=config.hops {
+        for number in 1..=config.links.len() {
             let link = bed.build_link(number, config)?;
             bed.links.push(link);
         }
@@ -137,6 +118,11 @@ impl Bed {
         &self.directory
     }
 
+    /// Seed of everything random on timed links.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// First letters of the names of the bed's namespaces.
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -162,13 +148,27 @@ impl Bed {
         Bed::east_address(self.hops())
     }
 
-    /// Changes the loss of every link while traffic flows.
+    /// Changes the loss of every link, both directions, while traffic flows.
     ///
     /// # Errors
-    /// When a map cannot be written.
+    /// When the value is out of range or the emulator does not answer.
     pub fn set_loss(&mut self, loss: Loss) -> Result<(), BedError> {
-        loss.check()?;
-        self.links.iter_mut().try_for_each(|link| link.emulator.set_loss(loss))
+        self.links.iter_mut().try_for_each(|link| link.set(link.config.with_loss(loss)))
+    }
+
+    /// Changes link `number` (from 1) while traffic flows. Packets that have left the queue arrive
+    /// as planned; the queue is served at the new rate at once.
+    ///
+    /// # Errors
+    /// When a value is out of range, a link built without time is to get it
+    /// ([`LinkConfig::timed`]), or the emulator does not answer.
+    pub fn set_link(&mut self, number: usize, config: LinkConfig) -> Result<(), BedError> {
+        self.links[number - 1].set(config)
+    }
+
+    /// What link `number` (from 1) is told to be.
+    pub fn link_config(&self, number: usize) -> LinkConfig {
+        self.links[number - 1].config
     }
 
     /// Waits until packets flow through the last link, then sets the loss of every link.
@@ -195,10 +195,10 @@ impl Bed {
         self.set_loss(loss)
     }
 
-    /// What each link has seen and dropped since it was built.
+    /// What each link has done since it was built.
     ///
     /// # Errors
-    /// When a map cannot be read.
+    /// When a map cannot be read or the thread of a link does not answer.
     pub fn counters(&self) -> Result<Vec<LinkCounters>, BedError> {
         self.links.iter().map(|link| link.emulator.counters()).collect()
     }
@@ -206,27 +206,32 @@ impl Bed {
     /// Packets that found a link's queue full since it was built, both directions of all links.
     ///
     /// # Errors
-    /// When `tc` does not say.
+    /// When `tc` or the thread of a link does not say.
     pub fn queue_drops(&self) -> Result<u64, BedError> {
-        let mut drops = 0;
-        for link in &self.links {
-            let text = link.namespace.run("tc", "-s -j qdisc show")?;
-            let queues: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-                BedError::Output { program: "tc".into(), detail: error.to_string() }
-            })?;
-            let shapers = queues.as_array().into_iter().flatten();
-            let shapers = shapers.filter(|queue| queue["kind"] == "tbf");
-            drops += shapers.filter_map(|queue| queue["drops"].as_u64()).sum::<u64>();
-        }
-        Ok(drops)
+        self.links.iter().map(|link| link.emulator.queue_drops()).sum()
+    }
+
+    /// Begins to look for the longest sojourn anew, on all timed links.
+    ///
+    /// # Errors
+    /// When the thread of a link does not answer.
+    pub fn reset_sojourns(&self) -> Result<(), BedError> {
+        self.links.iter().try_for_each(|link| link.emulator.reset_sojourns())
     }
 
     /// Leaves everything up when this value is dropped. [`crate::sweep::sweep`] with `kept` removes
     /// it later.
     ///
     /// # Errors
-    /// When the mark cannot be written.
+    /// When a link is timed, which ends with this process, or the mark cannot be written.
     pub fn keep(&mut self) -> Result<(), BedError> {
+        if self.links.iter().any(|link| link.emulator.is_timed()) {
+            return Err(BedError::Parameter {
+                what: "bed to keep",
+                value: "one with timed links".into(),
+                rule: "their emulator ends with this process",
+            });
+        }
         sweep::keep(&self.prefix)?;
         self.keep = true;
         Ok(())
@@ -256,19 +261,16 @@ impl Bed {
                 mac(number, 1)
             ))?;
         }
-        for side in ["west", "east"] {
-            namespace.run("tc", &format!("qdisc add dev {side} clsact"))?;
-            namespace.run("tc", &shaper(side, config.rate_mbit))?;
-        }
-        let emulator = Emulator::attach(&namespace, config.loss)?;
-        Ok(Link { namespace, emulator })
+        let link = config.links[number - 1];
+        let emulator = Emulator::start(&namespace, &link, config.seed, number)?;
+        Ok(Link { namespace, config: link, emulator })
     }
 
     /// Routes for plain forwarding from end to end.
     fn build_routes(&self) -> Result<(), BedError> {
         for (index, host) in self.hosts.iter().enumerate() {
             host.sysctl("net.ipv4.ip_forward", "1")?;
-            set_congestion_control(host)?;
+            set_default_congestion_control(host)?;
             for number in 1..=self.hops() {
                 let subnet = format!("10.77.{number}.0/24");
                 if number < index {
@@ -286,7 +288,15 @@ impl Bed {
     /// # Errors
     /// When Linux does not say.
     pub fn congestion_control(&self) -> Result<String, BedError> {
-        self.sink().read_sysctl("net.ipv4.tcp_congestion_control")
+        self.sink().read_sysctl(CONGESTION_CONTROL)
+    }
+
+    /// Changes how new TCP connections of this bed's hosts react to loss: `bbr`, say.
+    ///
+    /// # Errors
+    /// When Linux has none of this name, or not for namespaces.
+    pub fn set_congestion_control(&self, name: &str) -> Result<(), BedError> {
+        self.hosts.iter().try_for_each(|host| host.sysctl(CONGESTION_CONTROL, name))
     }
 
     fn build_side_path(&self) -> Result<(), BedError> {
@@ -321,6 +331,8 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        // Threads end first: their sockets would keep the namespaces alive.
+        self.links.clear();
         if !self.keep {
             sweep::remove(&self.prefix);
         }
@@ -330,40 +342,8 @@ impl Drop for Bed {
 /// Gives a host the congestion control that Linux ships with: this machine's default may be one
 /// that ignores loss. Namespaces may only use what the machine allows them, and Reno is always
 /// allowed.
-fn set_congestion_control(host: &Namespace) -> Result<(), BedError> {
-    let name = "net.ipv4.tcp_congestion_control";
-    host.sysctl(name, "cubic").or_else(|_| host.sysctl(name, "reno"))
-}
-
-fn check(config: &BedConfig) -> Result<(), BedError> {
-    if !(1..=HOPS_MAX).contains(&config.hops) {
-        return Err(BedError::Parameter {
-            what: "number of hops",
-            value: config.hops.to_string(),
-            rule: "it must be 1 to 10",
-        });
-    }
-    if !(1.0..=10_000.0).contains(&config.rate_mbit) {
-        return Err(BedError::Parameter {
-            what: "link rate",
-            value: config.rate_mbit.to_string(),
-            rule: "it must be 1 to 10000 Mbit/s",
-        });
-    }
-    config.loss.check()
-}
-
-/// Arguments for `tc` that limit what leaves by `interface`.
-fn shaper(interface: &str, rate_mbit: f64) -> String {
-    let bytes_per_second = rate_mbit * 1e6 / 8.0;
-    let queue = (bytes_per_second * QUEUE_SECONDS).max(QUEUE_PACKETS_MIN * PACKET_BYTES);
-    let bucket = BUCKET_BYTES.max(bytes_per_second * 1e-3);
-    // `limit` is the whole room: the queue and the bucket.
-    format!(
-        "qdisc add dev {interface} root tbf rate {:.0}bit burst {bucket:.0} limit {:.0}",
-        rate_mbit * 1e6,
-        queue + bucket
-    )
+fn set_default_congestion_control(host: &Namespace) -> Result<(), BedError> {
+    host.sysctl(CONGESTION_CONTROL, "cubic").or_else(|_| host.sysctl(CONGESTION_CONTROL, "reno"))
 }
 
 fn address(link: usize, host: u8) -> IpAddr {

@@ -168,13 +168,7 @@ impl Daemon {
     /// # Errors
     /// When the process is gone.
     pub fn processor_time(&self) -> Result<Duration, BedError> {
-        let path = PathBuf::from(format!("/proc/{}/stat", self.pid()));
-        let stat = fs::read_to_string(&path).map_err(BedError::file(&path))?;
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        // utime and stime, fields 14 and 15 of proc(5); the third is the first here.
-        let ticks: u64 =
-            fields.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+        process::processor_time(self.pid())
     }
 
     /// Resident memory in KiB.

@@ -6,21 +6,27 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
+
 mod bed;
+mod counters;
 mod daemon;
 mod emulator;
 mod namespace;
 mod plan;
 
+pub mod probe;
 pub mod process;
+pub mod stream;
 pub mod sweep;
 pub mod traffic;
 
 mod error;
 
-pub use bed::{Bed, BedConfig, HOPS_MAX, MTU_BYTES};
+pub use bed::{Bed, MTU_BYTES};
+pub use config::{BedConfig, DirectionConfig, HOPS_MAX, LinkConfig, Loss};
+pub use counters::{DirectionCounters, LinkCounters};
 pub use daemon::{BIN_DIR_ENV, Daemon, binary};
-pub use emulator::{DirectionCounters, LinkCounters, Loss};
 pub use error::BedError;
 pub use namespace::Namespace;
 pub use plan::{CodePlan, FlowPlan, LinePlan, Towards, TunnelPlan};

@@ -3,9 +3,9 @@
 //! Children get a process group of their own, so that Ctrl-C in the terminal reaches only us and
 //! the clean-up stays in one hand ([`crate::sweep`]).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -147,6 +147,20 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Processor time that a process has used so far.
+///
+/// # Errors
+/// When the process is gone.
+pub fn processor_time(pid: u32) -> Result<Duration, BedError> {
+    let path = PathBuf::from(format!("/proc/{pid}/stat"));
+    let stat = fs::read_to_string(&path).map_err(BedError::file(&path))?;
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    // utime and stime, fields 14 and 15 of proc(5); the third is the first here.
+    let ticks: u64 =
+        fields.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
 
 /// The command line, for messages.

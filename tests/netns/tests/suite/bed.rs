@@ -8,7 +8,7 @@ use crate::common;
 use recoded_netns::traffic::{
     Fetch, IPERF_PORT, Iperf, UdpLoad, WebServer, send_paced, sha256, write_random_file,
 };
-use recoded_netns::{Bed, Loss, process};
+use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, process};
 
 #[test]
 fn plain_udp_over_three_links_is_delivered_as_the_losses_multiply() {
@@ -78,13 +78,8 @@ fn neighbours_unknown_at_the_start_are_found_through_the_link() {
     let Some(_turn) = common::namespaces() else {
         return;
     };
-    let config = recoded_netns::BedConfig {
-        hops: 2,
-        loss: Loss::independent(0.2),
-        rate_mbit: 100.0,
-        neighbours_known: false,
-        queues: 1,
-    };
+    let uniform = BedConfig::uniform(2, LinkConfig::new(Loss::independent(0.2), 100.0));
+    let config = BedConfig { neighbours_known: false, ..uniform };
     let bed = Bed::build(&config).unwrap();
     let to = SocketAddr::new(bed.sink_address(), 7000);
     let receiver = bed.sink().udp_socket(to).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use recoded_netns::{Bed, BedConfig, Loss, binary};
+use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, binary};
 
 /// Beds share the machine's cores; two at once would disturb each other's timing.
 static TURN: Mutex<()> = Mutex::new(());
@@ -41,7 +41,8 @@ pub fn bed(hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
 
 /// A bed with known neighbours.
 pub fn bed_of_queues(queues: usize, hops: usize, loss: Loss, rate_mbit: f64) -> Bed {
-    let config = BedConfig { hops, loss, rate_mbit, neighbours_known: true, queues };
+    let uniform = BedConfig::uniform(hops, LinkConfig::new(loss, rate_mbit));
+    let config = BedConfig { queues, ..uniform };
     Bed::build(&config).expect("the bed builds")
 }
 

@@ -8,4 +8,5 @@ mod bed;
 mod hostile;
 mod line;
 mod stream;
+mod timed;
 mod workers;

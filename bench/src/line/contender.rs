@@ -1,0 +1,200 @@
+//! The contenders, as a table: adding a code is one entry of [`CONTENDERS`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use recoded_netns::process::Background;
+use recoded_netns::{Bed, BedError, CodePlan, Daemon, FlowPlan, LinePlan, Towards};
+
+use crate::error::BenchError;
+use crate::line::case::{Case, RATE_MBIT};
+
+/// Port of the stream and of the proxies.
+const PORT: u16 = 5202;
+
+/// What daemons with a pace send at, as a share of the rate: queues build up in front of the
+/// tunnel, where TCP sees them.
+const PACE: f64 = 0.97;
+
+/// How long a tunnel or a chain of proxies may take until it carries.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One who carries the stream.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Contender {
+    /// Name on the command line and in tables.
+    pub name: &'static str,
+    /// How.
+    pub kind: Kind,
+}
+
+/// How a stream is carried.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Kind {
+    /// Linux forwards it; its sender has this congestion control.
+    Plain(&'static str),
+    /// A proxy on every relay ends it and opens the next one, all with this congestion control.
+    Split(&'static str),
+    /// A tunnel of ours.
+    Tunnel {
+        /// Of the flow eastward.
+        code: CodePlan,
+        /// Order of its field.
+        field: u16,
+        /// Whether daemons must be told the rate of the links.
+        paced: bool,
+    },
+}
+
+/// All contenders.
+pub const CONTENDERS: &[Contender] = &[
+    Contender { name: "cubic", kind: Kind::Plain("cubic") },
+    Contender { name: "bbr", kind: Kind::Plain("bbr") },
+    Contender { name: "split-bbr", kind: Kind::Split("bbr") },
+    tunnel("rlnc", CodePlan::Rlnc, 16),
+    tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
+    tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
+];
+
+const fn tunnel(name: &'static str, code: CodePlan, field: u16) -> Contender {
+    Contender { name, kind: Kind::Tunnel { code, field, paced: true } }
+}
+
+/// A contender that is ready. Ends when dropped.
+pub struct Running {
+    /// Where the stream goes.
+    pub to: SocketAddr,
+    /// Where it arrives.
+    pub listen: SocketAddr,
+    /// Where datagrams go.
+    pub datagrams: IpAddr,
+    /// The daemons in path order, if any.
+    pub daemons: Vec<Daemon>,
+    proxies: Vec<Background>,
+}
+
+impl Contender {
+    /// The contender of a name.
+    pub fn named(name: &str) -> Option<&'static Contender> {
+        CONTENDERS.iter().find(|contender| contender.name == name)
+    }
+
+    /// Whether it is a tunnel, whose limit is lower by its headers.
+    pub fn is_tunnel(&self) -> bool {
+        matches!(self.kind, Kind::Tunnel { .. })
+    }
+
+    /// The congestion controls to measure it with.
+    pub fn controls(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Plain("cubic") => &["cubic"],
+            Kind::Tunnel { .. } => &["cubic", "bbr"],
+            _ => &["bbr"],
+        }
+    }
+
+    /// Whether there is nothing to measure of it on this line: one hop has no relay to split at,
+    /// and only daemons are killed.
+    pub fn is_redundant(&self, case: &Case) -> bool {
+        let is_split = matches!(self.kind, Kind::Split(_));
+        is_split && case.hops == 1 || case.relay_killed && !self.is_tunnel()
+    }
+
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// [`BenchError`] when a program of it does not start.
+    pub fn start(&self, bed: &Bed) -> Result<Running, BenchError> {
+        let sink = bed.sink_address();
+        let straight = |daemons, address| Running {
+            to: SocketAddr::new(address, PORT),
+            listen: SocketAddr::new(address, PORT),
+            datagrams: address,
+            daemons,
+            proxies: Vec::new(),
+        };
+        match self.kind {
+            Kind::Plain(_) => Ok(straight(Vec::new(), sink)),
+            Kind::Split(control) => {
+                let proxies = start_proxies(bed, control)?;
+                let to = SocketAddr::new(Bed::east_address(1), PORT);
+                Ok(Running { to, proxies, ..straight(Vec::new(), sink) })
+            }
+            Kind::Tunnel { code, field, paced } => {
+                let plan = plan(bed, code, field, paced);
+                let daemons = Daemon::start_line(bed, &plan).map_err(BenchError::Bed)?;
+                let address = plan.tunnels[0].sink_address();
+                wait_until_reached(bed, address)?;
+                Ok(straight(daemons, address))
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Processor time that daemons and proxies have used, in seconds.
+    ///
+    /// # Errors
+    /// When one is gone.
+    pub fn processor_seconds(&self) -> Result<f64, BenchError> {
+        let mut seconds = 0.0;
+        for daemon in &self.daemons {
+            seconds += daemon.processor_time().map_err(BenchError::Bed)?.as_secs_f64();
+        }
+        for proxy in &self.proxies {
+            let time = recoded_netns::process::processor_time(proxy.pid());
+            seconds += time.map_err(BenchError::Bed)?.as_secs_f64();
+        }
+        Ok(seconds)
+    }
+}
+
+/// Defaults; what comes back are acknowledgements, few, small and urgent: nothing to fill blocks
+/// with, so they come in generations.
+fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
+    let mut plan = LinePlan::protected(bed.hops());
+    plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
+    plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
+    plan
+}
+
+fn start_proxies(bed: &Bed, control: &str) -> Result<Vec<Background>, BenchError> {
+    let program = std::env::current_exe().map_err(BenchError::os("finding this program"))?;
+    let mut proxies = Vec::new();
+    for index in 1..bed.hops() {
+        let host = &bed.hosts()[index];
+        // As daemons have it: a box that forwards does little else.
+        let mut command = host.command("nice");
+        command.args(["-n", "-15"]).arg(&program).args(["line-proxy", "--control", control]);
+        command.args(["--listen", &format!("0.0.0.0:{PORT}")]);
+        command.args(["--to", &SocketAddr::new(Bed::east_address(index + 1), PORT).to_string()]);
+        let log = bed.directory().join(format!("proxy{index}.log"));
+        proxies.push(Background::start(&mut command, &log).map_err(BenchError::Bed)?);
+        recoded_netns::traffic::wait_for_listener(host, PORT).map_err(BenchError::Bed)?;
+    }
+    Ok(proxies)
+}
+
+/// Waits until a datagram comes through the tunnel.
+fn wait_until_reached(bed: &Bed, address: IpAddr) -> Result<(), BenchError> {
+    let socket = |host: &recoded_netns::Namespace, local: SocketAddr| {
+        host.udp_socket(local).map_err(BenchError::Bed)
+    };
+    let to = SocketAddr::new(address, PORT);
+    let receiver = socket(bed.sink(), to)?;
+    let step = Some(Duration::from_millis(100));
+    receiver.set_read_timeout(step).map_err(BenchError::os("waiting for a tunnel"))?;
+    let sender = socket(bed.source(), SocketAddr::from(([0, 0, 0, 0], 0)))?;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        // Refused while there is no route yet.
+        let _ = sender.send_to(&[0; 16], to);
+        if receiver.recv(&mut [0; 64]).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(BenchError::Bed(BedError::Output {
+        program: "recoded".into(),
+        detail: format!("nothing came through the tunnel in {} s", PATIENCE.as_secs()),
+    }))
+}

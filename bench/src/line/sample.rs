@@ -1,0 +1,353 @@
+//! One contender on one line: all that is measured of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
+use recoded_netns::stream::{Stream, StreamOutcome};
+use recoded_netns::traffic::interface_sent;
+use recoded_netns::{Bed, BedError, DirectionConfig, LinkConfig, LinkCounters, Loss};
+
+use crate::cores::Ticks;
+use crate::error::BenchError;
+use crate::line::case::{Case, RATE_MBIT};
+use crate::line::contender::{Contender, Kind, Running};
+
+/// How long a rate that has changed is not counted.
+const SETTLE_SECONDS: f64 = 2.0;
+
+/// Port of the stream of others.
+const BESIDE_PORT: u16 = 5203;
+
+/// How long datagrams are measured.
+const DATAGRAM_TIME: Duration = Duration::from_secs(4);
+
+/// TCP payload of a full packet without tunnel.
+const SEGMENT_BYTES: f64 = 1448.0;
+
+/// Largest TCP buffers of the ends on lines that need more than the defaults.
+const BUFFER_BYTES: u64 = 64 << 20;
+
+/// What was measured of a contender on a line, once.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Sample {
+    /// Number of its run.
+    pub run: u16,
+    /// Seed of the losses.
+    pub seed: u64,
+    /// Streams, one per congestion control.
+    pub streams: Vec<StreamSample>,
+    /// 250 datagrams of 200 bytes a second, nothing else.
+    pub idle: Option<Datagrams>,
+    /// 100 Mbit/s of 1300 bytes, nothing else.
+    pub load: Option<Datagrams>,
+    /// 50 datagrams of 200 bytes a second, nothing else.
+    pub voice: Option<Datagrams>,
+}
+
+/// A TCP stream, and a probe beside it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct StreamSample {
+    /// Congestion control of its sender.
+    pub control: &'static str,
+    /// Goodput.
+    pub mbit: f64,
+    /// Share of what the line can carry.
+    pub of_limit: f64,
+    /// Packets seen by each link eastward, for each IP packet that the tunnel carried; without
+    /// tunnel, for each full segment that came.
+    pub packets_per_symbol: Vec<f64>,
+    /// Longest wait in the queue of each link eastward, in milliseconds.
+    pub queue_max_ms: Vec<f64>,
+    /// Packets that found a full queue, eastward, all links.
+    pub queue_drops: u64,
+    /// Goodput tenth by tenth of a second, from the start.
+    pub tenths_mbit: Vec<f64>,
+    /// Where the rate falls and rises again: goodput before, from two seconds after the fall, from
+    /// two seconds after the rise, as shares of the limit then.
+    pub steps_of_limit: Option<[f64; 3]>,
+    /// What the stream of others carried meanwhile.
+    pub beside_mbit: Option<f64>,
+    /// The probe beside it.
+    pub probe: Datagrams,
+    /// Processor time of daemons or proxies, in seconds per second.
+    pub cores: f64,
+    /// Cores that were not idle, whatever kept them busy: the emulator, the ends and others, too.
+    pub cores_busy: f64,
+}
+
+/// What became of a stream of datagrams.
+#[derive(Copy, Clone, Debug, serde::Serialize)]
+pub struct Datagrams {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that the application did not get.
+    pub lost: u64,
+    /// Of these, packets that found its socket buffer full.
+    pub overrun: u64,
+    /// One-way delay in milliseconds.
+    pub p50_ms: f64,
+    /// The same.
+    pub p99_ms: f64,
+    /// The same.
+    pub max_ms: f64,
+    /// Longest time in which none came, in milliseconds.
+    pub gap_max_ms: f64,
+    /// Bytes on the first link, for each byte of IP that the tunnel carried.
+    pub bytes_ratio: Option<f64>,
+}
+
+/// What to measure with.
+pub struct Setup<'a> {
+    pub case: &'a Case,
+    pub contender: &'a Contender,
+    /// Seconds of a stream that count.
+    pub seconds: u64,
+    pub cores: &'a [usize],
+}
+
+impl Setup<'_> {
+    /// Builds a line, sets the contender up and measures.
+    ///
+    /// # Errors
+    /// [`BenchError`] when a program does not do what it should.
+    pub fn take(&self, run: u16, seed: u64) -> Result<Sample, BenchError> {
+        let mut bed = Bed::build(&self.case.bed(seed)).map_err(BenchError::Bed)?;
+        if self.case.needs_buffers() {
+            enlarge_buffers(&bed)?;
+        }
+        if let Some(mtu) = self.case.middle_mtu {
+            for side in ["west", "east"] {
+                let link = bed.link(self.case.hops / 2 + 1);
+                link.ip(&format!("link set {side} mtu {mtu}")).map_err(BenchError::Bed)?;
+            }
+        }
+        let mut running = self.contender.start(&bed)?;
+        let streams = self.contender.controls().iter();
+        let streams = streams.map(|control| self.stream(&mut bed, &mut running, control));
+        let mut sample = Sample {
+            run,
+            seed,
+            streams: streams.collect::<Result<_, _>>()?,
+            idle: None,
+            load: None,
+            voice: None,
+        };
+        // Linux treats datagrams the same whatever TCP does.
+        let is_other = self.contender.kind != Kind::Plain("cubic") && !self.contender.is_tunnel();
+        if self.case.datagrams && !is_other {
+            // What the stream has left behind drains.
+            std::thread::sleep(Duration::from_millis(500) + self.case.round_trip());
+            let plan = |payload, rate| self.datagrams(&running, payload, rate, DATAGRAM_TIME);
+            sample.idle = Some(self.measure(&bed, &running, &plan(172, 250.0))?);
+            sample.voice = Some(self.measure(&bed, &running, &plan(172, 50.0))?);
+            sample.load = Some(self.measure(&bed, &running, &plan(1300, 100e6 / 8.0 / 1300.0))?);
+        }
+        Ok(sample)
+    }
+
+    fn stream(
+        &self,
+        bed: &mut Bed,
+        running: &mut Running,
+        control: &'static str,
+    ) -> Result<StreamSample, BenchError> {
+        let stream = self.connect(bed, running, control)?;
+        let beside = self.case.beside.map(|control| {
+            let to = SocketAddr::new(bed.sink_address(), BESIDE_PORT);
+            Stream::start((bed.source(), to), (bed.sink(), to), control).map_err(BenchError::Bed)
+        });
+        let beside = beside.transpose()?;
+        stream.wait_until(self.case.omitted());
+        let time = Duration::from_secs(self.seconds);
+        let plan = self.datagrams(running, 172, 250.0, time);
+        bed.reset_sojourns().map_err(BenchError::Bed)?;
+        let before = self.readings(bed, running)?;
+        let probe = Probe::start(bed.source(), bed.sink(), &plan).map_err(BenchError::Bed)?;
+        if let Some(rate) = self.case.rate_falls_to {
+            self.change_rate(bed, &stream, rate)?;
+        }
+        if self.case.relay_killed {
+            stream.wait_until(self.case.omitted() + time / 2);
+            let relay = &mut running.daemons[self.case.hops / 2];
+            relay.kill();
+            relay.spawn_again().map_err(BenchError::Bed)?;
+            relay.wait_until_it_answers().map_err(BenchError::Bed)?;
+        }
+        stream.wait_until(self.case.omitted() + time);
+        let mut after = self.readings(bed, running)?;
+        let outcome = stream.finish();
+        let beside = beside.map(Stream::finish);
+        let probe = probe.finish().map_err(BenchError::Bed)?;
+        // A daemon that was killed took its count with it.
+        after.processor_seconds = after.processor_seconds.max(before.processor_seconds);
+        let sample = self.evaluate(control, &outcome, &probe, &before, &after);
+        let (from, to) =
+            (self.case.omitted().as_secs_f64(), (self.case.omitted() + time).as_secs_f64());
+        let beside_mbit = beside.map(|beside| beside.mbit_between(from, to));
+        Ok(StreamSample { beside_mbit, ..sample })
+    }
+
+    /// Opens the stream. Without a tunnel, hardly a connection comes about on a line that loses
+    /// much: that is not what is measured, so the line loses nothing meanwhile.
+    fn connect(
+        &self,
+        bed: &mut Bed,
+        running: &Running,
+        control: &str,
+    ) -> Result<Stream, BenchError> {
+        let configs: Vec<LinkConfig> =
+            (1..=bed.hops()).map(|number| bed.link_config(number)).collect();
+        if !self.contender.is_tunnel() {
+            bed.set_loss(Loss::independent(0.0)).map_err(BenchError::Bed)?;
+        }
+        let ends = ((bed.source(), running.to), (bed.sink(), running.listen));
+        let stream = Stream::start(ends.0, ends.1, control).map_err(BenchError::Bed)?;
+        for (number, config) in (1..).zip(configs) {
+            bed.set_link(number, config).map_err(BenchError::Bed)?;
+        }
+        Ok(stream)
+    }
+
+    /// The first link has another rate for the second third of the time.
+    fn change_rate(&self, bed: &mut Bed, stream: &Stream, rate: f64) -> Result<(), BenchError> {
+        let third = Duration::from_secs_f64(self.seconds as f64 / 3.0);
+        let config = bed.link_config(1);
+        let slow = |way: DirectionConfig| DirectionConfig { rate_mbit: rate, ..way };
+        let (eastward, westward) = (slow(config.eastward), slow(config.westward));
+        stream.wait_until(self.case.omitted() + third);
+        bed.set_link(1, LinkConfig { eastward, westward, ..config }).map_err(BenchError::Bed)?;
+        stream.wait_until(self.case.omitted() + 2 * third);
+        bed.set_link(1, config).map_err(BenchError::Bed)
+    }
+
+    fn datagrams(
+        &self,
+        running: &Running,
+        payload_bytes: usize,
+        packets_per_second: f64,
+        length: Duration,
+    ) -> ProbePlan {
+        ProbePlan {
+            to: SocketAddr::new(running.datagrams, 7000),
+            payload_bytes,
+            packets_per_second,
+            length,
+            grace: Duration::from_millis(500) + self.case.round_trip(),
+            buffer_bytes: None,
+        }
+    }
+
+    fn measure(
+        &self,
+        bed: &Bed,
+        running: &Running,
+        plan: &ProbePlan,
+    ) -> Result<Datagrams, BenchError> {
+        let before = self.readings(bed, running)?;
+        let probe = Probe::start(bed.source(), bed.sink(), plan).map_err(BenchError::Bed)?;
+        let outcome = probe.finish().map_err(BenchError::Bed)?;
+        let after = self.readings(bed, running)?;
+        let carried = after.carried.1 - before.carried.1;
+        let sent = after.links[0].since(&before.links[0]).eastward.bytes;
+        let ratio = sent as f64 / carried as f64;
+        let bytes_ratio = (self.contender.is_tunnel() && carried > 0).then_some(ratio);
+        Ok(Datagrams { bytes_ratio, ..summary(&outcome) })
+    }
+
+    fn readings(&self, bed: &Bed, running: &Running) -> Result<Readings, BenchError> {
+        let carried = if self.contender.is_tunnel() {
+            interface_sent(bed.source(), "rec0").map_err(BenchError::Bed)?
+        } else {
+            (0, 0)
+        };
+        Ok(Readings {
+            links: bed.counters().map_err(BenchError::Bed)?,
+            carried,
+            processor_seconds: running.processor_seconds()?,
+            ticks: self.cores.iter().map(|core| Ticks::read(&[*core])).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn evaluate(
+        &self,
+        control: &'static str,
+        outcome: &StreamOutcome,
+        probe: &ProbeOutcome,
+        before: &Readings,
+        after: &Readings,
+    ) -> StreamSample {
+        let (start, time) = (self.case.omitted().as_secs_f64(), self.seconds as f64);
+        let mbit = outcome.mbit_between(start, start + time);
+        let limit = self.case.limit_mbit(self.contender.is_tunnel());
+        let symbols = if self.contender.is_tunnel() {
+            (after.carried.0 - before.carried.0) as f64
+        } else {
+            mbit * 1e6 / 8.0 * time / SEGMENT_BYTES
+        };
+        let links = after.links.iter().zip(&before.links);
+        let links: Vec<_> = links.map(|(after, before)| after.since(before).eastward).collect();
+        let busy = after.ticks.iter().zip(&before.ticks);
+        let steps = |slow: f64| {
+            let third = time / 3.0;
+            let share = |from: f64, to: f64, limit: f64| {
+                outcome.mbit_between(start + from, start + to) / limit
+            };
+            [
+                share(0.0, third, limit),
+                share(third + SETTLE_SECONDS, 2.0 * third, limit * slow / RATE_MBIT),
+                share(2.0 * third + SETTLE_SECONDS, time, limit),
+            ]
+        };
+        StreamSample {
+            control,
+            mbit,
+            // Where the rate falls, it is low for a third of the time.
+            of_limit: mbit / limit * 3.0
+                / (2.0 + self.case.rate_falls_to.map_or(1.0, |slow| slow / RATE_MBIT)),
+            packets_per_symbol: links.iter().map(|link| link.seen as f64 / symbols).collect(),
+            queue_max_ms: links.iter().map(|l| l.sojourn_max.as_secs_f64() * 1e3).collect(),
+            queue_drops: links.iter().map(|link| link.queue_drops).sum(),
+            tenths_mbit: outcome.bytes.iter().map(|bytes| *bytes as f64 * 8e-5).collect(),
+            steps_of_limit: self.case.rate_falls_to.map(steps),
+            beside_mbit: None,
+            probe: summary(probe),
+            cores: (after.processor_seconds - before.processor_seconds) / time,
+            cores_busy: busy.map(|(after, before)| 1.0 - after.since(before).idle).sum(),
+        }
+    }
+}
+
+/// Counters at one time.
+struct Readings {
+    links: Vec<LinkCounters>,
+    /// IP packets and bytes that entered the tunnel.
+    carried: (u64, u64),
+    processor_seconds: f64,
+    ticks: Vec<Ticks>,
+}
+
+fn summary(outcome: &ProbeOutcome) -> Datagrams {
+    Datagrams {
+        sent: outcome.sent,
+        lost: outcome.lost(),
+        overrun: outcome.overrun,
+        p50_ms: outcome.quantile_millis(0.5),
+        p99_ms: outcome.quantile_millis(0.99),
+        max_ms: outcome.quantile_millis(1.0),
+        gap_max_ms: outcome.longest_gap_millis(),
+        bytes_ratio: None,
+    }
+}
+
+/// Gives all hosts TCP buffers that fill the line, up to [`BUFFER_BYTES`].
+fn enlarge_buffers(bed: &Bed) -> Result<(), BenchError> {
+    for host in bed.hosts() {
+        for (name, middle) in [("tcp_rmem", 131_072), ("tcp_wmem", 16_384)] {
+            let value = format!("4096 {middle} {BUFFER_BYTES}");
+            host.sysctl(&format!("net.ipv4.{name}"), &value)
+                .map_err(|error: BedError| BenchError::Bed(error))?;
+        }
+    }
+    Ok(())
+}

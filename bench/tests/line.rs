@@ -1,0 +1,68 @@
+//! Runs the line benchmark for a moment, as a user would, and looks whether it did the work. Never
+//! at a rate: that would fail on a busy machine.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Why the benchmark cannot run here, if it cannot.
+fn obstacle() -> Option<&'static str> {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    match (rustix::process::geteuid().is_root(), has("ethtool")) {
+        (false, _) => Some("needs root for network namespaces"),
+        (true, false) => Some("needs ethtool"),
+        _ => None,
+    }
+}
+
+#[test]
+fn line_for_a_moment_measures_or_says_why_not() {
+    if let Some(reason) = obstacle() {
+        let required = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "skipped: {reason}");
+        println!("skipped: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (json, svg) = (folder.path().join("line.json"), folder.path().join("line.svg"));
+    let bench = std::path::Path::new(env!("CARGO_BIN_EXE_bench"));
+    let mut contenders = "cubic,split-bbr".to_owned();
+    if bench.with_file_name("recoded").is_file() {
+        contenders.push_str(",rlnc");
+    } else {
+        println!("without recoded: `cargo build -p recoded` makes it");
+    }
+    let output = Command::new(bench)
+        .args(["line", "--lines", "4hops-10%-10ms", "--seconds", "1", "--contenders", &contenders])
+        .args(["--json".as_ref(), json.as_os_str(), "--svg".as_ref(), svg.as_os_str()])
+        .output()
+        .unwrap();
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{table}");
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
+
+    let result: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let series = result["lines"][0]["series"].as_array().unwrap();
+    assert_eq!(series.len(), contenders.split(',').count());
+    for series in series {
+        let sample = &series["samples"][0];
+        let streams = sample["streams"].as_array().unwrap();
+        assert!(!streams.is_empty(), "{series}");
+        for stream in streams {
+            // Four links of 10 ms, and of 10 % loss where packets are repaired.
+            assert!(stream["probe"]["p50_ms"].as_f64().unwrap() >= 39.8, "{stream}");
+            if series["contender"] == "cubic" {
+                assert!(stream["probe"]["lost"].as_u64().unwrap() > 0, "{stream}");
+                continue;
+            }
+            assert!(stream["mbit"].as_f64().unwrap() > 1.0, "{stream}");
+            for packets in stream["packets_per_symbol"].as_array().unwrap() {
+                assert!(packets.as_f64().unwrap() > 1.0, "{stream}");
+            }
+        }
+        // Linux treats datagrams the same, however TCP is carried.
+        let has_datagrams = sample["idle"].is_object();
+        assert_eq!(has_datagrams, series["contender"] != "split-bbr", "{series}");
+    }
+}

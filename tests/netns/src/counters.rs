@@ -1,0 +1,81 @@
+//! What links count.
+
+use std::time::Duration;
+
+/// What one direction of a link did with IP packets. Links without time count the first four only.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct DirectionCounters {
+    /// Packets that entered.
+    pub seen: u64,
+    /// Of these, lost as the link was told to.
+    pub dropped: u64,
+    /// Of these, lost right after another.
+    pub dropped_after_drop: u64,
+    /// Packets that entered as several merged into one: loss was then not per packet.
+    pub merged: u64,
+    /// Packets that found the queue full. Links without time have this from
+    /// [`crate::Bed::queue_drops`] only, and there these packets have met the loss before.
+    pub queue_drops: u64,
+    /// Packets that the emulator had no memory for, or that Linux did not take back.
+    pub refused: u64,
+    /// Packets that left twice.
+    pub duplicated: u64,
+    /// Packets that left late, as the link was told to.
+    pub reordered: u64,
+    /// Bytes that spent airtime, with Ethernet headers.
+    pub bytes: u64,
+    /// Sum of the time that packets waited in the queue.
+    pub sojourn_total: Duration,
+    /// The longest such time since [`crate::Bed::reset_sojourns`].
+    pub sojourn_max: Duration,
+}
+
+impl DirectionCounters {
+    /// Share lost of the packets that met the loss.
+    pub fn loss(&self) -> f64 {
+        let met = self.seen - self.queue_drops - self.refused.min(self.seen - self.queue_drops);
+        if met == 0 { 0.0 } else { self.dropped as f64 / met as f64 }
+    }
+
+    /// Mean run of consecutive losses.
+    pub fn burst_mean(&self) -> f64 {
+        let runs = self.dropped - self.dropped_after_drop;
+        if runs == 0 { 0.0 } else { self.dropped as f64 / runs as f64 }
+    }
+
+    /// What happened since an earlier reading; the longest sojourn is the later reading's.
+    pub fn since(&self, earlier: &DirectionCounters) -> DirectionCounters {
+        DirectionCounters {
+            seen: self.seen - earlier.seen,
+            dropped: self.dropped - earlier.dropped,
+            dropped_after_drop: self.dropped_after_drop - earlier.dropped_after_drop,
+            merged: self.merged - earlier.merged,
+            queue_drops: self.queue_drops - earlier.queue_drops,
+            refused: self.refused - earlier.refused,
+            duplicated: self.duplicated - earlier.duplicated,
+            reordered: self.reordered - earlier.reordered,
+            bytes: self.bytes - earlier.bytes,
+            sojourn_total: self.sojourn_total.saturating_sub(earlier.sojourn_total),
+            sojourn_max: self.sojourn_max,
+        }
+    }
+}
+
+/// What both directions of a link did.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct LinkCounters {
+    /// From source towards sink.
+    pub eastward: DirectionCounters,
+    /// From sink towards source.
+    pub westward: DirectionCounters,
+}
+
+impl LinkCounters {
+    /// What happened since an earlier reading.
+    pub fn since(&self, earlier: &LinkCounters) -> LinkCounters {
+        LinkCounters {
+            eastward: self.eastward.since(&earlier.eastward),
+            westward: self.westward.since(&earlier.westward),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What makes a link a link: loss and rate inside Linux where that is all, and a thread of ours
+//! where there is time in it.
+
+mod model;
+mod port;
+mod program;
+mod random;
+mod timed;
+
+use crate::BedError;
+use crate::config::LinkConfig;
+use crate::counters::LinkCounters;
+use crate::namespace::Namespace;
+use program::Programs;
+use random::Random;
+use timed::Timed;
+
+/// The emulator of one link.
+#[derive(Debug)]
+pub(crate) enum Emulator {
+    /// eBPF and a token bucket: costs little, knows no time.
+    Programs(Box<Programs>),
+    /// A thread.
+    Timed(Timed),
+}
+
+impl Emulator {
+    /// Joins `west` and `east` of a link's namespace; `seed` and `number` start what is random.
+    pub fn start(
+        namespace: &Namespace,
+        config: &LinkConfig,
+        seed: u64,
+        number: usize,
+    ) -> Result<Emulator, BedError> {
+        if !config.is_timed() {
+            let programs = Programs::attach(namespace, config)?;
+            return Ok(Emulator::Programs(Box::new(programs)));
+        }
+        let stream = |direction: u64| Random::new(seed, 2 * number as u64 + direction);
+        let random = [stream(0), stream(1)];
+        Timed::start(namespace, config, random).map(Emulator::Timed)
+    }
+
+    /// Whether this is a thread, which ends with the process.
+    pub fn is_timed(&self) -> bool {
+        matches!(self, Emulator::Timed(_))
+    }
+
+    /// Changes the settings while traffic flows.
+    pub fn set(&mut self, before: &LinkConfig, config: &LinkConfig) -> Result<(), BedError> {
+        match self {
+            Emulator::Timed(timed) => timed.set(*config),
+            Emulator::Programs(_) if config.is_timed() => Err(BedError::Parameter {
+                what: "link",
+                value: format!("{config:?}"),
+                rule: "a link built without time cannot get it later (LinkConfig::timed)",
+            }),
+            Emulator::Programs(programs) => programs.set(before, config),
+        }
+    }
+
+    pub fn counters(&self) -> Result<LinkCounters, BedError> {
+        match self {
+            Emulator::Programs(programs) => programs.counters(),
+            Emulator::Timed(timed) => timed.counters(),
+        }
+    }
+
+    /// Packets that found a full queue, both directions.
+    pub fn queue_drops(&self) -> Result<u64, BedError> {
+        match self {
+            Emulator::Programs(programs) => programs.queue_drops(),
+            Emulator::Timed(timed) => {
+                let counters = timed.counters()?;
+                Ok(counters.eastward.queue_drops + counters.westward.queue_drops)
+            }
+        }
+    }
+
+    pub fn reset_sojourns(&self) -> Result<(), BedError> {
+        match self {
+            Emulator::Programs(_) => Ok(()),
+            Emulator::Timed(timed) => timed.reset_sojourns(),
+        }
+    }
+}

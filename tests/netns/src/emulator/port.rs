@@ -1,0 +1,138 @@
+//! One side of a timed link: packets of an interface, in bursts, through packet sockets.
+//!
+//! A socket per EtherType, because a socket for all of them would also get what we send. Linux
+//! stamps packets when they arrive, so a thread that looks late still knows when that was.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, bind, recvmmsg,
+    sendmmsg, setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
+
+use super::model::{FRAME_BYTES, Frame, Packet, new_frame};
+
+/// Most packets of one system call.
+pub const BURST: usize = 64;
+
+/// Room in Linux for packets that wait for the thread, in bytes as Linux counts them: a full packet
+/// takes 2304, so this is 90 ms at 300 Mbit/s.
+const SOCKET_BYTES: usize = 8 << 20;
+
+/// Sockets of one interface.
+#[derive(Debug)]
+pub struct Port {
+    /// IPv4, which nearly everything is.
+    main: OwnedFd,
+    /// IPv6 and ARP.
+    others: [OwnedFd; 2],
+}
+
+impl Port {
+    /// Must run inside the link's namespace.
+    pub fn open(interface: &str) -> std::io::Result<Port> {
+        let address = getifaddrs()?
+            .filter(|address| address.interface_name == interface)
+            .find_map(|address| address.address?.as_link_addr().copied())
+            .ok_or_else(|| std::io::Error::other(format!("there is no interface {interface}")))?;
+        let socket = |protocol| {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket =
+                socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(protocol))?;
+            setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES)?;
+            setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BYTES)?;
+            setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+            // The address names the interface and no protocol, which keeps that of the socket.
+            bind(socket.as_raw_fd(), &address)?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        Ok(Port { main: socket(eth::IP)?, others: [socket(eth::IPV6)?, socket(eth::ARP)?] })
+    }
+
+    /// All its sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(&self.main).chain(&self.others).map(AsFd::as_fd)
+    }
+
+    /// Fills `burst` with the next IPv4 packets; returns their number.
+    pub fn receive(&self, burst: &mut Burst) -> usize {
+        burst.fill(&self.main)
+    }
+
+    /// Fills `burst` with the next packets of kind `other`, 0 or 1; returns their number.
+    pub fn receive_other(&self, other: usize, burst: &mut Burst) -> usize {
+        burst.fill(&self.others[other])
+    }
+
+    /// Sends up to [`BURST`] packets; returns how many Linux took, in order from the first.
+    pub fn send(&self, packets: &[Packet], headers: &mut MultiHeaders<()>) -> usize {
+        let slices: Vec<[IoSlice; 1]> =
+            packets.iter().map(|packet| [IoSlice::new(packet.bytes())]).collect();
+        let (to, control): ([Option<()>; BURST], [ControlMessage; 0]) = ([None; BURST], []);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let sent = sendmmsg(self.main.as_raw_fd(), headers, &slices, to, control, flags);
+        // Refused packets are counted by those who called.
+        sent.map_or(0, Iterator::count)
+    }
+}
+
+/// Headers for [`Port::send`].
+pub fn send_headers() -> MultiHeaders<()> {
+    MultiHeaders::preallocate(BURST, None)
+}
+
+/// Packets received at once.
+pub struct Burst {
+    frames: Vec<Frame>,
+    /// Length of each packet before it was cut to the size of a frame, and when it arrived.
+    arrivals: Vec<(usize, Option<Duration>)>,
+    headers: MultiHeaders<LinkAddr>,
+}
+
+impl Burst {
+    /// Memory for a burst.
+    pub fn new() -> Burst {
+        let stamp = nix::cmsg_space!(TimeSpec);
+        Burst {
+            frames: (0..BURST).map(|_| new_frame()).collect(),
+            arrivals: Vec::with_capacity(BURST),
+            headers: MultiHeaders::preallocate(BURST, Some(stamp)),
+        }
+    }
+
+    /// Each packet's frame, its length, and how long ago it arrived.
+    pub fn packets(&mut self) -> impl Iterator<Item = (&mut Frame, usize, Duration)> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.frames.iter_mut().zip(&self.arrivals).map(move |(frame, (length, at))| {
+            (frame, *length, at.map_or(Duration::ZERO, |at| now.saturating_sub(at)))
+        })
+    }
+
+    fn fill(&mut self, socket: &OwnedFd) -> usize {
+        self.arrivals.clear();
+        let mut slices: Vec<[IoSliceMut; 1]> =
+            self.frames.iter_mut().map(|frame| [IoSliceMut::new(&mut frame[..])]).collect();
+        // MSG_TRUNC asks for the length that a packet had.
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
+        let received =
+            recvmmsg(socket.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None);
+        // An error is: nothing there, or an interface that goes away with its bed.
+        for packet in received.into_iter().flatten() {
+            let at = packet.cmsgs().ok().and_then(|mut messages| {
+                messages.find_map(|message| match message {
+                    ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
+                    _ => None,
+                })
+            });
+            self.arrivals.push((packet.bytes, at));
+        }
+        self.arrivals.len()
+    }
+}
+
+const _: () = assert!(FRAME_BYTES > crate::MTU_BYTES + 14);

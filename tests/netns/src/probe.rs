@@ -1,0 +1,253 @@
+//! A stream of numbered, stamped datagrams: how long each took, and which did not come.
+//!
+//! Sender and receiver are threads of this process, so both read one clock. The time of arrival is
+//! Linux's stamp: what the receiving thread waits for a core is not counted.
+
+use std::io::IoSliceMut;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+
+use crate::traffic::socket_overruns;
+use crate::{BedError, Namespace};
+
+/// Number and time of sending.
+const STAMP_BYTES: usize = 16;
+
+/// Largest payload.
+const PAYLOAD_BYTES_MAX: usize = 2048;
+
+/// How often the receiver looks whether it may end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How late a timer may be: less than the time between the packets of any load.
+const TIMER_SLACK_NANOS: u32 = 5_000;
+
+/// The priority of iperf3 in a bed, too.
+const NICE: i32 = -20;
+
+/// The stream.
+#[derive(Clone, Debug)]
+pub struct ProbePlan {
+    /// Where it goes; the receiver binds to it.
+    pub to: SocketAddr,
+    /// UDP payload per packet, 16 to 2048 bytes.
+    pub payload_bytes: usize,
+    /// Packets per second.
+    pub packets_per_second: f64,
+    /// How long packets are sent.
+    pub length: Duration,
+    /// How long the receiver waits after the last one.
+    pub grace: Duration,
+    /// Buffer of the receiving socket; `None` is Linux's default, as any program has it, in which
+    /// packets are lost that come in one burst.
+    pub buffer_bytes: Option<usize>,
+}
+
+/// A stream that is being sent.
+#[derive(Debug)]
+pub struct Probe {
+    sender: JoinHandle<u64>,
+    receiver: JoinHandle<Arrivals>,
+    host: Namespace,
+    overruns_before: u64,
+}
+
+/// What became of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct ProbeOutcome {
+    /// Packets that Linux took from the sender.
+    pub sent: u64,
+    /// Packets that came, each counted once.
+    pub came: u64,
+    /// Of the others, packets that did come, but found a full socket buffer: of all sockets of the
+    /// receiving host.
+    pub overrun: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that came after one that was sent later.
+    pub overtaken: u64,
+    /// Delay of each packet that came first, ascending, in milliseconds.
+    pub delays_millis: Vec<f64>,
+    /// When each of these came, in milliseconds since the start, in order of arrival.
+    pub arrivals_millis: Vec<f64>,
+}
+
+#[derive(Debug, Default)]
+struct Arrivals {
+    began: u64,
+    seen: Vec<bool>,
+    last: Option<u64>,
+    outcome: ProbeOutcome,
+}
+
+impl ProbeOutcome {
+    /// Packets that did not come.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.came)
+    }
+
+    /// Share of packets that did not come.
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost() as f64 / self.sent as f64 }
+    }
+
+    /// Packets per second that came from `from` to `to`, both in milliseconds since the start.
+    pub fn rate_between(&self, from: f64, to: f64) -> f64 {
+        let came = self.arrivals_millis.iter().filter(|at| (from..to).contains(*at)).count();
+        came as f64 * 1e3 / (to - from)
+    }
+
+    /// Longest time between two arrivals in milliseconds; 0 if there were not two.
+    pub fn longest_gap_millis(&self) -> f64 {
+        let gaps = self.arrivals_millis.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.fold(0.0, f64::max)
+    }
+
+    /// The delay that a share of the packets does not exceed, in milliseconds; not a number if none
+    /// came.
+    pub fn quantile_millis(&self, share: f64) -> f64 {
+        let last = self.delays_millis.len().saturating_sub(1);
+        let index = (share * last as f64).round() as usize;
+        self.delays_millis.get(index).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Mean delay in milliseconds without the longest tenth, which on a shared machine are those
+    /// for which a core came late; not a number if none came.
+    pub fn trimmed_mean_millis(&self) -> f64 {
+        let kept = &self.delays_millis[..self.delays_millis.len() * 9 / 10];
+        kept.iter().sum::<f64>() / kept.len() as f64
+    }
+}
+
+impl Probe {
+    /// Starts to send from `sender` to `receiver`.
+    ///
+    /// # Errors
+    /// When the sockets cannot be opened.
+    pub fn start(
+        sender: &Namespace,
+        receiver: &Namespace,
+        plan: &ProbePlan,
+    ) -> Result<Probe, BedError> {
+        let incoming = receiver.udp_socket(plan.to)?;
+        incoming.set_read_timeout(Some(PATIENCE)).map_err(BedError::system("probe"))?;
+        setsockopt(&incoming, sockopt::ReceiveTimestampns, &true)
+            .map_err(|error| BedError::system("probe")(error.into()))?;
+        if let Some(bytes) = plan.buffer_bytes {
+            setsockopt(&incoming, sockopt::RcvBufForce, &bytes)
+                .map_err(|error| BedError::system("probe")(error.into()))?;
+        }
+        let any: SocketAddr =
+            if plan.to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+        let outgoing = sender.udp_socket(any)?;
+        outgoing.connect(plan.to).map_err(BedError::system("probe"))?;
+        let end = Instant::now() + plan.length + plan.grace;
+        let packets = (plan.length.as_secs_f64() * plan.packets_per_second).ceil() as usize;
+        let (host, overruns_before) = (receiver.clone(), socket_overruns(receiver)?);
+        let receiver = std::thread::spawn(move || receive(&incoming, packets, end));
+        let plan = plan.clone();
+        let sender = std::thread::spawn(move || send(&outgoing, &plan));
+        Ok(Probe { sender, receiver, host, overruns_before })
+    }
+
+    /// Waits for the end, which the plan says.
+    ///
+    /// # Errors
+    /// When Linux does not say how many packets found a full buffer.
+    pub fn finish(self) -> Result<ProbeOutcome, BedError> {
+        let sent = self.sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let arrivals =
+            self.receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let overrun = socket_overruns(&self.host)? - self.overruns_before;
+        let mut outcome = ProbeOutcome { sent, overrun, ..arrivals.outcome };
+        outcome.delays_millis.sort_by(f64::total_cmp);
+        Ok(outcome)
+    }
+}
+
+fn send(socket: &UdpSocket, plan: &ProbePlan) -> u64 {
+    be_prompt();
+    let mut payload = vec![0x5a; plan.payload_bytes.clamp(STAMP_BYTES, PAYLOAD_BYTES_MAX)];
+    let packets = (plan.length.as_secs_f64() * plan.packets_per_second).ceil() as u64;
+    let started = Instant::now();
+    let mut taken = 0;
+    for number in 0..packets {
+        let due = Duration::from_secs_f64(number as f64 / plan.packets_per_second);
+        let early = due.saturating_sub(started.elapsed());
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        payload[8..STAMP_BYTES].copy_from_slice(&wall_nanos().to_be_bytes());
+        taken += u64::from(socket.send(&payload).is_ok());
+    }
+    taken
+}
+
+fn receive(socket: &UdpSocket, packets: usize, end: Instant) -> Arrivals {
+    be_prompt();
+    let (began, seen) = (wall_nanos(), vec![false; packets]);
+    let mut arrivals = Arrivals { began, seen, ..Arrivals::default() };
+    arrivals.outcome.delays_millis.reserve(packets);
+    arrivals.outcome.arrivals_millis.reserve(packets);
+    let mut buffer = [0; PAYLOAD_BYTES_MAX];
+    let mut control = nix::cmsg_space!(TimeSpec);
+    while Instant::now() < end && arrivals.outcome.came < packets as u64 {
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        let flags = MsgFlags::empty();
+        let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut control), flags);
+        // An error is a time without packets.
+        let Ok(message) = message else { continue };
+        let stamp = message.cmsgs().ok().and_then(|mut messages| {
+            messages.find_map(|message| match message {
+                ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
+                _ => None,
+            })
+        });
+        let (bytes, at) = (message.bytes, stamp.map_or_else(wall_nanos, nanos));
+        arrivals.note(&buffer[..bytes], at);
+    }
+    arrivals
+}
+
+impl Arrivals {
+    fn note(&mut self, payload: &[u8], at: u64) {
+        let word = |start: usize| {
+            let bytes = payload.get(start..start + 8)?;
+            bytes.try_into().ok().map(u64::from_be_bytes)
+        };
+        let (Some(number), Some(sent)) = (word(0), word(8)) else { return };
+        let Some(seen) = self.seen.get_mut(number as usize) else { return };
+        if std::mem::replace(seen, true) {
+            self.outcome.duplicates += 1;
+            return;
+        }
+        self.outcome.came += 1;
+        self.outcome.overtaken += u64::from(self.last.is_some_and(|last| number < last));
+        self.last = self.last.max(Some(number));
+        self.outcome.arrivals_millis.push(at.saturating_sub(self.began) as f64 / 1e6);
+        self.outcome.delays_millis.push(at.saturating_sub(sent) as f64 / 1e6);
+    }
+}
+
+/// Lets the calling thread wake in time, and before programs that do not measure. Without it,
+/// packets are sent a little less evenly.
+fn be_prompt() {
+    let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS.into());
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+}
+
+/// Time since 1970, which is what Linux stamps packets with.
+fn wall_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos)
+}
+
+fn nanos(time: Duration) -> u64 {
+    // Enough until 2554.
+    time.as_nanos() as u64
+}

@@ -1,0 +1,205 @@
+//! One TCP stream for a time: what came, tenth by tenth of a second.
+//!
+//! Sender and receiver are threads of this process. iperf3 would do the same, but talks to its
+//! server over a second connection, which does not survive the lines where plain TCP starves.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{setsockopt, sockopt};
+
+use crate::{BedError, Namespace};
+
+/// Bytes of one write and one read.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// How often both sides look whether they may end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tenths of a second: the step of the record.
+pub const STEP: Duration = Duration::from_millis(100);
+
+/// The priority of iperf3 in a bed, too.
+const NICE: i32 = -20;
+
+/// A stream that is running. Dropping it ends it.
+#[derive(Debug)]
+pub struct Stream {
+    began: Instant,
+    stop: Arc<AtomicBool>,
+    sender: Option<JoinHandle<()>>,
+    receiver: Option<JoinHandle<Vec<u64>>>,
+}
+
+/// What came: bytes in each [`STEP`] since the start.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOutcome {
+    /// Bytes by step.
+    pub bytes: Vec<u64>,
+}
+
+impl StreamOutcome {
+    /// Mean goodput in Mbit/s from one second to another.
+    pub fn mbit_between(&self, from: f64, to: f64) -> f64 {
+        let step = |seconds: f64| (seconds / STEP.as_secs_f64()).round() as usize;
+        let steps = step(from)..step(to);
+        let bytes: u64 = steps.clone().map(|step| self.bytes.get(step).copied().unwrap_or(0)).sum();
+        bytes as f64 * 8e-6 / (steps.len().max(1) as f64 * STEP.as_secs_f64())
+    }
+}
+
+/// Lets a socket send as this congestion control says.
+///
+/// # Errors
+/// When Linux has none of this name.
+pub fn set_congestion_control(socket: &TcpStream, name: &str) -> std::io::Result<()> {
+    Ok(setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?)
+}
+
+/// Lets a socket vanish when it is closed, with all that it has not sent.
+///
+/// # Errors
+/// When Linux refuses.
+pub fn forget_when_closed(socket: &TcpStream) -> std::io::Result<()> {
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+    Ok(setsockopt(socket, sockopt::Linger, &linger)?)
+}
+
+impl Stream {
+    /// Connects from `sender` to `to` and sends as fast as `control` lets it. The stream arrives
+    /// at `listen` on `receiver`: the same address, unless proxies are between.
+    ///
+    /// # Errors
+    /// When the connection does not come about in ten seconds, or Linux lacks this congestion
+    /// control.
+    pub fn start(
+        (sender, to): (&Namespace, SocketAddr),
+        (receiver, listen): (&Namespace, SocketAddr),
+        control: &str,
+    ) -> Result<Stream, BedError> {
+        let failed = |what: &str| BedError::system(format!("TCP stream to {to}: {what}"));
+        let listener = receiver.inside(|| TcpListener::bind(listen))?.map_err(failed("listen"))?;
+        listener.set_nonblocking(true).map_err(failed("listen"))?;
+        let outgoing = sender
+            .inside(|| TcpStream::connect_timeout(&to, PATIENCE))?
+            .map_err(failed("connect"))?;
+        set_congestion_control(&outgoing, control).map_err(failed(control))?;
+        outgoing.set_write_timeout(Some(LOOK)).map_err(failed("socket"))?;
+        forget_when_closed(&outgoing).map_err(failed("socket"))?;
+        let incoming = accept(&listener).map_err(failed("accept"))?;
+        incoming.set_read_timeout(Some(LOOK)).map_err(failed("socket"))?;
+        forget_when_closed(&incoming).map_err(failed("socket"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let began = Instant::now();
+        let flag = Arc::clone(&stop);
+        let sender = std::thread::spawn(move || send(outgoing, &flag));
+        let flag = Arc::clone(&stop);
+        let receiver = std::thread::spawn(move || receive(incoming, began, &flag));
+        Ok(Stream { began, stop, sender: Some(sender), receiver: Some(receiver) })
+    }
+
+    /// Sleeps until so long after the start.
+    pub fn wait_until(&self, since_start: Duration) {
+        std::thread::sleep(since_start.saturating_sub(self.began.elapsed()));
+    }
+
+    /// Ends it.
+    pub fn finish(mut self) -> StreamOutcome {
+        StreamOutcome { bytes: self.end() }
+    }
+
+    fn end(&mut self) -> Vec<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(sender) = self.sender.take() {
+            // It counts nothing.
+            let _ = sender.join();
+        }
+        self.receiver.take().and_then(|receiver| receiver.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn accept(listener: &TcpListener) -> std::io::Result<TcpStream> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(_) if Instant::now() > deadline => {
+                return Err(std::io::Error::other("no connection came in 10 s"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Ends on an order or when the other side has gone; a timeout is neither.
+fn send(mut socket: TcpStream, stop: &AtomicBool) {
+    be_prompt();
+    let block = vec![0x5a; BLOCK_BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.write(&block) {
+            Ok(_) => {}
+            Err(error) if is_timeout(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn receive(mut socket: TcpStream, began: Instant, stop: &AtomicBool) -> Vec<u64> {
+    be_prompt();
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut steps = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let count = match socket.read(&mut block) {
+            Ok(0) => return steps,
+            Ok(count) => count,
+            Err(error) if is_timeout(&error) => continue,
+            Err(_) => return steps,
+        };
+        let step = (began.elapsed().as_nanos() / STEP.as_nanos()) as usize;
+        if steps.len() <= step {
+            steps.resize(step + 1, 0);
+        }
+        steps[step] += count as u64;
+    }
+    steps
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// A measuring program that waits for a core would measure that.
+fn be_prompt() {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_is_of_the_time_asked_for_and_missing_steps_brought_nothing() {
+        let outcome = StreamOutcome { bytes: vec![0, 25_000, 25_000, 50_000] };
+        assert!((outcome.mbit_between(0.1, 0.3) - 2.0).abs() < 1e-9);
+        assert!((outcome.mbit_between(0.3, 0.5) - 2.0).abs() < 1e-9);
+        assert_eq!(outcome.mbit_between(1.0, 2.0), 0.0);
+    }
+}
