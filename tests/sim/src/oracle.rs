@@ -9,8 +9,15 @@ use crate::delay::Delays;
 use crate::scenario::{Promise, Traffic};
 use crate::violation::Violation;
 
-/// Bytes of an IPv4 header, and where the number of the packet follows.
-const HEADER_BYTES: usize = 20;
+/// Where an IPv4 header has options, which are the number of the packet, and where the ports of its
+/// inner flow follow.
+const OPTIONS: usize = 20;
+const PORTS: usize = 24;
+
+/// Version and length of a header with four bytes of options.
+const VERSION_LENGTH: u8 = 0x46;
+
+const PROTOCOL_TCP: u8 = 6;
 
 /// An inner flow, whose packets arrive in order.
 #[derive(Copy, Clone)]
@@ -85,13 +92,14 @@ impl Oracle {
                 Ok(None)
             };
         };
-        let Promise { intact, unordered, .. } = &self.promise;
+        let Promise { intact, unordered, late_nanos, .. } = &self.promise;
         let is_ordered = !unordered.iter().any(|time| time.contains(&now));
         let is_judged = *intact && is_ordered && now >= self.unsettled_until;
+        let is_late = now - self.traffic.due(number) >= *late_nanos;
         let step = self.flows.len() as u32;
         let flow = &mut self.flows[self.traffic.flow(number) as usize];
         match flow.last {
-            Some(last) if number <= last && is_judged => {
+            Some(last) if is_judged && (number == last || number < last && !is_late) => {
                 return Err(Violation::OutOfOrder { packet: number, after: last });
             }
             last => flow.last = last.max(Some(number)),
@@ -110,7 +118,7 @@ impl Oracle {
 
     /// The number of a packet that was sent by now, to the byte.
     fn identify(&mut self, bytes: &[u8], now: Nanos) -> Option<u32> {
-        let number = bytes.get(HEADER_BYTES..HEADER_BYTES + 4)?;
+        let number = bytes.get(OPTIONS..PORTS)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         if number >= self.traffic.packets || self.traffic.due(number) > now {
             return None;
@@ -166,9 +174,14 @@ fn packet(seed: u64, traffic: &Traffic, number: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&split_mix(&mut state).to_le_bytes());
     }
     out.truncate(bytes);
-    out[0] = 0x45;
+    out[0] = VERSION_LENGTH;
     out[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
-    out[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&number.to_be_bytes());
+    // No fragment: whole packets of a TCP flow are delivered in order.
+    out[6..8].fill(0);
+    out[9] = PROTOCOL_TCP;
+    out[12..OPTIONS].fill(10);
+    out[OPTIONS..PORTS].copy_from_slice(&number.to_be_bytes());
+    out[PORTS..PORTS + 4].copy_from_slice(&traffic.flow(number).to_be_bytes());
 }
 
 /// SplitMix64: bytes that no other packet has, at little cost.
@@ -188,7 +201,7 @@ mod tests {
         let traffic = Traffic {
             packets: 100,
             alone: (0, 0),
-            bytes: 24..=90,
+            bytes: 28..=90,
             interval_nanos: 10,
             alone_nanos: 10,
             burst: 1,
@@ -201,6 +214,7 @@ mod tests {
             missing_max: 0,
             opening: vec![0..10, 210..220],
             unordered: vec![3000..4000, 5000..6000],
+            late_nanos: 8000,
         };
         Oracle::new(1, &traffic, &promise)
     }
@@ -244,7 +258,7 @@ mod tests {
         assert_eq!(oracle.deliver(&six, 2000), Err(Violation::OutOfOrder { packet: 6, after: 6 }));
         let mut altered = bytes(&oracle, 7);
         assert_eq!(oracle.deliver(&altered, 60), Err(Violation::Altered { at: 60 }));
-        altered[23] ^= 1;
+        altered[27] ^= 1;
         assert_eq!(oracle.deliver(&altered, 1000), Err(Violation::Altered { at: 1000 }));
         oracle.sink_forgot();
         assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
