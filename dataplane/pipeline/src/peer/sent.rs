@@ -77,9 +77,15 @@ impl Sent {
 
     /// Notes that a packet leaves under a link sequence number, with the symbol that it carries.
     pub(crate) fn note(&mut self, number: u32, symbol: Option<u32>, now: Nanos) {
-        if number != self.next {
-            // Packets of another code came between, or this is the first.
+        if number.wrapping_sub(self.next) as usize >= self.entries.len() {
+            // This is the first, or as good as that.
             (self.base, self.next) = (number, number);
+        }
+        while self.next != number {
+            // Packets of another code came between.
+            let place = self.place(self.next);
+            self.entries[place] = Entry { at: now, symbol: None };
+            self.next = self.next.wrapping_add(1);
         }
         self.next = number.wrapping_add(1);
         if self.on_their_way() > self.entries.len() {
@@ -97,6 +103,11 @@ impl Sent {
     /// Most packets that may be on their way.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Nothing is expected to be reported of what was sent so far.
+    pub(crate) fn forget(&mut self) {
+        self.base = self.next;
     }
 
     /// There was nothing to send for a while.
@@ -253,5 +264,42 @@ impl Meter {
         self.since = Some(*report);
         self.least_queue = None;
         self.is_limited = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_wire::header::{Flags, Header, PacketType};
+    use recoded_wire::link::{LINK_BYTES, write_link};
+
+    /// What was on the way was once forgotten when a packet of another code came between.
+    #[test]
+    fn packets_of_other_codes_between_are_passed_over() {
+        let mut sent = Sent::new(64);
+        for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
+            sent.note(number, Some(symbol), 0);
+        }
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags(0),
+            epoch: 0,
+            shard: 0,
+            flow: 0,
+            link_sequence: 0,
+            hop_index: 0,
+        };
+        let (from, horizon, latest) = (10, 15, 14);
+        let (arrived, held, backlog, bytes, packets) = (1, 0, 0, 100, 2);
+        let report =
+            LinkReport { header, from, horizon, latest, arrived, held, backlog, bytes, packets };
+        let mut payload = [0; LINK_BYTES + 4];
+        write_link(&report, [LinkGap { first: 11, count: 3 }].into_iter(), &mut payload);
+        let mut outcomes = Vec::new();
+        sent.hear((&report, &payload), (1000, 0), |symbol, outcome| {
+            outcomes.push((symbol, outcome));
+        });
+        use Outcome::{Came, Lost};
+        assert_eq!(outcomes, [(1, Came), (2, Lost), (3, Came)]);
     }
 }
