@@ -76,10 +76,12 @@ impl StreamRelay {
         match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
             Reach::Within => {}
             Reach::Begun => self.senders.clear(),
-            Reach::Useless => {
+            Reach::Passed => {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
+            // Not acknowledged: it is sent again once others confirm its number.
+            Reach::Stray => return Fate::Dropped(DropReason::Stray),
         }
         if self.store.is_known(symbol.number) {
             cx.counters.redundant += 1;

@@ -15,7 +15,7 @@ use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::stream::reach::{Reach, reach};
+use crate::stream::reach::{Reach, is_near, reach};
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::{Frames, Span};
@@ -29,6 +29,10 @@ const ROUND_TRIPS: Nanos = 3;
 
 /// Longest that one waits.
 const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
+
+/// Places for waiting packets for each symbol of the window: those of packets that were delivered
+/// meanwhile are only free once they are the oldest, or all places are taken.
+const WAITING_PART: usize = 2;
 
 /// Numbers that are looked at for a request.
 const LOOK: u32 = 2048;
@@ -64,7 +68,7 @@ impl StreamSink {
         Self {
             store: Store::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
-            waiting: VecDeque::with_capacity(symbols),
+            waiting: VecDeque::with_capacity(WAITING_PART * symbols),
             settled: 0,
             ask_at: None,
             round: 0,
@@ -75,7 +79,8 @@ impl StreamSink {
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
-        Store::memory_bytes(symbols, params.symbol_bytes) + symbols * size_of::<Waiting>()
+        Store::memory_bytes(symbols, params.symbol_bytes)
+            + WAITING_PART * symbols * size_of::<Waiting>()
     }
 
     /// How long a symbol may be missing.
@@ -85,7 +90,7 @@ impl StreamSink {
 
     /// How long hops have to mend it before the sink asks.
     fn mending(&self, params: &FlowParams) -> Nanos {
-        params.generation_timeout_nanos + 2 * self.round_trips
+        (params.generation_timeout_nanos + 2 * self.round_trips).min(HOLD_MAX_NANOS)
     }
 
     /// Delivers a symbol, and those that waited for it, one after the other.
@@ -118,9 +123,23 @@ impl StreamSink {
         }
         let until = cx.io.now + self.hold(cx.params);
         if self.waiting.len() == self.waiting.capacity() {
-            self.release_oldest(cx);
+            let store = &self.store;
+            self.waiting.retain(|waiting| !store.is_done(waiting.number, DELIVERED));
         }
         self.waiting.push_back(Waiting { number, until });
+    }
+
+    /// Delivers what still waits and makes room for the numbers up to `number`, if the window moves
+    /// there.
+    fn make_room(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        let steps = number.wrapping_add(1).wrapping_sub(self.store.end());
+        if steps > self.store.symbols() as u32 {
+            return;
+        }
+        let start = self.store.start();
+        for step in 0..steps {
+            self.deliver(cx, start.wrapping_add(step));
+        }
     }
 
     /// Delivers the one that waits longest, whatever is missing before it.
@@ -159,7 +178,8 @@ impl StreamSink {
             self.round = 0;
         }
         let is_missing = serial_before(self.settled, self.store.end());
-        let due = is_missing.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
+        let asks = is_missing && cx.params.repair && self.round < ROUNDS;
+        let due = asks.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
         self.ask_at = match (due, self.ask_at) {
             (Some(due), Some(at)) => Some(due.max(at)),
             (due, _) => due,
@@ -169,16 +189,13 @@ impl StreamSink {
     /// Asks from end to end for what is missing.
     fn ask(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let (now, mending) = (cx.io.now, self.mending(cx.params));
-        if !cx.params.repair || self.ask_at.is_none_or(|at| at > now) {
+        if self.ask_at.is_none_or(|at| at > now) {
             return;
         }
         let Role::Sink { upstream, .. } = cx.params.role else { return };
-        let round = self.round.min(ROUNDS - 1);
-        self.round = (self.round + 1).min(ROUNDS);
+        let round = self.round;
+        self.round += 1;
         self.ask_at = Some(now + mending);
-        if self.round == ROUNDS {
-            return;
-        }
         let store = &self.store;
         let count = store.end().wrapping_sub(self.settled).min(LOOK);
         let numbers = (0..count).map(|step| self.settled.wrapping_add(step));
@@ -237,6 +254,9 @@ impl SinkCode for StreamSink {
         self.incoming.arrived_stream(packet);
         self.round_trips = packet.header.round_trips_nanos();
         let Some(symbol) = packet.symbol else { return Fate::Consumed };
+        if is_near(&self.store, symbol.number) {
+            self.make_room(cx, symbol.number);
+        }
         let timing = (cx.io.now, cx.params.generation_timeout_nanos);
         match reach(&mut self.store, &mut self.incoming, symbol.number, timing) {
             Reach::Within => {}
@@ -244,10 +264,12 @@ impl SinkCode for StreamSink {
                 self.waiting.clear();
                 self.settled = symbol.number;
             }
-            Reach::Useless => {
+            Reach::Passed => {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
+            // Not acknowledged: it is sent again once others confirm its number.
+            Reach::Stray => return Fate::Dropped(DropReason::Stray),
         }
         if self.store.is_known(symbol.number) {
             cx.counters.redundant += 1;
