@@ -150,9 +150,10 @@ impl Sender {
     pub(crate) fn next(&mut self, store: &Store, now: Nanos) -> Option<Next> {
         if let Err(at) = self.opens_at(now) {
             self.is_full |= at.is_none();
+            self.expire(store, now);
             return self.due_keepalive(now);
         }
-        let patience = AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip();
+        let patience = self.patience();
         for is_repair in [true, false] {
             let queue = if is_repair { &mut self.again } else { &mut self.fresh };
             while let Some(number) = queue.pop_front() {
@@ -163,6 +164,23 @@ impl Sender {
             }
         }
         self.due_keepalive(now)
+    }
+
+    /// How long after it was heard of a symbol is still sent.
+    fn patience(&self) -> Nanos {
+        AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip()
+    }
+
+    /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
+    fn expire(&mut self, store: &Store, now: Nanos) {
+        let patience = self.patience();
+        let is_over =
+            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
+        for queue in [&mut self.again, &mut self.fresh] {
+            while queue.front().is_some_and(|number| is_over(*number)) {
+                queue.pop_front();
+            }
+        }
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
@@ -214,6 +232,10 @@ impl Sender {
                 let most =
                     if self.is_idle() { KEEPALIVE_MAX_NANOS } else { self.waiting_interval() };
                 self.keepalive.due = (!is_over).then(|| now + wait.min(most));
+                if is_over {
+                    // It may be there again: what comes next is sent to see.
+                    self.sent.forget();
+                }
             }
         }
     }

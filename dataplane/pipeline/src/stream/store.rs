@@ -70,6 +70,21 @@ impl Store {
         symbols.next_power_of_two() * (symbol_bytes + size_of::<Slot>())
     }
 
+    /// Most bytes of a symbol.
+    pub(crate) fn symbol_bytes(&self) -> usize {
+        self.symbol_bytes
+    }
+
+    /// Takes longer symbols from now on.
+    pub(crate) fn widen(&mut self, symbol_bytes: usize) {
+        let mut bytes = vec![0; self.slots.len() * symbol_bytes].into_boxed_slice();
+        let places = bytes.chunks_exact_mut(symbol_bytes);
+        for (place, symbol) in places.zip(self.bytes.chunks_exact(self.symbol_bytes)) {
+            place[..self.symbol_bytes].copy_from_slice(symbol);
+        }
+        (self.bytes, self.symbol_bytes) = (bytes, symbol_bytes);
+    }
+
     /// How many symbols it holds.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
