@@ -224,14 +224,25 @@ pub(crate) struct Bounds {
     pub stage_bytes: usize,
     /// Those that an edge holds of a shard; `None` where packets may announce any size.
     pub room: Option<usize>,
+    /// Stages of a relay: one table serves all codes but streams.
+    pub relay_stages: usize,
 }
 
 impl Bounds {
     /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
     pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
-        let mut bounds =
-            Bounds { unit: 0, redundancy: 0.0, table: 0, stage_bytes: 32 << 20, room: None };
+        let mut bounds = Bounds {
+            unit: 0,
+            redundancy: 0.0,
+            table: 0,
+            stage_bytes: 32 << 20,
+            room: None,
+            relay_stages: if is_genuine { 1 } else { 2 },
+        };
         for params in params {
+            if matches!(params.code, FlowCode::Stream(_)) {
+                bounds.relay_stages = 2;
+            }
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
             bounds.redundancy = bounds.redundancy.max(params.redundancy_max);

@@ -314,7 +314,7 @@ impl Worker {
         self.check_counters(&report.flows)?;
         self.check_output(&report.flows)?;
         let room = match self.role {
-            Role::Relay { .. } => Some(self.generations.max(1)),
+            Role::Relay { .. } => Some(self.bounds.relay_stages * self.generations.max(1)),
             _ => self.bounds.room,
         };
         let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);
