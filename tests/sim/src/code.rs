@@ -174,8 +174,8 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
 
 /// From which packet on delivery can be promised, and how many may be missing nevertheless: the
 /// packets of one of the units that `fitting` packets fill, since one in ten thousand is not
-/// delivered. A stream promises each. A window sends no NACKs: what is lost before its redundancy follows what links
-/// lose, and has filled the window anew, or beyond it, is lost.
+/// delivered; a stream promises each. A window sends no NACKs: what is lost before its redundancy
+/// follows what links lose, and has filled the window anew, or beyond it, is lost.
 pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
     match code {
         FlowCode::Window(window) => {
