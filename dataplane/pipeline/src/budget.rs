@@ -37,7 +37,7 @@ impl FlowParams {
             (Role::Source { .. }, FlowCode::Stream(code)) => StreamSource::memory_bytes(self, code),
             (Role::Sink { .. }, FlowCode::Stream(code)) => StreamSink::memory_bytes(self, code),
         };
-        FIXED_BYTES + tables
+        FIXED_BYTES + self.next_hops.len() * HOP_BYTES + tables
     }
 }
 
@@ -101,6 +101,8 @@ fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
 
 /// Any flow: counters, histograms, plans, reports. Measured: 10 to 20 KiB.
 const FIXED_BYTES: usize = 24 << 10;
+/// A next hop: its numbers, and those of its feedback.
+const HOP_BYTES: usize = 4 << 10;
 /// A sink tries a unit beside those of its table.
 const TRIAL: usize = 1;
 /// An entry of a table beside its lists.

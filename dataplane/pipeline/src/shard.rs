@@ -211,10 +211,6 @@ impl Shard {
         self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
         let delivered = self.counters.delivered_packets;
-        if let Data::Stream(packet) = &arrival.data {
-            let bytes = usize::from(arrival.payload.len);
-            self.upstream.track(&packet.header.common, bytes, io.now);
-        }
         let (state, mut cx) = split(self, io);
         let fate = match state {
             State::Relay(relay) => relay.receive(&mut cx, arrival),
@@ -223,6 +219,10 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
+        if let (Data::Stream(packet), Fate::Consumed) = (&arrival.data, fate) {
+            let bytes = usize::from(arrival.payload.len);
+            self.upstream.track(&packet.header.common, bytes, io.now);
+        }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         self.wake(io.now);
         fate

@@ -210,11 +210,13 @@ impl Stage {
     }
 
     /// Adopts settings of its flow at a relay or sink: code and sizes stay those that it was made
-    /// for. Symbols lie in frames, but those of a window, which has memory for their size.
+    /// for. Symbols lie in frames, but those of windows and streams, which have memory for their
+    /// size.
     pub(crate) fn adopt(&mut self, settings: &FlowParams) {
         let made_for = self.params.symbol_bytes;
         self.params = settings.with(self.params.sizes());
-        if matches!(self.state, State::WindowSink(_)) {
+        if matches!(self.state, State::WindowSink(_) | State::StreamRelay(_) | State::StreamSink(_))
+        {
             self.params.symbol_bytes = settings.symbol_bytes.min(made_for);
         }
     }

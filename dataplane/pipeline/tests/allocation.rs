@@ -7,7 +7,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, Snapshot, StreamParams, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
@@ -90,6 +90,12 @@ fn windows_from_source_to_sink_and_back_allocate_nothing() {
     let code = FlowCode::Window(WindowParams { window_symbols: 100, density: 15 });
     let counters = allocates_nothing(code);
     assert!(counters.decode_delay_nanos > 0, "nothing was recovered");
+}
+
+#[test]
+fn streams_from_source_to_sink_and_back_allocate_nothing() {
+    let counters = allocates_nothing(FlowCode::Stream(StreamParams { window_symbols: 1024 }));
+    assert!(counters.decode_delay_nanos > 0, "nothing was sent again");
 }
 
 /// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.

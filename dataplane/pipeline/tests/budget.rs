@@ -7,7 +7,9 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::open::{OpenRequest, Opener, Sizes};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, TunnelId, WindowParams};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, PeerId, Role, Snapshot, StreamParams, TunnelId, WindowParams,
+};
 
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 const RELAY: Role = Role::Relay { upstream: UP };
@@ -104,6 +106,21 @@ fn windows_take_what_is_said() {
             let code = FlowCode::Window(WindowParams { window_symbols, density: 15 });
             for symbol_bytes in [16, 1428] {
                 check(&FlowParams { code, symbol_bytes, ..params(role.clone()) });
+            }
+        }
+    }
+}
+
+#[test]
+fn streams_take_what_is_said() {
+    for role in [SOURCE, RELAY, SINK] {
+        for window_symbols in [1, 64, 100, 4096, 32_768] {
+            let code = FlowCode::Stream(StreamParams { window_symbols });
+            for symbol_bytes in [16, 1428] {
+                for next_hops in [1, 3] {
+                    let next_hops = (0..next_hops).map(PeerId).collect();
+                    check(&FlowParams { code, symbol_bytes, next_hops, ..params(role.clone()) });
+                }
             }
         }
     }

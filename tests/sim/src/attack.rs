@@ -13,8 +13,12 @@ use recoded_wire::coded::{
 };
 use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::stream::{
+    KEEPALIVE_BYTES, STREAM_BYTES, STREAM_LOG2_MIN, StreamHeader, StreamSymbol, write_symbol,
+};
 use recoded_wire::window::write_header;
 
 use crate::random::{Random, Stream};
@@ -85,6 +89,8 @@ pub enum Forgery {
     OutOfRange,
     /// As `OutOfRange`, and the numbers go on in strides.
     Walk,
+    /// Link reports with up to 64 gaps.
+    Links,
     /// Two data packets whose link sequence numbers lie far apart.
     Sequences,
     /// One packet, again and again.
@@ -95,13 +101,14 @@ pub enum Forgery {
 
 impl Forgery {
     /// Every kind.
-    pub const ALL: [Forgery; 9] = [
+    pub const ALL: [Forgery; 10] = [
         Forgery::Hops,
         Forgery::Feedback,
         Forgery::Nacks,
         Forgery::Data,
         Forgery::OutOfRange,
         Forgery::Walk,
+        Forgery::Links,
         Forgery::Sequences,
         Forgery::Replay,
         Forgery::Garbage,
@@ -199,6 +206,7 @@ impl<'a> Attacker<'a> {
             }
             Forgery::OutOfRange => self.out_of_range(seen.is_some().then_some(aim), aim),
             Forgery::Walk => self.walk(aim),
+            Forgery::Links => vec![self.links(aim)],
             Forgery::Sequences => self.sequences(aim),
             Forgery::Replay => self.replay(seen, aim),
             Forgery::Garbage => vec![self.garbage()],
@@ -281,8 +289,10 @@ impl<'a> Attacker<'a> {
 
     fn data(&mut self, aim: Aim) -> Vec<u8> {
         let (common, is_systematic) = self.header(&aim);
-        if common.packet_type == PacketType::Window {
-            return self.window(aim, common, is_systematic);
+        match common.packet_type {
+            PacketType::Window => return self.window(aim, common, is_systematic),
+            PacketType::Stream => return self.stream(aim, common, is_systematic),
+            _ => {}
         }
         let is_bats = common.packet_type == PacketType::Bats;
         let is_repair = !is_bats && self.random.chance(0.1);
@@ -334,6 +344,69 @@ impl<'a> Attacker<'a> {
         self.fill(&mut symbol);
         let id = [key.to_be_bytes(), (density << 12 | symbols).to_be_bytes()].concat();
         [packet, id, number.to_vec(), symbol].concat()
+    }
+
+    /// A packet of a stream: a symbol, or a keepalive.
+    fn stream(&mut self, aim: Aim, common: Header, is_symbol: bool) -> Vec<u8> {
+        let flags = match is_symbol {
+            true => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, self.random.chance(0.3)),
+            false => Flags(Flags::END),
+        };
+        let window_log2 = (aim.window_symbols.ilog2() as u8).max(STREAM_LOG2_MIN);
+        let round_trips = self.random.pick(&[0, 4, 400, u16::MAX]);
+        let common = Header { flags, ..common };
+        let header = StreamHeader { common, window_log2, round_trips };
+        let bytes = aim.symbol_bytes.clamp(1, 1400) as u16;
+        let head = if is_symbol { STREAM_BYTES + usize::from(bytes) } else { KEEPALIVE_BYTES };
+        let mut packet = vec![0; head];
+        header.write(&mut packet);
+        if is_symbol {
+            let after = self.random.pick(&[0, 0, 1, 2, 63]);
+            let place = self.random.number() as u16;
+            let symbol = StreamSymbol { number: aim.number, after, place, bytes };
+            write_symbol(&symbol, &mut packet);
+            self.fill(&mut packet[STREAM_BYTES..]);
+        }
+        packet
+    }
+
+    /// A report of what came over a link, in numbers near those that it carries.
+    fn links(&mut self, aim: Aim) -> Vec<u8> {
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags::default(),
+            epoch: aim.epoch,
+            shard: aim.shard,
+            flow: FLOW,
+            link_sequence: self.random.number() as u32,
+            hop_index: 0,
+        };
+        let horizon = aim.link_sequence.wrapping_add(self.distance());
+        let back = self.random.pick(&[0, 1, 32, 1000, 60_000]);
+        let random = &mut self.random;
+        let report = LinkReport {
+            header,
+            from: horizon.wrapping_sub(back),
+            horizon,
+            latest: horizon.wrapping_sub(random.pick(&[0, 1, 1, 5])),
+            arrived: random.number() as u32,
+            held: random.pick(&[0, 10, u16::MAX]),
+            backlog: random.pick(&[0, 0, 100, u16::MAX]),
+            bytes: random.number() as u32,
+            packets: random.number() as u32,
+            missing: Missing::of((0..random.among(0..=7)).map(|_| random.number() as u16)),
+        };
+        let count = random.pick(&[0, 1, LINK_GAPS_MAX]);
+        let gaps: Vec<LinkGap> = (0..count)
+            .map(|_| LinkGap {
+                first: horizon.wrapping_sub(random.among(0..=u64::from(back)) as u32),
+                count: random.pick(&[1, 1, 2, 1000]),
+            })
+            .collect();
+        let mut packet = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+        let length = write_link(&report, gaps.into_iter(), &mut packet);
+        packet.truncate(length);
+        packet
     }
 
     /// Consecutive packets with numbers far out of range; those of a blind attacker are anywhere.
@@ -488,9 +561,11 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
             window_symbols: window.window_symbols,
             ..aim
         },
-        Packet::Stream(stream) => {
-            Aim { number: stream.symbol().map_or(guess.number, |symbol| symbol.number), ..aim }
-        }
+        Packet::Stream(stream) => Aim {
+            number: stream.symbol().map_or(guess.number, |symbol| symbol.number),
+            window_symbols: stream.header.window_symbols() as u16,
+            ..aim
+        },
         Packet::Feedback(_) | Packet::Link(_) => return None,
     })
 }

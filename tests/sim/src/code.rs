@@ -9,6 +9,7 @@ use recoded_pipeline::open::{SIZE_MIN, WINDOW_MIN};
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId, WindowParams};
 use recoded_wire::header::PacketType;
+use recoded_wire::stream::STREAM_LOG2_MIN;
 
 use crate::random::Random;
 use crate::scenario::{Traffic, UP};
@@ -18,6 +19,9 @@ const FRAMES_SPARE: usize = 256;
 
 /// Packets of a flow by which its links have been measured: they report from a few hundred on.
 const WINDOW_LEARNS: u32 = 300;
+
+/// Fewest symbols that nodes of a stream keep.
+const STREAM_MIN: usize = 1 << STREAM_LOG2_MIN;
 
 /// Bytes of a symbol of a sliding window beside the IP packet.
 const ADU_HEADER_BYTES: usize = 3;
@@ -35,6 +39,8 @@ pub enum Code {
     Bats,
     /// A sliding window (RFC 8681), packet by packet.
     Window,
+    /// A sliding window that every hop keeps whole by itself.
+    Stream,
 }
 
 impl Code {
@@ -44,6 +50,7 @@ impl Code {
         #[cfg(feature = "bats")]
         Code::Bats,
         Code::Window,
+        Code::Stream,
     ];
 
     /// What flows of this code are mostly made with.
@@ -58,6 +65,7 @@ impl Code {
                 interleave: Interleave::Auto,
             }),
             Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
+            Code::Stream => FlowCode::Stream(StreamParams { window_symbols: 1024 }),
         }
     }
 
@@ -68,6 +76,7 @@ impl Code {
             #[cfg(feature = "bats")]
             Code::Bats => PacketType::Bats,
             Code::Window => PacketType::Window,
+            Code::Stream => PacketType::Stream,
         }
     }
 
@@ -90,6 +99,9 @@ impl Code {
                 // Of a window over GF(2), all repair packets of the highest density are the same.
                 density: random.pick(if is_fair { &[3, 7, 11] } else { &[0, 1, 7, 15] }),
             }),
+            Code::Stream => FlowCode::Stream(StreamParams {
+                window_symbols: random.pick(if is_fair { &[256, 1024] } else { &[1, 64, 1024] }),
+            }),
         }
     }
 
@@ -101,7 +113,7 @@ impl Code {
             (Code::Bats, false, _) => &[1, 3, 4, 8, 16, 16, 16, 32, 64, 128],
             #[cfg(feature = "bats")]
             (Code::Bats, true, _) => &[1, 4, 8, 16, 16, 16],
-            (Code::Window, ..) => &[1],
+            (Code::Window | Code::Stream, ..) => &[1],
             (_, false, _) => &[1, 2, 3, 5, 8, 16, 16, 16, 32, 64, 100, 256],
             (_, true, false) => &[1, 2, 5, 8, 16, 16, 16, 32, 64],
             (_, true, true) => &[1, 4, 8, 16, 16, 16],
@@ -112,6 +124,7 @@ impl Code {
     pub(crate) fn fields(self) -> &'static [FieldOrder] {
         match self {
             Code::Window => &[FieldOrder::Two, FieldOrder::TwoFiftySix],
+            Code::Stream => &[FieldOrder::TwoFiftySix],
             _ => &FieldOrder::ALL,
         }
     }
@@ -134,6 +147,7 @@ impl Code {
     pub(crate) fn symbol_bytes_min(self) -> usize {
         match self {
             Code::Window => Traffic::BYTES_MIN + ADU_HEADER_BYTES,
+            Code::Stream => Traffic::BYTES_MIN,
             _ => Traffic::BYTES_MIN + 2,
         }
     }
@@ -160,13 +174,14 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
 
 /// From which packet on delivery can be promised, and how many may be missing nevertheless: the
 /// packets of one of the units that `fitting` packets fill, since one in ten thousand is not
-/// delivered. A window sends no NACKs: what is lost before its redundancy follows what links
-/// lose, and has filled the window anew, or beyond it, is lost.
+/// delivered; a stream promises each. A window sends no NACKs: what is lost before its redundancy
+/// follows what links lose, and has filled the window anew, or beyond it, is lost.
 pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
     match code {
         FlowCode::Window(window) => {
             (WINDOW_LEARNS + window.window_symbols as u32, u64::from(traffic.packets) / 33)
         }
+        FlowCode::Stream(_) => (0, 0),
         _ => (0, fitting as u64),
     }
 }
@@ -209,14 +224,25 @@ pub(crate) struct Bounds {
     pub stage_bytes: usize,
     /// Those that an edge holds of a shard; `None` where packets may announce any size.
     pub room: Option<usize>,
+    /// Stages of a relay: one table serves all codes but streams.
+    pub relay_stages: usize,
 }
 
 impl Bounds {
     /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
     pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
-        let mut bounds =
-            Bounds { unit: 0, redundancy: 0.0, table: 0, stage_bytes: 32 << 20, room: None };
+        let mut bounds = Bounds {
+            unit: 0,
+            redundancy: 0.0,
+            table: 0,
+            stage_bytes: 32 << 20,
+            room: None,
+            relay_stages: if is_genuine { 1 } else { 2 },
+        };
         for params in params {
+            if matches!(params.code, FlowCode::Stream(_)) {
+                bounds.relay_stages = 2;
+            }
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
             bounds.redundancy = bounds.redundancy.max(params.redundancy_max);
@@ -248,7 +274,7 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
         }
         FlowCode::Rlnc => FlowCode::Rlnc,
         FlowCode::Stream(stream) => {
-            let window_symbols = stream.window_symbols.next_power_of_two();
+            let window_symbols = stream.window_symbols.next_power_of_two().max(STREAM_MIN);
             FlowCode::Stream(StreamParams { window_symbols })
         }
     };

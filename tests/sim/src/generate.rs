@@ -389,7 +389,12 @@ impl Draft {
             self.shapes.iter().any(|shape| shape.kind == Code::Window) && self.changes_code();
         let delivered = delivered.filter(|_| !is_new_window);
         let (opening, unordered) = (Vec::new(), Vec::new());
-        scenario.promise = Promise { intact, delivered, missing_max, opening, unordered };
+        let late_nanos = match self.shapes.iter().any(|shape| shape.kind == Code::Stream) {
+            true => scenario.nodes[self.hops].hold_timeout_nanos,
+            false => Nanos::MAX,
+        };
+        scenario.promise =
+            Promise { intact, delivered, missing_max, opening, unordered, late_nanos };
     }
 
     fn changes_code(&self) -> bool {

@@ -37,6 +37,8 @@ mod worker;
 
 mod frames;
 
+mod hops;
+
 mod oracle;
 
 mod violation;

@@ -54,6 +54,12 @@ const EVENTS_PER_FORGED: u64 = 64;
 /// Packets that wait for a stopped node: the descriptors of a receive ring.
 const RECEIVE_RING: usize = 2048;
 
+/// How long a packet stays in the tunnel when the source does not say when it may come.
+const TUNNEL_NANOS: Nanos = 500_000;
+
+/// Longest that it stays there: then the tunnel drops it.
+const TUNNEL_MAX_NANOS: Nanos = 5_000_000_000;
+
 /// Time from one worker of a node to another.
 const HAND_OVER_NANOS: Nanos = 5_000;
 
@@ -395,11 +401,14 @@ impl<'a> Network<'a> {
     fn ingress(&mut self) -> Result<(), Violation> {
         let traffic = &self.scenario.traffic;
         let number = self.next;
+        let shard = traffic.flow(number) % u32::from(self.scenario.nodes[0].shards.max(1));
+        if let Err(at) = self.nodes[0].opens_at(shard as u8, self.now) {
+            return self.hold(at);
+        }
         self.next += 1;
         self.oracle.packet(number, &mut self.packet);
         let bytes = self.packet.len();
         self.note(&Step::Entered { number, bytes });
-        let shard = traffic.flow(number) % u32::from(self.scenario.nodes[0].shards.max(1));
         let (source, results) = (&mut self.nodes[0], &mut self.results);
         let worker = source.ingress(shard as u8, &self.packet, self.now, results)?;
         if self.next < traffic.packets {
@@ -407,6 +416,24 @@ impl<'a> Network<'a> {
             self.schedule(due.max(self.now), What::Ingress);
         }
         self.settle(0, worker)
+    }
+
+    /// The source does not take the next packet before `at`: it waits in the tunnel, and is dropped
+    /// there in the end.
+    fn hold(&mut self, at: Option<Nanos>) -> Result<(), Violation> {
+        let traffic = &self.scenario.traffic;
+        let until = traffic.due(self.next) + TUNNEL_MAX_NANOS;
+        if self.now < until {
+            let at = at.unwrap_or(self.now + TUNNEL_NANOS);
+            self.schedule(at.clamp(self.now + 1, until), What::Ingress);
+            return Ok(());
+        }
+        self.next += 1;
+        if self.next < traffic.packets {
+            let due = traffic.due(self.next);
+            self.schedule(due.max(self.now), What::Ingress);
+        }
+        Ok(())
     }
 
     fn change(&mut self, index: usize) -> Result<(), Violation> {

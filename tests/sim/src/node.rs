@@ -125,6 +125,12 @@ impl Node {
         self.receive((worker, peer), &payload, now, results)
     }
 
+    /// Whether an IP packet of a shard may come; otherwise when to ask again, if that is known.
+    pub(crate) fn opens_at(&mut self, shard: u8, now: Nanos) -> Result<(), Option<Nanos>> {
+        let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
+        self.workers[worker].opens_at(ShardId { flow: FLOW, shard }, now)
+    }
+
     /// Takes an IP packet of a shard. Returns the worker that sends it.
     pub(crate) fn ingress(
         &mut self,

@@ -1,6 +1,7 @@
 //! What enters and what leaves the tunnel. Packets are computed from their number, so that memory
 //! stays the same however many there are.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use recoded_pipeline::params::Nanos;
@@ -9,8 +10,15 @@ use crate::delay::Delays;
 use crate::scenario::{Promise, Traffic};
 use crate::violation::Violation;
 
-/// Bytes of an IPv4 header, and where the number of the packet follows.
-const HEADER_BYTES: usize = 20;
+/// Where an IPv4 header has options, which are the number of the packet, and where the ports of its
+/// inner flow follow.
+const OPTIONS: usize = 20;
+const PORTS: usize = 24;
+
+/// Version and length of a header with four bytes of options.
+const VERSION_LENGTH: u8 = 0x46;
+
+const PROTOCOL_TCP: u8 = 6;
 
 /// An inner flow, whose packets arrive in order.
 #[derive(Copy, Clone)]
@@ -37,6 +45,8 @@ pub(crate) struct Oracle {
     /// Packets passed over whose delivery was promised, and the first of them.
     pub missing: u64,
     first_missing: u32,
+    /// Packets passed over that may still come.
+    passed_over: BTreeSet<u32>,
     /// From entering the source to leaving the sink.
     pub delays: Delays,
     expected: Vec<u8>,
@@ -55,6 +65,7 @@ impl Oracle {
             foreign: 0,
             missing: 0,
             first_missing: 0,
+            passed_over: BTreeSet::new(),
             delays: Delays::default(),
             expected: Vec::new(),
         }
@@ -85,19 +96,21 @@ impl Oracle {
                 Ok(None)
             };
         };
-        let Promise { intact, unordered, .. } = &self.promise;
+        let Promise { intact, unordered, late_nanos, .. } = &self.promise;
         let is_ordered = !unordered.iter().any(|time| time.contains(&now));
         let is_judged = *intact && is_ordered && now >= self.unsettled_until;
+        let is_late =
+            now - self.traffic.due(number) >= *late_nanos && self.passed_over.contains(&number);
         let step = self.flows.len() as u32;
         let flow = &mut self.flows[self.traffic.flow(number) as usize];
         match flow.last {
-            Some(last) if number <= last && is_judged => {
+            Some(last) if is_judged && number <= last && !is_late => {
                 return Err(Violation::OutOfOrder { packet: number, after: last });
             }
             last => flow.last = last.max(Some(number)),
         }
         if number < flow.next {
-            self.repeated += 1;
+            self.deliver_late(number, now);
             return Ok(Some(number));
         }
         let passed_over = flow.next..number;
@@ -108,9 +121,28 @@ impl Oracle {
         Ok(Some(number))
     }
 
+    /// A packet before others that were delivered: again, or so late that they did not wait for it.
+    fn deliver_late(&mut self, number: u32, now: Nanos) {
+        if !self.passed_over.remove(&number) {
+            self.repeated += 1;
+            return;
+        }
+        self.missing -= u64::from(self.is_promised(number));
+        self.delivered += 1;
+        self.delays.record(now - self.traffic.due(number));
+    }
+
+    fn is_promised(&self, number: u32) -> bool {
+        let Promise { delivered: Some(promised), opening, .. } = &self.promise else {
+            return false;
+        };
+        let due = self.traffic.due(number);
+        promised.contains(&due) && !opening.iter().any(|time| time.contains(&due))
+    }
+
     /// The number of a packet that was sent by now, to the byte.
     fn identify(&mut self, bytes: &[u8], now: Nanos) -> Option<u32> {
-        let number = bytes.get(HEADER_BYTES..HEADER_BYTES + 4)?;
+        let number = bytes.get(OPTIONS..PORTS)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         if number >= self.traffic.packets || self.traffic.due(number) > now {
             return None;
@@ -123,16 +155,15 @@ impl Oracle {
 
     /// Packets of an inner flow among `numbers` are not delivered.
     fn pass_over(&mut self, numbers: Range<u32>) {
-        let Promise { delivered: Some(promised), opening, .. } = &self.promise else { return };
-        let is_promised = |number: &u32| {
-            let due = self.traffic.due(*number);
-            promised.contains(&due) && !opening.iter().any(|time| time.contains(&due))
-        };
-        let missing = numbers.step_by(self.flows.len()).filter(is_promised);
         let (mut first, mut count) = (None, 0);
-        for number in missing {
-            first.get_or_insert(number);
-            count += 1;
+        for number in numbers.step_by(self.flows.len()) {
+            if self.promise.late_nanos < Nanos::MAX {
+                self.passed_over.insert(number);
+            }
+            if self.is_promised(number) {
+                first.get_or_insert(number);
+                count += 1;
+            }
         }
         if self.missing == 0 {
             self.first_missing = first.unwrap_or(0);
@@ -166,9 +197,14 @@ fn packet(seed: u64, traffic: &Traffic, number: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&split_mix(&mut state).to_le_bytes());
     }
     out.truncate(bytes);
-    out[0] = 0x45;
+    out[0] = VERSION_LENGTH;
     out[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
-    out[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&number.to_be_bytes());
+    // No fragment: whole packets of a TCP flow are delivered in order.
+    out[6..8].fill(0);
+    out[9] = PROTOCOL_TCP;
+    out[12..OPTIONS].fill(10);
+    out[OPTIONS..PORTS].copy_from_slice(&number.to_be_bytes());
+    out[PORTS..PORTS + 4].copy_from_slice(&traffic.flow(number).to_be_bytes());
 }
 
 /// SplitMix64: bytes that no other packet has, at little cost.
@@ -188,7 +224,7 @@ mod tests {
         let traffic = Traffic {
             packets: 100,
             alone: (0, 0),
-            bytes: 24..=90,
+            bytes: 28..=90,
             interval_nanos: 10,
             alone_nanos: 10,
             burst: 1,
@@ -201,6 +237,7 @@ mod tests {
             missing_max: 0,
             opening: vec![0..10, 210..220],
             unordered: vec![3000..4000, 5000..6000],
+            late_nanos: Nanos::MAX,
         };
         Oracle::new(1, &traffic, &promise)
     }
@@ -244,7 +281,7 @@ mod tests {
         assert_eq!(oracle.deliver(&six, 2000), Err(Violation::OutOfOrder { packet: 6, after: 6 }));
         let mut altered = bytes(&oracle, 7);
         assert_eq!(oracle.deliver(&altered, 60), Err(Violation::Altered { at: 60 }));
-        altered[23] ^= 1;
+        altered[27] ^= 1;
         assert_eq!(oracle.deliver(&altered, 1000), Err(Violation::Altered { at: 1000 }));
         oracle.sink_forgot();
         assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
@@ -267,6 +304,24 @@ mod tests {
             assert_eq!(deliver(number, 1000), Ok(Some(number)));
         }
         assert_eq!(oracle.finish(), Err(Violation::Undelivered { missing: 1, first: 34 }));
+    }
+
+    #[test]
+    fn a_packet_that_comes_late_once_is_not_missing() {
+        let mut oracle = oracle(true, 1);
+        oracle.promise.late_nanos = 2000;
+        let (five, thirty) = (bytes(&oracle, 5), bytes(&oracle, 30));
+        for number in (0..100).filter(|number| ![5, 30].contains(number)) {
+            let packet = bytes(&oracle, number);
+            oracle.deliver(&packet, 1000).unwrap();
+        }
+        let early = oracle.deliver(&thirty, 2299);
+        assert_eq!(early, Err(Violation::OutOfOrder { packet: 30, after: 99 }));
+        assert_eq!((oracle.missing, oracle.deliver(&thirty, 2300)), (1, Ok(Some(30))));
+        let again = oracle.deliver(&thirty, 2300);
+        assert_eq!(again, Err(Violation::OutOfOrder { packet: 30, after: 99 }));
+        assert_eq!(oracle.deliver(&five, 2300), Ok(Some(5)));
+        assert_eq!((oracle.finish(), oracle.delivered), (Ok(()), 100));
     }
 
     #[test]

@@ -161,11 +161,14 @@ pub struct Promise {
     pub opening: Vec<Range<Nanos>>,
     /// At these times two stages of the sink deliver, each in order.
     pub unordered: Vec<Range<Nanos>>,
+    /// What is delivered this long after it was due may follow later packets: a stream delivers
+    /// what it no longer waits for when it comes.
+    pub late_nanos: Nanos,
 }
 
 impl Traffic {
-    /// Smallest packet: an IPv4 header and the packet's number.
-    pub const BYTES_MIN: usize = 24;
+    /// Smallest packet: an IPv4 header with the packet's number as options, and ports.
+    pub const BYTES_MIN: usize = 28;
 
     /// The inner flow of packet `number`.
     #[must_use]
@@ -254,6 +257,7 @@ impl Scenario {
                 missing_max: 0,
                 opening: Vec::new(),
                 unordered: Vec::new(),
+                late_nanos: Nanos::MAX,
             },
         }
     }
@@ -270,12 +274,19 @@ impl Scenario {
     #[must_use]
     pub fn coded(self, code: Code) -> Scenario {
         let usual = code.usual();
-        self.with(|node| {
+        let mut coded = self.with(|node| {
             node.code = usual;
-            if code == Code::Window {
+            if matches!(code, Code::Window | Code::Stream) {
                 node.field = FieldOrder::TwoFiftySix;
             }
-        })
+        });
+        if code == Code::Stream {
+            // An IP packet is one symbol.
+            let symbol_bytes = *coded.traffic.bytes.end();
+            coded = coded.with(|node| node.symbol_bytes = node.symbol_bytes.max(symbol_bytes));
+            coded.promise.late_nanos = coded.nodes[0].hold_timeout_nanos;
+        }
+        coded
     }
 
     /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits

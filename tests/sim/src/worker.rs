@@ -17,6 +17,7 @@ use recoded_wire::header::{Header, PacketType};
 use crate::code::Bounds;
 use crate::crew::Crew;
 use crate::frames::WatchedFrames;
+use crate::hops::Hops;
 use crate::node::{HandedOver, Results, Sent};
 use crate::scenario::UP;
 use crate::violation::Violation;
@@ -109,6 +110,7 @@ struct Observed {
     sent_up: u64,
     delivered: u64,
     handed_over: u64,
+    hops: Hops,
 }
 
 /// A worker.
@@ -176,12 +178,14 @@ impl Worker {
             return Ok(());
         };
         self.observed.received += 1;
+        self.observed.hops.note_received(payload);
         match Header::parse(payload).map(|header| header.packet_type) {
             Ok(PacketType::Feedback) => {
                 let nacks = items(payload).filter(|item| matches!(item, Item::Nack(_)));
                 self.observed.requests += nacks.count() as u64;
                 self.observed.received_up += 1;
             }
+            Ok(PacketType::Link) => {}
             Ok(_) => self.observed.received_data += 1,
             Err(_) => {}
         }
@@ -200,6 +204,11 @@ impl Worker {
         self.call((crew, now, results), |pipeline, frames, outside| {
             pipeline.ingress(frames, outside, (shard, packet), now);
         })
+    }
+
+    /// Whether an IP packet may come; otherwise when to ask again, if that is known.
+    pub(crate) fn opens_at(&mut self, shard: ShardId, now: Nanos) -> Result<(), Option<Nanos>> {
+        self.pipeline.opens_at(shard, now)
     }
 
     /// Lets timers act until none is due; returns when the next one is.
@@ -277,6 +286,7 @@ impl Worker {
             self.observed.sent_down += u64::from(!is_up);
             self.frames.scribble(span);
             let payload = self.frames.bytes(span).to_vec();
+            self.observed.hops.note_sent(&payload);
             self.ring.push_back((span, digest(&payload)));
             results.sent.push(Sent { hop, source_port, payload });
             if self.ring.len() > RING {
@@ -304,7 +314,7 @@ impl Worker {
         self.check_counters(&report.flows)?;
         self.check_output(&report.flows)?;
         let room = match self.role {
-            Role::Relay { .. } => Some(self.generations.max(1)),
+            Role::Relay { .. } => Some(self.bounds.relay_stages * self.generations.max(1)),
             _ => self.bounds.room,
         };
         let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);
@@ -342,7 +352,8 @@ impl Worker {
             sent += counters.sent_systematic
                 + counters.sent_coded
                 + counters.sent_forwarded
-                + counters.sent_recoded;
+                + counters.sent_recoded
+                + counters.sent_keepalive;
             received += counters.received;
             ingress += counters.ingress_packets;
             delivered += counters.delivered_packets;
@@ -398,6 +409,12 @@ impl Worker {
             Role::Sink { .. } => (0, 0, 0),
         };
         let budget = REPAIR_RESERVE * shards + (plans + more) / PLANNED_PER_REPAIR;
+        let symbols = match self.role {
+            Role::Source { .. } => flows.iter().map(|flow| flow.counters.source_symbols).sum(),
+            Role::Relay { .. } => flows.iter().map(|flow| flow.counters.innovative).sum(),
+            Role::Sink { .. } => 0,
+        };
+        let hops = &observed.hops;
         let down = plans + more + repairs.min(budget);
         let reports = shards * (observed.lived_nanos / REPORT_NANOS + 2);
         let up = match self.role {
@@ -408,7 +425,11 @@ impl Worker {
                 reports + COPIES_MAX * ASKS_MAX * asked
             }
         };
-        for (sent, allowed) in [(observed.sent_down, down), (observed.sent_up, up)] {
+        let coded = observed.sent_down - hops.keepalives() - hops.repairs();
+        let laws = [(coded, down), (observed.sent_up - hops.reports(), up)];
+        let hops =
+            hops.laws((symbols, observed.requests.min(budget)), (shards, observed.lived_nanos));
+        for (sent, allowed) in laws.into_iter().chain(hops) {
             if sent > allowed {
                 return Err(Violation::Flood { node: self.place.0, sent, allowed });
             }

@@ -41,6 +41,7 @@ fn attacks(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> 
         packet_type: match code {
             Code::Rlnc => PacketType::Generation,
             Code::Window => PacketType::Window,
+            Code::Stream => PacketType::Stream,
             #[cfg(feature = "bats")]
             Code::Bats => PacketType::Bats,
         },

@@ -13,6 +13,8 @@ pub mod field;
 
 pub mod wire;
 
+pub mod hops;
+
 pub mod rlnc;
 
 pub mod window;

@@ -7,6 +7,7 @@ use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
 use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
 
+use crate::hops::{Link, Stream, links, streams};
 use crate::{Hex, symbols};
 
 const SYMBOL_BYTES: usize = 16;
@@ -20,14 +21,18 @@ pub struct Document {
     pub coded: Vec<Coded>,
     /// Packets of windows.
     pub window: Vec<Window>,
+    /// Packets of streams.
+    pub stream: Vec<Stream>,
     /// Feedback packets.
     pub feedback: Vec<Feedback>,
+    /// Link reports.
+    pub link: Vec<Link>,
 }
 
 /// What every packet says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback.
+    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report.
     pub packet_type: u8,
     /// Flags with the field code.
     pub flags: u8,
@@ -224,11 +229,13 @@ pub fn document() -> Document {
             .chain(batches.map(|(number, case)| coded(PacketType::Bats, number, case)))
             .collect(),
         window: windows(),
+        stream: streams(),
         feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
+        link: links(),
     }
 }
 
-fn common(packet_type: PacketType, flags: u8, number: u8) -> header::Header {
+pub(crate) fn common(packet_type: PacketType, flags: u8, number: u8) -> header::Header {
     header::Header {
         packet_type,
         flags: Flags(flags),

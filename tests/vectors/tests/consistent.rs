@@ -11,11 +11,13 @@ use recoded_code::vector::unpack;
 use recoded_code::window::{self, Parameters, Received, Scheme};
 use recoded_gf::FieldOrder;
 use recoded_vectors::window::Packet;
-use recoded_vectors::{Hex, bats, field, reed_solomon, wire};
+use recoded_vectors::{Hex, bats, field, hops, reed_solomon, wire};
 use recoded_wire::coded::PackedCoding;
 use recoded_wire::feedback::items;
 use recoded_wire::header::PacketType;
+use recoded_wire::link::link_gaps;
 use recoded_wire::parse::{Packet as Parsed, parse};
+use recoded_wire::stream::{Combination, StreamBody};
 use serde::de::DeserializeOwned;
 
 fn published<T: DeserializeOwned>(name: &str) -> T {
@@ -133,13 +135,88 @@ fn feedback_packets_parse_to_what_they_say() {
     }
 }
 
+/// Written by hand, as the README of `dataplane/wire` draws it.
+#[test]
+fn stream_packets_are_the_bytes_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.stream {
+        let mut bytes = header_bytes(&packet.header);
+        bytes.push(packet.window_log2);
+        bytes.extend(packet.round_trips.to_be_bytes());
+        if let Some(symbol) = &packet.symbol {
+            bytes.extend(symbol.number.to_be_bytes());
+            bytes.extend(symbol.after.to_be_bytes());
+            bytes.extend(symbol.place.to_be_bytes());
+            bytes.extend(&symbol.packet.0);
+        }
+        if let Some(combination) = &packet.combination {
+            bytes.extend(combination.first.to_be_bytes());
+            let halves = [combination.count, combination.key];
+            bytes.extend(halves.into_iter().flat_map(u16::to_be_bytes));
+            bytes.extend(&combination.sum.0);
+        }
+        assert_eq!(bytes, packet.bytes.0);
+        let Ok(Parsed::Stream(stream)) = parse(&bytes) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(stream.header.common));
+        let says = (stream.header.window_log2, stream.header.round_trips);
+        assert_eq!((packet.window_log2, packet.round_trips), says);
+        let symbol = stream.symbol().map(|symbol| hops::Symbol {
+            number: symbol.number,
+            after: symbol.after,
+            place: symbol.place,
+            packet: Hex(bytes[bytes.len() - usize::from(symbol.bytes)..].to_vec()),
+        });
+        assert_eq!(packet.symbol, symbol);
+        let combination = match stream.body {
+            StreamBody::Combination(Combination { first, count, key }) => {
+                Some(hops::Combination { first, count, key, sum: Hex(bytes[24..].to_vec()) })
+            }
+            _ => None,
+        };
+        assert_eq!(packet.combination, combination);
+    }
+}
+
+/// As above.
+#[test]
+fn link_reports_are_the_bytes_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.link {
+        let mut bytes = header_bytes(&packet.header);
+        bytes.extend([0; 3]);
+        let words = [packet.from, packet.horizon, packet.latest, packet.arrived];
+        bytes.extend(words.into_iter().flat_map(u32::to_be_bytes));
+        bytes.extend([packet.held, packet.backlog].into_iter().flat_map(u16::to_be_bytes));
+        let counts = [packet.received_bytes, packet.received_packets];
+        bytes.extend(counts.into_iter().flat_map(u32::to_be_bytes));
+        bytes.extend((packet.missing.len() as u16).to_be_bytes());
+        let places = packet.missing.iter().copied().chain([0; 7]).take(7);
+        bytes.extend(places.flat_map(u16::to_be_bytes));
+        for gap in &packet.gaps {
+            let back = u16::try_from(packet.horizon.wrapping_sub(gap.first)).unwrap();
+            bytes.extend([back, gap.count].into_iter().flat_map(u16::to_be_bytes));
+        }
+        assert_eq!(bytes, packet.bytes.0);
+        let Ok(Parsed::Link(report)) = parse(&bytes) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(report.header));
+        let says = [report.from, report.horizon, report.latest, report.arrived];
+        assert_eq!((words, counts), (says, [report.bytes, report.packets]));
+        assert_eq!((packet.held, packet.backlog), (report.held, report.backlog));
+        assert_eq!(packet.missing, report.missing.places());
+        let gaps: Vec<hops::Gap> = link_gaps(&report, &bytes).map(hops::Gap::from).collect();
+        assert_eq!(packet.gaps, gaps);
+    }
+}
+
 #[test]
 fn every_packet_type_and_every_item_has_a_vector() {
     let document: wire::Document = published("wire");
     let coded = document.coded.iter().map(|packet| packet.header.packet_type);
     let window = document.window.iter().map(|packet| packet.header.packet_type);
     let feedback = document.feedback.iter().map(|packet| packet.header.packet_type);
-    let types: Vec<u8> = coded.chain(window).chain(feedback).collect();
+    let stream = document.stream.iter().map(|packet| packet.header.packet_type);
+    let link = document.link.iter().map(|packet| packet.header.packet_type);
+    let types: Vec<u8> = coded.chain(window).chain(feedback).chain(stream).chain(link).collect();
     for packet_type in PacketType::ALL {
         assert!(types.contains(&(packet_type as u8)), "{packet_type:?}");
     }

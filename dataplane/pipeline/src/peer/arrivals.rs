@@ -16,7 +16,7 @@ use recoded_wire::link::{
 use recoded_wire::shard::source_port;
 use std::collections::VecDeque;
 
-/// A report is sent this long after what it tells of first.
+/// A report is sent this long after what it tells of first, and after the one before.
 const DELAY_NANOS: Nanos = 500_000;
 
 /// Gaps that a report repeats.
@@ -26,8 +26,14 @@ const SAID: usize = 24;
 const LATE_MAX_NANOS: Nanos = 30_000_000;
 const FORGET_NANOS: Nanos = 1_000_000_000;
 
-/// Packets of other numbers in a row after which they are those of the neighbour.
+/// Numbers so far ahead are believed one by one; else it takes as many in a row, so that one that
+/// is forged or damaged moves nothing.
+const NEAR: u32 = 64;
 const FOREIGN: u8 = 3;
+
+/// Numbers before the newest are the present ones when for so long only such came: the newest was
+/// none of the neighbour's.
+const BEHIND_NANOS: Nanos = 60_000_000;
 
 /// A jump wider than this is another life of the neighbour.
 const JUMP_MAX: u32 = 1 << 14;
@@ -44,7 +50,10 @@ struct Gap {
 pub(crate) struct Arrivals {
     /// Whether there are numbers yet, and the next one expected.
     next: Option<u32>,
-    foreign: u8,
+    /// Packets in a row whose numbers are elsewhere, and the last of these; when one came last that
+    /// was the newest.
+    foreign: (u8, u32),
+    newest_at: Nanos,
     from: u32,
     /// Oldest first.
     gaps: VecDeque<Gap>,
@@ -61,7 +70,8 @@ impl Arrivals {
     pub(crate) fn new() -> Self {
         Self {
             next: None,
-            foreign: 0,
+            foreign: (0, 0),
+            newest_at: 0,
             from: 0,
             gaps: VecDeque::with_capacity(LINK_GAPS_MAX + 1),
             late: 0,
@@ -81,26 +91,40 @@ impl Arrivals {
         });
         let ahead = number.wrapping_sub(next);
         let behind = next.wrapping_sub(number);
-        if ahead < JUMP_MAX {
-            self.foreign = 0;
-            self.skip(next, ahead, now);
-            self.next = Some(number.wrapping_add(1));
-        } else if behind <= JUMP_MAX {
-            self.foreign = 0;
-            self.fill(number, now);
+        let is_elsewhere = if behind <= JUMP_MAX && behind > 0 {
+            now >= self.newest_at + BEHIND_NANOS
         } else {
-            self.foreign += 1;
-            if self.foreign < FOREIGN {
-                return;
-            }
-            self.foreign = 0;
+            ahead >= NEAR
+        };
+        let follows = is_elsewhere && self.follows(number);
+        if !is_elsewhere {
+            self.foreign.0 = 0;
+        }
+        if ahead < NEAR || (follows && ahead < JUMP_MAX) {
+            self.skip(next, ahead, now);
+            (self.next, self.newest_at) = (Some(number.wrapping_add(1)), now);
+        } else if follows {
             self.gaps.clear();
             (self.from, self.next) = (number, Some(number.wrapping_add(1)));
+            self.newest_at = now;
+        } else if behind <= JUMP_MAX {
+            self.fill(number, now);
+        } else {
+            return;
         }
         self.latest = (number, now);
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes as u32);
         self.due.get_or_insert(now + DELAY_NANOS);
+    }
+
+    /// Whether a number that is elsewhere is the last of enough in a row.
+    fn follows(&mut self, number: u32) -> bool {
+        let (count, last) = self.foreign;
+        let is_row = number.wrapping_sub(last).wrapping_sub(1) < NEAR;
+        let count = if is_row { count + 1 } else { 1 };
+        self.foreign = (count % FOREIGN, number);
+        count >= FOREIGN
     }
 
     /// Numbers that were skipped.
@@ -171,7 +195,7 @@ impl Arrivals {
         let ripe = self.gaps.iter().take_while(is_ripe).count();
         let horizon = self.gaps.get(ripe).map_or(next, |gap| gap.first);
         if let Some(gap) = self.gaps.get(ripe) {
-            self.due = Some(gap.at + patience);
+            self.due = Some((gap.at + patience).max(io.now + DELAY_NANOS));
         }
         let oldest = ripe.saturating_sub(SAID);
         if oldest > 0 {

@@ -96,10 +96,16 @@ impl Sent {
 
     /// Notes that a packet leaves under a link sequence number, and what it carries.
     pub(crate) fn note(&mut self, number: u32, carried: Carried, now: Nanos) {
-        if number != self.next {
-            // Packets of another code came between, or this is the first.
+        if number.wrapping_sub(self.next) as usize >= self.entries.len() {
+            // This is the first, or as good as that.
             (self.base, self.next) = (number, number);
             self.combinations = 0;
+        }
+        while self.next != number {
+            // Packets of another code came between.
+            let place = self.place(self.next);
+            self.entries[place] = Entry { at: now, carried: Carried::Nothing };
+            self.next = self.next.wrapping_add(1);
         }
         self.combinations += usize::from(matches!(carried, Carried::Combination { .. }));
         self.next = number.wrapping_add(1);
@@ -129,6 +135,11 @@ impl Sent {
     /// Most packets that may be on their way.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Nothing is expected to be reported of what was sent so far.
+    pub(crate) fn forget(&mut self) {
+        self.base = self.next;
     }
 
     /// There was nothing to send for a while.
@@ -297,5 +308,55 @@ impl Meter {
         self.since = Some(*report);
         self.least = None;
         self.is_limited = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_wire::header::{Flags, Header, PacketType};
+    use recoded_wire::link::{LINK_BYTES, Missing, write_link};
+
+    /// What was on the way was once forgotten when a packet of another code came between.
+    #[test]
+    fn packets_of_other_codes_between_are_passed_over() {
+        let mut sent = Sent::new(64);
+        for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
+            sent.note(number, Carried::Symbol { number: symbol, place: 0 }, 0);
+        }
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags(0),
+            epoch: 0,
+            shard: 0,
+            flow: 0,
+            link_sequence: 0,
+            hop_index: 0,
+        };
+        let (from, horizon, latest) = (10, 15, 14);
+        let (arrived, held, backlog, bytes, packets) = (1, 0, 0, 100, 2);
+        let report = LinkReport {
+            header,
+            from,
+            horizon,
+            latest,
+            arrived,
+            held,
+            backlog,
+            bytes,
+            packets,
+            missing: Missing::default(),
+        };
+        let mut payload = [0; LINK_BYTES + 4];
+        write_link(&report, [LinkGap { first: 11, count: 3 }].into_iter(), &mut payload);
+        let mut outcomes = Vec::new();
+        sent.hear((&report, &payload), (1000, 0), |symbol, outcome| {
+            outcomes.push((symbol, outcome));
+        });
+        use Outcome::{Came, Lost};
+        let symbol = |number| Carried::Symbol { number, place: 0 };
+        let expected = [(symbol(1), Came), (symbol(2), Lost), (symbol(3), Came)];
+        let symbols = |(carried, _): &(Carried, Outcome)| *carried != Carried::Nothing;
+        assert_eq!(outcomes.into_iter().filter(symbols).collect::<Vec<_>>(), expected);
     }
 }

@@ -20,8 +20,28 @@ pub(crate) enum Reach {
     Within,
     /// The window began anew with it.
     Begun,
-    /// It is older than the window, or nothing confirms it.
-    Useless,
+    /// It is older than the window.
+    Passed,
+    /// Nothing confirms it.
+    Stray,
+}
+
+/// What became of a symbol.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    New,
+    /// It is known, or older than the window.
+    Known,
+    /// Nothing confirms its number.
+    Stray,
+}
+
+/// Whether the window covers a number, or moves to it without further evidence.
+pub(crate) fn is_near(store: &Store, number: u32) -> bool {
+    let window = store.symbols() as u32;
+    let ahead = number.wrapping_sub(store.end()).cast_signed();
+    let ahead_max = (window / AHEAD_PART as u32).max(AHEAD_MIN).cast_signed();
+    store.has_begun() && (-(BEHIND_WINDOWS * window).cast_signed()..ahead_max).contains(&ahead)
 }
 
 /// Decides on a number, and moves the window where it follows.
@@ -38,17 +58,15 @@ pub(crate) fn reach(
         store.extend(number.wrapping_add(1), now);
         return Reach::Begun;
     }
-    let ahead = number.wrapping_sub(store.end()).cast_signed();
-    let ahead_max = (window / AHEAD_PART as u32).max(AHEAD_MIN).cast_signed();
-    if (-(BEHIND_WINDOWS * window).cast_signed()..ahead_max).contains(&ahead) {
+    if is_near(store, number) {
         incoming.note_in_range(now);
         if !serial_before(number, store.end()) {
             store.extend(number.wrapping_add(1), now);
         }
-        return if store.covers(number) { Reach::Within } else { Reach::Useless };
+        return if store.covers(number) { Reach::Within } else { Reach::Passed };
     }
     let follows = incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence));
-    let Some(first) = follows else { return Reach::Useless };
+    let Some(first) = follows else { return Reach::Stray };
     store.begin(first.wrapping_sub(window / 2));
     store.extend(number.wrapping_add(1), now);
     Reach::Begun

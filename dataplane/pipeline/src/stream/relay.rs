@@ -9,7 +9,7 @@ use crate::peer::loss::hop_report;
 use crate::peer::reporter::has_nacks;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
-use crate::stream::reach::{Reach, reach};
+use crate::stream::reach::{Kept, Reach, reach};
 use crate::stream::recovery::Recovery;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
@@ -85,9 +85,16 @@ impl StreamRelay {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
                 let packet = &bytes[STREAM_BYTES..];
-                self.recovery.symbol(&symbol, packet, cx.io.now);
                 let Self { store, senders, incoming, .. } = self;
-                keep(store, senders, incoming, (&symbol, packet), (cx.io.now, cx.params))
+                let at = (cx.io.now, cx.params);
+                match keep(store, senders, incoming, (&symbol, packet), at) {
+                    // Not acknowledged: it is sent again once others confirm its number.
+                    Kept::Stray => return Fate::Dropped(DropReason::Stray),
+                    kept => {
+                        self.recovery.symbol(&symbol, packet, cx.io.now);
+                        kept == Kept::New
+                    }
+                }
             }
             StreamBody::Combination(combination) => {
                 self.recovery.combination(&combination, &bytes[COMBINATION_BYTES..], cx.io.now)
@@ -171,26 +178,27 @@ impl Lifecycle for StreamRelay {
     }
 }
 
-/// Keeps a symbol and queues it for the next hops. Whether it was not known before.
+/// Keeps a symbol and queues it for the next hops.
 fn keep(
     store: &mut Store,
     senders: &mut Senders,
     incoming: &mut Incoming,
     (symbol, packet): (&StreamSymbol, &[u8]),
     (now, params): (Nanos, &FlowParams),
-) -> bool {
-    if packet.len() > params.symbol_bytes {
-        return false;
+) -> Kept {
+    if packet.len() > store.symbol_bytes() {
+        return Kept::Known;
     }
     match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
         Reach::Within => {}
         Reach::Begun => senders.clear(),
-        Reach::Useless => return false,
+        Reach::Passed => return Kept::Known,
+        Reach::Stray => return Kept::Stray,
     }
     if store.is_known(symbol.number) {
-        return false;
+        return Kept::Known;
     }
     store.put(symbol.number, packet, symbol.after);
     senders.queue(symbol.number);
-    true
+    Kept::New
 }

@@ -192,9 +192,10 @@ impl Sender {
     pub(crate) fn next(&mut self, store: &Store, now: Nanos) -> Option<Next> {
         if let Err(at) = self.opens_at(now) {
             self.is_full |= at.is_none();
+            self.expire(store, now);
             return self.due_keepalive(now);
         }
-        let patience = AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip();
+        let patience = self.patience();
         let hop = self.hop;
         let is_wanted = |number: u32| {
             let is_missing = store.is_known(number) && !store.is_done(number, hop);
@@ -239,6 +240,24 @@ impl Sender {
     /// Number of the symbol of one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
         self.placed[place as usize % PLACES].0
+    }
+
+    /// How long after it was heard of a symbol is still sent.
+    fn patience(&self) -> Nanos {
+        AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip()
+    }
+
+    /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
+    fn expire(&mut self, store: &Store, now: Nanos) {
+        let patience = self.patience();
+        let is_over =
+            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
+        while self.again.front().is_some_and(|(number, _)| is_over(*number)) {
+            self.again.pop_front();
+        }
+        while self.fresh.front().is_some_and(|number| is_over(*number)) {
+            self.fresh.pop_front();
+        }
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {
@@ -301,6 +320,10 @@ impl Sender {
                 let most =
                     if self.is_idle() { KEEPALIVE_MAX_NANOS } else { self.waiting_interval() };
                 self.keepalive.due = (!is_over).then(|| now + wait.min(most));
+                if is_over {
+                    // It may be there again: what comes next is sent to see.
+                    self.sent.forget();
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::stream::reach::{Reach, reach};
+use crate::stream::reach::{Kept, Reach, is_near, reach};
 use crate::stream::recovery::Recovery;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
@@ -31,6 +31,10 @@ const ROUND_TRIPS: Nanos = 3;
 
 /// Longest that one waits.
 const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
+
+/// Places for waiting packets for each symbol of the window: those of packets that were delivered
+/// meanwhile are only free once they are the oldest, or all places are taken.
+const WAITING_PART: usize = 2;
 
 /// Numbers that are looked at for a request.
 const LOOK: u32 = 2048;
@@ -68,7 +72,7 @@ impl StreamSink {
             store: Store::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
             recovery: Recovery::new(params.symbol_bytes),
-            waiting: VecDeque::with_capacity(symbols),
+            waiting: VecDeque::with_capacity(WAITING_PART * symbols),
             settled: 0,
             ask_at: None,
             round: 0,
@@ -81,7 +85,7 @@ impl StreamSink {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
             + Recovery::memory_bytes(params.symbol_bytes)
-            + symbols * size_of::<Waiting>()
+            + WAITING_PART * symbols * size_of::<Waiting>()
     }
 
     /// What combinations have not given so far.
@@ -96,7 +100,7 @@ impl StreamSink {
 
     /// How long hops have to mend it before the sink asks.
     fn mending(&self, params: &FlowParams) -> Nanos {
-        params.generation_timeout_nanos + 2 * self.round_trips
+        (params.generation_timeout_nanos + 2 * self.round_trips).min(HOLD_MAX_NANOS)
     }
 
     /// Delivers a symbol, and those that waited for it, one after the other.
@@ -131,9 +135,23 @@ impl StreamSink {
         }
         let until = cx.io.now + self.hold(cx.params);
         if self.waiting.len() == self.waiting.capacity() {
-            self.release_oldest(cx);
+            let store = &self.store;
+            self.waiting.retain(|waiting| !store.is_done(waiting.number, DELIVERED));
         }
         self.waiting.push_back(Waiting { number, until });
+    }
+
+    /// Delivers what still waits and makes room for the numbers up to `number`, if the window moves
+    /// there.
+    fn make_room(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        let steps = number.wrapping_add(1).wrapping_sub(self.store.end());
+        if steps > self.store.symbols() as u32 {
+            return;
+        }
+        let start = self.store.start();
+        for step in 0..steps {
+            self.deliver(cx, start.wrapping_add(step));
+        }
     }
 
     /// Delivers the one that waits longest, whatever is missing before it.
@@ -172,7 +190,8 @@ impl StreamSink {
             self.round = 0;
         }
         let is_missing = serial_before(self.settled, self.store.end());
-        let due = is_missing.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
+        let asks = is_missing && cx.params.repair && self.round < ROUNDS;
+        let due = asks.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
         self.ask_at = match (due, self.ask_at) {
             (Some(due), Some(at)) => Some(due.max(at)),
             (due, _) => due,
@@ -182,16 +201,13 @@ impl StreamSink {
     /// Asks from end to end for what is missing.
     fn ask(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let (now, mending) = (cx.io.now, self.mending(cx.params));
-        if !cx.params.repair || self.ask_at.is_none_or(|at| at > now) {
+        if self.ask_at.is_none_or(|at| at > now) {
             return;
         }
         let Role::Sink { upstream, .. } = cx.params.role else { return };
-        let round = self.round.min(ROUNDS - 1);
-        self.round = (self.round + 1).min(ROUNDS);
+        let round = self.round;
+        self.round += 1;
         self.ask_at = Some(now + mending);
-        if self.round == ROUNDS {
-            return;
-        }
         let store = &self.store;
         let count = store.end().wrapping_sub(self.settled).min(LOOK);
         let numbers = (0..count).map(|step| self.settled.wrapping_add(step));
@@ -233,7 +249,8 @@ impl StreamSink {
         loop {
             let (symbol, packet) = recovery.next(window_symbols)?;
             let place = (&mut *waiting, &mut *settled);
-            if keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params)) {
+            let kept = keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params));
+            if kept == Kept::New {
                 return Some(symbol);
             }
         }
@@ -254,15 +271,22 @@ impl SinkCode for StreamSink {
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
+                if is_near(&self.store, symbol.number) {
+                    self.make_room(cx, symbol.number);
+                }
                 let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
-                self.recovery.symbol(&symbol, packet, cx.io.now);
                 let Self { store, incoming, waiting, settled, .. } = self;
                 let at = (cx.io.now, cx.params);
-                let is_new = keep((store, incoming), (waiting, settled), (&symbol, packet), at);
-                if is_new {
+                let kept = keep((store, incoming), (waiting, settled), (&symbol, packet), at);
+                if kept == Kept::Stray {
+                    // Not acknowledged: it is sent again once others confirm its number.
+                    return Fate::Dropped(DropReason::Stray);
+                }
+                self.recovery.symbol(&symbol, packet, cx.io.now);
+                if kept == Kept::New {
                     self.take(cx, &symbol);
                 }
-                is_new
+                kept == Kept::New
             }
             StreamBody::Combination(combination) => {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
@@ -307,15 +331,15 @@ impl Lifecycle for StreamSink {
     }
 }
 
-/// Keeps a symbol. Whether it was not known before.
+/// Keeps a symbol.
 fn keep(
     (store, incoming): (&mut Store, &mut Incoming),
     (waiting, settled): (&mut VecDeque<Waiting>, &mut u32),
     (symbol, packet): (&StreamSymbol, &[u8]),
     (now, params): (Nanos, &FlowParams),
-) -> bool {
-    if packet.len() > params.symbol_bytes {
-        return false;
+) -> Kept {
+    if packet.len() > store.symbol_bytes() {
+        return Kept::Known;
     }
     match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
         Reach::Within => {}
@@ -323,11 +347,12 @@ fn keep(
             waiting.clear();
             *settled = symbol.number;
         }
-        Reach::Useless => return false,
+        Reach::Passed => return Kept::Known,
+        Reach::Stray => return Kept::Stray,
     }
     if store.is_known(symbol.number) {
-        return false;
+        return Kept::Known;
     }
     store.put(symbol.number, packet, symbol.after);
-    true
+    Kept::New
 }

@@ -108,14 +108,16 @@ impl StreamSource {
 }
 
 impl SourceCode for StreamSource {
-    fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    fn apply(&mut self, new: &FlowParams, _cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let FlowCode::Stream(code) = new.code else { return };
-        let is_same =
-            code.window_log2() == self.window_log2 && new.symbol_bytes == cx.params.symbol_bytes;
-        if is_same {
+        if code.window_log2() == self.window_log2 && new.symbol_bytes <= self.store.symbol_bytes() {
             return;
         }
+        // Nodes may have to make room for longer symbols.
         self.epoch = self.epoch.wrapping_add(1);
+        if code.window_log2() == self.window_log2 {
+            return self.store.widen(new.symbol_bytes);
+        }
         let next = self.store.end();
         self.window_log2 = code.window_log2();
         self.store = Store::new(1 << self.window_log2, new.symbol_bytes);

@@ -57,6 +57,7 @@ pub(crate) struct Store {
     bytes: Box<[u8]>,
     /// Of a slot.
     stride: usize,
+    symbol_bytes: usize,
     /// The number after the newest heard of; `None` before the first.
     end: Option<u32>,
 }
@@ -69,6 +70,7 @@ impl Store {
             slots: vec![EMPTY; symbols].into_boxed_slice(),
             bytes: vec![0; symbols * stride].into_boxed_slice(),
             stride,
+            symbol_bytes,
             end: None,
         }
     }
@@ -76,6 +78,22 @@ impl Store {
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(symbols: usize, symbol_bytes: usize) -> usize {
         symbols.next_power_of_two() * (stride(symbol_bytes) + size_of::<Slot>())
+    }
+
+    /// Most bytes of a symbol.
+    pub(crate) fn symbol_bytes(&self) -> usize {
+        self.symbol_bytes
+    }
+
+    /// Takes longer symbols from now on.
+    pub(crate) fn widen(&mut self, symbol_bytes: usize) {
+        let stride = stride(symbol_bytes).max(self.stride);
+        let mut bytes = vec![0; self.slots.len() * stride].into_boxed_slice();
+        let places = bytes.chunks_exact_mut(stride);
+        for (place, symbol) in places.zip(self.bytes.chunks_exact(self.stride)) {
+            place[..self.stride].copy_from_slice(symbol);
+        }
+        (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
     /// How many symbols it holds.

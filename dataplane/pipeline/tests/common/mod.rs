@@ -151,9 +151,10 @@ impl Node {
 
 /// The neighbour that sends such packets.
 pub fn sender(payload: &[u8]) -> PeerId {
-    let header = Header::parse(payload);
-    let is_feedback = header.is_ok_and(|header| header.packet_type == PacketType::Feedback);
-    if is_feedback { DOWN } else { UP }
+    match Header::parse(payload).map(|header| header.packet_type) {
+        Ok(PacketType::Feedback | PacketType::Link) => DOWN,
+        _ => UP,
+    }
 }
 
 /// The header of a packet that a source has just formed.

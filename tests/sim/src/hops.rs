@@ -1,0 +1,120 @@
+//! What a worker of a stream sends beside symbols, held against what it was told: symbols sent
+//! again, keepalives, link reports.
+
+use recoded_pipeline::params::Nanos;
+use recoded_wire::header::{Flags, serial_before};
+use recoded_wire::link::{LinkReport, link_gaps};
+use recoded_wire::parse::{Packet, parse};
+use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::stream::StreamBody;
+
+/// Packets on the way of which nothing was said, at most: twice the largest window that is drawn.
+const ON_THE_WAY_MAX: u32 = 2048;
+
+/// Keepalives after a symbol, and the shortest time between those that a wait needs.
+const KEEPALIVES: u64 = 12;
+const WAITING_NANOS: Nanos = 10_000_000;
+
+/// Shortest time between two link reports.
+const LINK_REPORT_NANOS: Nanos = 500_000;
+
+/// Packets of streams that came and left.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Hops {
+    /// Data packets that came.
+    came: u64,
+    /// Numbers that link reports called lost, each once.
+    lost: u64,
+    /// How far they spoke, by shard.
+    horizons: [Option<u32>; SHARDS_MAX],
+    symbols: u64,
+    repairs: u64,
+    keepalives: u64,
+    combinations: u64,
+    reports: u64,
+}
+
+impl Hops {
+    /// Notes a packet that came.
+    pub(crate) fn note_received(&mut self, payload: &[u8]) {
+        match parse(payload) {
+            Ok(Packet::Stream(_)) => self.came += 1,
+            Ok(Packet::Link(report)) => self.note_report(&report, payload),
+            _ => {}
+        }
+    }
+
+    /// Counts what a report says anew: gaps beyond what was spoken of before, and numbers that it
+    /// leaves out.
+    fn note_report(&mut self, report: &LinkReport, payload: &[u8]) {
+        let spoken = &mut self.horizons[usize::from(report.header.shard)];
+        let before = spoken.unwrap_or(report.from.wrapping_sub(ON_THE_WAY_MAX));
+        let unsaid = report.from.wrapping_sub(before).cast_signed().max(0).cast_unsigned();
+        let gaps = link_gaps(report, payload).map(|gap| {
+            let end = gap.first.wrapping_add(u32::from(gap.count));
+            let ahead = end.wrapping_sub(before).cast_signed().max(0).cast_unsigned();
+            ahead.min(u32::from(gap.count))
+        });
+        self.lost += report.missing.places().len() as u64;
+        self.lost += u64::from(unsaid.min(ON_THE_WAY_MAX)) + gaps.map(u64::from).sum::<u64>();
+        let is_near = report.horizon.wrapping_sub(before) < ON_THE_WAY_MAX;
+        if spoken.is_none() || (is_near && serial_before(before, report.horizon)) {
+            *spoken = Some(report.horizon);
+        }
+    }
+
+    /// Notes a packet that left.
+    pub(crate) fn note_sent(&mut self, payload: &[u8]) {
+        match parse(payload) {
+            Ok(Packet::Stream(packet)) => {
+                let is_repair = packet.header.common.flags.has(Flags::REPAIR);
+                self.symbols += u64::from(packet.symbol().is_some() && !is_repair);
+                self.repairs += u64::from(is_repair);
+                self.keepalives += u64::from(packet.body == StreamBody::Keepalive);
+                let is_combination = matches!(packet.body, StreamBody::Combination(_));
+                self.combinations += u64::from(is_combination);
+            }
+            Ok(Packet::Link(_)) => self.reports += 1,
+            _ => {}
+        }
+    }
+
+    /// Link reports sent.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// Keepalives sent.
+    pub(crate) fn keepalives(&self) -> u64 {
+        self.keepalives
+    }
+
+    /// Symbols sent again.
+    pub(crate) fn repairs(&self) -> u64 {
+        self.repairs
+    }
+
+    /// What was sent, and what may have been at most: of a worker that learned of so many
+    /// `symbols`, was asked for so many `requests`, and had `shards` for so long.
+    pub(crate) fn laws(
+        &self,
+        (symbols, requests): (u64, u64),
+        (shards, lived): (u64, Nanos),
+    ) -> [(u64, u64); 5] {
+        let every = |nanos: Nanos| shards * (lived / nanos + 2);
+        // A gap may be told apart from the packet that ends it.
+        let reports = (2 * self.came).min(every(LINK_REPORT_NANOS));
+        let keepalives = match self.symbols + self.repairs {
+            0 => 0,
+            sent => KEEPALIVES * sent + every(WAITING_NANOS),
+        };
+        [
+            // What the sink asks for leaves under a place of its own.
+            (self.symbols, symbols + requests),
+            (self.combinations, self.symbols),
+            (self.repairs, self.lost),
+            (self.keepalives, keepalives),
+            (self.reports, reports),
+        ]
+    }
+}

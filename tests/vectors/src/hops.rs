@@ -1,0 +1,207 @@
+//! `wire.json`: packets of streams, and the link reports that answer them.
+
+use recoded_wire::header::{Flags, PacketType};
+use recoded_wire::link::{self, LINK_BYTES, LINK_GAPS_MAX, LinkReport, Missing, write_link};
+use recoded_wire::stream::{
+    self, COMBINED_MAX, KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol,
+    write_combination, write_symbol,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::{Header, common};
+use crate::{Hex, symbols};
+
+/// A packet of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stream {
+    /// What every packet says.
+    pub header: Header,
+    /// Binary logarithm of the symbols that nodes keep.
+    pub window_log2: u8,
+    /// Sum of the round trips of the hops travelled, in units of 1/4 ms.
+    pub round_trips: u16,
+    /// The symbol, if it carries one as it is.
+    pub symbol: Option<Symbol>,
+    /// What it combines, if it does. A keepalive has neither.
+    pub combination: Option<Combination>,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// A symbol of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Symbol {
+    /// Its number.
+    pub number: u32,
+    /// How many numbers before it the symbol is that is delivered first; 0 for none.
+    pub after: u16,
+    /// Lower half of its place on this hop.
+    pub place: u16,
+    /// The IP packet.
+    pub packet: Hex,
+}
+
+/// Symbols of consecutive places, combined.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Combination {
+    /// Place of the first.
+    pub first: u32,
+    /// How many.
+    pub count: u16,
+    /// Repair key of RFC 8681, of which the coefficients follow.
+    pub key: u16,
+    /// The sum.
+    pub sum: Hex,
+}
+
+/// A link report.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Link {
+    /// What every packet says.
+    pub header: Header,
+    /// The first link sequence number that it speaks of.
+    pub from: u32,
+    /// The number behind the last one.
+    pub horizon: u32,
+    /// The number that came last.
+    pub latest: u32,
+    /// When it came, in microseconds.
+    pub arrived: u32,
+    /// Microseconds from then to the report.
+    pub held: u16,
+    /// How long what came last waits, in units of 16 microseconds.
+    pub backlog: u16,
+    /// Bytes of UDP payload that came.
+    pub received_bytes: u32,
+    /// Packets that came.
+    pub received_packets: u32,
+    /// Lower halves of places of symbols that are missing.
+    pub missing: Vec<u16>,
+    /// Numbers that did not come.
+    pub gaps: Vec<Gap>,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// Consecutive numbers that did not come.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Gap {
+    /// The first.
+    pub first: u32,
+    /// How many.
+    pub count: u16,
+}
+
+impl From<link::LinkGap> for Gap {
+    fn from(link::LinkGap { first, count }: link::LinkGap) -> Self {
+        Self { first, count }
+    }
+}
+
+/// Symbols, one that is sent again, and keepalives.
+pub(crate) fn streams() -> Vec<Stream> {
+    let symbol = Flags::SYSTEMATIC;
+    let cases = [
+        (symbol, 6, 0, Some((u32::MAX, 0))),
+        (symbol, 14, 41, Some((0, 1))),
+        (symbol, 15, u16::MAX, Some((7, 32_767))),
+        (symbol | Flags::REPAIR, 14, 0x0102, Some((u32::MAX - 1, 300))),
+        (Flags::END, 6, 0, None),
+        (Flags::END, 15, 3, None),
+        (0, 6, 1, Some((u32::MAX - 3, 64))),
+        (0, 14, 2, Some((0x0102_0304, COMBINED_MAX))),
+    ];
+    (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
+}
+
+fn packet(
+    number: u8,
+    (flags, window_log2, round_trips, carries): (u8, u8, u16, Option<(u32, u16)>),
+) -> Stream {
+    let header = StreamHeader {
+        common: common(PacketType::Stream, flags, number),
+        window_log2,
+        round_trips,
+    };
+    let noise = symbols(u32::from(number) + 40, 1, 20 + usize::from(number)).remove(0);
+    let is_combined = flags == 0;
+    let symbol = carries.filter(|_| !is_combined).map(|(symbol, after)| {
+        let place = 0xFFFE + u16::from(number % 2);
+        Symbol { number: symbol, after, place, packet: noise.clone() }
+    });
+    let combination = carries.filter(|_| is_combined).map(|(first, count)| {
+        let key = 0x0A0B + u16::from(number);
+        Combination { first, count, key, sum: noise.clone() }
+    });
+    let mut bytes = vec![0; if carries.is_some() { STREAM_BYTES } else { KEEPALIVE_BYTES }];
+    header.write(&mut bytes);
+    if let Some(Combination { first, count, key, sum }) = &combination {
+        let combination = stream::Combination { first: *first, count: *count, key: *key };
+        write_combination(&combination, &mut bytes);
+        bytes.extend_from_slice(&sum.0);
+    }
+    if let Some(Symbol { number, after, place, packet }) = &symbol {
+        let length = packet.0.len() as u16;
+        let symbol = StreamSymbol { number: *number, after: *after, place: *place, bytes: length };
+        write_symbol(&symbol, &mut bytes);
+        bytes.extend_from_slice(&packet.0);
+    }
+    let header = Header::from(header.common);
+    Stream { header, window_log2, round_trips, symbol, combination, bytes: Hex(bytes) }
+}
+
+/// Link reports without gaps, with some, and with as many as one may have.
+pub(crate) fn links() -> Vec<Link> {
+    let most = (0..LINK_GAPS_MAX as u32).map(|place| Gap { first: 3 * place, count: 2 });
+    let some = [
+        Gap { first: u32::MAX - 9, count: 1 },
+        Gap { first: u32::MAX - 1, count: 5 },
+        Gap { first: 90, count: 10 },
+    ];
+    let far = [Gap { first: 5, count: u16::MAX }];
+    vec![
+        link(0, (u32::MAX - 2, 1), &[]),
+        link(1, (u32::MAX - 20, 100), &some),
+        link(2, (u32::MAX, 1000), &most.collect::<Vec<_>>()),
+        link(3, (0, 65_540), &far),
+    ]
+}
+
+fn link(number: u8, (from, horizon): (u32, u32), gaps: &[Gap]) -> Link {
+    let common = common(PacketType::Link, 0, number);
+    let common = recoded_wire::header::Header { hop_index: 0, ..common };
+    let (arrived, held, backlog) = (0xFFFF_FF00, 0x0304, u16::MAX - u16::from(number));
+    let (received_bytes, received_packets) = (0x8000_0001, 0x0A0B_0C0D);
+    let latest = horizon.wrapping_sub(1);
+    let missing: Vec<u16> = (0..u16::from(number) * 3).take(7).map(|at| at * 9001).collect();
+    let report = LinkReport {
+        header: common,
+        from,
+        horizon,
+        latest,
+        arrived,
+        held,
+        backlog,
+        bytes: received_bytes,
+        packets: received_packets,
+        missing: Missing::of(missing.iter().copied()),
+    };
+    let mut bytes = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+    let written = gaps.iter().map(|gap| link::LinkGap { first: gap.first, count: gap.count });
+    let length = write_link(&report, written, &mut bytes);
+    bytes.truncate(length);
+    Link {
+        header: Header::from(common),
+        from,
+        horizon,
+        latest,
+        arrived,
+        held,
+        backlog,
+        received_bytes,
+        received_packets,
+        missing,
+        gaps: gaps.to_vec(),
+        bytes: Hex(bytes),
+    }
+}
