@@ -15,7 +15,8 @@ pub(crate) struct Had {
     bits: Box<[u64; WORDS]>,
     /// Every place before this one was had, or is too old.
     settled: u32,
-    end: u32,
+    /// The one after the newest.
+    end: Option<u32>,
     /// Where the next look begins: some places may stay empty for good.
     turn: u32,
 }
@@ -25,19 +26,24 @@ impl Had {
     pub(crate) const BYTES: usize = WORDS * size_of::<u64>();
 
     pub(crate) fn new() -> Self {
-        Self { bits: Box::new([0; WORDS]), settled: 0, end: 0, turn: 0 }
+        Self { bits: Box::new([0; WORDS]), settled: 0, end: None, turn: 0 }
+    }
+
+    /// The place after the newest; `None` before the first.
+    pub(crate) fn end(&self) -> Option<u32> {
+        self.end
     }
 
     /// Begins anew.
     pub(crate) fn begin(&mut self, next: u32) {
-        (self.settled, self.end, self.turn) = (next, next, next);
+        (self.settled, self.end, self.turn) = (next, Some(next), next);
         self.bits.fill(0);
     }
 
     /// Hears of all places before `end`, if that is ahead. Steps: those that are new, one table's
     /// worth at most.
     pub(crate) fn hear(&mut self, end: u32) {
-        let news = end.wrapping_sub(self.end);
+        let news = end.wrapping_sub(self.end.unwrap_or(end));
         if news.cast_signed() <= 0 {
             return;
         }
@@ -45,7 +51,7 @@ impl Had {
             let (word, bit) = at(end.wrapping_sub(back));
             self.bits[word] &= !bit;
         }
-        self.end = end;
+        self.end = Some(end);
         if end.wrapping_sub(self.settled) > PLACES {
             self.settled = end.wrapping_sub(PLACES);
         }
@@ -53,7 +59,7 @@ impl Had {
 
     /// Notes that a place is had.
     pub(crate) fn set(&mut self, place: u32) {
-        if (1..=PLACES).contains(&self.end.wrapping_sub(place)) {
+        if self.end.is_some_and(|end| (1..=PLACES).contains(&end.wrapping_sub(place))) {
             let (word, bit) = at(place);
             self.bits[word] |= bit;
         }
@@ -61,10 +67,11 @@ impl Had {
 
     /// Up to `most` places that are not had, in turns.
     pub(crate) fn missing(&mut self, most: usize) -> impl Iterator<Item = u32> {
+        let end = self.end.unwrap_or(self.settled);
         for _ in 0..LOOK {
             let (word, bit) = at(self.settled);
             let is_first = bit == 1;
-            let left = self.end.wrapping_sub(self.settled);
+            let left = end.wrapping_sub(self.settled);
             if is_first && left >= u64::BITS && self.bits[word] == u64::MAX {
                 self.settled = self.settled.wrapping_add(u64::BITS);
             } else {
@@ -76,13 +83,13 @@ impl Had {
                 }
             }
         }
-        if self.turn.wrapping_sub(self.settled) >= self.end.wrapping_sub(self.settled) {
+        if self.turn.wrapping_sub(self.settled) >= end.wrapping_sub(self.settled) {
             self.turn = self.settled;
         }
         let from = self.turn;
         let mut found = 0;
         for _ in 0..LOOK as u32 * u64::BITS {
-            if self.turn == self.end || found == most {
+            if self.turn == end || found == most {
                 break;
             }
             found += usize::from(!self.has(self.turn));

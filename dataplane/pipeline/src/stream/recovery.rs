@@ -18,8 +18,9 @@ const WINDOW: usize = 1024;
 /// Without combinations for so long, symbols are not kept any more.
 const IDLE_NANOS: Nanos = 2_000_000_000;
 
-/// Places further away than this are of another life of the neighbour, if several are.
-const FAR: i32 = 4 * WINDOW as i32;
+/// Places further away than these are of another life of the neighbour, if several in a row are.
+const AHEAD: i32 = WINDOW as i32;
+const BEHIND: i32 = 1 << 14;
 const FAR_PACKETS: u8 = 3;
 
 /// The symbols of one hop, by place.
@@ -54,32 +55,43 @@ impl Recovery {
     }
 
     /// The place of which these are the lower bits, near the newest one; `None` when it is far.
-    fn near(&mut self, low: u16) -> Option<u32> {
-        let end = self.equations.end();
+    fn near(&mut self, low: u16, behind_most: i32) -> Option<u32> {
+        let Some(end) = self.had.end() else {
+            let first = u32::from(low);
+            self.had.begin(first);
+            return Some(first);
+        };
         let distance = i32::from(low.wrapping_sub(end as u16).cast_signed());
-        if distance.abs() <= FAR {
+        if (-behind_most..=AHEAD).contains(&distance) {
             self.far = 0;
             return Some(end.wrapping_add_signed(distance));
         }
         self.far += 1;
         if self.far >= FAR_PACKETS {
-            self.active_at = None;
-            self.far = 0;
+            // Another life of the neighbour.
+            (self.far, self.active_at) = (0, None);
+            self.had = Had::new();
         }
         None
     }
 
     /// Takes in a symbol that came.
-    pub(crate) fn symbol(&mut self, symbol: &StreamSymbol, packet: &[u8], now: Nanos) {
-        let Some(active_at) = self.active_at else { return };
-        if active_at + IDLE_NANOS < now {
+    pub(crate) fn symbol(
+        &mut self,
+        (symbol, packet): (&StreamSymbol, &[u8]),
+        is_repair: bool,
+        now: Nanos,
+    ) {
+        // What is sent for the first time is the newest, but for what is overtaken.
+        let behind = if is_repair { BEHIND } else { AHEAD };
+        let Some(place) = self.near(symbol.place, behind) else { return };
+        self.had.hear(place.wrapping_add(1));
+        self.had.set(place);
+        if self.active_at.is_none_or(|at| at + IDLE_NANOS < now) {
             self.active_at = None;
             return;
         }
-        let Some(place) = self.near(symbol.place) else { return };
         self.equations.hear(place.wrapping_add(1));
-        self.had.hear(place.wrapping_add(1));
-        self.had.set(place);
         self.equations.insert(place, |out| {
             write_symbol_header(symbol, out);
             let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(packet.len());
@@ -96,30 +108,26 @@ impl Recovery {
         now: Nanos,
     ) -> bool {
         let Combination { first, count, key } = *combination;
-        if sum.len() > usize::from(coded_bytes(self.symbol_bytes)) {
-            return false;
-        }
+        let Some(first) = self.near(first as u16, AHEAD) else { return false };
+        let end = first.wrapping_add(u32::from(count));
+        self.had.hear(end);
         if self.active_at.is_none() {
-            // Of what came before, places were not kept.
-            self.since = first.wrapping_add(u32::from(count));
-            self.equations.begin(self.since);
-            self.had.begin(self.since);
+            // Of symbols that came before, only the places are known.
+            self.since = end;
+            self.equations.begin(end);
         }
         self.active_at = Some(now);
-        let Some(first) = self.near(first as u16) else { return false };
-        if (first.wrapping_sub(self.since).cast_signed()) < 0 {
+        let is_before = first.wrapping_sub(self.since).cast_signed() < 0;
+        if is_before || sum.len() > usize::from(coded_bytes(self.symbol_bytes)) {
             return false;
         }
-        let end = first.wrapping_add(u32::from(count));
         self.equations.hear(end);
-        self.had.hear(end);
         self.equations.combine((first, usize::from(count)), key, sum)
     }
 
-    /// The oldest symbols that are not known.
+    /// Symbols that neither came nor came back.
     pub(crate) fn missing(&mut self) -> Missing {
-        let Some(had) = self.active_at.map(|_| &mut self.had) else { return Missing::default() };
-        Missing::of(had.missing(LINK_MISSING_MAX).map(|place| place as u16))
+        Missing::of(self.had.missing(LINK_MISSING_MAX).map(|place| place as u16))
     }
 
     /// Takes a symbol that came back since this was asked last; its window is of so many symbols.

@@ -15,6 +15,7 @@ use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FeedbackHeader, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Flags;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 
@@ -81,6 +82,7 @@ impl StreamRelay {
             round_trips: header.round_trips,
         };
         let bytes = cx.io.frames.bytes(*payload);
+        let is_repair = header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
@@ -91,7 +93,7 @@ impl StreamRelay {
                     // Not acknowledged: it is sent again once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
-                        self.recovery.symbol(&symbol, packet, cx.io.now);
+                        self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                         kept == Kept::New
                     }
                 }

@@ -92,6 +92,7 @@ pub(crate) struct Sender {
     /// Numbers of the newest places, and when they were last sent.
     placed: Box<[(u32, Nanos)]>,
     next_place: u32,
+    has_begun: bool,
     share: Share,
     next_key: u16,
     /// When the link is free.
@@ -118,6 +119,7 @@ impl Sender {
             open: VecDeque::with_capacity(symbols),
             placed: vec![(0, 0); PLACES].into_boxed_slice(),
             next_place: 0,
+            has_begun: false,
             share: Share::new(),
             next_key: 0,
             free_at: 0,
@@ -214,6 +216,10 @@ impl Sender {
         }
         while let Some(number) = self.fresh.pop_front() {
             if is_wanted(number) {
+                if !std::mem::replace(&mut self.has_begun, true) {
+                    // Numbers begin at random, so another life has other places.
+                    self.next_place = number.wrapping_mul(0x9E37_79B1);
+                }
                 let place = self.next_place;
                 self.placed[place as usize % PLACES].0 = number;
                 self.next_place = place.wrapping_add(1);
@@ -392,7 +398,8 @@ impl Sender {
         {
             self.sent.accept_queue();
         }
-        if self.sent.on_their_way() == 0 && self.is_idle() {
+        let has_all = report.missing.places().is_empty();
+        if self.sent.on_their_way() == 0 && self.is_idle() && has_all {
             self.keepalive.due = None;
         }
     }

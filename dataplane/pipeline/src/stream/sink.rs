@@ -20,7 +20,7 @@ use crate::stream::recovery::Recovery;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::Frames;
-use recoded_wire::header::serial_before;
+use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::Missing;
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 use std::collections::VecDeque;
@@ -268,6 +268,7 @@ impl SinkCode for StreamSink {
         };
         self.incoming.arrived_stream(packet);
         self.round_trips = packet.header.round_trips_nanos();
+        let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
@@ -282,7 +283,7 @@ impl SinkCode for StreamSink {
                     // Not acknowledged: it is sent again once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
-                self.recovery.symbol(&symbol, packet, cx.io.now);
+                self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                 if kept == Kept::New {
                     self.take(cx, &symbol);
                 }
