@@ -1,9 +1,13 @@
-//! Bytes from the wire: frames, headers, coded and window packets, feedback.
+//! Bytes from the wire: frames, headers, coded, window and stream packets, feedback, link reports.
 
 use recoded_wire::coded::{BLOCK_BYTES, CODED_BYTES, CodedHeader, parse_coded};
 use recoded_wire::feedback::{FEEDBACK_BYTES, FeedbackHeader, Item, items, withdraw_nacks};
 use recoded_wire::header::{HEADER_BYTES, Header};
+use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, link_gaps, parse_link, write_link};
 use recoded_wire::packet::locate;
+use recoded_wire::stream::{
+    COMBINED_MAX, STREAM_BYTES, StreamBody, parse_stream, write_combination, write_symbol,
+};
 use recoded_wire::window::{parse_window, write_header};
 
 /// The same bytes as a frame and as a UDP payload.
@@ -48,7 +52,43 @@ fn payload_target(payload: &[u8]) {
             assert_eq!(written, payload, "{block:?}");
         }
     }
+    stream_target(payload);
+    link_target(payload);
     feedback_target(payload);
+}
+
+/// A packet of a stream is written as it was read.
+fn stream_target(payload: &[u8]) {
+    let Ok(packet) = parse_stream(payload) else { return };
+    let mut written = [0; STREAM_BYTES];
+    packet.header.write(&mut written);
+    assert_eq!(written[..HEADER_BYTES], payload[..HEADER_BYTES], "{packet:?}");
+    if let StreamBody::Combination(combination) = packet.body {
+        write_combination(&combination, &mut written);
+        assert_eq!(written[..], payload[..STREAM_BYTES], "{packet:?}");
+        assert!((1..=COMBINED_MAX).contains(&combination.count));
+    }
+    if let Some(symbol) = packet.symbol() {
+        write_symbol(&symbol, &mut written);
+        assert_eq!(written, payload[..STREAM_BYTES], "{packet:?}");
+        assert_eq!(usize::from(symbol.bytes), payload.len() - STREAM_BYTES);
+        assert!(symbol.bytes > 0 && usize::from(symbol.after) < packet.header.window_symbols());
+    }
+}
+
+/// So is a link report, with those of its gaps that lie inside of it.
+fn link_target(payload: &[u8]) {
+    let Ok(report) = parse_link(payload) else { return };
+    let gaps: Vec<_> = link_gaps(&report, payload).collect();
+    for gap in &gaps {
+        let (at, count) = (gap.first.wrapping_sub(report.from), u32::from(gap.count));
+        assert!(count > 0 && at + count <= report.horizon.wrapping_sub(report.from), "{gap:?}");
+    }
+    let mut written = [0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+    let length = write_link(&report, gaps.iter().copied(), &mut written);
+    let again = parse_link(&written[..length]);
+    assert_eq!(again, Ok(report));
+    assert!(link_gaps(&report, &written[..length]).eq(gaps));
 }
 
 /// Withdrawing NACKs takes away those and nothing else.

@@ -18,6 +18,9 @@ use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport
 /// The way is taken to be what the fastest packet of so long needed.
 const BASE_NANOS: Nanos = 5_000_000_000;
 
+/// Time that reports take beside the round trip.
+const REPORT_NANOS: Nanos = 2_000_000;
+
 /// What a packet carries.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Carried {
@@ -161,15 +164,16 @@ impl Sent {
         mut resolve: impl FnMut(Carried, Outcome),
     ) -> Option<Heard> {
         let on_their_way = self.next.wrapping_sub(self.base);
-        let resolved = report.horizon.wrapping_sub(self.base);
+        let horizon = self.horizon(report, (now, round_trip));
+        let resolved = horizon.wrapping_sub(self.base);
         let is_old = resolved > on_their_way;
+        if !is_old {
+            self.resolve((report, payload), horizon, &mut resolve);
+        }
         // What came last may have been resolved before; it lies within what the ring remembers.
         let age = self.next.wrapping_sub(report.latest).wrapping_sub(1) as usize;
         if age >= self.entries.len() || (is_old && resolved < 1 << 31) {
             return None;
-        }
-        if !is_old {
-            self.resolve(report, payload, &mut resolve);
         }
         let sent_at = self.entries[self.place(report.latest)].at;
         let held = u64::from(report.held) * 1000;
@@ -180,10 +184,25 @@ impl Sent {
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
+    /// How far a report is believed. Where the neighbour was led to expect numbers that are yet to
+    /// be sent, what is missing may still be on its way: as far as it should have come by now.
+    fn horizon(&self, report: &LinkReport, (now, round_trip): (Nanos, Nanos)) -> u32 {
+        let ahead = report.horizon.wrapping_sub(self.next) as usize;
+        if !(1..self.entries.len()).contains(&ahead) {
+            return report.horizon;
+        }
+        let patience = round_trip + round_trip / 4 + REPORT_NANOS;
+        let mut end = self.base;
+        while end != self.next && self.entries[self.place(end)].at + patience <= now {
+            end = end.wrapping_add(1);
+        }
+        end
+    }
+
     fn resolve(
         &mut self,
-        report: &LinkReport,
-        payload: &[u8],
+        (report, payload): (&LinkReport, &[u8]),
+        horizon: u32,
         resolve: &mut impl FnMut(Carried, Outcome),
     ) {
         let mut gaps = [LinkGap { first: 0, count: 0 }; LINK_GAPS_MAX];
@@ -193,7 +212,7 @@ impl Sent {
             count += 1;
         }
         let mut gaps = gaps[..count].iter().peekable();
-        while self.base != report.horizon {
+        while self.base != horizon {
             let number = self.base;
             let behind =
                 |gap: &&LinkGap| number.wrapping_sub(gap.first) as i32 >= i32::from(gap.count);

@@ -1,5 +1,6 @@
 //! A line of nodes in virtual time: links with a rate, a queue, a delay and losses, and sources
 //! that send as fast as they may, or evenly.
+#![allow(dead_code)] // each test binary uses its own part
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -11,6 +12,8 @@ use recoded_pipeline::params::{
 };
 use recoded_pipeline::report::FlowReport;
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Header, PacketType};
+use recoded_wire::stream::KEEPALIVE_BYTES;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -196,6 +199,8 @@ pub struct Line {
     entered: Vec<Nanos>,
     ingress_at: Option<Nanos>,
     pub delivered: Vec<Delivered>,
+    /// The newest packet with a symbol that the source sent.
+    newest: Vec<u8>,
     seed: u64,
 }
 
@@ -249,6 +254,7 @@ impl Line {
             entered: Vec::new(),
             ingress_at: None,
             delivered: Vec::new(),
+            newest: Vec::new(),
             seed,
         };
         line.ingress(SECOND);
@@ -345,6 +351,18 @@ impl Line {
         }
     }
 
+    /// The newest symbol that left the source, as it was sent.
+    pub fn newest(&self) -> &[u8] {
+        &self.newest
+    }
+
+    /// A forged packet comes to a node, from the neighbour that sends such packets.
+    pub fn inject(&mut self, node: usize, payload: &[u8]) {
+        let Ok(header) = Header::parse(payload) else { return };
+        let is_up = matches!(header.packet_type, PacketType::Feedback | PacketType::Link);
+        self.arrive(node, if is_up { DOWN } else { UP }, payload);
+    }
+
     fn enter(&mut self) {
         let id = ShardId { flow: FLOW, shard: 0 };
         match self.load.rate {
@@ -401,6 +419,9 @@ impl Line {
         let sent = std::mem::take(&mut node.outputs.sent);
         let delivered = std::mem::take(&mut node.outputs.delivered);
         for packet in delivered {
+            if packet[20..24] != [9; 4] {
+                continue; // forged
+            }
             let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
             let took = self.now - self.entered[number as usize];
             self.delivered.push(Delivered { number, at: self.now, took });
@@ -412,6 +433,9 @@ impl Line {
                 UP => (&mut self.up[index - 1], index - 1, DOWN),
                 _ => (&mut self.down[index], index + 1, UP),
             };
+            if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
+                self.newest.clone_from(&payload);
+            }
             for at in channel.send(payload.len(), self.now) {
                 self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });
             }

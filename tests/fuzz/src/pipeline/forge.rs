@@ -6,7 +6,12 @@ use recoded_wire::coded::{
 };
 use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, write_link_sequence};
+use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::stream::{
+    COMBINATION_BYTES, Combination, KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol,
+    parse_stream, write_combination, write_symbol,
+};
 use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket, parse_window, write_header};
 
 use super::FLOW;
@@ -135,10 +140,61 @@ pub(super) fn nacks(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     })
 }
 
+/// A link report about numbers near the link sequence number of `template`.
+pub(super) fn link(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
+    let FeedbackHeader { common, .. } = feedback_header(input);
+    let seen = Header::parse(template).map_or(0, |header| header.link_sequence);
+    let near = |input: &mut Input<'_>| seen.wrapping_sub(u32::from(input.byte())).wrapping_add(4);
+    let (horizon, latest, span) = (near(input), near(input), u32::from(input.u16()));
+    let report = LinkReport {
+        header: Header { packet_type: PacketType::Link, hop_index: 0, ..common },
+        from: horizon.wrapping_sub(span),
+        horizon,
+        latest,
+        arrived: input.u32(),
+        held: input.u16(),
+        backlog: input.u16(),
+        bytes: input.u32(),
+        packets: input.u32(),
+        missing: Missing::of((0..input.below(8)).map(|_| input.u16())),
+    };
+    let gaps: Vec<LinkGap> = (0..input.below(LINK_GAPS_MAX + 1))
+        .map(|_| LinkGap {
+            first: horizon.wrapping_sub(u32::from(input.byte())),
+            count: u16::from(input.byte()),
+        })
+        .collect();
+    let mut packet = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+    let length = write_link(&report, gaps.into_iter(), &mut packet);
+    packet.truncate(length);
+    packet
+}
+
+/// A combination of symbols of a stream.
+pub(super) fn combination(header: &StreamHeader, combination: &Combination, sum: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; COMBINATION_BYTES];
+    header.write(&mut packet);
+    write_combination(combination, &mut packet);
+    packet.extend_from_slice(sum);
+    packet
+}
+
+/// A symbol of a stream of `bytes` zeros, or a keepalive.
+pub(super) fn stream(header: &StreamHeader, symbol: Option<StreamSymbol>) -> Vec<u8> {
+    let bytes = symbol.map_or(KEEPALIVE_BYTES, |symbol| STREAM_BYTES + usize::from(symbol.bytes));
+    let mut packet = vec![0; bytes];
+    header.write(&mut packet);
+    if let Some(symbol) = symbol {
+        write_symbol(&symbol, &mut packet);
+    }
+    packet
+}
+
 /// The generation, block or newest symbol that a data packet tells of.
 pub(super) fn unit(packet: &[u8]) -> Option<u32> {
     match Header::parse(packet).ok()?.packet_type {
         PacketType::Window => parse_window(packet).ok().map(|packet| packet.last()),
+        PacketType::Stream => parse_stream(packet).ok()?.symbol().map(|symbol| symbol.number),
         _ => {
             let coded = parse_coded(packet).ok()?;
             let block = coded.block.map(|block| u32::from(block.number));
@@ -199,6 +255,7 @@ impl Strike {
         let header = Header::parse(template).ok()?;
         let mut packet = match header.packet_type {
             PacketType::Window => self.window(template, distance)?,
+            PacketType::Stream => self.stream(template, distance)?,
             _ => self.coded(template, distance)?,
         };
         if is_noisy {
@@ -267,6 +324,33 @@ impl Strike {
             packet[offset..offset + vector].fill_with(|| self.random() as u8);
         }
         Some(packet)
+    }
+
+    /// A symbol, a symbol sent again, or a keepalive.
+    fn stream(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
+        let seen = parse_stream(template).ok()?;
+        let wrong = self.wrong;
+        let is = |bit: u8| wrong & bit != 0;
+        let symbol = seen.symbol().filter(|_| !is(8)).map(|symbol| StreamSymbol {
+            place: symbol.place.wrapping_add(distance as u16),
+            number: symbol.number.wrapping_add(distance),
+            after: if is(16) { u16::from(self.amount) % 64 } else { symbol.after },
+            bytes: if is(64) { 1 + u16::from(self.amount) / 8 } else { symbol.bytes },
+        });
+        let flags = match symbol {
+            Some(_) => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is(4)),
+            None => Flags(Flags::END),
+        };
+        let common = seen.header.common;
+        let common = Header {
+            flags,
+            epoch: common.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
+            hop_index: if is(32) { self.amount } else { common.hop_index },
+            ..common
+        };
+        let window_log2 = if is(1) { 6 + self.amount % 4 } else { seen.header.window_log2 };
+        let round_trips = u16::from(self.amount) << 8;
+        Some(stream(&StreamHeader { common, window_log2, round_trips }, symbol))
     }
 
     /// A source or repair packet of RFC 8681.

@@ -24,6 +24,9 @@ const PACKET_BYTES_MIN: usize = 24;
 /// Moments at which a timer may be due before time jumps, which keeps long scripts short.
 const WAKES_MAX: usize = 1000;
 
+/// Longest that a packet waits in the tunnel.
+const TUNNEL_MILLIS: usize = 500;
+
 /// Times that packets may go to and fro at one moment.
 const TURNS_MAX: usize = 3000;
 
@@ -212,6 +215,12 @@ impl Line {
         self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
         let packet = self.packet(number);
         let shard = self.shard(number);
+        for _ in 0..TUNNEL_MILLIS {
+            if self.nodes[0].is_open(shard, self.now) {
+                break;
+            }
+            self.pass(MILLI);
+        }
         self.entered_at[usize::from(shard)] = self.now;
         self.nodes[0].ingress(shard, &packet, self.now);
         self.settle();
@@ -256,7 +265,9 @@ impl Line {
         match self.code {
             FlowCode::Rlnc => false,
             FlowCode::Bats(_) => self.links.len() > 1,
-            FlowCode::Window(_) | FlowCode::Stream(_) => self.silence() >= BUSY,
+            FlowCode::Window(_) => self.silence() >= BUSY,
+            // A symbol is whatever comes under a number that is not known.
+            FlowCode::Stream(_) => true,
         }
     }
 
@@ -288,10 +299,15 @@ impl Line {
     /// Reports and requests from nowhere, at the source or the relay.
     fn feedback(&mut self, input: &mut Input<'_>) {
         let to = input.below(self.nodes.len() - 1);
-        let packets = match input.below(3) {
+        let packets = match input.below(4) {
             0 => vec![forge::feedback(input)],
             1 => forge::hops(input),
-            _ => vec![forge::nacks(&self.newest, input)],
+            2 => vec![forge::nacks(&self.newest, input)],
+            _ => {
+                // What it calls received is not sent again.
+                self.is_unsure |= matches!(self.code, FlowCode::Stream(_));
+                vec![forge::link(&self.newest, input)]
+            }
         };
         for mut packet in packets {
             self.links[to].stamp(&mut packet);
@@ -359,11 +375,11 @@ impl Line {
             for (hop, mut packet) in self.nodes[from].take_sent() {
                 carried = true;
                 if hop == UP {
-                    self.links[from - 1].stamp(&mut packet);
+                    self.links[from - 1].pass(&mut packet);
                     self.nodes[from - 1].receive(Some(DOWN), &packet, self.now);
                     continue;
                 }
-                self.links[from].stamp(&mut packet);
+                self.links[from].pass(&mut packet);
                 self.nodes[from + 1].receive(Some(UP), &packet, self.now);
                 if self.stale[from].len() < STALE {
                     self.stale[from].push(packet.clone());

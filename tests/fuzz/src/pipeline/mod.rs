@@ -12,7 +12,7 @@ mod forge;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, PeerId, Profile, Recoding, Redundancy, Role,
-    TunnelId, WindowParams,
+    StreamParams, TunnelId, WindowParams,
 };
 
 use crate::Input;
@@ -47,7 +47,7 @@ fn role(byte: u8) -> Role {
 }
 
 fn code(input: &mut Input<'_>) -> FlowCode {
-    match input.below(3) {
+    match input.below(4) {
         0 => FlowCode::Rlnc,
         1 => FlowCode::Bats(BatsParams {
             source_symbols: match 1 + input.below(48) {
@@ -61,10 +61,11 @@ fn code(input: &mut Input<'_>) -> FlowCode {
                 depth => Interleave::Fixed(depth as u8),
             },
         }),
-        _ => FlowCode::Window(WindowParams {
+        2 => FlowCode::Window(WindowParams {
             window_symbols: 1 + input.below(20),
             density: input.byte() % 16,
         }),
+        _ => FlowCode::Stream(StreamParams { window_symbols: 64 << input.below(2) }),
     }
 }
 

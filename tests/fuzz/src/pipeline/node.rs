@@ -213,6 +213,13 @@ impl Node {
         });
     }
 
+    /// Whether an IP packet of a shard may come.
+    pub(super) fn is_open(&mut self, shard: u8, now: Nanos) -> bool {
+        let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
+        let shard = ShardId { flow: FLOW, shard };
+        self.workers[worker].pipeline.opens_at(shard, now).is_ok()
+    }
+
     pub(super) fn apply(&mut self, params: &FlowParams, now: Nanos) {
         self.edition += 1;
         self.sent.settings = params.clone();
@@ -322,11 +329,22 @@ impl Stamps {
     pub(super) fn stamp(&mut self, packet: &mut [u8]) {
         let Ok(header) = Header::parse(packet) else { return };
         let numbers = match header.packet_type {
-            PacketType::Feedback => &mut self.feedback,
+            PacketType::Feedback | PacketType::Link => &mut self.feedback,
             _ => &mut self.data,
         };
         let next = &mut numbers[usize::from(header.shard)];
-        *next += 1;
+        *next = next.wrapping_add(1);
         write_link_sequence(packet, *next);
+    }
+
+    /// As [`Stamps::stamp`], of a packet that a node sent: those of streams keep their numbers,
+    /// which link reports are about.
+    pub(super) fn pass(&mut self, packet: &mut [u8]) {
+        match Header::parse(packet) {
+            Ok(header) if header.packet_type == PacketType::Stream => {
+                self.data[usize::from(header.shard)] = header.link_sequence;
+            }
+            _ => self.stamp(packet),
+        }
     }
 }

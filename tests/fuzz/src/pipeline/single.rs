@@ -9,6 +9,7 @@ use recoded_wire::coded::{
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
 use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::stream::{Combination, StreamHeader, StreamSymbol};
 use recoded_wire::window::write_header;
 
 use super::node::{Node, Stamps, Threads};
@@ -79,7 +80,7 @@ impl Run {
                 self.node.settle(self.now);
             }
             6 => self.pass(u64::from(input.u16()) * 10_000),
-            _ => match operation / 8 % 7 {
+            _ => match operation / 8 % 8 {
                 0 => self.apply(input),
                 1 => self.pass(u64::from(input.byte()) * 100_000_000),
                 2 => forge::hops(input).into_iter().for_each(|packet| self.receive_next(packet)),
@@ -89,6 +90,10 @@ impl Run {
                 }
                 4 => self.strike(input),
                 5 => self.node.answer(self.now),
+                6 => {
+                    let packet = forge::link(&self.newest, input);
+                    self.receive_next(packet);
+                }
                 _ => self.node.rehash(input.byte()),
             },
         }
@@ -140,6 +145,7 @@ impl Run {
             Header { flags: common.flags.with(Flags::SYSTEMATIC, is_systematic), ..common };
         let mut packet = match packet_type {
             PacketType::Window => self.window(common, (size, bytes, wrong), input),
+            PacketType::Stream => self.stream(common, (place, bytes, wrong), input),
             _ => {
                 let header = CodedHeader {
                     common,
@@ -176,6 +182,41 @@ impl Run {
         };
         write_header(&header, bytes as u16, window_symbols as u16, &mut packet);
         packet.extend(input.filled(bytes + 8));
+        packet
+    }
+
+    /// A symbol of a stream, its packet from the script, or a keepalive.
+    fn stream(
+        &mut self,
+        common: Header,
+        (place, bytes, wrong): (u8, usize, u8),
+        input: &mut Input<'_>,
+    ) -> Vec<u8> {
+        let (is_symbol, is_repair) = (place & 1 == 0, place & 2 != 0);
+        let flags = match is_symbol {
+            true => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
+            false => Flags(Flags::END),
+        };
+        let window_log2 = if wrong & 1 == 0 { 6 } else { 6 + input.byte() % 10 };
+        let round_trips = if wrong & 2 == 0 { 0 } else { input.u16() };
+        let number = if wrong & 8 == 0 { u32::from(place >> 2) } else { input.u32() };
+        let after = u16::from(if wrong & 32 == 0 { place >> 2 & 1 } else { input.byte() % 64 });
+        let header = StreamHeader { common: Header { flags, ..common }, window_log2, round_trips };
+        let bytes = bytes.max(1);
+        if place & 5 == 5 {
+            let common = Header { flags: Flags(0), ..common };
+            let header = StreamHeader { common, window_log2, round_trips };
+            let (count, key) = (1 + u16::from(place >> 3), u16::from(place));
+            let combination = Combination { first: number, count, key };
+            return forge::combination(&header, &combination, &input.filled(bytes));
+        }
+        let low = number as u16;
+        let symbol = StreamSymbol { number, after, place: low, bytes: bytes as u16 };
+        let mut packet = forge::stream(&header, is_symbol.then_some(symbol));
+        if is_symbol {
+            let at = packet.len() - bytes;
+            packet[at..].copy_from_slice(&input.filled(bytes));
+        }
         packet
     }
 
@@ -230,8 +271,10 @@ impl Run {
     /// Receives a packet from the neighbour that sends such packets.
     fn receive(&mut self, packet: &[u8]) {
         let header = Header::parse(packet);
-        let is_feedback = header.is_ok_and(|header| header.packet_type == PacketType::Feedback);
-        let peer = if is_feedback { DOWN } else { UP };
+        let peer = match header.map(|header| header.packet_type) {
+            Ok(PacketType::Feedback | PacketType::Link) => DOWN,
+            _ => UP,
+        };
         self.node.receive(Some(peer), packet, self.now);
         self.node.settle(self.now);
     }
