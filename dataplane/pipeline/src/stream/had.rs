@@ -65,6 +65,15 @@ impl Had {
         }
     }
 
+    /// Notes that a place is not had after all.
+    pub(crate) fn unset(&mut self, place: u32) {
+        let (word, bit) = at(place);
+        self.bits[word] &= !bit;
+        if self.settled.wrapping_sub(place) <= PLACES {
+            self.settled = place;
+        }
+    }
+
     /// Up to `most` places that are not had, in turns.
     pub(crate) fn missing(&mut self, most: usize) -> impl Iterator<Item = u32> {
         let end = self.end.unwrap_or(self.settled);

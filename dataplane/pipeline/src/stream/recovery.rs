@@ -33,6 +33,8 @@ pub(crate) struct Recovery {
     active_at: Option<Nanos>,
     far: u8,
     had: Had,
+    /// Place of the symbol that came back last.
+    last: u32,
 }
 
 impl Recovery {
@@ -46,6 +48,7 @@ impl Recovery {
             active_at: None,
             far: 0,
             had: Had::new(),
+            last: 0,
         }
     }
 
@@ -130,11 +133,17 @@ impl Recovery {
         Missing::of(self.had.missing(LINK_MISSING_MAX).map(|place| place as u16))
     }
 
+    /// The symbol that was taken last is of no use yet: it is to be sent again.
+    pub(crate) fn refuse(&mut self) {
+        self.had.unset(self.last);
+    }
+
     /// Takes a symbol that came back since this was asked last; its window is of so many symbols.
     pub(crate) fn next(&mut self, window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
         let place = loop {
             let place = self.equations.next_solved()?;
             self.had.set(place);
+            self.last = place;
             let bytes = self.equations.symbol(place);
             if bytes.is_some_and(|bytes| read_symbol(bytes, window_symbols).is_some()) {
                 break place;

@@ -106,7 +106,10 @@ impl StreamRelay {
         cx.counters.redundant += u64::from(!is_news);
         let Self { store, senders, incoming, recovery, .. } = self;
         while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
-            keep(store, senders, incoming, (&symbol, packet), (cx.io.now, cx.params));
+            let at = (cx.io.now, cx.params);
+            if keep(store, senders, incoming, (&symbol, packet), at) == Kept::Stray {
+                recovery.refuse();
+            }
         }
         self.pump(cx);
         Fate::Consumed

@@ -250,8 +250,10 @@ impl StreamSink {
             let (symbol, packet) = recovery.next(window_symbols)?;
             let place = (&mut *waiting, &mut *settled);
             let kept = keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params));
-            if kept == Kept::New {
-                return Some(symbol);
+            match kept {
+                Kept::New => return Some(symbol),
+                Kept::Known => {}
+                Kept::Stray => recovery.refuse(),
             }
         }
     }
