@@ -51,6 +51,10 @@ pub const CONTENDERS: &[Contender] = &[
     Contender { name: "cubic", kind: Kind::Plain("cubic") },
     Contender { name: "bbr", kind: Kind::Plain("bbr") },
     Contender { name: "split-bbr", kind: Kind::Split("bbr") },
+    Contender {
+        name: "stream",
+        kind: Kind::Tunnel { code: CodePlan::Stream, field: 256, paced: false },
+    },
     tunnel("rlnc", CodePlan::Rlnc, 16),
     tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
     tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
@@ -155,6 +159,10 @@ fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
     plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
+    if code == CodePlan::Stream {
+        // Acknowledgements need no generation to fill.
+        plan.flows[1].code = code;
+    }
     plan
 }
 

@@ -148,25 +148,6 @@ pub fn interface_drops(host: &Namespace, interface: &str) -> Result<u64, BedErro
     Ok(json[0]["stats64"]["tx"]["dropped"].as_u64().unwrap_or(0))
 }
 
-/// Packets and bytes that have left `host` by an interface: through a tunnel, those that its daemon
-/// took.
-///
-/// # Errors
-/// When there is no such interface.
-pub fn interface_sent(host: &Namespace, interface: &str) -> Result<(u64, u64), BedError> {
-    let table = read_net(host, "dev")?;
-    let row = table.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
-    let mut sent = row.unwrap_or_default().split_whitespace().skip(8);
-    let mut next = || sent.next().and_then(|word| word.parse().ok());
-    match (next(), next()) {
-        (Some(bytes), Some(packets)) => Ok((packets, bytes)),
-        _ => Err(BedError::Output {
-            program: "proc(5)".into(),
-            detail: format!("no interface {interface} on {}", host.name()),
-        }),
-    }
-}
-
 /// nginx serving the files of one folder on [`WEB_PORT`].
 #[derive(Debug)]
 pub struct WebServer {
