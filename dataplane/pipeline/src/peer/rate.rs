@@ -60,6 +60,9 @@ const LAGGING: u32 = 2;
 /// Loss beyond the usual one that is that of a queue.
 const OVERFLOW: f64 = 0.03;
 
+/// Weight of a sample in the mean of the newest.
+const RECENT_WEIGHT: f64 = 0.1;
+
 /// A queue that was never empty for so long is emptied, at this part of what arrives.
 const FULL_NANOS: Nanos = 2_000_000_000;
 const DRAIN: f64 = 0.6;
@@ -135,6 +138,8 @@ pub(crate) struct Rate {
     was_calm: bool,
     /// Startup: whether there was always more to send, and the rate before the present one.
     was_limited: bool,
+    /// Mean loss of the newest samples: one alone may be of few packets.
+    recent_loss: f64,
     lagging: u32,
     before: f64,
     anchor: Option<Anchor>,
@@ -165,6 +170,7 @@ impl Rate {
             stubborn_queue: 0.0,
             was_calm: false,
             was_limited: false,
+            recent_loss: 0.0,
             lagging: 0,
             before: 0.0,
             anchor: None,
@@ -263,7 +269,9 @@ impl Rate {
                 self.set(self.most[0].max(self.most[1]) * DRAIN);
             }
             Phase::Steady => {
-                let is = (is_limited, loss > 1.0 - arrives + OVERFLOW, is_behind);
+                self.recent_loss += RECENT_WEIGHT * (loss - self.recent_loss);
+                let overflows = self.recent_loss > 1.0 - arrives + OVERFLOW;
+                let is = (is_limited, overflows, is_behind);
                 return self.steer(is, queue / target, target, round_trip);
             }
         }
