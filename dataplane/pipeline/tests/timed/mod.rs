@@ -30,6 +30,15 @@ const WAKE_NANOS: Nanos = 60_000;
 /// Bytes around a UDP payload on a link.
 const AROUND_BYTES: usize = 42;
 
+/// Whether the processor is emulated, where seconds of virtual time take minutes: says so.
+pub fn is_emulated() -> bool {
+    let is_emulated = std::env::var_os("RECODED_EMULATED").is_some();
+    if is_emulated {
+        println!("skipped: takes minutes on a processor that is emulated");
+    }
+    is_emulated
+}
+
 /// One direction of a link.
 #[derive(Copy, Clone, Debug)]
 pub struct Link {
