@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use recoded_wire::feedback::{Item, items};
 use recoded_wire::header::Flags;
 use recoded_wire::parse::{Packet, parse};
+use recoded_wire::stream::StreamBody;
 
 use crate::scenario::Change;
 
@@ -140,9 +141,15 @@ impl fmt::Display for Payload<'_> {
                     item => write!(f, ", {item:?}"),
                 })?;
             }
-            Packet::Stream(stream) => match stream.symbol() {
-                Some(symbol) => write!(f, "Stream {}, {} bytes", symbol.number, symbol.bytes)?,
-                None => f.write_str("Keepalive")?,
+            Packet::Stream(stream) => match stream.body {
+                StreamBody::Symbol(symbol) => {
+                    write!(f, "Stream {}, {} bytes", symbol.number, symbol.bytes)?;
+                }
+                StreamBody::Combination(sum) => {
+                    let last = sum.first.wrapping_add(u32::from(sum.count)).wrapping_sub(1);
+                    write!(f, "Combination of places {} to {last}", sum.first)?;
+                }
+                StreamBody::Keepalive => f.write_str("Keepalive")?,
             },
             Packet::Link(report) => write!(f, "Link up to {}", report.horizon)?,
             Packet::Window(window) => write!(
