@@ -24,7 +24,7 @@ pub struct Findings {
     pub reorder: f64,
     /// Rate of each link.
     pub rate_mbit: f64,
-    /// What protects the download: rlnc, bats or window.
+    /// What protects the download: rlnc, bats, window or stream.
     pub code: &'static str,
     /// Order of the field.
     pub field: u16,
@@ -246,6 +246,9 @@ impl Findings {
         let generations = recoded.rank_generations;
         let (what, sample) = match self.code {
             "bats" => ("rank", format!("{generations} batches")),
+            "stream" => {
+                ("share of symbols", format!("{} symbols", generations * self.batch as u64))
+            }
             "window" => {
                 ("share of packets", format!("{} packets", generations * self.batch as u64))
             }
@@ -303,11 +306,14 @@ impl Findings {
     fn goodput_criterion(&self, bursty: Option<&'static str>) -> Criterion {
         let rank = self.recoded.rank_theory.last().copied().unwrap_or(0.0);
         let (theory, what) = match self.recoded.overhead_theory {
-            Some(overhead) if self.code == "window" => (1.0 / overhead, "/ packets per symbol"),
+            Some(overhead) if matches!(self.code, "window" | "stream") => {
+                (1.0 / overhead, "/ packets per symbol")
+            }
             _ => (rank, "x rank"),
         };
         let wanted = TCP_SHARE * self.rate_mbit * theory;
-        let small = (self.code != "window" && (self.batch < 16 || self.field < 16))
+        let small = (!matches!(self.code, "window" | "stream")
+            && (self.batch < 16 || self.field < 16))
             .then_some("small generations and small fields need more redundancy");
         Criterion {
             rule: format!("recoded TCP reaches {TCP_SHARE} x link rate {what} in theory"),

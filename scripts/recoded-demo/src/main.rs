@@ -234,7 +234,9 @@ fn measure_recoded(
         let probe = probe::run(bed, daemons, options)?;
         let units = if options.code == Code::Bats { "batches" } else { "generations" };
         let text = match options.code {
-            Code::Window => format!("{} packets", probe.generations * u64::from(options.batch)),
+            Code::Window | Code::Stream => {
+                format!("{} packets", probe.generations * u64::from(options.batch))
+            }
             _ => format!("{} {units}", probe.generations),
         };
         Ok::<_, BedError>((probe, text))

@@ -42,12 +42,12 @@ pub struct Options {
     #[arg(long, default_value_t = 10, value_name = "S",
           value_parser = clap::value_parser!(u64).range(2..=600))]
     pub seconds: u64,
-    /// What protects the download: generations, BATS, or a sliding window that relays only forward.
-    /// Acknowledgements come back in generations
+    /// What protects the download: generations, BATS, a sliding window that relays only forward, or
+    /// a stream that every hop keeps whole. Acknowledgements come back in generations, or a stream
     #[arg(long, value_enum, default_value_t = Code::Rlnc)]
     pub code: Code,
     /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of
-    /// a window 2 or 256, 256 unless given
+    /// a window 2 or 256, 256 unless given; a stream is over 256
     #[arg(long, value_name = "Q")]
     pub field: Option<FieldOrder>,
     /// Symbols per generation, 1 to 256; BATS: packets per batch, 1 to 128
@@ -91,6 +91,8 @@ pub enum Code {
     Bats,
     /// A sliding window (RFC 8681), forwarded by relays
     Window,
+    /// A stream whose losses every hop mends, at the rate that it finds there
+    Stream,
 }
 
 impl Code {
@@ -100,6 +102,7 @@ impl Code {
             Code::Rlnc => "rlnc",
             Code::Bats => "bats",
             Code::Window => "window",
+            Code::Stream => "stream",
         }
     }
 }
@@ -119,6 +122,9 @@ impl Options {
             (Code::Window, field) if !matches!(field.order(), 2 | 256) => {
                 refuse("--field", field.order().to_string(), "a window is over field 2 or 256")
             }
+            (Code::Stream, field) if field != FieldOrder::TwoFiftySix => {
+                refuse("--field", field.order().to_string(), "a stream is over field 256")
+            }
             (Code::Bats, _) if self.batch > 128 => {
                 refuse("--batch", self.batch.to_string(), "a batch has 1 to 128 packets")
             }
@@ -128,8 +134,10 @@ impl Options {
 
     /// The field of coding coefficients.
     pub fn field_order(&self) -> FieldOrder {
-        let default =
-            if self.code == Code::Window { FieldOrder::TwoFiftySix } else { FieldOrder::Sixteen };
+        let default = match self.code {
+            Code::Window | Code::Stream => FieldOrder::TwoFiftySix,
+            Code::Rlnc | Code::Bats => FieldOrder::Sixteen,
+        };
         self.field.unwrap_or(default)
     }
 
@@ -143,6 +151,7 @@ impl Options {
                 adaptive: !self.not_adaptive,
             },
             Code::Window => CodePlan::Window { window_symbols: self.window.into() },
+            Code::Stream => CodePlan::Stream,
         }
     }
 
@@ -235,6 +244,8 @@ mod tests {
         assert!(check(&["--code", "bats", "--batch", "128"]));
         assert!(!check(&["--code", "bats", "--batch", "129"]));
         assert!(check(&["--code", "window", "--field", "2"]));
+        assert!(check(&["--code", "stream"]));
+        assert!(!check(&["--code", "stream", "--field", "16"]));
         assert!(check(&["--keep", "--burst", "8"]));
         assert!(!check(&["--keep", "--delay", "1"]));
         assert!(!check(&["--code", "window", "--field", "16"]));

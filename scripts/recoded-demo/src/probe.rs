@@ -1,7 +1,7 @@
 //! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly
 //! as many packets as it has symbols, on average where relays adapt. That is the model of the exact
 //! tables, so the numbers compare directly. Of a window, which no node recodes, it is the share of
-//! packets that each hop keeps.
+//! packets that each hop keeps, and of a stream, whose hops mend themselves, of symbols.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -106,6 +106,7 @@ pub fn theory(options: &Options) -> Vec<f64> {
     let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
     let hops = options.hop_count();
     match options.code {
+        Code::Stream => vec![1.0; hops],
         Code::Window => {
             (1..=hops).map(|hop| (1.0 - options.loss_share()).powi(hop as i32)).collect()
         }
@@ -124,11 +125,13 @@ pub fn theory(options: &Options) -> Vec<f64> {
 }
 
 /// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last
-/// hop. A window: what a path without recoding takes for the daemons' `target_loss`. None for
-/// generations, whose number of packets follows from how many of them may stay incomplete.
+/// hop. A stream: what one hop drops once more. A window: what a path without recoding takes for
+/// the daemons' `target_loss`. None for generations, whose number of packets follows from how many
+/// of them may stay incomplete.
 pub fn overhead(options: &Options) -> Option<f64> {
     match options.code {
         Code::Rlnc => None,
+        Code::Stream => Some(1.0 / (1.0 - options.loss_share())),
         Code::Bats => theory(options).last().map(|rank| 1.0 / rank),
         Code::Window => {
             let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
@@ -156,11 +159,11 @@ fn fixed(options: &Options, hop: LossModel) -> Vec<f64> {
 }
 
 struct Ranks {
-    /// Packets sent, at the source.
+    /// Packets sent, or symbols of a stream, at the source.
     sent: u64,
     /// Sum of the ranks with which full-size generations closed, elsewhere; innovative packets
     /// where BATS blocks are decoded, for a block that is done before its last batch has ended
-    /// counts that batch in no histogram; packets that arrived where there are no generations.
+    /// counts that batch in no histogram; packets that arrived of a window; symbols of a stream.
     rank_sum: u64,
 }
 
@@ -172,9 +175,13 @@ fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
         let ranks = (0..=size).zip(&flow.rank_histogram);
         let sum = ranks.map(|(rank, count)| rank * count).sum();
         Ok(Ranks {
-            sent: flow.count("sent_systematic") + flow.count("sent_coded"),
+            sent: match options.code {
+                Code::Stream => flow.count("source_symbols"),
+                _ => flow.count("sent_systematic") + flow.count("sent_coded"),
+            },
             rank_sum: match options.code {
                 Code::Window => flow.count("received"),
+                Code::Stream => flow.count("innovative"),
                 Code::Bats if index == options.hop_count() => flow.count("innovative"),
                 _ => sum,
             },
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn theory_of_lossless_hops_keeps_everything() {
-        for code in ["rlnc", "bats", "window"] {
+        for code in ["rlnc", "bats", "window", "stream"] {
             for rank in theory(&options(&["--loss", "0", "--field", "2", "--code", code])) {
                 assert!((rank - 1.0).abs() < 1e-12, "{code}");
             }

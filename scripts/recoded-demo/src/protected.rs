@@ -48,6 +48,9 @@ const BATCH_BYTES: f64 = 4.0 + 8.0;
 /// What packets of a window say of it.
 const WINDOW_BYTES: f64 = 8.0;
 
+/// What packets of a stream say of their symbol.
+const STREAM_BYTES: f64 = 8.0;
+
 /// Slowest goodput that a download is waited for, as a share of the link rate.
 const PATIENCE_SHARE: f64 = 0.01;
 
@@ -61,7 +64,7 @@ pub fn plan(options: &Options) -> LinePlan {
     };
     // Acknowledgements are few, small and urgent: nothing to fill blocks with.
     let reverse = match options.code {
-        Code::Rlnc => flow(REVERSE_FLOW, Towards::West, &TUNNEL),
+        Code::Rlnc | Code::Stream => flow(REVERSE_FLOW, Towards::West, &TUNNEL),
         _ => FlowPlan::new(REVERSE_FLOW, Towards::West, TUNNEL.name),
     };
     let probe = FlowPlan {
@@ -78,7 +81,8 @@ pub fn plan(options: &Options) -> LinePlan {
     let large = options.generation_size() > 32;
     LinePlan {
         hops: options.hop_count(),
-        pace_mbit: Some(PACE * options.rate),
+        // A stream finds each link's rate by itself.
+        pace_mbit: (options.code != Code::Stream).then_some(PACE * options.rate),
         tunnels: vec![TUNNEL, TunnelPlan { mtu: Some(probe_mtu), ..PROBE_TUNNEL }],
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays
@@ -231,6 +235,7 @@ fn packet_bytes(flow: &Flow) -> f64 {
     let coding_bytes = match flow.parameters.code.as_deref() {
         Some("bats") => BATCH_BYTES + vector_bytes,
         Some("window") => WINDOW_BYTES,
+        Some("stream") => STREAM_BYTES,
         _ => GENERATION_BYTES + vector_bytes,
     };
     HEADER_BYTES as f64 + coding_bytes + flow.symbol_bytes as f64

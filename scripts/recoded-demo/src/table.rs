@@ -67,13 +67,22 @@ pub fn protection(findings: &Findings) -> String {
         ("window", _) => {
             format!("A window of {} symbols, not recoded", findings.window.unwrap_or_default())
         }
+        ("stream", _) => "A stream that every hop keeps whole".into(),
         _ => format!("Generations of {size} symbols"),
     }
 }
 
 fn hops(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
-    writeln!(f, "  What is left after each hop, when every host sends one packet per symbol:\n")?;
-    let kind = if findings.code == "window" { "  window" } else { "recoding" };
+    let sending = match findings.code {
+        "stream" => "hop mends its own losses",
+        _ => "host sends one packet per symbol",
+    };
+    writeln!(f, "  What is left after each hop, when every {sending}:\n")?;
+    let kind = match findings.code {
+        "window" => "  window",
+        "stream" => "  stream",
+        _ => "recoding",
+    };
     writeln!(f, "  hop   link dropped   forwarding   {kind}   {kind}   ")?;
     writeln!(f, "                        (theory)    (theory)   measured   ")?;
     let rows = findings.recoded.rank_theory.iter().zip(&findings.recoded.rank_ratio);
@@ -98,7 +107,10 @@ fn ends(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     let mut row = |what: &str, left: String, right: String| {
         writeln!(f, "  {what:<26} {left:>24} {right:>24}")
     };
-    let kind = if findings.code == "window" { "window" } else { "recoded" };
+    let kind = match findings.code {
+        code @ ("window" | "stream") => code,
+        _ => "recoded",
+    };
     row("from end to end", "Linux forwarding".into(), kind.into())?;
     row(
         "UDP packets delivered",
