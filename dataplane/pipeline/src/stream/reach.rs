@@ -2,9 +2,10 @@
 
 use crate::incoming::Incoming;
 use crate::io::RESTART_DISTANCE;
-use crate::params::Nanos;
+use crate::params::{FlowParams, Nanos};
 use crate::stream::store::Store;
 use recoded_wire::header::serial_before;
+use recoded_wire::stream::StreamSymbol;
 
 /// A number may be this part of the window ahead of the newest one, and at least so many.
 const AHEAD_PART: usize = 4;
@@ -14,8 +15,7 @@ const AHEAD_MIN: u32 = 32;
 const BEHIND_WINDOWS: u32 = 2;
 
 /// What becomes of a number.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
+enum Reach {
     /// The window covers it now.
     Within,
     /// The window began anew with it.
@@ -29,11 +29,40 @@ pub(crate) enum Reach {
 /// What became of a symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
+    /// The window began anew with it.
+    First,
     New,
     /// It is known, or older than the window.
     Known,
     /// Nothing confirms its number.
     Stray,
+}
+
+impl Kept {
+    /// Whether it was not known before.
+    pub(crate) fn is_news(self) -> bool {
+        matches!(self, Kept::First | Kept::New)
+    }
+}
+
+/// Keeps a symbol that is not known and that the window reaches.
+pub(crate) fn keep(
+    (store, incoming): (&mut Store, &mut Incoming),
+    (symbol, packet): (&StreamSymbol, &[u8]),
+    (now, params): (Nanos, &FlowParams),
+) -> Kept {
+    if packet.len() > store.symbol_bytes() {
+        return Kept::Known;
+    }
+    let kept = match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
+        Reach::Begun => Kept::First,
+        Reach::Within if store.is_known(symbol.number) => return Kept::Known,
+        Reach::Within => Kept::New,
+        Reach::Passed => return Kept::Known,
+        Reach::Stray => return Kept::Stray,
+    };
+    store.put(symbol.number, packet, symbol.after);
+    kept
 }
 
 /// Whether the window covers a number, or moves to it without further evidence.
@@ -45,7 +74,7 @@ pub(crate) fn is_near(store: &Store, number: u32) -> bool {
 }
 
 /// Decides on a number, and moves the window where it follows.
-pub(crate) fn reach(
+fn reach(
     store: &mut Store,
     incoming: &mut Incoming,
     number: u32,

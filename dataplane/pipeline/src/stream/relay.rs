@@ -9,7 +9,7 @@ use crate::peer::loss::hop_report;
 use crate::peer::reporter::has_nacks;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
-use crate::stream::reach::{Kept, Reach, reach};
+use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recovery;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
@@ -94,7 +94,7 @@ impl StreamRelay {
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
                         self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
-                        kept == Kept::New
+                        kept.is_news()
                     }
                 }
             }
@@ -189,21 +189,14 @@ fn keep(
     senders: &mut Senders,
     incoming: &mut Incoming,
     (symbol, packet): (&StreamSymbol, &[u8]),
-    (now, params): (Nanos, &FlowParams),
+    at: (Nanos, &FlowParams),
 ) -> Kept {
-    if packet.len() > store.symbol_bytes() {
-        return Kept::Known;
+    let kept = reach::keep((store, incoming), (symbol, packet), at);
+    if kept == Kept::First {
+        senders.clear();
     }
-    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
-        Reach::Within => {}
-        Reach::Begun => senders.clear(),
-        Reach::Passed => return Kept::Known,
-        Reach::Stray => return Kept::Stray,
+    if kept.is_news() {
+        senders.queue(symbol.number);
     }
-    if store.is_known(symbol.number) {
-        return Kept::Known;
-    }
-    store.put(symbol.number, packet, symbol.after);
-    senders.queue(symbol.number);
-    Kept::New
+    kept
 }

@@ -15,7 +15,7 @@ use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::stream::reach::{Kept, Reach, is_near, reach};
+use crate::stream::reach::{self, Kept, is_near};
 use crate::stream::recovery::Recovery;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
@@ -251,7 +251,7 @@ impl StreamSink {
             let place = (&mut *waiting, &mut *settled);
             let kept = keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params));
             match kept {
-                Kept::New => return Some(symbol),
+                Kept::First | Kept::New => return Some(symbol),
                 Kept::Known => {}
                 Kept::Stray => recovery.refuse(),
             }
@@ -286,10 +286,10 @@ impl SinkCode for StreamSink {
                     return Fate::Dropped(DropReason::Stray);
                 }
                 self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
-                if kept == Kept::New {
+                if kept.is_news() {
                     self.take(cx, &symbol);
                 }
-                kept == Kept::New
+                kept.is_news()
             }
             StreamBody::Combination(combination) => {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
@@ -334,28 +334,17 @@ impl Lifecycle for StreamSink {
     }
 }
 
-/// Keeps a symbol.
+/// Keeps a symbol; what waited for others is forgotten when the window began anew.
 fn keep(
-    (store, incoming): (&mut Store, &mut Incoming),
+    window: (&mut Store, &mut Incoming),
     (waiting, settled): (&mut VecDeque<Waiting>, &mut u32),
     (symbol, packet): (&StreamSymbol, &[u8]),
-    (now, params): (Nanos, &FlowParams),
+    at: (Nanos, &FlowParams),
 ) -> Kept {
-    if packet.len() > store.symbol_bytes() {
-        return Kept::Known;
+    let kept = reach::keep(window, (symbol, packet), at);
+    if kept == Kept::First {
+        waiting.clear();
+        *settled = symbol.number;
     }
-    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
-        Reach::Within => {}
-        Reach::Begun => {
-            waiting.clear();
-            *settled = symbol.number;
-        }
-        Reach::Passed => return Kept::Known,
-        Reach::Stray => return Kept::Stray,
-    }
-    if store.is_known(symbol.number) {
-        return Kept::Known;
-    }
-    store.put(symbol.number, packet, symbol.after);
-    Kept::New
+    kept
 }
