@@ -10,8 +10,7 @@
 //! Events of one time happen in the order in which they were made, so that nothing depends on
 //! anything but the scenario.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use recoded_pipeline::open::Opened;
@@ -80,32 +79,6 @@ enum What {
     Strike { index: usize },
 }
 
-struct Event {
-    at: Nanos,
-    serial: u64,
-    what: What,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.serial == other.serial
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
-
 /// A node that is not called until then, and what waits for it.
 #[derive(Copy, Clone, Default)]
 struct Stopped {
@@ -122,7 +95,8 @@ pub(crate) struct Network<'a> {
     attackers: Vec<Attacker<'a>>,
     /// By node.
     stopped: Vec<Stopped>,
-    queue: BinaryHeap<Reverse<Event>>,
+    /// Events to come, by time and order in which they were made.
+    queue: BTreeMap<(Nanos, u64), What>,
     serial: u64,
     now: Nanos,
     events: u64,
@@ -164,7 +138,7 @@ impl<'a> Network<'a> {
                 .collect(),
             attackers: attacks.map(|(index, attack)| Attacker::new(attack, seed, index)).collect(),
             stopped: vec![Stopped::default(); scenario.nodes.len()],
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             serial: 0,
             now: 0,
             events: 0,
@@ -201,10 +175,10 @@ impl<'a> Network<'a> {
         let rest =
             changes.chain(attacks).fold(traffic.end(), Nanos::max).saturating_add(REST_NANOS);
         let events_max = self.events_max();
-        while let Some(Reverse(event)) = self.queue.pop() {
-            self.now = event.at;
+        while let Some(((at, _), what)) = self.queue.pop_first() {
+            self.now = at;
             self.events += 1;
-            self.handle(event.what)?;
+            self.handle(what)?;
             if self.events > events_max + self.reports_max() {
                 return Err(Violation::Storm { events: self.events, at: self.now });
             }
@@ -273,7 +247,7 @@ impl<'a> Network<'a> {
     }
 
     fn schedule(&mut self, at: Nanos, what: What) {
-        self.queue.push(Reverse(Event { at, serial: self.serial, what }));
+        self.queue.insert((at, self.serial), what);
         self.serial += 1;
     }
 
@@ -540,7 +514,7 @@ impl<'a> Network<'a> {
         let (queue, serial) = (&mut self.queue, &mut self.serial);
         channel.send(self.now, payload, |arrival| {
             let what = What::Arrive { node: to, peer, source_port, payload: arrival.payload };
-            queue.push(Reverse(Event { at: arrival.at, serial: *serial, what }));
+            queue.insert((arrival.at, *serial), what);
             *serial += 1;
         });
     }

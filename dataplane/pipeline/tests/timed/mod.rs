@@ -14,8 +14,7 @@ use recoded_pipeline::report::FlowReport;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
@@ -129,29 +128,6 @@ enum What {
     Ingress,
 }
 
-struct Event {
-    at: Nanos,
-    serial: u64,
-    what: What,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        self.serial == other.serial
-    }
-}
-impl Eq for Event {}
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
-
 #[derive(Default)]
 struct Outputs {
     sent: Vec<(PeerId, Span)>,
@@ -201,7 +177,8 @@ pub struct Line {
     nodes: Vec<Node>,
     down: Vec<Channel>,
     up: Vec<Channel>,
-    queue: BinaryHeap<Reverse<Event>>,
+    /// What is to come, by time and the order in which it was made.
+    queue: BTreeMap<(Nanos, u64), What>,
     serial: u64,
     pub now: Nanos,
     pub load: Load,
@@ -256,7 +233,7 @@ impl Line {
             nodes: (0..=hops).map(node).collect(),
             down: channels(0),
             up: channels(1),
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             serial: 0,
             now: SECOND,
             load,
@@ -272,7 +249,7 @@ impl Line {
 
     fn push(&mut self, at: Nanos, what: What) {
         self.serial += 1;
-        self.queue.push(Reverse(Event { at, serial: self.serial, what }));
+        self.queue.insert((at, self.serial), what);
     }
 
     fn ingress(&mut self, at: Nanos) {
@@ -323,11 +300,10 @@ impl Line {
     /// Lets time pass.
     pub fn run(&mut self, nanos: Nanos) {
         let end = self.now + nanos;
-        while let Some(Reverse(event)) = self.queue.peek() {
-            if event.at > end {
-                break;
-            }
-            let Some(Reverse(Event { at, what, .. })) = self.queue.pop() else { break };
+        while let Some(first) = self.queue.first_entry()
+            && first.key().0 <= end
+        {
+            let ((at, _), what) = first.remove_entry();
             self.now = at;
             match what {
                 What::Arrive { node, peer, payload } => self.arrive(node, peer, &payload),
