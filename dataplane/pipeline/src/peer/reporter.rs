@@ -115,8 +115,15 @@ impl Reporter {
         self.emit(io, upstream, payload, loss);
     }
 
-    /// Whether this report, which has NACKs, was already handed on; notes it.
-    pub(crate) fn is_repeated(&mut self, header: &FeedbackHeader) -> bool {
+    /// Counts the hop that a report takes upstream. False when it asks for something and was
+    /// handed on before.
+    pub(crate) fn climbs(&mut self, header: &mut FeedbackHeader, payload: &[u8]) -> bool {
+        header.common.hop_index = header.common.hop_index.saturating_add(1);
+        !(has_nacks(payload) && self.is_repeated(header))
+    }
+
+    /// Whether this report was already handed on; notes it.
+    fn is_repeated(&mut self, header: &FeedbackHeader) -> bool {
         let name = Some((header.node, header.number));
         let is_known = self.heard.contains(&name);
         if !is_known {
@@ -166,7 +173,7 @@ impl Reporter {
 }
 
 /// Whether a report asks for anything.
-pub(crate) fn has_nacks(payload: &[u8]) -> bool {
+fn has_nacks(payload: &[u8]) -> bool {
     items(payload).any(|item| matches!(item, Item::Nack(_)))
 }
 

@@ -263,23 +263,14 @@ impl Way {
         present = present.min(took);
         self.least = Some((present, before));
         self.lately = Some(self.lately.map_or(took, |least| least.min(took)));
-        took.wrapping_sub(present.min(before)).max(0).unsigned_abs().into_nanos()
+        let waited = took.wrapping_sub(present.min(before)).max(0).unsigned_abs();
+        u64::from(waited) * 1000
     }
 
     fn accept(&mut self) {
         if let Some(lately) = self.lately.take() {
             self.least = Some((lately, lately));
         }
-    }
-}
-
-trait Micros {
-    fn into_nanos(self) -> Nanos;
-}
-
-impl Micros for u32 {
-    fn into_nanos(self) -> Nanos {
-        u64::from(self) * 1000
     }
 }
 

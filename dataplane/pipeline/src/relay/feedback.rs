@@ -7,7 +7,6 @@ use crate::io::{Context, Fate};
 use crate::params::{Recoding, Role};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::{ROUNDS, repair_packets};
-use crate::peer::reporter::has_nacks;
 use crate::relay::adaptive::Batches;
 use crate::relay::{Relay, plan_within};
 use crate::report::{DropReason, HopLoss};
@@ -27,8 +26,7 @@ impl Relay {
         let Role::Relay { upstream } = params.role else {
             return Fate::Dropped(DropReason::WrongRole);
         };
-        header.common.hop_index = header.common.hop_index.saturating_add(1);
-        if has_nacks(cx.io.frames.bytes(payload)) && cx.upstream.reporter.is_repeated(&header) {
+        if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
             return Fate::Consumed;
         }
         self.hear_link(cx, payload);

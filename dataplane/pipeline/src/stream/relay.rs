@@ -6,7 +6,6 @@ use crate::incoming::Incoming;
 use crate::io::{Arrival, Context, Data, Fate};
 use crate::params::{FlowParams, Nanos, PeerId, Role, StreamParams};
 use crate::peer::loss::hop_report;
-use crate::peer::reporter::has_nacks;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::stream::reach::{self, Kept};
@@ -137,8 +136,7 @@ impl StreamRelay {
         let Role::Relay { upstream } = cx.params.role else {
             return Fate::Dropped(DropReason::WrongRole);
         };
-        header.common.hop_index = header.common.hop_index.saturating_add(1);
-        if has_nacks(cx.io.frames.bytes(payload)) && cx.upstream.reporter.is_repeated(&header) {
+        if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
             return Fate::Consumed;
         }
         let Self { store, senders, .. } = self;

@@ -37,9 +37,8 @@ const KEEPALIVES: u32 = 12;
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
 
-/// Newest places whose numbers are kept: what is on its way, and more
-/// than is combined.
-const PLACES: usize = 16384;
+/// Newest places whose numbers are kept: what is on its way, and more than is combined.
+const PLACES: usize = 1 << 14;
 
 /// A symbol is lacking that does not come so long after a round trip and a quarter.
 const MISSING_NANOS: Nanos = 2_000_000;
