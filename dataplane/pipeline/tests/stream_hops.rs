@@ -5,6 +5,7 @@ mod common;
 use common::{Node, UP, header, ip_packet, params};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
 use recoded_pipeline::report::DropReason;
+use recoded_wire::frames::Frames as _;
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkGap, LinkReport, Missing, link_gaps, write_link};
 use recoded_wire::parse::{Packet, parse};
@@ -227,4 +228,25 @@ fn a_source_tries_a_silent_hop_again() {
         now += MILLI;
     }
     assert!(last > 40_000 * MILLI, "{entered} packets, the last at {last}");
+}
+
+/// A call that had nothing to send once counted a packet that could not leave.
+#[test]
+fn only_what_could_not_leave_for_want_of_a_frame_is_counted() {
+    let mut relay = Node::new(stream(RELAY), 1);
+    let came = |number, link, relay: &mut Node| {
+        relay.receive(&symbol((number, 0), link, &ip_packet(40, number)), MILLI).len()
+    };
+    assert_eq!(came(100, 0, &mut relay), 1);
+    // One is left for what comes.
+    let mut taken: Vec<_> = std::iter::from_fn(|| relay.frames.take()).collect();
+    relay.frames.release(taken.pop().expect("a frame"));
+    assert_eq!(came(100, 1, &mut relay), 0);
+    assert_eq!(relay.flow().counters.send_failed, 0);
+    assert_eq!(came(101, 2, &mut relay), 0);
+    assert_eq!(relay.flow().counters.send_failed, 1);
+    taken.into_iter().for_each(|frame| relay.frames.release(frame));
+    let sent = relay.tick(3 * MILLI);
+    let symbols = sent.iter().filter(|(peer, _)| *peer != UP).count();
+    assert_eq!(symbols, 1, "it leaves once there are frames");
 }

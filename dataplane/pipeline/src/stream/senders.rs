@@ -162,8 +162,10 @@ impl Senders {
         for (_, sender) in &mut self.hops {
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
-                    cx.counters.send_failed += 1;
-                    self.again_at = Some(cx.io.now + AGAIN_NANOS);
+                    if sender.due(cx.io.now).is_some_and(|due| due <= cx.io.now) {
+                        cx.counters.send_failed += 1;
+                        self.again_at = Some(cx.io.now + AGAIN_NANOS);
+                    }
                     break;
                 };
                 let Some(next) = sender.next(store, cx.io.now) else {
