@@ -1,14 +1,15 @@
 //! Runs the edge benchmark for a moment, as a user would, and looks whether it did the work. Never
 //! at a rate: that would fail on a busy machine.
 
+mod common;
+
 use std::process::Command;
 
 use serde_json::Value;
 
 /// Why the benchmark cannot run here, if it cannot.
 fn obstacle() -> Option<&'static str> {
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    match (rustix::process::geteuid().is_root(), has("iperf3"), has("ethtool")) {
+    match (rustix::process::geteuid().is_root(), common::has("iperf3"), common::has("ethtool")) {
         (false, ..) => Some("needs root for network namespaces"),
         (true, false, _) => Some("needs iperf3"),
         (true, true, false) => Some("needs ethtool"),
@@ -18,10 +19,7 @@ fn obstacle() -> Option<&'static str> {
 
 #[test]
 fn edge_for_a_moment_measures_or_says_why_not() {
-    if let Some(reason) = obstacle() {
-        let required = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|value| value == "1");
-        assert!(!required, "skipped: {reason}");
-        println!("skipped: {reason}");
+    if !common::can_run(obstacle()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

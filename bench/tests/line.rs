@@ -1,14 +1,15 @@
 //! Runs the line benchmark for a moment, as a user would, and looks whether it did the work. Never
 //! at a rate: that would fail on a busy machine.
 
+mod common;
+
 use std::process::Command;
 
 use serde_json::Value;
 
 /// Why the benchmark cannot run here, if it cannot.
 fn obstacle() -> Option<&'static str> {
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    match (rustix::process::geteuid().is_root(), has("ethtool")) {
+    match (rustix::process::geteuid().is_root(), common::has("ethtool")) {
         (false, _) => Some("needs root for network namespaces"),
         (true, false) => Some("needs ethtool"),
         _ => None,
@@ -17,10 +18,7 @@ fn obstacle() -> Option<&'static str> {
 
 #[test]
 fn line_for_a_moment_measures_or_says_why_not() {
-    if let Some(reason) = obstacle() {
-        let required = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|value| value == "1");
-        assert!(!required, "skipped: {reason}");
-        println!("skipped: {reason}");
+    if !common::can_run(obstacle()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
