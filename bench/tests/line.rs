@@ -26,7 +26,7 @@ fn line_for_a_moment_measures_or_says_why_not() {
     let bench = std::path::Path::new(env!("CARGO_BIN_EXE_bench"));
     let mut contenders = "cubic,split-bbr".to_owned();
     if bench.with_file_name("recoded").is_file() {
-        contenders.push_str(",rlnc");
+        contenders.push_str(",rlnc,stream");
     } else {
         println!("without recoded: `cargo build -p recoded` makes it");
     }
