@@ -9,15 +9,19 @@
 //!  gain:  1 + k at no queue, 1 at the target, 1/2 at most below that
 //! ```
 //!
-//! `k` shrinks where round trips are longer than the target, so that the loop does not swing. A
-//! queue that stays although less is sent is not ours: it counts as part of the way from then on,
-//! which also keeps others from starving this sender. A link that drops what exceeds its rate
-//! without a queue is told by what arrives: it does not grow with what is sent.
+//! `k` shrinks where round trips are longer than the target, so that the loop does not swing.
+//! Capacity is the most of the newest samples: one that had pauses in it says only what the link
+//! carries at least. At the start the rate keeps ahead of what is sent, until there is a queue.
+//!
+//! Now and then a queue that stays is emptied. One that does not become shorter is not ours: it
+//! counts as part of the way from then on, which also keeps others from starving this sender. A
+//! link that drops what exceeds its rate without a queue is told by what arrives: it does not grow
+//! with what is sent.
 
 use crate::params::Nanos;
 
 /// Rates, in bytes per second: the first, the least, the most.
-const FIRST: f64 = 2.5e6;
+const FIRST: f64 = 12.5e6;
 const LEAST: f64 = 25_000.0;
 const MOST: f64 = 12.5e9;
 
@@ -35,6 +39,13 @@ const TARGET_NANOS: f64 = 4e6;
 const TARGET_PART: f64 = 1.0 / 16.0;
 const TARGET_MAX_NANOS: f64 = 8e6;
 
+/// Times what arrives that may be sent while less is sent than could be: a start of TCP comes in
+/// bursts, and ends where it is slowed down.
+const AHEAD: f64 = 4.0;
+
+/// Part of the rate below which a queue is that of others.
+const OTHERS: f64 = 8.0;
+
 /// Gain at no queue.
 const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
@@ -45,8 +56,9 @@ const GAIN_LEAST: f64 = 0.05;
 const GAIN_STEPS_MAX: u32 = 5;
 const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 
-/// Part of what arrives that is sent at least, however long the queue.
+/// Part of what arrives that is sent at least, and where a link has become slower.
 const FACTOR_LEAST: f64 = 0.75;
+const FLOODED_LEAST: f64 = 0.5;
 
 /// Targets beyond which a link has become slower.
 const FLOODED: f64 = 3.0;
@@ -63,19 +75,20 @@ const OVERFLOW: f64 = 0.03;
 /// Weight of a sample in the mean of the newest.
 const RECENT_WEIGHT: f64 = 0.1;
 
-/// A queue that was never empty for so long is emptied, at this part of what arrives.
+/// A queue that was never empty for so long, and round trips, is emptied: twice as much of it within
+/// a round trip, at no less than this part of the rate.
 const FULL_NANOS: Nanos = 2_000_000_000;
+const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
+
+/// Samples after which it should have become shorter; else it is taken for part of the way.
+const DRAINED: u32 = 3;
 
 /// Part of the target that is no queue.
 const EMPTY: f64 = 0.2;
 
 /// Samples of a period.
 const PERIOD: u32 = 6;
-
-/// Samples with more than the target in a row, and nothing gained by sending less, after which a
-/// queue is taken for part of the way.
-const STUBBORN: u32 = 30;
 
 /// It has become shorter when this part of it is left.
 const SHORTER: f64 = 0.75;
@@ -117,6 +130,31 @@ struct Anchor {
     received: f64,
 }
 
+/// What a sample says of the queue; times in nanoseconds.
+#[derive(Copy, Clone, Debug)]
+struct Seen {
+    queue: f64,
+    target: f64,
+    round_trip: Nanos,
+    is_limited: bool,
+    /// Whether what waits is of this sender.
+    is_ours: bool,
+}
+
+impl Seen {
+    fn is_flooded(&self) -> bool {
+        self.queue > FLOODED * self.target
+    }
+
+    /// What a rate is multiplied by where the queue exceeds the target: half of what is too much
+    /// goes within a round trip.
+    fn factor(&self) -> f64 {
+        let round_trip = self.round_trip.max(SAMPLE_NANOS) as f64;
+        let least = if self.is_flooded() { FLOODED_LEAST } else { FACTOR_LEAST };
+        (1.0 - (self.queue - self.target) / (2.0 * round_trip)).max(least)
+    }
+}
+
 /// The rate towards one neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
@@ -129,11 +167,10 @@ pub(crate) struct Rate {
     /// The most by the samples of the present period and the one before, and the samples in it.
     most: [f64; 2],
     samples: u32,
-    /// Samples in a row without a queue, and with one that is too long.
+    /// Samples in a row without a queue.
     calm: u32,
-    stubborn: u32,
-    /// The queue when these began.
-    stubborn_queue: f64,
+    /// The queue that is being emptied, and the samples of that.
+    drain: Option<(f64, u32)>,
     /// Whether the sample of before had no queue either.
     was_calm: bool,
     /// Startup: whether there was always more to send, and the rate before the present one.
@@ -166,8 +203,7 @@ impl Rate {
             most: [0.0; 2],
             samples: 0,
             calm: 0,
-            stubborn: 0,
-            stubborn_queue: 0.0,
+            drain: None,
             was_calm: false,
             was_limited: false,
             recent_loss: 0.0,
@@ -229,10 +265,13 @@ impl Rate {
         self.was_calm = is_calm;
         let arrives = (1.0 - *usual).max(0.05);
         self.capacity = received / arrives;
-        if self.samples >= PERIOD {
-            (self.most, self.samples) = ([0.0, self.most[0]], 0);
+        if sample.is_limited || queue > target {
+            if self.samples >= PERIOD {
+                (self.most, self.samples) = ([0.0, self.most[0]], 0);
+            }
+            self.samples += 1;
         }
-        self.samples += 1;
+        // What came of little that was sent says only what the link carries at least.
         self.most[0] = self.most[0].max(self.capacity);
         let is_steady = self.phase == Phase::Steady && self.was_calm;
         if sample.is_limited && is_steady && self.is_policed(received, loss, now) {
@@ -241,94 +280,116 @@ impl Rate {
         if queue < target * EMPTY {
             self.empty_at = now;
         }
+        // Where much less is sent than could be, the queue is of others.
+        let is_ours = sample.is_limited || self.capacity > self.bytes_per_second / OTHERS;
+        let is_limited = sample.is_limited;
+        let seen = Seen { queue, target, round_trip, is_limited, is_ours };
         // What waits in the neighbour is ours, however little that is.
-        let is_behind = queue > target && 2 * sample.backlog > sample.queue;
-        let is_limited = sample.is_limited || is_behind;
+        if queue > target && 2 * sample.backlog > sample.queue {
+            self.calm = 0;
+            let fast = if is_limited { self.most() } else { self.capacity };
+            self.set(fast * seen.factor().max(FACTOR_LEAST));
+            return Verdict::Fine;
+        }
         match self.phase {
-            // The neighbour has yet to find its own rate.
-            Phase::Startup if queue > target => {
-                if is_limited {
-                    self.set(self.capacity);
-                }
-            }
             Phase::Startup => {
-                // What arrives is a round trip old: the rate of then.
-                let follows = self.capacity > FOLLOWS * self.before;
-                self.lagging = if follows { 0 } else { self.lagging + 1 };
-                if sample.is_limited && self.was_limited && self.lagging >= LAGGING {
-                    self.phase = Phase::Steady;
-                    self.set(self.most[0].max(self.most[1]));
-                } else if sample.is_limited {
-                    self.before = self.bytes_per_second;
-                    self.set(self.bytes_per_second.min(2.0 * self.capacity) * 2.0);
-                }
-                self.was_limited = sample.is_limited;
-            }
-            Phase::Steady if sample.is_limited && now > self.empty_at + FULL_NANOS => {
-                // Without a look at the way itself, a queue that stays becomes part of it.
-                self.set(self.most[0].max(self.most[1]) * DRAIN);
+                self.start(&seen);
+                Verdict::Fine
             }
             Phase::Steady => {
                 self.recent_loss += RECENT_WEIGHT * (loss - self.recent_loss);
-                let overflows = self.recent_loss > 1.0 - arrives + OVERFLOW;
-                let is = (is_limited, overflows, is_behind);
-                return self.steer(is, queue / target, target, round_trip);
+                self.steer(&seen, now)
             }
+        }
+    }
+
+    /// The most by the newest samples.
+    fn most(&self) -> f64 {
+        self.most[0].max(self.most[1])
+    }
+
+    /// One step of a start.
+    fn start(&mut self, seen: &Seen) {
+        if seen.queue > seen.target {
+            if seen.is_ours {
+                self.phase = Phase::Steady;
+                self.set(self.bytes_per_second.min(self.most()));
+            }
+            return;
+        }
+        // What arrives is a round trip old: the rate of then.
+        let follows = self.capacity > FOLLOWS * self.before;
+        self.lagging = if follows { 0 } else { self.lagging + 1 };
+        if seen.is_limited && self.was_limited && self.lagging >= LAGGING {
+            self.phase = Phase::Steady;
+            self.set(self.most());
+        } else if seen.is_limited {
+            self.before = self.bytes_per_second;
+            self.set(self.bytes_per_second.min(2.0 * self.capacity) * 2.0);
+        } else {
+            // Ahead of those who are about to send more.
+            self.set(self.bytes_per_second.max(AHEAD * self.capacity));
+        }
+        self.was_limited = seen.is_limited;
+    }
+
+    /// One step of the loop.
+    fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
+        if let Some((before, samples)) = self.drain.take() {
+            return self.drained((before, samples), seen.queue, now);
+        }
+        let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
+        if seen.is_limited && now > self.empty_at + full {
+            // Without a look at the way itself, a queue that stays becomes part of it.
+            self.drain = Some((seen.queue, 0));
+            let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
+            self.set(self.most() * (1.0 - part).max(DRAIN));
+        } else if seen.queue < seen.target {
+            self.rise(seen);
+        } else {
+            self.fall(seen);
         }
         Verdict::Fine
     }
 
-    /// One step of the loop; `queue` is in targets.
-    fn steer(
-        &mut self,
-        (is_limited, overflows, is_behind): (bool, bool, bool),
-        queue: f64,
-        target: f64,
-        round_trip: Nanos,
-    ) -> Verdict {
-        let slow = (target / (2.0 * (round_trip as f64).max(1.0))).min(1.0);
-        let gain = GAIN * slow;
-        if queue < 1.0 {
-            self.stubborn = 0;
-            self.calm = if queue < 0.25 && is_limited { self.calm + 1 } else { 0 };
-            if !is_limited {
-                return Verdict::Fine;
-            }
-            let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
-            let most =
-                (GAIN_ROUND_TRIP_NANOS / round_trip.max(1) as f64).clamp(GAIN_LEAST, GAIN_MOST);
-            let gain = (gain * boost).min(most) * (1.0 - queue);
-            // Never much less than before where there is room.
-            let least = self.bytes_per_second.min(2.0 * self.capacity);
-            self.set((self.capacity * (1.0 + gain)).max(least));
+    /// Whether a queue has become shorter since less is sent.
+    fn drained(&mut self, (before, samples): (f64, u32), queue: f64, now: Nanos) -> Verdict {
+        let is_shorter = queue < SHORTER * before;
+        if !is_shorter && samples + 1 < DRAINED {
+            self.drain = Some((before, samples + 1));
             return Verdict::Fine;
         }
+        self.empty_at = now;
+        // A queue that overflows is shortened by sending less, in time.
+        let overflows = self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW;
+        if is_shorter || overflows { Verdict::Fine } else { Verdict::NotOurs }
+    }
+
+    fn rise(&mut self, seen: &Seen) {
+        let (queue, round_trip) = (seen.queue / seen.target, seen.round_trip.max(1) as f64);
+        self.calm = if queue < 0.25 { self.calm + 1 } else { 0 };
+        if !seen.is_limited {
+            return;
+        }
+        let slow = (seen.target / (2.0 * round_trip)).min(1.0);
+        let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
+        let most = (GAIN_ROUND_TRIP_NANOS / round_trip).clamp(GAIN_LEAST, GAIN_MOST);
+        let gain = (GAIN * slow * boost).min(most) * (1.0 - queue);
+        // Never much less than before where there is room.
+        let least = self.bytes_per_second.min(2.0 * self.capacity);
+        self.set((self.capacity * (1.0 + gain)).max(least));
+    }
+
+    fn fall(&mut self, seen: &Seen) {
         self.calm = 0;
-        if queue < SHORTER * self.stubborn_queue || self.stubborn == 0 {
-            (self.stubborn, self.stubborn_queue) = (0, queue);
-        }
-        self.stubborn += 1;
-        // Half of what is too much goes within a round trip.
-        let excess = (queue - 1.0) * target / (2.0 * round_trip.max(SAMPLE_NANOS) as f64);
-        let is_flooded = queue > FLOODED && !is_behind;
-        let factor = (1.0 - excess).max(if is_flooded { 0.5 } else { FACTOR_LEAST });
         // Then what a period saw is soon out of date.
-        self.samples += if is_flooded { 2 } else { 0 };
-        if is_limited {
+        self.samples += if seen.is_flooded() { 2 } else { 0 };
+        if seen.is_limited {
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
-            self.set(self.most[0].max(self.most[1]) * factor);
-        } else if self.capacity > self.bytes_per_second / 4.0 {
-            // Where much less is sent than could be, the queue is of others.
-            self.set(self.bytes_per_second * factor);
+            self.set(self.most() * seen.factor());
+        } else if seen.is_ours {
+            self.set(self.bytes_per_second.max(self.capacity) * seen.factor());
         }
-        if self.stubborn >= STUBBORN {
-            self.stubborn = 0;
-            // A queue that overflows is shortened by sending less, in time.
-            if !overflows {
-                return Verdict::NotOurs;
-            }
-        }
-        Verdict::Fine
     }
 
     /// Whether more was sent, and no more arrived: the rate of before is gone back to.
@@ -354,5 +415,46 @@ impl Rate {
 
     fn set(&mut self, bytes_per_second: f64) {
         self.bytes_per_second = bytes_per_second.clamp(LEAST, MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Nanos = 20_000_000;
+
+    /// A sample of 20 ms, of 60 bytes a packet.
+    fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
+        let (bytes, nanos) = (60 * packets, ROUND_TRIP);
+        Sample { bytes, packets, sent: packets, nanos, queue, backlog, is_limited }
+    }
+
+    /// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they
+    /// took at that time, and they, and what they acknowledged, stayed slow.
+    #[test]
+    fn a_flow_that_sends_little_is_not_slowed_down_for_long() {
+        let mut rate = Rate::new();
+        for now in 1..100 {
+            rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+        }
+        let before = rate.bytes_per_second();
+        assert!(before >= FIRST);
+        rate.sample(&sample(40, 30_000_000, 30_000_000, false), ROUND_TRIP, 100 * ROUND_TRIP);
+        assert!(rate.bytes_per_second() < before, "a neighbour that is behind is obeyed");
+        for now in 101..105 {
+            rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+        }
+        let sent = 40.0 * (60 + AROUND_BYTES) as f64 * 1e9 / ROUND_TRIP as f64;
+        assert!(rate.bytes_per_second() > 3.0 * sent, "{} of {before}", rate.bytes_per_second());
+    }
+
+    #[test]
+    fn a_queue_of_others_is_no_reason_to_send_less() {
+        let mut rate = Rate::new();
+        for now in 1..200 {
+            rate.sample(&sample(40, 20_000_000, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+        }
+        assert!(rate.bytes_per_second() >= FIRST);
     }
 }

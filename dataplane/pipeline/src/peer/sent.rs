@@ -37,6 +37,8 @@ pub(crate) enum Carried {
 struct Entry {
     at: Nanos,
     carried: Carried,
+    /// Times that there was nothing to send, before it.
+    pauses: u32,
 }
 
 /// What became of a packet that was sent.
@@ -70,6 +72,8 @@ pub(crate) struct Sent {
     /// Packets lost in a row.
     lost: u32,
     combinations: usize,
+    /// Times that there was nothing to send.
+    pauses: u32,
 }
 
 impl Sent {
@@ -85,6 +89,7 @@ impl Sent {
             loss: LossTracker::default(),
             lost: 0,
             combinations: 0,
+            pauses: 0,
         }
     }
 
@@ -107,7 +112,7 @@ impl Sent {
         while self.next != number {
             // Packets of another code came between.
             let place = self.place(self.next);
-            self.entries[place] = Entry { at: now, carried: Carried::Nothing };
+            self.entries[place] = Entry { at: now, carried: Carried::Nothing, pauses: self.pauses };
             self.next = self.next.wrapping_add(1);
         }
         self.combinations += usize::from(matches!(carried, Carried::Combination { .. }));
@@ -116,7 +121,7 @@ impl Sent {
             self.base = self.next.wrapping_sub(self.entries.len() as u32);
         }
         let place = self.place(number);
-        self.entries[place] = Entry { at: now, carried };
+        self.entries[place] = Entry { at: now, carried, pauses: self.pauses };
     }
 
     /// Packets sent that no report has spoken of.
@@ -145,9 +150,9 @@ impl Sent {
         self.base = self.next;
     }
 
-    /// There was nothing to send for a while.
+    /// There was nothing to send for a while, before what leaves next.
     pub(crate) fn ran_dry(&mut self) {
-        self.meter.is_limited = false;
+        self.pauses = self.pauses.wrapping_add(1);
     }
 
     /// A queue that stays is part of the way from now on.
@@ -175,12 +180,12 @@ impl Sent {
         if age >= self.entries.len() || (is_old && resolved < 1 << 31) {
             return None;
         }
-        let sent_at = self.entries[self.place(report.latest)].at;
+        let Entry { at: sent_at, pauses, .. } = self.entries[self.place(report.latest)];
         let held = u64::from(report.held) * 1000;
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
         let backlog = u64::from(report.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000;
-        let sample = self.meter.note(report, (waited + backlog, backlog), round_trip);
+        let sample = self.meter.note((report, pauses), (waited + backlog, backlog), round_trip);
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
@@ -277,23 +282,23 @@ impl Way {
 /// How fast packets arrive, from one report to a later one.
 #[derive(Debug, Default)]
 struct Meter {
-    since: Option<LinkReport>,
+    /// The earlier report, and the pauses before the packet that came last by it.
+    since: Option<(LinkReport, u32)>,
     /// The least queue, and the least of the neighbour alone.
     least: Option<(Nanos, Nanos)>,
-    is_limited: bool,
 }
 
 impl Meter {
     fn note(
         &mut self,
-        report: &LinkReport,
+        (report, pauses): (&LinkReport, u32),
         now: (Nanos, Nanos),
         round_trip: Nanos,
     ) -> Option<Sample> {
         let (queue, backlog) = self.least.map_or(now, |at| (at.0.min(now.0), at.1.min(now.1)));
         self.least = Some((queue, backlog));
-        let Some(since) = self.since else {
-            self.begin(report);
+        let Some((since, pauses_since)) = self.since else {
+            self.begin(report, pauses);
             return None;
         };
         let nanos = u64::from(report.arrived.wrapping_sub(since.arrived)) * 1000;
@@ -301,7 +306,7 @@ impl Meter {
         let packets = report.packets.wrapping_sub(since.packets);
         let is_strange = nanos > 1 << 41 || sent > 1 << 20 || packets > sent.saturating_add(1024);
         if is_strange {
-            self.begin(report);
+            self.begin(report, pauses);
             return None;
         }
         let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { SAMPLE_NANOS };
@@ -309,15 +314,14 @@ impl Meter {
             return None;
         }
         let bytes = report.bytes.wrapping_sub(since.bytes);
-        let is_limited = self.is_limited;
-        self.begin(report);
+        let is_limited = pauses == pauses_since;
+        self.begin(report, pauses);
         Some(Sample { bytes, packets, sent, nanos, queue, backlog, is_limited })
     }
 
-    fn begin(&mut self, report: &LinkReport) {
-        self.since = Some(*report);
+    fn begin(&mut self, report: &LinkReport, pauses: u32) {
+        self.since = Some((*report, pauses));
         self.least = None;
-        self.is_limited = true;
     }
 }
 

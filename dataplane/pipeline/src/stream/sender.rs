@@ -291,12 +291,12 @@ impl Sender {
             // There was nothing to be heard of.
             self.heard_at = now;
         }
-        self.sent.note(link, carried, now);
         let earliest = now.saturating_sub(BURST_NANOS);
         if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
             // There was nothing to send: what arrives next says nothing of what could.
             self.sent.ran_dry();
         }
+        self.sent.note(link, carried, now);
         self.free_at = self.free_at.max(earliest) + self.rate.nanos(bytes + AROUND_BYTES);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
