@@ -66,7 +66,8 @@ fn long_hops_carry_it_too_after_a_start() {
     if is_emulated() {
         return;
     }
-    for (hops, loss, delay, least) in [(4, 0.1, 10, 0.9), (3, 0.03, 50, 0.85), (1, 0.02, 270, 0.8)] {
+    for (hops, loss, delay, least) in [(4, 0.1, 10, 0.9), (3, 0.03, 50, 0.85), (1, 0.02, 270, 0.8)]
+    {
         println!("{hops} hops of {delay} ms, {loss} lost");
         let link = Link::new(loss, delay);
         let mut line = Line::new(&vec![link; hops], GREEDY, 1);

@@ -28,9 +28,10 @@ const MOST: f64 = 12.5e9;
 /// Bytes around a UDP payload on the wire: Ethernet, IPv4, UDP.
 pub(crate) const AROUND_BYTES: usize = 42;
 
-/// Shortest time that a sample covers: a burst of a worker that slept is part of it. One of few
-/// packets covers more.
+/// Shortest time that a sample covers: a burst of a worker that slept is part of it. It covers a
+/// round trip, up to the longest; one of few packets covers more.
 pub(crate) const SAMPLE_NANOS: Nanos = 10_000_000;
+pub(crate) const SAMPLE_MAX_NANOS: Nanos = 50_000_000;
 pub(crate) const SAMPLE_PACKETS: u32 = 32;
 pub(crate) const SPARSE_NANOS: Nanos = 200_000_000;
 
@@ -39,8 +40,9 @@ const TARGET_NANOS: f64 = 4e6;
 const TARGET_PART: f64 = 1.0 / 16.0;
 const TARGET_MAX_NANOS: f64 = 8e6;
 
-/// Times what arrives that may be sent while less is sent than could be: a start of TCP comes in
-/// bursts, and ends where it is slowed down.
+/// Times what arrives that is sent at the start; and that may be sent while less is sent than could
+/// be: a start of TCP comes in bursts, and ends where it is slowed down.
+const START: f64 = 3.0;
 const AHEAD: f64 = 4.0;
 
 /// Part of the rate below which a queue is that of others.
@@ -63,11 +65,10 @@ const FLOODED_LEAST: f64 = 0.5;
 /// Targets beyond which a link has become slower.
 const FLOODED: f64 = 3.0;
 
-/// Part of a rate that arrives while the link takes it.
-const FOLLOWS: f64 = 0.7;
-
-/// Samples in a row with less, after which it does not take it.
-const LAGGING: u32 = 2;
+/// What more arrives every round trip of a start, and round trips in a row with less, after which
+/// the link is known.
+const GROWS: f64 = 1.25;
+const LAGGING: u32 = 3;
 
 /// Loss beyond the usual one that is that of a queue.
 const OVERFLOW: f64 = 0.03;
@@ -116,9 +117,55 @@ pub(crate) struct Sample {
     pub is_limited: bool,
 }
 
+impl Sample {
+    /// Bytes a second, with what is around them on the wire.
+    fn received(&self) -> f64 {
+        let bytes = f64::from(self.bytes) + f64::from(self.packets) * AROUND_BYTES as f64;
+        bytes * 1e9 / self.nanos.max(1) as f64
+    }
+
+    fn loss(&self) -> f64 {
+        1.0 - (f64::from(self.packets) / f64::from(self.sent.max(1))).min(1.0)
+    }
+
+    /// This one and the next as one.
+    fn then(&self, next: &Sample) -> Sample {
+        Sample {
+            bytes: self.bytes.saturating_add(next.bytes),
+            packets: self.packets.saturating_add(next.packets),
+            sent: self.sent.saturating_add(next.sent),
+            nanos: self.nanos.saturating_add(next.nanos),
+            queue: self.queue.min(next.queue),
+            backlog: self.backlog.min(next.backlog),
+            is_limited: self.is_limited && next.is_limited,
+        }
+    }
+}
+
+/// The samples of a round trip.
+#[derive(Clone, Debug, Default)]
+struct Round {
+    /// As one.
+    all: Option<Sample>,
+    /// What the link carried in the best of those without a pause, in bytes per second.
+    limited: Option<f64>,
+}
+
+impl Round {
+    /// Takes in a sample, and returns what there is as one.
+    fn add(&mut self, sample: &Sample, carried: f64) -> Sample {
+        if sample.is_limited {
+            self.limited = Some(self.limited.map_or(carried, |best| best.max(carried)));
+        }
+        let all = self.all.map_or(*sample, |before| before.then(sample));
+        self.all = Some(all);
+        all
+    }
+}
+
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Phase {
-    /// Twice as fast every round.
+    /// Faster every round trip.
     Startup,
     Steady,
 }
@@ -162,7 +209,8 @@ pub(crate) struct Rate {
     phase: Phase,
     /// Share that is lost where there is no queue.
     usual_loss: Option<f64>,
-    /// What the link carries, by the newest sample.
+    round: Round,
+    /// What the link carries, by the newest step.
     capacity: f64,
     /// The most by the samples of the present period and the one before, and the samples in it.
     most: [f64; 2],
@@ -173,12 +221,13 @@ pub(crate) struct Rate {
     drain: Option<(f64, u32)>,
     /// Whether the sample of before had no queue either.
     was_calm: bool,
-    /// Startup: whether there was always more to send, and the rate before the present one.
+    /// Startup: whether there was always more to send, the most that arrived a round trip before,
+    /// and round trips without more.
     was_limited: bool,
+    before: f64,
+    lagging: u32,
     /// Mean loss of the newest samples: one alone may be of few packets.
     recent_loss: f64,
-    lagging: u32,
-    before: f64,
     anchor: Option<Anchor>,
     quiet_until: Nanos,
     /// When there was no queue last.
@@ -199,6 +248,7 @@ impl Rate {
             bytes_per_second: FIRST,
             phase: Phase::Startup,
             usual_loss: None,
+            round: Round::default(),
             capacity: 0.0,
             most: [0.0; 2],
             samples: 0,
@@ -240,7 +290,7 @@ impl Rate {
         // Where less is sent than could be, the queue is of others.
         if self.phase == Phase::Startup && self.was_limited && waited > Self::target(round_trip) {
             self.phase = Phase::Steady;
-            self.set(self.bytes_per_second.min(2.0 * self.capacity) / 2.0);
+            self.set(self.bytes_per_second.min(self.most()));
         }
     }
 
@@ -249,12 +299,35 @@ impl Rate {
         self.set(self.bytes_per_second / 2.0);
     }
 
-    /// Takes in a sample.
+    /// Takes in a sample; a step is taken once a round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
-        let seconds = sample.nanos.max(1) as f64 * 1e-9;
-        let bytes = f64::from(sample.bytes) + f64::from(sample.packets) * AROUND_BYTES as f64;
-        let received = bytes / seconds;
-        let loss = 1.0 - (f64::from(sample.packets) / f64::from(sample.sent.max(1))).min(1.0);
+        let usual = *self.usual_loss.get_or_insert(sample.loss());
+        let carried = sample.received() / (1.0 - usual).max(0.05);
+        self.most[0] = self.most[0].max(carried);
+        let all = self.round.add(sample, carried);
+        if self.phase == Phase::Startup && all.queue <= Self::target(round_trip) {
+            // Ahead of those who are about to send more.
+            let gain = if sample.is_limited { START } else { AHEAD };
+            self.set(self.bytes_per_second.max(gain * carried));
+            self.was_limited = sample.is_limited;
+        }
+        // The time between two samples is in none.
+        if all.nanos + all.nanos / 4 < round_trip {
+            return Verdict::Fine;
+        }
+        let limited = std::mem::take(&mut self.round).limited;
+        self.step((&all, limited), round_trip, now)
+    }
+
+    /// A step, by the samples of a round trip as one and what the link carried where there was
+    /// always more to send.
+    fn step(
+        &mut self,
+        (sample, limited): (&Sample, Option<f64>),
+        round_trip: Nanos,
+        now: Nanos,
+    ) -> Verdict {
+        let (received, loss) = (sample.received(), sample.loss());
         let (queue, target) = (sample.queue as f64, Self::target(round_trip) as f64);
         let usual = self.usual_loss.get_or_insert(loss);
         // What was dropped before a queue ended is told after it.
@@ -263,16 +336,14 @@ impl Rate {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
         self.was_calm = is_calm;
-        let arrives = (1.0 - *usual).max(0.05);
-        self.capacity = received / arrives;
-        if sample.is_limited || queue > target {
-            if self.samples >= PERIOD {
-                (self.most, self.samples) = ([0.0, self.most[0]], 0);
-            }
-            self.samples += 1;
-        }
+        self.capacity = limited.unwrap_or(received / (1.0 - *usual).max(0.05));
         // What came of little that was sent says only what the link carries at least.
-        self.most[0] = self.most[0].max(self.capacity);
+        if sample.is_limited || queue > target {
+            self.samples += 1;
+            if self.samples > PERIOD {
+                (self.most, self.samples) = ([self.capacity, self.most[0]], 1);
+            }
+        }
         let is_steady = self.phase == Phase::Steady && self.was_calm;
         if sample.is_limited && is_steady && self.is_policed(received, loss, now) {
             return Verdict::Fine;
@@ -280,9 +351,9 @@ impl Rate {
         if queue < target * EMPTY {
             self.empty_at = now;
         }
+        let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
-        let is_ours = sample.is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let is_limited = sample.is_limited;
+        let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
         let seen = Seen { queue, target, round_trip, is_limited, is_ours };
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
@@ -317,20 +388,13 @@ impl Rate {
             }
             return;
         }
-        // What arrives is a round trip old: the rate of then.
-        let follows = self.capacity > FOLLOWS * self.before;
-        self.lagging = if follows { 0 } else { self.lagging + 1 };
-        if seen.is_limited && self.was_limited && self.lagging >= LAGGING {
+        let grows = self.most() > GROWS * self.before;
+        self.before = self.most();
+        self.lagging = if grows || !seen.is_limited { 0 } else { self.lagging + 1 };
+        if self.lagging >= LAGGING {
             self.phase = Phase::Steady;
             self.set(self.most());
-        } else if seen.is_limited {
-            self.before = self.bytes_per_second;
-            self.set(self.bytes_per_second.min(2.0 * self.capacity) * 2.0);
-        } else {
-            // Ahead of those who are about to send more.
-            self.set(self.bytes_per_second.max(AHEAD * self.capacity));
         }
-        self.was_limited = seen.is_limited;
     }
 
     /// One step of the loop.
@@ -362,6 +426,9 @@ impl Rate {
         self.empty_at = now;
         // A queue that overflows is shortened by sending less, in time.
         let overflows = self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW;
+        if is_shorter {
+            self.set(self.most());
+        }
         if is_shorter || overflows { Verdict::Fine } else { Verdict::NotOurs }
     }
 

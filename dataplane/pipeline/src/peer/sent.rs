@@ -11,7 +11,7 @@
 
 use crate::params::Nanos;
 use crate::peer::loss::LossTracker;
-use crate::peer::rate::{SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
+use crate::peer::rate::{SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
 use crate::report::HopLoss;
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
@@ -310,7 +310,7 @@ impl Meter {
             return None;
         }
         let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { SAMPLE_NANOS };
-        if nanos < enough.max(round_trip) || sent == 0 {
+        if nanos < enough.max(round_trip.min(SAMPLE_MAX_NANOS)) || sent == 0 {
             return None;
         }
         let bytes = report.bytes.wrapping_sub(since.bytes);
