@@ -31,8 +31,10 @@ const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalives without an answer after which there is none at all until there is more to send.
-const KEEPALIVES: u32 = 12;
+/// Keepalives without an answer after which they become rarer, and after which there is none at all
+/// until there is more to send. Losses in a row take several.
+const KEEPALIVES_SOON: u32 = 6;
+const KEEPALIVES: u32 = 16;
 
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
@@ -319,8 +321,8 @@ impl Sender {
                     self.heard_at = now;
                     self.rate.silence();
                 }
-                let shift = self.keepalive.count.min(10);
-                let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << (shift - 1);
+                let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
+                let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
                 let most =
                     if self.is_idle() { KEEPALIVE_MAX_NANOS } else { self.waiting_interval() };
