@@ -21,13 +21,17 @@ const HOPS: u32 = 4;
 /// Fewer symbols a second are of people who talk or type.
 const SPARSE: f64 = 1500.0;
 
-/// What losses may add to the time of the way: where traffic is sparse, and elsewhere beside two
-/// round trips.
+/// What losses may add to the time of the way: where traffic is sparse or grows, and elsewhere
+/// beside two round trips.
 const SPARSE_SECONDS: f64 = 0.015;
 const BULK_SECONDS: f64 = 0.010;
 
 /// Most that is planned with.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
+
+/// Traffic that is so many times its mean of before is about to grow further: a start of TCP, which
+/// ends where packets are late. Then it is protected as if it were sparse.
+const GROWING: f64 = 1.5;
 
 /// What lies above the losses, where traffic is not sparse.
 const ABOVE: (f64, f64) = (0.03, 0.06);
@@ -83,9 +87,11 @@ impl Share {
         if since >= PLAN_NANOS {
             // After a pause it begins anew.
             let rate = f64::from(self.sent) * 1e9 / since as f64;
+            let is_growing = rate > GROWING * self.rate;
             self.rate += RATE_WEIGHT * (rate - self.rate);
             (self.planned_at, self.sent) = (now, 0);
-            (self.rho, self.symbols) = plan(loss, self.rate, round_trip as f64 * 1e-9);
+            let of = (self.rate, is_growing || self.rate < SPARSE);
+            (self.rho, self.symbols) = plan(loss, of, round_trip as f64 * 1e-9);
         }
         self.credit = (self.credit + self.rho).min(2.0);
     }
@@ -101,16 +107,20 @@ impl Share {
     }
 }
 
-/// Combinations for a symbol, and symbols of a combination.
-fn plan(HopLoss { loss, burst_mean, .. }: HopLoss, rate: f64, round_trip: f64) -> (f64, usize) {
+/// Combinations for a symbol, and symbols of a combination. `is_urgent` where losses are to add
+/// little to the time of the way, whatever it takes.
+fn plan(
+    HopLoss { loss, burst_mean, .. }: HopLoss,
+    (rate, is_urgent): (f64, bool),
+    round_trip: f64,
+) -> (f64, usize) {
     if loss < 1e-4 || rate <= 0.0 {
         return (0.0, SYMBOLS.0 as usize);
     }
     let loss = loss.min(0.5);
     // Losses in a row that come by themselves are none in bursts.
     let burst = (burst_mean * (1.0 - loss)).max(1.0);
-    let is_sparse = rate < SPARSE;
-    let soon = if is_sparse { SPARSE_SECONDS } else { 2.0 * round_trip + BULK_SECONDS };
+    let soon = if is_urgent { SPARSE_SECONDS } else { 2.0 * round_trip + BULK_SECONDS };
     let repaired = repaired(loss, rate, round_trip);
     if repaired <= soon {
         return (0.0, SYMBOLS.0 as usize);
@@ -125,11 +135,11 @@ fn plan(HopLoss { loss, burst_mean, .. }: HopLoss, rate: f64, round_trip: f64) -
     // The share is on both sides.
     let mut x = within(budget, loss / (1.0 - loss));
     x = within(budget, share(x));
-    if !is_sparse {
+    if !is_urgent {
         x = (x * 1.5f64.sqrt()).clamp(ABOVE.0, ABOVE.1);
     }
     let rho = share(x);
-    if !is_sparse && seconds(x, rho) >= repaired {
+    if !is_urgent && seconds(x, rho) >= repaired {
         return (0.0, SYMBOLS.0 as usize);
     }
     let above = (rho * (1.0 - loss) - loss).max(1e-3);
@@ -161,7 +171,7 @@ mod tests {
 
     fn planned(loss: f64, burst: f64, rate: f64, round_trip: f64) -> (f64, usize) {
         let burst_mean = if burst > 1.0 { burst } else { 1.0 / (1.0 - loss) };
-        plan(HopLoss { hop: 0, loss, burst_mean }, rate, round_trip)
+        plan(HopLoss { hop: 0, loss, burst_mean }, (rate, rate < SPARSE), round_trip)
     }
 
     #[test]
