@@ -9,8 +9,8 @@ use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{
-    Adopted, Engine, Flow, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State, Tunnel,
-    Version, Worker,
+    Adopted, Engine, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters, Remote,
+    State, Tunnel, Version, Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,7 @@ fn source() -> Flow {
         role: "source".into(),
         tunnel: Some("rec0".into()),
         next_hops: vec!["east:10.0.2.2".into()],
+        neighbours: vec![],
         upstream: None,
         parameters: source_parameters(),
         code: "rlnc".into(),
@@ -253,6 +254,43 @@ fn window_sink() -> Flow {
     }
 }
 
+fn stream_source() -> Flow {
+    let near = FlowNeighbour {
+        next_hop: "east:10.0.2.2".into(),
+        rate_mbit: 93.41,
+        round_trip_us: Some(2_345.6),
+        queue_us: Some(412.0),
+        loss: Some(0.0987),
+        heard_ago_seconds: Some(0.012),
+    };
+    let never_heard = FlowNeighbour {
+        next_hop: "west:fd00:1234:5678:9abc::2".into(),
+        rate_mbit: 20.0,
+        ..FlowNeighbour::default()
+    };
+    Flow {
+        id: 5,
+        next_hops: vec![near.next_hop.clone(), never_heard.next_hop.clone()],
+        neighbours: vec![near, never_heard],
+        parameters: Parameters {
+            code: Some("stream".into()),
+            stream_symbols: Some(16_384),
+            generation_size: None,
+            ..source_parameters()
+        },
+        code: "stream".into(),
+        field: 256,
+        generation_size: 16_384,
+        planned: 0,
+        hops: vec![],
+        remote: None,
+        counters: counted([("ingress_packets", 1_000), ("sent_systematic", 1_000)]),
+        rank_theory: None,
+        overhead: None,
+        ..source()
+    }
+}
+
 fn link(name: &str, interface: &str, local: &str) -> Link {
     Link {
         name: name.into(),
@@ -316,7 +354,7 @@ fn state() -> State {
             },
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
         ],
-        flows: vec![source(), relay(), bats_source(), window_sink()],
+        flows: vec![source(), relay(), bats_source(), window_sink(), stream_source()],
         tunnels: vec![Tunnel {
             name: "rec0".into(),
             address: "10.99.0.1/24".into(),

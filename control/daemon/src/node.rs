@@ -122,6 +122,7 @@ fn observation(report: RuntimeReport) -> Observation {
     let (flows, remainders): (Vec<_>, Vec<_>) =
         pipelines.map(|it| (it.flows.clone(), it.remainders.clone())).unzip();
     Observation {
+        at: report.at,
         links: report.links.iter().map(link).collect(),
         workers: report.workers.iter().map(worker).collect(),
         tunnels: report.tunnels.iter().map(tunnel).collect(),

@@ -5,9 +5,9 @@ use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
 use crate::theory;
-use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Redundancy, Role};
-use recoded_pipeline::report::{FlowCounters, FlowReport, Remainder};
+use recoded_api::v1::{Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
+use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
 use std::time::Duration;
 
 /// Everything the daemon knows.
@@ -19,7 +19,7 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         let id = flow.params.id;
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
-        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone))
+        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone), seen.at)
     });
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| Tunnel {
         name: tunnel.name.clone(),
@@ -108,11 +108,12 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
     }
 }
 
-/// `gone` is what shards counted that left.
+/// `gone` is what shards counted that left; `at` is the time of the reports.
 fn show_flow<'a>(
     config: &Config,
     flow: &FlowConfig,
     (reports, gone): (&[&FlowReport], impl Iterator<Item = &'a Remainder>),
+    at: Nanos,
 ) -> Flow {
     let params = &flow.params;
     let (role, tunnel, upstream) = match params.role {
@@ -143,6 +144,7 @@ fn show_flow<'a>(
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
+        neighbours: neighbours(reports, at, hop),
         upstream: upstream.map(hop),
         parameters: parameters(params),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -213,6 +215,25 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
     let generations: u64 = histogram.iter().sum();
     let ranks = histogram.iter().zip(0_u64..).map(|(count, rank)| count * rank).sum::<u64>();
     (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
+}
+
+/// The next hops of a stream, by what they reported until `now`; `name` says how they are written.
+fn neighbours(
+    reports: &[&FlowReport],
+    now: Nanos,
+    name: impl Fn(PeerId) -> String,
+) -> Vec<FlowNeighbour> {
+    let micros = |nanos: Nanos| nanos as f64 / 1e3;
+    let neighbour = |hop: NextHop| FlowNeighbour {
+        next_hop: name(hop.peer),
+        rate_mbit: hop.bytes_per_second * 8.0 / 1e6,
+        round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
+        queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),
+        loss: hop.heard.map(|heard| heard.loss),
+        heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
+    };
+    let hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops));
+    hops.into_iter().map(neighbour).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

@@ -283,6 +283,7 @@ impl Node {
             }
         });
         RuntimeReport {
+            at: self.clock.now(),
             links: links.collect(),
             verdicts,
             tunnels: tunnels.collect(),

@@ -1,5 +1,6 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
+use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
@@ -115,6 +116,8 @@ pub struct TunnelReport {
 /// Everything a node reports, at most one housekeeping interval (50 ms) old.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuntimeReport {
+    /// When it was made, by the clock of the workers.
+    pub at: Nanos,
     /// The links, in topology order.
     pub links: Vec<LinkReport>,
     /// The workers.

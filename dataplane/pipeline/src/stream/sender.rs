@@ -5,7 +5,7 @@ use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::HopLoss;
+use crate::report::{HeardHop, HopLoss};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -80,6 +80,10 @@ pub(crate) struct Sender {
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
+    /// Mean time that packets wait on the link.
+    queued: Nanos,
+    /// When it reported last.
+    reported_at: Nanos,
     /// The least round trip of the present period and the one before, and when that began.
     least: (Nanos, Nanos),
     least_at: Nanos,
@@ -111,6 +115,8 @@ impl Sender {
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
+            queued: 0,
+            reported_at: 0,
             least: (Nanos::MAX, Nanos::MAX),
             least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
@@ -143,6 +149,17 @@ impl Sender {
     /// Mean round trip to the neighbour, as far as it is known.
     pub(crate) fn round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0)
+    }
+
+    /// How fast it may be sent to.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.rate.bytes_per_second()
+    }
+
+    /// What the neighbour reported, once it has.
+    pub(crate) fn heard(&self) -> Option<HeardHop> {
+        let (at, queue_nanos, loss) = (self.reported_at, self.queued, self.loss().loss);
+        self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -387,6 +404,9 @@ impl Sender {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
         self.round_trip = Some(mean);
+        self.reported_at = now;
+        self.queued =
+            self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;
         if now >= self.least_at + LEAST_NANOS {
             (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
         }

@@ -1,0 +1,37 @@
+//! The next hops of streams, as people read them.
+
+use crate::table::{Align, percent, table};
+use recoded_api::v1::{Flow, FlowNeighbour};
+
+use Align::{Left, Right};
+
+/// A line for each next hop of each flow that knows them; empty where none does.
+pub fn neighbour_table(flows: &[Flow]) -> String {
+    let head = [
+        ("flow", Right),
+        ("next hop", Left),
+        ("Mbit/s", Right),
+        ("round trip ms", Right),
+        ("queue ms", Right),
+        ("loss", Right),
+        ("heard s ago", Right),
+    ];
+    let of_flow = |flow| move |neighbour| row(flow, neighbour);
+    let rows = flows.iter().flat_map(|flow| flow.neighbours.iter().map(of_flow(flow)));
+    let rows = rows.collect::<Vec<_>>();
+    if rows.is_empty() { String::new() } else { table(head, &rows) }
+}
+
+fn row(flow: &Flow, neighbour: &FlowNeighbour) -> [String; 7] {
+    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
+    let millis = |micros: Option<f64>| known(micros.map(|micros| micros / 1e3));
+    [
+        flow.id.to_string(),
+        neighbour.next_hop.clone(),
+        format!("{:.1}", neighbour.rate_mbit),
+        millis(neighbour.round_trip_us),
+        millis(neighbour.queue_us),
+        neighbour.loss.map_or("-".into(), percent),
+        known(neighbour.heard_ago_seconds),
+    ]
+}
