@@ -318,6 +318,8 @@ pub struct FlowNeighbour {
     pub loss: Option<f64>,
     /// Seconds since it reported last. Without packets there is nothing to report.
     pub heard_ago_seconds: Option<f64>,
+    /// Whether it has not answered for 3 seconds or longer, although packets were sent to it.
+    pub silent: bool,
 }
 
 /// Loss of one hop.
@@ -355,7 +357,8 @@ pub struct Tunnel {
     pub address: String,
     /// Its MTU.
     pub mtu: u64,
-    /// present, or gone when somebody deleted it; it is made again.
+    /// present; no-carrier while no next hop of the stream that reads from it answers; or gone when
+    /// somebody deleted it; it is made again.
     #[serde(default)]
     pub state: String,
     /// What crosses it many packets at a time: tcp+udp, tcp or none.

@@ -1,11 +1,12 @@
 //! The next hops of streams, as people read them.
 
-use crate::table::{Align, percent, table};
+use crate::table::{Align, percent, sentence, table};
 use recoded_api::v1::{Flow, FlowNeighbour};
 
 use Align::{Left, Right};
 
-/// A line for each next hop of each flow that knows them; empty where none does.
+/// A line for each next hop of each flow that knows them, and what is wrong with them; empty where
+/// none does.
 pub fn neighbour_table(flows: &[Flow]) -> String {
     let head = [
         ("flow", Right),
@@ -19,7 +20,19 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
     let of_flow = |flow| move |neighbour| row(flow, neighbour);
     let rows = flows.iter().flat_map(|flow| flow.neighbours.iter().map(of_flow(flow)));
     let rows = rows.collect::<Vec<_>>();
-    if rows.is_empty() { String::new() } else { table(head, &rows) }
+    if rows.is_empty() {
+        return String::new();
+    }
+    table(head, &rows) + &flows.iter().flat_map(troubles).collect::<String>()
+}
+
+/// What is wrong with the next hops of a flow, and what to do about it.
+fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
+    flow.neighbours.iter().filter(|neighbour| neighbour.silent).map(|neighbour| {
+        let words = "does not answer: see that recoded runs there, and that packets get there and \
+                     back";
+        sentence(&format!("flow {}", flow.id), &format!("{} {words}", neighbour.next_hop))
+    })
 }
 
 fn row(flow: &Flow, neighbour: &FlowNeighbour) -> [String; 7] {

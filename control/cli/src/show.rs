@@ -221,8 +221,10 @@ fn tunnel_reasons(state: &State) -> String {
     let mut text = String::new();
     for tunnel in &state.tunnels {
         let mut notes = Vec::new();
-        if tunnel.state == "gone" {
-            notes.push("somebody deleted it; it will be made again");
+        match tunnel.state.as_str() {
+            "gone" => notes.push("somebody deleted it; it will be made again"),
+            "no-carrier" => notes.push("no carrier: no next hop of its flow answers"),
+            _ => {}
         }
         if !tunnel.reason.is_empty() {
             notes.push(&tunnel.reason);

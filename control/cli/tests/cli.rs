@@ -262,10 +262,12 @@ fn stream_source() -> Flow {
         queue_us: Some(412.0),
         loss: Some(0.0987),
         heard_ago_seconds: Some(0.012),
+        silent: false,
     };
     let never_heard = FlowNeighbour {
         next_hop: "west:fd00:1234:5678:9abc::2".into(),
         rate_mbit: 20.0,
+        silent: true,
         ..FlowNeighbour::default()
     };
     Flow {

@@ -210,7 +210,7 @@ fn tunnel(report: &TunnelReport) -> Tunnel {
     let (faults, counters) = split(packets.iter());
     Tunnel {
         name: report.name.clone(),
-        state: if report.is_present { "present" } else { "gone" }.into(),
+        state: report.status.name().into(),
         offload: report.offload.into(),
         reason: report.reason.clone(),
         read_packets: packets.read_packets,

@@ -230,9 +230,10 @@ fn neighbours(
         round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
         queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),
         loss: hop.heard.map(|heard| heard.loss),
+        silent: hop.is_silent,
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
     };
-    let hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops));
+    let hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), now);
     hops.into_iter().map(neighbour).collect()
 }
 

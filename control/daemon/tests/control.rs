@@ -133,6 +133,7 @@ fn next_hops_are_those_of_all_shards_together() {
         queue_us: Some(5.0),
         loss: Some(0.375),
         heard_ago_seconds: Some(3.0),
+        silent: true,
     };
     assert_eq!(flows[0].neighbours, [neighbour]);
     assert_eq!(flows[1].neighbours, []);

@@ -21,6 +21,10 @@ pub struct HopLoss {
     pub burst_mean: f64,
 }
 
+/// A next hop of a stream that has not answered for so long, while packets were sent to it, is
+/// silent. Queues and restarts take less; hosts are to route around a dead path soon.
+pub const SILENT_NANOS: Nanos = 3_000_000_000;
+
 /// A next hop of a stream, as one shard has it from link reports.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct NextHop {
@@ -30,6 +34,8 @@ pub struct NextHop {
     pub bytes_per_second: f64,
     /// What it reported; `None` before its first report.
     pub heard: Option<HeardHop>,
+    /// Whether it has not answered for [`SILENT_NANOS`].
+    pub is_silent: bool,
 }
 
 /// What a next hop of a stream reported.
@@ -47,8 +53,9 @@ pub struct HeardHop {
 
 impl NextHop {
     /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
-    /// the mean of losses, the longest of times, and the latest report.
-    pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>) -> Vec<NextHop> {
+    /// the mean of losses, the longest of times, and the latest report. One that any shard has
+    /// heard lately is not silent.
+    pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
         let mut hops: Vec<(NextHop, f64)> = Vec::new();
         for hop in of_shards {
             let heard = f64::from(u8::from(hop.heard.is_some()));
@@ -56,13 +63,17 @@ impl NextHop {
                 Some((sum, shards)) => {
                     sum.bytes_per_second += hop.bytes_per_second;
                     sum.heard = join(sum.heard, hop.heard);
+                    sum.is_silent |= hop.is_silent;
                     *shards += heard;
                 }
                 None => hops.push((*hop, heard)),
             }
         }
         let mean = |(mut hop, shards): (NextHop, f64)| {
-            hop.heard.iter_mut().for_each(|heard| heard.loss /= shards);
+            if let Some(heard) = &mut hop.heard {
+                heard.loss /= shards;
+                hop.is_silent &= now.saturating_sub(heard.at) >= SILENT_NANOS;
+            }
             hop
         };
         hops.into_iter().map(mean).collect()
@@ -160,18 +171,35 @@ mod tests {
         let heard = |at, times, loss| {
             Some(HeardHop { at, round_trip_nanos: times, queue_nanos: times, loss })
         };
-        let hop = |peer, heard| NextHop { peer: PeerId(peer), bytes_per_second: 1e6, heard };
+        let hop = |peer, heard| NextHop {
+            peer: PeerId(peer),
+            bytes_per_second: 1e6,
+            heard,
+            is_silent: false,
+        };
         let shards = [
             vec![hop(4, heard(7, 30, 0.1)), hop(2, None)],
             vec![hop(4, None), hop(2, None)],
             vec![hop(4, heard(9, 20, 0.3)), hop(2, None)],
         ];
-        let all = NextHop::joined(shards.iter().flatten());
+        let all = NextHop::joined(shards.iter().flatten(), 10);
         let [first, second] = all[..] else { panic!("{all:?}") };
         assert_eq!((first.peer, first.bytes_per_second), (PeerId(4), 3e6));
         let heard = first.heard.expect("two shards heard it");
         assert_eq!((heard.at, heard.round_trip_nanos, heard.queue_nanos), (9, 30, 30));
         assert!((heard.loss - 0.2).abs() < 1e-9);
         assert_eq!((second.peer, second.heard), (PeerId(2), None));
+    }
+    #[test]
+    fn next_hop_is_silent_when_no_shard_has_heard_it_lately() {
+        let hop = |at, is_silent| {
+            let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: 0.0 };
+            let peer = PeerId(0);
+            NextHop { peer, bytes_per_second: 1e6, heard: Some(heard), is_silent }
+        };
+        let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;
+        assert!(!at(6 + SILENT_NANOS) && at(7 + SILENT_NANOS));
+        let idle = [hop(5, false), hop(7, false)];
+        assert!(!NextHop::joined(idle.iter(), 100 * SILENT_NANOS)[0].is_silent);
     }
 }

@@ -32,5 +32,74 @@ fn source_and_relay_say_how_each_next_hop_is_reached() {
         // It sends 21 Mbit/s, and may send more.
         assert!(hop.bytes_per_second * 8.0 > 21e6);
     }
-    assert_eq!(line.flow(2).next_hops, [], "a sink sends to nobody");
+    assert_eq!(line.flow(2).next_hops, [], "a sink has none");
+}
+
+/// Packets sent towards the sink over the first link while time passes.
+fn sent(line: &mut Line, nanos: u64) -> u64 {
+    let before = line.sent(0).0;
+    line.run(nanos);
+    line.sent(0).0 - before
+}
+
+#[test]
+fn path_that_is_dead_is_noticed_in_3_s_and_one_that_is_back_without_traffic() {
+    let link = Link::new(0.1, 2);
+    let dead = Link { loss: 1.0, ..link };
+    let mut line = Line::new(&[link; 2], load(1000.0), 1);
+    line.run(2 * SECOND);
+    for hop in [0, 1] {
+        line.set(hop, dead);
+        line.run(2900 * MILLI);
+        assert!(!next_hop(&line, hop).is_silent);
+        line.run(200 * MILLI);
+        assert!(next_hop(&line, hop).is_silent);
+        line.set(hop, link);
+        line.run(200 * MILLI);
+        assert!(!next_hop(&line, hop).is_silent);
+        line.run(3 * SECOND);
+    }
+    line.set(0, dead);
+    line.run(4 * SECOND);
+    line.load.rate = Some(1e-3);
+    line.run(10 * SECOND);
+    assert!(next_hop(&line, 0).is_silent);
+    let sent_to_the_dead = sent(&mut line, 10 * SECOND);
+    assert!((30..=34).contains(&sent_to_the_dead), "{sent_to_the_dead} keepalives in 10 s");
+    line.set(0, Link { loss: 0.0, ..link });
+    line.run(1000 * MILLI);
+    assert!(!next_hop(&line, 0).is_silent);
+    line.run(10 * SECOND);
+    assert_eq!(sent(&mut line, 10 * SECOND), 0, "it comes to rest");
+}
+
+#[test]
+fn one_packet_to_a_neighbour_that_never_answers_is_enough() {
+    let dead = Link::new(1.0, 2);
+    let mut line = Line::new(&[dead; 1], load(1e-3), 1);
+    line.run(3900 * MILLI);
+    let hop = next_hop(&line, 0);
+    assert!(hop.is_silent && hop.heard.is_none(), "{hop:?}");
+}
+
+/// The first report of a neighbour that restarted is not believed, and it may be away for long.
+#[test]
+fn relay_that_restarts_is_silent_once_at_most() {
+    for (away, falls_silent) in [(SECOND, false), (5 * SECOND, true), (60 * SECOND, true)] {
+        let link = Link::new(0.02, 2);
+        let mut line = Line::new(&[link; 2], load(1000.0), 1);
+        line.run(2 * SECOND);
+        line.set(0, Link { loss: 1.0, ..link });
+        line.run(away);
+        assert_eq!(next_hop(&line, 0).is_silent, falls_silent, "away for {away} ns");
+        line.restart(1);
+        line.set(0, link);
+        line.run(1200 * MILLI);
+        for _ in 0..100 {
+            assert!(!next_hop(&line, 0).is_silent, "away for {away} ns");
+            line.run(100 * MILLI);
+        }
+        let delivered = line.goodput(line.now - 5 * SECOND);
+        assert!(delivered > 0.95 * 1300.0 * 1000.0, "{delivered} bytes a second");
+    }
 }

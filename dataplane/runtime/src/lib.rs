@@ -73,6 +73,8 @@ mod node;
 
 mod links;
 
+mod paths;
+
 mod runtime;
 
 pub mod report;

@@ -278,7 +278,7 @@ impl Node {
                 name: tunnel.name().to_owned(),
                 offload: tunnel.offload().name(),
                 reason: tunnel.reason().to_owned(),
-                is_present: !tunnel.is_gone(),
+                status: tunnel.status(),
                 counters,
             }
         });

@@ -121,7 +121,7 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let round_trip_nanos = seconds * 1_000_000;
     let at = (20 - seconds) * SECOND;
     let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss };
-    NextHop { peer: PeerId(0), bytes_per_second: 1e6, heard: Some(heard) }
+    NextHop { peer: PeerId(0), bytes_per_second: 1e6, heard: Some(heard), is_silent: true }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

@@ -16,6 +16,8 @@ pub(crate) mod reporter;
 
 pub(crate) mod rate;
 
+pub(crate) mod liveness;
+
 pub(crate) mod sent;
 
 use crate::combine::Combiner;

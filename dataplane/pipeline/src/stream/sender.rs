@@ -3,6 +3,7 @@
 
 use crate::io::earlier;
 use crate::params::Nanos;
+use crate::peer::liveness::Liveness;
 use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{HeardHop, HopLoss};
@@ -31,8 +32,11 @@ const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalives without an answer after which there is none at all until there is more to send.
+/// Keepalives after which there is none until there is more to send, unless none is answered: then
+/// they come at this interval. A path that is back is noticed within a second: it may take three
+/// of them, since neither side believes a single number that is far from those before.
 const KEEPALIVES: u32 = 12;
+const KEEPALIVE_SILENT_NANOS: Nanos = 300_000_000;
 
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
@@ -104,6 +108,7 @@ pub(crate) struct Sender {
     is_full: bool,
     /// When it was last heard, or there was first something to be heard of.
     heard_at: Nanos,
+    liveness: Liveness,
     keepalive: Keepalive,
 }
 
@@ -130,6 +135,7 @@ impl Sender {
             free_at: 0,
             is_full: false,
             heard_at: 0,
+            liveness: Liveness::default(),
             keepalive: Keepalive::default(),
         }
     }
@@ -160,6 +166,11 @@ impl Sender {
     pub(crate) fn heard(&self) -> Option<HeardHop> {
         let (at, queue_nanos, loss) = (self.reported_at, self.queued, self.loss().loss);
         self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
+    }
+
+    /// Whether the neighbour does not answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.liveness.is_silent()
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -304,6 +315,8 @@ impl Sender {
             }
             Next::Keepalive => Carried::Nothing,
         };
+        let is_unanswered = self.liveness.is_asked();
+        self.liveness.sent(now);
         if self.sent.on_their_way() == 0 {
             // There was nothing to be heard of.
             self.heard_at = now;
@@ -339,9 +352,13 @@ impl Sender {
                 let shift = self.keepalive.count.min(10);
                 let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << (shift - 1);
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
-                let most =
-                    if self.is_idle() { KEEPALIVE_MAX_NANOS } else { self.waiting_interval() };
-                self.keepalive.due = (!is_over).then(|| now + wait.min(most));
+                let most = match self.is_idle() {
+                    true if is_over => KEEPALIVE_SILENT_NANOS,
+                    true => KEEPALIVE_MAX_NANOS,
+                    false => self.waiting_interval(),
+                };
+                let goes_on = !is_over || is_unanswered;
+                self.keepalive.due = goes_on.then(|| now + wait.min(most));
                 if is_over {
                     // It may be there again: what comes next is sent to see.
                     self.sent.forget();
@@ -400,6 +417,7 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         self.heard_at = now;
+        self.liveness.heard();
         let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });

@@ -198,6 +198,7 @@ impl Senders {
             peer: *peer,
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
+            is_silent: sender.is_silent(),
         })
         .collect()
     }
