@@ -320,6 +320,10 @@ pub struct FlowNeighbour {
     pub heard_ago_seconds: Option<f64>,
     /// Whether it has not answered for 3 seconds or longer, although packets were sent to it.
     pub silent: bool,
+    /// IP packets of this many bytes and longer do not arrive, while shorter ones do.
+    pub lost_packet_bytes: Option<u64>,
+    /// The longest of those that arrived meanwhile.
+    pub arrived_packet_bytes: Option<u64>,
 }
 
 /// Loss of one hop.

@@ -28,11 +28,25 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
 
 /// What is wrong with the next hops of a flow, and what to do about it.
 fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
-    flow.neighbours.iter().filter(|neighbour| neighbour.silent).map(|neighbour| {
-        let words = "does not answer: see that recoded runs there, and that packets get there and \
-                     back";
-        sentence(&format!("flow {}", flow.id), &format!("{} {words}", neighbour.next_hop))
-    })
+    let label = format!("flow {}", flow.id);
+    let troubles = flow.neighbours.iter().flat_map(|it| [silence(it), black_hole(it)]).flatten();
+    troubles.map(move |words| sentence(&label, &words))
+}
+
+fn silence(neighbour: &FlowNeighbour) -> Option<String> {
+    let words = "does not answer: see that recoded runs there, and that packets get there and back";
+    neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
+}
+
+fn black_hole(neighbour: &FlowNeighbour) -> Option<String> {
+    let lost = neighbour.lost_packet_bytes?;
+    let arrived = neighbour.arrived_packet_bytes;
+    let arrived = arrived.map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+    Some(format!(
+        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: raise the MTU on the \
+         way, or lower symbol_bytes at the source of the flow",
+        neighbour.next_hop
+    ))
 }
 
 fn row(flow: &Flow, neighbour: &FlowNeighbour) -> [String; 7] {

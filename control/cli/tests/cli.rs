@@ -263,6 +263,8 @@ fn stream_source() -> Flow {
         loss: Some(0.0987),
         heard_ago_seconds: Some(0.012),
         silent: false,
+        lost_packet_bytes: Some(1473),
+        arrived_packet_bytes: Some(1400),
     };
     let never_heard = FlowNeighbour {
         next_hop: "west:fd00:1234:5678:9abc::2".into(),

@@ -8,6 +8,7 @@ use crate::theory;
 use recoded_api::v1::{Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, State, Tunnel};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
+use recoded_runtime::ip_packet_bytes;
 use std::time::Duration;
 
 /// Everything the daemon knows.
@@ -121,10 +122,7 @@ fn show_flow<'a>(
         Role::Relay { upstream } => ("relay", None, Some(upstream)),
         Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
     };
-    let hop = |id: PeerId| {
-        let Neighbour { link, address } = config.hops[usize::from(id.0)];
-        format!("{}:{address}", config.links[link].name)
-    };
+    let hop = |id| hop_name(config, id);
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let mut counters = counters(reports, newest.copied());
@@ -144,7 +142,7 @@ fn show_flow<'a>(
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
-        neighbours: neighbours(reports, at, hop),
+        neighbours: neighbours(config, reports, at),
         upstream: upstream.map(hop),
         parameters: parameters(params),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -217,15 +215,26 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
     (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
 }
 
-/// The next hops of a stream, by what they reported until `now`; `name` says how they are written.
-fn neighbours(
-    reports: &[&FlowReport],
-    now: Nanos,
-    name: impl Fn(PeerId) -> String,
-) -> Vec<FlowNeighbour> {
+/// A neighbour as link:address.
+fn hop_name(config: &Config, id: PeerId) -> String {
+    let Neighbour { link, address } = config.hops[usize::from(id.0)];
+    format!("{}:{address}", config.links[link].name)
+}
+
+/// The next hops of a stream, by what they reported until `now`.
+fn neighbours(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<FlowNeighbour> {
     let micros = |nanos: Nanos| nanos as f64 / 1e3;
+    let packet = |hop: &NextHop, payload: u16| {
+        let address = config.hops[usize::from(hop.peer.0)].address;
+        Some(count(ip_packet_bytes(address, payload.into())))
+    };
     let neighbour = |hop: NextHop| FlowNeighbour {
-        next_hop: name(hop.peer),
+        next_hop: hop_name(config, hop.peer),
+        lost_packet_bytes: hop.black_hole.and_then(|hole| packet(&hop, hole.lost_bytes)),
+        arrived_packet_bytes: hop
+            .black_hole
+            .filter(|hole| hole.came_bytes > 0)
+            .and_then(|hole| packet(&hop, hole.came_bytes)),
         rate_mbit: hop.bytes_per_second * 8.0 / 1e6,
         round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
         queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),

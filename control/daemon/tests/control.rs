@@ -134,6 +134,8 @@ fn next_hops_are_those_of_all_shards_together() {
         loss: Some(0.375),
         heard_ago_seconds: Some(3.0),
         silent: true,
+        lost_packet_bytes: Some(1431),
+        arrived_packet_bytes: None,
     };
     assert_eq!(flows[0].neighbours, [neighbour]);
     assert_eq!(flows[1].neighbours, []);

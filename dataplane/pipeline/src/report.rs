@@ -36,6 +36,17 @@ pub struct NextHop {
     pub heard: Option<HeardHop>,
     /// Whether it has not answered for [`SILENT_NANOS`].
     pub is_silent: bool,
+    /// Whether large packets do not get there.
+    pub black_hole: Option<BlackHole>,
+}
+
+/// Packets of some size and above do not arrive, while smaller ones do: bytes of UDP payload.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BlackHole {
+    /// Largest packet that came since this is known; 0 when none did.
+    pub came_bytes: u16,
+    /// Smallest of those of which none comes.
+    pub lost_bytes: u16,
 }
 
 /// What a next hop of a stream reported.
@@ -53,8 +64,8 @@ pub struct HeardHop {
 
 impl NextHop {
     /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
-    /// the mean of losses, the longest of times, and the latest report. One that any shard has
-    /// heard lately is not silent.
+    /// the mean of losses, the longest of times, and the latest report, the
+    /// least size that does not arrive. One that any shard has heard lately is not silent.
     pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
         let mut hops: Vec<(NextHop, f64)> = Vec::new();
         for hop in of_shards {
@@ -64,6 +75,8 @@ impl NextHop {
                     sum.bytes_per_second += hop.bytes_per_second;
                     sum.heard = join(sum.heard, hop.heard);
                     sum.is_silent |= hop.is_silent;
+                    let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
+                    sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
                     *shards += heard;
                 }
                 None => hops.push((*hop, heard)),
@@ -176,6 +189,7 @@ mod tests {
             bytes_per_second: 1e6,
             heard,
             is_silent: false,
+            black_hole: None,
         };
         let shards = [
             vec![hop(4, heard(7, 30, 0.1)), hop(2, None)],
@@ -195,7 +209,7 @@ mod tests {
         let hop = |at, is_silent| {
             let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: 0.0 };
             let peer = PeerId(0);
-            NextHop { peer, bytes_per_second: 1e6, heard: Some(heard), is_silent }
+            NextHop { peer, bytes_per_second: 1e6, heard: Some(heard), is_silent, black_hole: None }
         };
         let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;
         assert!(!at(6 + SILENT_NANOS) && at(7 + SILENT_NANOS));

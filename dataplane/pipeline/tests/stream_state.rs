@@ -103,3 +103,34 @@ fn relay_that_restarts_is_silent_once_at_most() {
         assert!(delivered > 0.95 * 1300.0 * 1000.0, "{delivered} bytes a second");
     }
 }
+
+#[test]
+fn large_packets_that_vanish_are_told_until_they_come_again() {
+    let link = Link::new(0.1, 5);
+    let narrow = Link { bytes_max: 1200, ..link };
+    let mut line = Line::new(&[link; 2], load(200.0), 1);
+    line.run(2 * SECOND);
+    line.set(1, narrow);
+    line.run(2 * SECOND);
+    let hop = next_hop(&line, 1);
+    let hole = hop.black_hole.expect("all packets are too large");
+    assert!(hole.came_bytes < 1200 && (1300..1400).contains(&hole.lost_bytes), "{hole:?}");
+    assert!(!hop.is_silent, "keepalives are answered");
+    assert_eq!(next_hop(&line, 0).black_hole, None);
+    line.set(1, link);
+    line.run(SECOND);
+    assert_eq!(next_hop(&line, 1).black_hole, None);
+}
+
+#[test]
+fn losses_bursts_and_outages_are_no_black_hole() {
+    for (loss, burst) in [(0.5, 1.0), (0.3, 20.0)] {
+        let link = Link { burst, ..Link::new(loss, 5) };
+        let mut line = Line::new(&[link; 1], load(500.0), 1);
+        for round in 0..20 {
+            line.set(0, if round % 4 == 3 { Link { loss: 1.0, burst: 1.0, ..link } } else { link });
+            line.run(500 * MILLI);
+            assert_eq!(next_hop(&line, 0).black_hole, None, "round {round} of {link:?}");
+        }
+    }
+}

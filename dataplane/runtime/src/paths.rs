@@ -1,5 +1,6 @@
-//! Follows the paths of streams: logs which next hops do not answer, and takes the carrier of a
-//! tunnel away while no next hop of its flow does, so that hosts behind it may route around it.
+//! Follows the paths of streams: logs which next hops do not answer or get no large packets, and
+//! takes the carrier of a tunnel away while no next hop of its flow answers, so that hosts behind
+//! it may route around it.
 //!
 //! A thread of its own looks at what the workers published. Whether a next hop is silent is decided
 //! in the pipeline, by what it sent; streams go on asking a neighbour that is silent, though
@@ -8,21 +9,25 @@
 use crate::netlink::Netlink;
 use crate::node::Node;
 use crate::report::WorkerPart;
+use crate::snapshot::ip_packet_bytes;
 use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{Nanos, PeerId, Role, TunnelId};
-use recoded_pipeline::report::{FlowReport, NextHop, SILENT_NANOS};
+use recoded_pipeline::report::{BlackHole, FlowReport, NextHop, SILENT_NANOS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Follows the paths until `stopped` hangs up.
 pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
-    let mut silent = BTreeSet::new();
+    let (mut silent, mut holes) = (Places::new(), Places::new());
     let mut carriers = Carriers::default();
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let flows = flows(&node.shared.parts(), node.clock.now());
-        for change in changes(&mut silent, &flows) {
-            change.log(&node.topology);
+        for change in changes(&mut silent, &flows, |hop| hop.is_silent) {
+            log_silence(&node.topology, change);
+        }
+        for change in changes(&mut holes, &flows, |hop| hop.black_hole.is_some()) {
+            log_black_hole(&node.topology, &flows, change);
         }
         carriers.follow(node, netlink, &flows);
     }
@@ -62,52 +67,75 @@ fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
     shards.into_iter().map(flow).collect()
 }
 
-/// A next hop that fell silent, or answers again.
+/// Something that began or ended at a next hop of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Change {
     flow: u32,
     peer: PeerId,
-    is_silent: bool,
+    begins: bool,
 }
 
-impl Change {
-    fn log(&self, topology: &Topology) {
-        let Change { flow, peer, is_silent } = self;
-        let hop = &topology.hops[usize::from(peer.0)];
-        let (link, address) = (&topology.links[hop.link].name, hop.address);
-        if *is_silent {
-            tracing::warn!(
-                flow,
-                neighbour = %format_args!("{link}:{address}"),
-                "the next hop has not answered for {} s: see that recoded runs there, and that \
-                 packets get there and back",
-                SILENT_NANOS / 1_000_000_000
-            );
-        } else {
-            let neighbour = format_args!("{link}:{address}");
-            tracing::info!(flow, %neighbour, "the next hop answers again");
-        }
+/// Flows and next hops.
+type Places = BTreeSet<(u32, PeerId)>;
+
+/// Next hops of which something is so.
+fn places(flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Places {
+    let hops = flows.iter().flat_map(|flow| flow.next_hops.iter().map(|hop| (flow.id, hop)));
+    hops.filter(|(_, hop)| is_so(hop)).map(|(flow, hop)| (flow, hop.peer)).collect()
+}
+
+/// What changed since the last look; `before` says where it was so then.
+fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Vec<Change> {
+    let (now, known) = (places(flows, is_so), places(flows, |_| true));
+    let change =
+        |begins| move |(flow, peer): &(u32, PeerId)| Change { flow: *flow, peer: *peer, begins };
+    let began = now.difference(before).map(change(true));
+    // Where a flow or next hop is gone, nothing is known to have ended.
+    let ended = before.difference(&now).filter(|place| known.contains(place)).map(change(false));
+    let changes = began.chain(ended).collect();
+    *before = now;
+    changes
+}
+
+/// Logs who does not answer, and who does again.
+fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
+    let neighbour = name(topology, peer);
+    if begins {
+        tracing::warn!(
+            flow,
+            neighbour,
+            "the next hop has not answered for {} s: see that recoded runs there, and that packets \
+             get there and back",
+            SILENT_NANOS / 1_000_000_000
+        );
+    } else {
+        tracing::info!(flow, neighbour, "the next hop answers again");
     }
 }
 
-/// What changed since the last look; `silent` holds who was silent then.
-fn changes(silent: &mut BTreeSet<(u32, PeerId)>, flows: &[Flow]) -> Vec<Change> {
-    let hops = flows.iter().flat_map(|flow| flow.next_hops.iter().map(move |hop| (flow.id, hop)));
-    let silent_now: BTreeSet<_> =
-        hops.filter(|(_, hop)| hop.is_silent).map(|(flow, hop)| (flow, hop.peer)).collect();
-    let change = |is_silent| {
-        move |(flow, peer): &(u32, PeerId)| Change { flow: *flow, peer: *peer, is_silent }
-    };
-    let fell = silent_now.difference(silent).map(change(true));
-    // One whose flow is gone does not answer.
-    let is_there = |(flow, peer): &&(u32, PeerId)| {
-        let mut of_flow = flows.iter().filter(|known| known.id == *flow);
-        of_flow.any(|known| known.next_hops.iter().any(|hop| hop.peer == *peer))
-    };
-    let back = silent.difference(&silent_now).filter(is_there).map(change(false));
-    let changes = fell.chain(back).collect();
-    *silent = silent_now;
-    changes
+/// Logs where large packets do not arrive, and where they do again.
+fn log_black_hole(topology: &Topology, flows: &[Flow], Change { flow, peer, begins }: Change) {
+    let neighbour = name(topology, peer);
+    if !begins {
+        return tracing::info!(flow, neighbour, "large packets arrive again");
+    }
+    let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
+    let hole = hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole);
+    let Some(BlackHole { lost_bytes, .. }) = hole else { return };
+    let address = topology.hops[usize::from(peer.0)].address;
+    tracing::warn!(
+        flow,
+        neighbour,
+        "IP packets of {} bytes and more do not arrive, while shorter ones do: raise the MTU on the \
+         way, or lower symbol_bytes at the source of the flow",
+        ip_packet_bytes(address, lost_bytes.into())
+    );
+}
+
+/// A neighbour as link:address.
+fn name(topology: &Topology, peer: PeerId) -> String {
+    let hop = &topology.hops[usize::from(peer.0)];
+    format!("{}:{}", topology.links[hop.link].name, hop.address)
 }
 
 /// The carriers of the tunnels.
@@ -159,6 +187,7 @@ mod tests {
             bytes_per_second: 1.0,
             heard: None,
             is_silent: *is_silent,
+            black_hole: None,
         };
         Flow { id, tunnel: None, next_hops: (0..).zip(silent).map(hop).collect() }
     }
@@ -171,9 +200,9 @@ mod tests {
 
     #[test]
     fn each_change_is_told_once() {
-        let mut silent = BTreeSet::new();
-        let change = |flow, peer, is_silent| Change { flow, peer: PeerId(peer), is_silent };
-        let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows);
+        let mut silent = Places::new();
+        let change = |flow, peer, begins| Change { flow, peer: PeerId(peer), begins };
+        let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows, |hop| hop.is_silent);
         assert_eq!(look(&mut silent, &[flow(1, &[false, false])]), []);
         let one = [flow(1, &[false, true]), flow(2, &[true])];
         assert_eq!(look(&mut silent, &one), [change(1, 1, true), change(2, 0, true)]);

@@ -11,7 +11,9 @@ use recoded_api::service::Service;
 use recoded_api::v1::Link;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{PeerId, Snapshot};
-use recoded_pipeline::report::{FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Remainder};
+use recoded_pipeline::report::{
+    BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Remainder,
+};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -121,7 +123,9 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let round_trip_nanos = seconds * 1_000_000;
     let at = (20 - seconds) * SECOND;
     let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss };
-    NextHop { peer: PeerId(0), bytes_per_second: 1e6, heard: Some(heard), is_silent: true }
+    let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
+    let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
+    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

@@ -18,6 +18,8 @@ pub(crate) mod rate;
 
 pub(crate) mod liveness;
 
+mod sizes;
+
 pub(crate) mod sent;
 
 use crate::combine::Combiner;

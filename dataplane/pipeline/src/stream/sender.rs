@@ -6,7 +6,7 @@ use crate::params::Nanos;
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{HeardHop, HopLoss};
+use crate::report::{BlackHole, HeardHop, HopLoss};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -173,6 +173,11 @@ impl Sender {
         self.liveness.is_silent()
     }
 
+    /// Sizes of packets that do not come, if there are any.
+    pub(crate) fn black_hole(&self) -> Option<BlackHole> {
+        self.sent.black_hole()
+    }
+
     /// Queues a symbol. The oldest goes where more wait than a window holds.
     pub(crate) fn queue(&mut self, number: u32, symbols: usize) {
         if self.fresh.len() >= symbols {
@@ -321,7 +326,7 @@ impl Sender {
             // There was nothing to be heard of.
             self.heard_at = now;
         }
-        self.sent.note(link, carried, now);
+        self.sent.note(link, (carried, bytes), now);
         let earliest = now.saturating_sub(BURST_NANOS);
         if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
             // There was nothing to send: what arrives next says nothing of what could.

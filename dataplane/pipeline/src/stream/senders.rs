@@ -199,6 +199,7 @@ impl Senders {
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
             is_silent: sender.is_silent(),
+            black_hole: sender.black_hole(),
         })
         .collect()
     }
