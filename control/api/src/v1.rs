@@ -181,6 +181,9 @@ pub struct Flow {
     pub tunnel: Option<String>,
     /// Where coded packets go, as link:address.
     pub next_hops: Vec<String>,
+    /// Source and relay of a stream: the state of each next hop.
+    #[serde(default)]
+    pub neighbours: Vec<FlowNeighbour>,
     /// Where feedback goes, as link:address.
     pub upstream: Option<String>,
     /// Parameters as configured.
@@ -299,6 +302,30 @@ pub struct Parameters {
     pub repair: Option<bool>,
 }
 
+/// A next hop of a stream, by what it reports. What is not known before its first report is null.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct FlowNeighbour {
+    /// link:address.
+    pub next_hop: String,
+    /// How fast it may be sent to in Mbit/s, headers of Ethernet, IP and UDP included, summed over
+    /// shards.
+    pub rate_mbit: f64,
+    /// Mean time from a packet to the report on it, of the slowest shard.
+    pub round_trip_us: Option<f64>,
+    /// Mean time that packets waited in queues on the link, of the slowest shard.
+    pub queue_us: Option<f64>,
+    /// Share of packets that the link loses, averaged over shards.
+    pub loss: Option<f64>,
+    /// Seconds since it reported last. Without packets there is nothing to report.
+    pub heard_ago_seconds: Option<f64>,
+    /// Whether it has not answered for 3 seconds or longer, although packets were sent to it.
+    pub silent: bool,
+    /// IP packets of this many bytes and longer do not arrive, while shorter ones do.
+    pub lost_packet_bytes: Option<u64>,
+    /// The longest of those that arrived meanwhile.
+    pub arrived_packet_bytes: Option<u64>,
+}
+
 /// Loss of one hop.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct HopLoss {
@@ -334,7 +361,8 @@ pub struct Tunnel {
     pub address: String,
     /// Its MTU.
     pub mtu: u64,
-    /// present, or gone when somebody deleted it; it is made again.
+    /// present; no-carrier while no next hop of the stream that reads from it answers; or gone when
+    /// somebody deleted it; it is made again.
     #[serde(default)]
     pub state: String,
     /// What crosses it many packets at a time: tcp+udp, tcp or none.

@@ -29,7 +29,7 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Examples:
   recodectl show                                   everything in brief
-  recodectl show flows                             losses, ranks and parameters of every flow
+  recodectl show flows                             losses, next hops and parameters of flows
   recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl set engine cpu                         use the CPU only
@@ -147,7 +147,7 @@ impl FromStr for Target {
 /// A part of what a daemon knows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Show {
-    /// Flows: parameters, losses, ranks, counters
+    /// Flows: parameters, losses, ranks, counters; next hops of streams: rate, delay, loss
     Flows,
     /// Links: modes and why, neighbours, packets
     Links,

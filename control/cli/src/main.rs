@@ -19,6 +19,8 @@ mod keys;
 
 mod json;
 
+mod neighbours;
+
 mod show;
 
 mod table;

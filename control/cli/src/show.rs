@@ -1,6 +1,7 @@
 //! What people read: tables of the state that fit 100 columns.
 
 use crate::arguments::Show;
+use crate::neighbours::neighbour_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
 use recoded_api::v1::{Engine, Flow, Link, State, Worker};
@@ -14,7 +15,7 @@ use Align::{Left, Right};
 pub fn show(state: &State, what: Option<Show>) -> String {
     match what {
         None => overview(state),
-        Some(Show::Flows) => flow_table(&state.flows) + &flow_details(&state.flows),
+        Some(Show::Flows) => flow_tables(&state.flows) + &flow_details(&state.flows),
         Some(Show::Links) => link_table(&state.links) + &link_details(&state.links),
         Some(Show::Workers) => worker_table(&state.workers),
         Some(Show::Config) => state.config.clone(),
@@ -35,12 +36,14 @@ fn overview(state: &State) -> String {
         ("links", link_table(&state.links) + &link_reasons(&state.links)),
         ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
         ("flows", flow_table(&state.flows)),
+        ("next hops", neighbour_table(&state.flows)),
         ("workers", worker_table(&state.workers)),
         ("drops", drop_table(state)),
         ("engine", engine_line(&state.engine)),
     ];
     for (name, part) in parts {
-        if name == "tunnels" && state.tunnels.is_empty() {
+        let may_be_empty = ["tunnels", "next hops"].contains(&name);
+        if may_be_empty && part.is_empty() {
             continue;
         }
         text.push_str(&format!("\n{}\n{part}", name.to_uppercase()));
@@ -188,6 +191,9 @@ fn link_details(links: &[Link]) -> String {
 }
 
 fn tunnel_table(state: &State) -> String {
+    if state.tunnels.is_empty() {
+        return String::new();
+    }
     let head = [
         ("name", Left),
         ("address", Left),
@@ -215,8 +221,10 @@ fn tunnel_reasons(state: &State) -> String {
     let mut text = String::new();
     for tunnel in &state.tunnels {
         let mut notes = Vec::new();
-        if tunnel.state == "gone" {
-            notes.push("somebody deleted it; it will be made again");
+        match tunnel.state.as_str() {
+            "gone" => notes.push("somebody deleted it; it will be made again"),
+            "no-carrier" => notes.push("no carrier: no next hop of its flow answers"),
+            _ => {}
         }
         if !tunnel.reason.is_empty() {
             notes.push(&tunnel.reason);
@@ -268,6 +276,13 @@ fn flow_table(flows: &[Flow]) -> String {
         ]
     });
     table(head, &rows.collect::<Vec<_>>())
+}
+
+/// The flows, and the next hops of those that know them.
+fn flow_tables(flows: &[Flow]) -> String {
+    let neighbours = neighbour_table(flows);
+    let gap = if neighbours.is_empty() { "" } else { "\n" };
+    format!("{}{gap}{neighbours}", flow_table(flows))
 }
 
 /// What a relay or sink knows by packets only; 0 before the first.

@@ -4,7 +4,7 @@
 //! `node` puts the real one there.
 
 use recoded_api::v1::{Engine, Link, Tunnel, Worker};
-use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::{FlowReport, Remainder};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ pub struct Observation {
     pub drops: BTreeMap<String, u64>,
     /// Who does bulk work; the mode is filled in by the caller.
     pub engine: Engine,
+    /// When this was, by the clock of the workers, in nanoseconds.
+    pub at: Nanos,
     /// Flows, one entry per worker.
     pub flows: Vec<Vec<FlowReport>>,
     /// What shards of flows counted that are gone.

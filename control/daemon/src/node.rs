@@ -122,6 +122,7 @@ fn observation(report: RuntimeReport) -> Observation {
     let (flows, remainders): (Vec<_>, Vec<_>) =
         pipelines.map(|it| (it.flows.clone(), it.remainders.clone())).unzip();
     Observation {
+        at: report.at,
         links: report.links.iter().map(link).collect(),
         workers: report.workers.iter().map(worker).collect(),
         tunnels: report.tunnels.iter().map(tunnel).collect(),
@@ -209,7 +210,7 @@ fn tunnel(report: &TunnelReport) -> Tunnel {
     let (faults, counters) = split(packets.iter());
     Tunnel {
         name: report.name.clone(),
-        state: if report.is_present { "present" } else { "gone" }.into(),
+        state: report.status.name().into(),
         offload: report.offload.into(),
         reason: report.reason.clone(),
         read_packets: packets.read_packets,

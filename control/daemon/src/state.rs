@@ -5,9 +5,10 @@ use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
 use crate::theory;
-use recoded_api::v1::{Engine, Flow, HopLoss, Parameters, Remote, State, Tunnel};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Redundancy, Role};
-use recoded_pipeline::report::{FlowCounters, FlowReport, Remainder};
+use recoded_api::v1::{Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
+use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
+use recoded_runtime::ip_packet_bytes;
 use std::time::Duration;
 
 /// Everything the daemon knows.
@@ -19,7 +20,7 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         let id = flow.params.id;
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
-        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone))
+        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone), seen.at)
     });
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| Tunnel {
         name: tunnel.name.clone(),
@@ -108,11 +109,12 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
     }
 }
 
-/// `gone` is what shards counted that left.
+/// `gone` is what shards counted that left; `at` is the time of the reports.
 fn show_flow<'a>(
     config: &Config,
     flow: &FlowConfig,
     (reports, gone): (&[&FlowReport], impl Iterator<Item = &'a Remainder>),
+    at: Nanos,
 ) -> Flow {
     let params = &flow.params;
     let (role, tunnel, upstream) = match params.role {
@@ -120,10 +122,7 @@ fn show_flow<'a>(
         Role::Relay { upstream } => ("relay", None, Some(upstream)),
         Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
     };
-    let hop = |id: PeerId| {
-        let Neighbour { link, address } = config.hops[usize::from(id.0)];
-        format!("{}:{address}", config.links[link].name)
-    };
+    let hop = |id| hop_name(config, id);
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let mut counters = counters(reports, newest.copied());
@@ -143,6 +142,7 @@ fn show_flow<'a>(
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
+        neighbours: neighbours(config, reports, at),
         upstream: upstream.map(hop),
         parameters: parameters(params),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -213,6 +213,37 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
     let generations: u64 = histogram.iter().sum();
     let ranks = histogram.iter().zip(0_u64..).map(|(count, rank)| count * rank).sum::<u64>();
     (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
+}
+
+/// A neighbour as link:address.
+fn hop_name(config: &Config, id: PeerId) -> String {
+    let Neighbour { link, address } = config.hops[usize::from(id.0)];
+    format!("{}:{address}", config.links[link].name)
+}
+
+/// The next hops of a stream, by what they reported until `now`.
+fn neighbours(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<FlowNeighbour> {
+    let micros = |nanos: Nanos| nanos as f64 / 1e3;
+    let packet = |hop: &NextHop, payload: u16| {
+        let address = config.hops[usize::from(hop.peer.0)].address;
+        Some(count(ip_packet_bytes(address, payload.into())))
+    };
+    let neighbour = |hop: NextHop| FlowNeighbour {
+        next_hop: hop_name(config, hop.peer),
+        lost_packet_bytes: hop.black_hole.and_then(|hole| packet(&hop, hole.lost_bytes)),
+        arrived_packet_bytes: hop
+            .black_hole
+            .filter(|hole| hole.came_bytes > 0)
+            .and_then(|hole| packet(&hop, hole.came_bytes)),
+        rate_mbit: hop.bytes_per_second * 8.0 / 1e6,
+        round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
+        queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),
+        loss: hop.heard.map(|heard| heard.loss),
+        silent: hop.is_silent,
+        heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
+    };
+    let hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), now);
+    hops.into_iter().map(neighbour).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

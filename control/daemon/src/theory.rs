@@ -106,6 +106,7 @@ mod tests {
             generation_size: 16,
             symbol_bytes: 1428,
             planned,
+            next_hops: Vec::new(),
             hops: Vec::new(),
             remote: None,
             held: 0,

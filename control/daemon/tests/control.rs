@@ -7,7 +7,7 @@ mod common;
 use common::{FILE, Pairs, Served, changes};
 use recoded::config::Config;
 use recoded_api::keys::FLOW;
-use recoded_api::v1::Flow;
+use recoded_api::v1::{Flow, FlowNeighbour};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Redundancy;
 use recoded_pipeline::report::{FlowCounters, Remainder};
@@ -120,6 +120,25 @@ fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
     assert_eq!((back.generation_size, back.field), (Some(16), Some(256)));
     let relay = client.set(2, &changes(&[("adaptive", "false")])).expect("adopted").parameters;
     assert_eq!((relay.adaptive, relay.code), (Some(false), None));
+}
+
+#[test]
+fn next_hops_are_those_of_all_shards_together() {
+    let served = Served::start();
+    let flows = served.client().state().expect("state").flows;
+    let neighbour = FlowNeighbour {
+        next_hop: flows[0].next_hops[0].clone(),
+        rate_mbit: 16.0,
+        round_trip_us: Some(5_000.0),
+        queue_us: Some(5.0),
+        loss: Some(0.375),
+        heard_ago_seconds: Some(3.0),
+        silent: true,
+        lost_packet_bytes: Some(1431),
+        arrived_packet_bytes: None,
+    };
+    assert_eq!(flows[0].neighbours, [neighbour]);
+    assert_eq!(flows[1].neighbours, []);
 }
 
 #[test]

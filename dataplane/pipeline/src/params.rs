@@ -51,7 +51,7 @@ impl Share {
 }
 
 /// Index of a neighbour in the runtime's table (a link and an address on it).
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u16);
 
 /// Index of a tunnel (a TUN interface) in the runtime's table.

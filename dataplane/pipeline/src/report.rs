@@ -4,7 +4,7 @@
 //! The conservation law, held by a property test: every received packet is counted in exactly one
 //! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
 
-use crate::params::{FlowCode, Role};
+use crate::params::{FlowCode, Nanos, PeerId, Role};
 use recoded_gf::FieldOrder;
 
 pub use recoded_counters::flow::FlowCounters;
@@ -19,6 +19,89 @@ pub struct HopLoss {
     pub loss: f64,
     /// Mean run of consecutive losses, at least 1.
     pub burst_mean: f64,
+}
+
+/// A next hop of a stream that has not answered for so long, while packets were sent to it, is
+/// silent. Queues and restarts take less; hosts are to route around a dead path soon.
+pub const SILENT_NANOS: Nanos = 3_000_000_000;
+
+/// A next hop of a stream, as one shard has it from link reports.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct NextHop {
+    /// The neighbour.
+    pub peer: PeerId,
+    /// How fast it may be sent to, in bytes per second: Ethernet, IP and UDP headers included.
+    pub bytes_per_second: f64,
+    /// What it reported; `None` before its first report.
+    pub heard: Option<HeardHop>,
+    /// Whether it has not answered for [`SILENT_NANOS`].
+    pub is_silent: bool,
+    /// Whether large packets do not get there.
+    pub black_hole: Option<BlackHole>,
+}
+
+/// Packets of some size and above do not arrive, while smaller ones do: bytes of UDP payload.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BlackHole {
+    /// Largest packet that came since this is known; 0 when none did.
+    pub came_bytes: u16,
+    /// Smallest of those of which none comes.
+    pub lost_bytes: u16,
+}
+
+/// What a next hop of a stream reported.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct HeardHop {
+    /// When it reported last, by the clock of the pipeline.
+    pub at: Nanos,
+    /// Mean time from a packet to the report on it.
+    pub round_trip_nanos: Nanos,
+    /// Mean time that packets waited on the link.
+    pub queue_nanos: Nanos,
+    /// Share of packets that the link loses.
+    pub loss: f64,
+}
+
+impl NextHop {
+    /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
+    /// the mean of losses, the longest of times, and the latest report, the
+    /// least size that does not arrive. One that any shard has heard lately is not silent.
+    pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
+        let mut hops: Vec<(NextHop, f64)> = Vec::new();
+        for hop in of_shards {
+            let heard = f64::from(u8::from(hop.heard.is_some()));
+            match hops.iter_mut().find(|(known, _)| known.peer == hop.peer) {
+                Some((sum, shards)) => {
+                    sum.bytes_per_second += hop.bytes_per_second;
+                    sum.heard = join(sum.heard, hop.heard);
+                    sum.is_silent |= hop.is_silent;
+                    let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
+                    sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
+                    *shards += heard;
+                }
+                None => hops.push((*hop, heard)),
+            }
+        }
+        let mean = |(mut hop, shards): (NextHop, f64)| {
+            if let Some(heard) = &mut hop.heard {
+                heard.loss /= shards;
+                hop.is_silent &= now.saturating_sub(heard.at) >= SILENT_NANOS;
+            }
+            hop
+        };
+        hops.into_iter().map(mean).collect()
+    }
+}
+
+/// Latest report, longest times, sum of losses.
+fn join(one: Option<HeardHop>, other: Option<HeardHop>) -> Option<HeardHop> {
+    let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+    Some(HeardHop {
+        at: one.at.max(other.at),
+        round_trip_nanos: one.round_trip_nanos.max(other.round_trip_nanos),
+        queue_nanos: one.queue_nanos.max(other.queue_nanos),
+        loss: one.loss + other.loss,
+    })
 }
 
 /// What the sink of a flow told its source, as last heard. Counters are modulo 2^32.
@@ -57,6 +140,8 @@ pub struct FlowReport {
     pub planned: usize,
     /// Source: what the hops report. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
+    /// Source and relay of a stream: the neighbours that it is sent to.
+    pub next_hops: Vec<NextHop>,
     /// Source: what the sink reports of itself.
     pub remote: Option<RemoteReport>,
     /// Generations held now.
@@ -88,4 +173,47 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// Of flows of which shards are gone.
     pub remainders: Vec<Remainder>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_hops_of_shards_are_joined() {
+        let heard = |at, times, loss| {
+            Some(HeardHop { at, round_trip_nanos: times, queue_nanos: times, loss })
+        };
+        let hop = |peer, heard| NextHop {
+            peer: PeerId(peer),
+            bytes_per_second: 1e6,
+            heard,
+            is_silent: false,
+            black_hole: None,
+        };
+        let shards = [
+            vec![hop(4, heard(7, 30, 0.1)), hop(2, None)],
+            vec![hop(4, None), hop(2, None)],
+            vec![hop(4, heard(9, 20, 0.3)), hop(2, None)],
+        ];
+        let all = NextHop::joined(shards.iter().flatten(), 10);
+        let [first, second] = all[..] else { panic!("{all:?}") };
+        assert_eq!((first.peer, first.bytes_per_second), (PeerId(4), 3e6));
+        let heard = first.heard.expect("two shards heard it");
+        assert_eq!((heard.at, heard.round_trip_nanos, heard.queue_nanos), (9, 30, 30));
+        assert!((heard.loss - 0.2).abs() < 1e-9);
+        assert_eq!((second.peer, second.heard), (PeerId(2), None));
+    }
+    #[test]
+    fn next_hop_is_silent_when_no_shard_has_heard_it_lately() {
+        let hop = |at, is_silent| {
+            let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: 0.0 };
+            let peer = PeerId(0);
+            NextHop { peer, bytes_per_second: 1e6, heard: Some(heard), is_silent, black_hole: None }
+        };
+        let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;
+        assert!(!at(6 + SILENT_NANOS) && at(7 + SILENT_NANOS));
+        let idle = [hop(5, false), hop(7, false)];
+        assert!(!NextHop::joined(idle.iter(), 100 * SILENT_NANOS)[0].is_silent);
+    }
 }

@@ -496,6 +496,7 @@ impl Shard {
             symbol_bytes: params.symbol_bytes,
             planned: 0,
             hops: self.upstream.loss.estimate().into_iter().collect(),
+            next_hops: Vec::new(),
             remote: None,
             held: self.held(),
             counters: self.counters.clone(),

@@ -73,6 +73,8 @@ mod node;
 
 mod links;
 
+mod paths;
+
 mod runtime;
 
 pub mod report;
@@ -88,7 +90,7 @@ pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics}
 pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
-pub use snapshot::{IP_PACKET_BYTES_MAX, symbol_bytes_max, worker_memory_bytes};
+pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use topology::{
     HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig,
 };

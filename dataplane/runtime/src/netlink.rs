@@ -106,6 +106,15 @@ impl Netlink {
         self.executor.block_on(self.handle.link().set(message).execute())
     }
 
+    /// Gives an interface a carrier, or takes it away.
+    pub(crate) fn set_carrier(&self, name: &str, carrier: bool) -> Result<(), StartError> {
+        let message = LinkUnspec::new_with_name(name)
+            .append_extra_attribute(LinkAttribute::Carrier(carrier.into()))
+            .build();
+        let set = self.executor.block_on(self.handle.link().set(message).execute());
+        set.map_err(|error| StartError::Netlink { reason: error.to_string() })
+    }
+
     /// The whole neighbour table.
     pub(crate) fn neighbours(&self) -> Result<Vec<Neighbour>, Error> {
         self.executor.block_on(async {

@@ -278,11 +278,12 @@ impl Node {
                 name: tunnel.name().to_owned(),
                 offload: tunnel.offload().name(),
                 reason: tunnel.reason().to_owned(),
-                is_present: !tunnel.is_gone(),
+                status: tunnel.status(),
                 counters,
             }
         });
         RuntimeReport {
+            at: self.clock.now(),
             links: links.collect(),
             verdicts,
             tunnels: tunnels.collect(),

@@ -1,5 +1,6 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
+use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
@@ -97,6 +98,28 @@ pub struct WorkerReport {
     pub pipeline: Report,
 }
 
+/// What became of a tunnel's interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TunnelStatus {
+    /// It is there.
+    Present,
+    /// No next hop of the stream that reads from it answers, so it has no carrier.
+    NoCarrier,
+    /// Somebody deleted it. It is created again.
+    Gone,
+}
+
+impl TunnelStatus {
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            TunnelStatus::Present => "present",
+            TunnelStatus::NoCarrier => "no-carrier",
+            TunnelStatus::Gone => "gone",
+        }
+    }
+}
+
 /// One tunnel, summed over the workers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TunnelReport {
@@ -106,8 +129,8 @@ pub struct TunnelReport {
     pub offload: &'static str,
     /// Why that is not better; empty if it is the best.
     pub reason: String,
-    /// Whether the interface exists. It is created again when deleted.
-    pub is_present: bool,
+    /// What became of its interface.
+    pub status: TunnelStatus,
     /// Packets.
     pub counters: TunnelCounters,
 }
@@ -115,6 +138,8 @@ pub struct TunnelReport {
 /// Everything a node reports, at most one housekeeping interval (50 ms) old.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuntimeReport {
+    /// When it was made, by the clock of the workers.
+    pub at: Nanos,
     /// The links, in topology order.
     pub links: Vec<LinkReport>,
     /// The workers.

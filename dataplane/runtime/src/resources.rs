@@ -33,6 +33,8 @@ pub struct Resources {
     pub(crate) netlink: Netlink,
     /// For the thread that watches the links.
     pub(crate) link_netlink: Netlink,
+    /// For the thread that follows paths.
+    pub(crate) path_netlink: Netlink,
     pub(crate) link_events: LinkEvents,
     pub(crate) topology: Topology,
 }
@@ -120,6 +122,7 @@ impl Resources {
             links,
             netlink,
             link_netlink,
+            path_netlink: Netlink::open()?,
             link_events,
             topology: topology.clone(),
         })

@@ -7,6 +7,7 @@ use crate::netlink::{LinkEvents, Netlink};
 use crate::node::{Node, mtus, routes, seed};
 use crate::opening::{self, Counter, source_memory_bytes};
 use crate::pacing::Pacer;
+use crate::paths;
 use crate::planning;
 use crate::report::RuntimeReport;
 use crate::resources::{LinkState, Resources};
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 pub struct Runtime {
     node: Arc<Node>,
     neighbours: Option<(Sender<()>, JoinHandle<()>)>,
+    paths: Option<(Sender<()>, JoinHandle<()>)>,
     /// Ends by itself when the workers have gone.
     planning: Option<JoinHandle<()>>,
     /// So does this one.
@@ -66,6 +68,7 @@ impl Runtime {
             links,
             netlink,
             link_netlink,
+            path_netlink,
             link_events,
             topology,
         } = resources;
@@ -95,6 +98,7 @@ impl Runtime {
         let mut runtime = Runtime {
             node: Arc::new(node),
             neighbours: None,
+            paths: None,
             planning: None,
             opening: None,
             watch,
@@ -117,6 +121,7 @@ impl Runtime {
         }
         // Last: packets arrive from here on.
         runtime.node.steering().accept(&snapshot)?;
+        runtime.paths = Some(start_paths(runtime.node.clone(), path_netlink)?);
         runtime.links = Some(start_links(runtime.node.clone(), link_netlink, link_events)?);
         Ok(runtime)
     }
@@ -162,7 +167,7 @@ impl Runtime {
     /// Whether all threads still run. False means that a bug ended one: stop the node and start it
     /// again.
     pub fn is_healthy(&self) -> bool {
-        let neighbours = self.neighbours.iter().map(|(_, thread)| thread);
+        let neighbours = self.neighbours.iter().chain(&self.paths).map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
         let threads = neighbours.chain(links).chain(&self.planning).chain(&self.opening);
         self.node.is_healthy()
@@ -201,6 +206,12 @@ impl Runtime {
         }
         // Workers next: they still handle the packets in their rings.
         self.node.steering().release_sockets(self.node.topology.workers);
+        if let Some((stop, thread)) = self.paths.take() {
+            drop(stop);
+            if thread.join().is_err() {
+                tracing::error!("the thread that follows paths had failed");
+            }
+        }
         self.watch.stop();
         self.node.stop_workers();
         if let Some((stop, thread)) = self.neighbours.take() {
@@ -260,6 +271,18 @@ fn start_neighbours(
             neighbours::run(&netlink, &routes, &slot, || shared.wake_all(), &stopped);
         })
         .map_err(|source| StartError::Limit { what: "the neighbour thread", source })?;
+    Ok((stop, thread))
+}
+
+fn start_paths(
+    node: Arc<Node>,
+    netlink: Netlink,
+) -> Result<(Sender<()>, JoinHandle<()>), StartError> {
+    let (stop, stopped) = bounded(1);
+    let thread = std::thread::Builder::new()
+        .name("recoded-paths".into())
+        .spawn(move || paths::run(&node, &netlink, &stopped))
+        .map_err(|source| StartError::Limit { what: "the thread that follows paths", source })?;
     Ok((stop, thread))
 }
 

@@ -30,7 +30,12 @@ pub fn symbol_bytes_max(mtu: usize, address: IpAddr, before: usize) -> Option<us
 
 /// Bytes of the IP packet that carries a symbol.
 fn packet_bytes(address: IpAddr, before: usize, symbol_bytes: usize) -> usize {
-    header_bytes(address) - ETHERNET_BYTES + before + symbol_bytes
+    ip_packet_bytes(address, before + symbol_bytes)
+}
+
+/// Bytes of the IP packet to `address` that carries so many bytes of UDP payload.
+pub fn ip_packet_bytes(address: IpAddr, payload: usize) -> usize {
+    header_bytes(address) - ETHERNET_BYTES + payload
 }
 
 /// Checks `snapshot` against the topology and the MTU of each of its links.

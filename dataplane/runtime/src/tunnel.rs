@@ -10,6 +10,7 @@
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
+use crate::report::TunnelStatus;
 use crate::topology::{Topology, TunnelConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, IoSlice};
@@ -43,6 +44,8 @@ pub(crate) struct Tunnel {
     /// Set by the thread that notices that the interface is gone. Relaxed: it guards no other
     /// memory, and every thread notices by itself in the end.
     is_gone: AtomicBool,
+    /// Set by the thread that follows paths. Relaxed: it is only reported.
+    has_carrier: AtomicBool,
 }
 
 /// Which offloads are used in both directions.
@@ -148,7 +151,8 @@ impl Tunnel {
         queues[0].enabled(true).map_err(failed("bring up"))?;
         let (name, is_gone) = (config.name.clone(), AtomicBool::new(false));
         let (offload, reason) = granted(&queues[0], reason);
-        Ok(Tunnel { name, queues, offload, reason, is_gone })
+        let has_carrier = AtomicBool::new(true);
+        Ok(Tunnel { name, queues, offload, reason, is_gone, has_carrier })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -178,6 +182,28 @@ impl Tunnel {
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
+    }
+
+    /// Whether the interface has a carrier.
+    pub(crate) fn has_carrier(&self) -> bool {
+        self.has_carrier.load(Relaxed)
+    }
+
+    /// Gives the interface a carrier, or takes it away: then Linux sends nothing into the tunnel,
+    /// and hosts may route around it. What arrives for the tunnel is still delivered.
+    pub(crate) fn set_carrier(&self, carrier: bool, netlink: &Netlink) -> Result<(), StartError> {
+        netlink.set_carrier(&self.name, carrier)?;
+        self.has_carrier.store(carrier, Relaxed);
+        Ok(())
+    }
+
+    /// What became of it.
+    pub(crate) fn status(&self) -> TunnelStatus {
+        match (self.is_gone(), self.has_carrier()) {
+            (true, _) => TunnelStatus::Gone,
+            (false, true) => TunnelStatus::Present,
+            (false, false) => TunnelStatus::NoCarrier,
+        }
     }
 
     /// Asks Linux whether the interface is gone.

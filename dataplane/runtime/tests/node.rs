@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_runtime::report::TunnelStatus;
 use recoded_runtime::{Idle, Interface, Resources, Runtime, SnapshotError, StartError, Topology};
 use recoded_xsk::ModePreference;
 use std::io::{Read, Write};
@@ -189,7 +190,7 @@ fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
         ip(&format!("-n {name} link delete rec0"));
         // Somebody takes the name: it cannot be made again yet.
         ip(&format!("-n {name} tuntap add mode tun name rec0"));
-        wait_until("it is missed", || !node.report().tunnels[0].is_present);
+        wait_until("it is missed", || node.report().tunnels[0].status == TunnelStatus::Gone);
     }
     let (before, begin) = (worker_cpu(), Instant::now());
     std::thread::sleep(Duration::from_secs(1));
@@ -198,7 +199,7 @@ fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
     for (node, name) in [(&left, &bed.left), (&right, &bed.right)] {
         ip(&format!("-n {name} link delete rec0"));
         wait_until("it is made again", || node.report().tunnels[0].counters.recreated == 1);
-        assert!(node.report().tunnels[0].is_present && node.is_healthy());
+        assert!(node.report().tunnels[0].status == TunnelStatus::Present && node.is_healthy());
         let shown = ip(&format!("-n {name} addr show rec0"));
         assert!(shown.contains("10.99.0.") && shown.contains("mtu 1400"), "{shown}");
     }

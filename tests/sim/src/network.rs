@@ -183,10 +183,22 @@ impl<'a> Network<'a> {
                 return Err(Violation::Storm { events: self.events, at: self.now });
             }
             if self.now > rest {
+                if self.asks_in_vain() {
+                    break;
+                }
                 return Err(Violation::Restless { at: self.now });
             }
         }
         self.finish()
+    }
+
+    /// Whether a next hop of a stream does not answer, which is asked as long as it does not.
+    fn asks_in_vain(&self) -> bool {
+        let reports = self.nodes.iter().map(Node::report);
+        reports.flat_map(|report| report.flows).any(|flow| {
+            let mut hops = flow.next_hops.iter();
+            hops.any(|hop| hop.is_silent)
+        })
     }
 
     /// More than this, reports aside, is a storm.

@@ -10,8 +10,10 @@ use recoded_api::client::Client;
 use recoded_api::service::Service;
 use recoded_api::v1::Link;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::Snapshot;
-use recoded_pipeline::report::{FlowCounters, FlowReport, HopLoss, Remainder};
+use recoded_pipeline::params::{PeerId, Snapshot};
+use recoded_pipeline::report::{
+    BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Remainder,
+};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -20,6 +22,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+const SECOND: u64 = 1_000_000_000;
 
 pub const FILE: &str = include_str!("../../recoded.toml");
 
@@ -85,6 +89,7 @@ impl Dataplane for Handle {
             symbol_bytes: 1428,
             planned: 20,
             hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
+            next_hops: vec![next_hop(received, loss)],
             remote: None,
             held: 2,
             counters: FlowCounters {
@@ -99,6 +104,7 @@ impl Dataplane for Handle {
                 ..FlowCounters::default()
             },
         };
+        let at = 20 * SECOND;
         let drops = BTreeMap::from([("late".to_owned(), 0)]);
         let link = |mtu| Link { interface: "eth1".into(), mtu, ..Link::default() };
         Observation {
@@ -106,9 +112,20 @@ impl Dataplane for Handle {
             flows: vec![vec![report(3, 0.25)], vec![report(5, 0.5)]],
             remainders: self.with(|fake| fake.remainders.clone()),
             drops,
+            at,
             ..Observation::default()
         }
     }
+}
+
+/// The next hop of a shard, which was heard so many seconds before second 20.
+fn next_hop(seconds: u64, loss: f64) -> NextHop {
+    let round_trip_nanos = seconds * 1_000_000;
+    let at = (20 - seconds) * SECOND;
+    let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss };
+    let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
+    let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
+    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

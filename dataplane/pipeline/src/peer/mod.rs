@@ -16,6 +16,10 @@ pub(crate) mod reporter;
 
 pub(crate) mod rate;
 
+pub(crate) mod liveness;
+
+mod sizes;
+
 pub(crate) mod sent;
 
 use crate::combine::Combiner;

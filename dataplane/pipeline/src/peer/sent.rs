@@ -12,7 +12,8 @@
 use crate::params::Nanos;
 use crate::peer::loss::LossTracker;
 use crate::peer::rate::{SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
-use crate::report::HopLoss;
+use crate::peer::sizes::Sizes;
+use crate::report::{BlackHole, HopLoss};
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The way is taken to be what the fastest packet of so long needed.
@@ -37,6 +38,8 @@ pub(crate) enum Carried {
 struct Entry {
     at: Nanos,
     carried: Carried,
+    /// Of its UDP payload.
+    bytes: u16,
     /// Times that there was nothing to send, before it.
     pauses: u32,
 }
@@ -71,6 +74,7 @@ pub(crate) struct Sent {
     loss: LossTracker,
     /// Packets lost in a row.
     lost: u32,
+    sizes: Sizes,
     combinations: usize,
     /// Times that there was nothing to send.
     pauses: u32,
@@ -88,6 +92,7 @@ impl Sent {
             meter: Meter::default(),
             loss: LossTracker::default(),
             lost: 0,
+            sizes: Sizes::default(),
             combinations: 0,
             pauses: 0,
         }
@@ -102,8 +107,8 @@ impl Sent {
         number as usize & (self.entries.len() - 1)
     }
 
-    /// Notes that a packet leaves under a link sequence number, and what it carries.
-    pub(crate) fn note(&mut self, number: u32, carried: Carried, now: Nanos) {
+    /// Notes that a packet leaves under a link sequence number, what it carries, and its bytes.
+    pub(crate) fn note(&mut self, number: u32, (carried, bytes): (Carried, usize), now: Nanos) {
         if number.wrapping_sub(self.next) as usize >= self.entries.len() {
             // This is the first, or as good as that.
             (self.base, self.next) = (number, number);
@@ -112,7 +117,7 @@ impl Sent {
         while self.next != number {
             // Packets of another code came between.
             let place = self.place(self.next);
-            self.entries[place] = Entry { at: now, carried: Carried::Nothing, pauses: self.pauses };
+            self.entries[place] = Entry { at: now, pauses: self.pauses, ..Entry::default() };
             self.next = self.next.wrapping_add(1);
         }
         self.combinations += usize::from(matches!(carried, Carried::Combination { .. }));
@@ -121,7 +126,8 @@ impl Sent {
             self.base = self.next.wrapping_sub(self.entries.len() as u32);
         }
         let place = self.place(number);
-        self.entries[place] = Entry { at: now, carried, pauses: self.pauses };
+        let (bytes, pauses) = (bytes as u16, self.pauses);
+        self.entries[place] = Entry { at: now, carried, bytes, pauses };
     }
 
     /// Packets sent that no report has spoken of.
@@ -138,6 +144,11 @@ impl Sent {
     pub(crate) fn loss(&self) -> HopLoss {
         let guess = HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 };
         self.loss.estimate().unwrap_or(guess)
+    }
+
+    /// Sizes that do not come, if there are any.
+    pub(crate) fn black_hole(&self) -> Option<BlackHole> {
+        self.sizes.black_hole()
     }
 
     /// Most packets that may be on their way.
@@ -229,11 +240,17 @@ impl Sent {
             let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
             let outcome = if is_missing || is_unsaid { Outcome::Lost } else { Outcome::Came };
             self.base = number.wrapping_add(1);
+            let Entry { carried, bytes, .. } = self.entries[self.place(number)];
             match outcome {
-                Outcome::Came => self.loss.arrived(0, std::mem::take(&mut self.lost)),
-                Outcome::Lost => self.lost += 1,
+                Outcome::Came => {
+                    self.loss.arrived(0, std::mem::take(&mut self.lost));
+                    self.sizes.came(bytes);
+                }
+                Outcome::Lost => {
+                    self.lost += 1;
+                    self.sizes.lost(bytes);
+                }
             }
-            let carried = self.entries[self.place(number)].carried;
             if matches!(carried, Carried::Combination { .. }) {
                 self.combinations = self.combinations.saturating_sub(1);
             }
@@ -336,7 +353,7 @@ mod tests {
     fn packets_of_other_codes_between_are_passed_over() {
         let mut sent = Sent::new(64);
         for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
-            sent.note(number, Carried::Symbol { number: symbol, place: 0 }, 0);
+            sent.note(number, (Carried::Symbol { number: symbol, place: 0 }, 100), 0);
         }
         let header = Header {
             packet_type: PacketType::Link,

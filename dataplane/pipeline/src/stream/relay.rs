@@ -178,6 +178,7 @@ impl Lifecycle for StreamRelay {
 
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
+        report.next_hops = self.senders.report();
     }
 }
 

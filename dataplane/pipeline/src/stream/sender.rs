@@ -3,9 +3,10 @@
 
 use crate::io::earlier;
 use crate::params::Nanos;
+use crate::peer::liveness::Liveness;
 use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::HopLoss;
+use crate::report::{BlackHole, HeardHop, HopLoss};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -31,10 +32,13 @@ const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalives without an answer after which they become rarer, and after which there is none at all
-/// until there is more to send. Losses in a row take several.
+/// Keepalives without an answer after which they become rarer: losses in a row take several. And
+/// after which there is none until there is more to send, unless none is answered: then they come
+/// at this interval. A path that is back is noticed within a second: it may take three of them,
+/// since neither side believes a single number that is far from those before.
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 16;
+const KEEPALIVE_SILENT_NANOS: Nanos = 300_000_000;
 
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
@@ -82,6 +86,10 @@ pub(crate) struct Sender {
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
+    /// Mean time that packets wait on the link.
+    queued: Nanos,
+    /// When it reported last.
+    reported_at: Nanos,
     /// The least round trip of the present period and the one before, and when that began.
     least: (Nanos, Nanos),
     least_at: Nanos,
@@ -102,6 +110,7 @@ pub(crate) struct Sender {
     is_full: bool,
     /// When it was last heard, or there was first something to be heard of.
     heard_at: Nanos,
+    liveness: Liveness,
     keepalive: Keepalive,
 }
 
@@ -113,6 +122,8 @@ impl Sender {
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
+            queued: 0,
+            reported_at: 0,
             least: (Nanos::MAX, Nanos::MAX),
             least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
@@ -126,6 +137,7 @@ impl Sender {
             free_at: 0,
             is_full: false,
             heard_at: 0,
+            liveness: Liveness::default(),
             keepalive: Keepalive::default(),
         }
     }
@@ -145,6 +157,27 @@ impl Sender {
     /// Mean round trip to the neighbour, as far as it is known.
     pub(crate) fn round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0)
+    }
+
+    /// How fast it may be sent to.
+    pub(crate) fn bytes_per_second(&self) -> f64 {
+        self.rate.bytes_per_second()
+    }
+
+    /// What the neighbour reported, once it has.
+    pub(crate) fn heard(&self) -> Option<HeardHop> {
+        let (at, queue_nanos, loss) = (self.reported_at, self.queued, self.loss().loss);
+        self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
+    }
+
+    /// Whether the neighbour does not answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.liveness.is_silent()
+    }
+
+    /// Sizes of packets that do not come, if there are any.
+    pub(crate) fn black_hole(&self) -> Option<BlackHole> {
+        self.sent.black_hole()
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -289,6 +322,8 @@ impl Sender {
             }
             Next::Keepalive => Carried::Nothing,
         };
+        let is_unanswered = self.liveness.is_asked();
+        self.liveness.sent(now);
         if self.sent.on_their_way() == 0 {
             // There was nothing to be heard of.
             self.heard_at = now;
@@ -298,7 +333,7 @@ impl Sender {
             // There was nothing to send: what arrives next says nothing of what could.
             self.sent.ran_dry();
         }
-        self.sent.note(link, carried, now);
+        self.sent.note(link, (carried, bytes), now);
         self.free_at = self.free_at.max(earliest) + self.rate.nanos(bytes + AROUND_BYTES);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
@@ -324,9 +359,13 @@ impl Sender {
                 let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
                 let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
-                let most =
-                    if self.is_idle() { KEEPALIVE_MAX_NANOS } else { self.waiting_interval() };
-                self.keepalive.due = (!is_over).then(|| now + wait.min(most));
+                let most = match self.is_idle() {
+                    true if is_over => KEEPALIVE_SILENT_NANOS,
+                    true => KEEPALIVE_MAX_NANOS,
+                    false => self.waiting_interval(),
+                };
+                let goes_on = !is_over || is_unanswered;
+                self.keepalive.due = goes_on.then(|| now + wait.min(most));
                 if is_over {
                     // It may be there again: what comes next is sent to see.
                     self.sent.forget();
@@ -385,10 +424,14 @@ impl Sender {
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         self.heard_at = now;
+        self.liveness.heard();
         let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
         self.round_trip = Some(mean);
+        self.reported_at = now;
+        self.queued =
+            self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;
         if now >= self.least_at + LEAST_NANOS {
             (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
         }

@@ -7,7 +7,7 @@ use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{Nanos, PeerId};
 use crate::peer::repair::{ROUNDS, RepairBudget};
-use crate::report::DropReason;
+use crate::report::{DropReason, NextHop};
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
 use recoded_code::window::{COMBINED_MAX, combination as combination_of};
@@ -189,6 +189,19 @@ impl Senders {
             Some(again) => Some(due.map_or(again, |due| due.max(again))),
             None => due,
         }
+    }
+
+    /// The next hops as they are now.
+    pub(crate) fn report(&self) -> Vec<NextHop> {
+        let hops = self.hops.iter();
+        hops.map(|(peer, sender)| NextHop {
+            peer: *peer,
+            bytes_per_second: sender.bytes_per_second(),
+            heard: sender.heard(),
+            is_silent: sender.is_silent(),
+            black_hole: sender.black_hole(),
+        })
+        .collect()
     }
 
     /// Lets go of everything that waits.

@@ -205,6 +205,7 @@ impl Lifecycle for StreamSource {
         report.planned = 0;
         let hops: &[HopLoss] = self.hops.hops();
         report.hops = hops.to_vec();
+        report.next_hops = self.senders.report();
         self.remote.fill(report);
     }
 }

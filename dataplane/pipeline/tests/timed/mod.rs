@@ -52,6 +52,8 @@ pub struct Link {
     /// Share of packets that come late, and by how much; share that comes twice.
     pub reordered: (f64, Nanos),
     pub duplicated: f64,
+    /// Longest UDP payload that it carries.
+    pub bytes_max: usize,
 }
 
 impl Link {
@@ -65,6 +67,7 @@ impl Link {
             burst: 1.0,
             reordered: (0.0, 0),
             duplicated: 0.0,
+            bytes_max: usize::MAX,
         }
     }
 
@@ -114,7 +117,7 @@ impl Channel {
             }
             self.is_bad
         };
-        if is_lost {
+        if is_lost || bytes > self.link.bytes_max {
             return Vec::new();
         }
         let arrives = self.free_at + delay + if self.chance(late) { by } else { 0 };

@@ -1,0 +1,64 @@
+//! The next hops of streams, as people read them.
+
+use crate::table::{Align, percent, sentence, table};
+use recoded_api::v1::{Flow, FlowNeighbour};
+
+use Align::{Left, Right};
+
+/// A line for each next hop of each flow that knows them, and what is wrong with them; empty where
+/// none does.
+pub fn neighbour_table(flows: &[Flow]) -> String {
+    let head = [
+        ("flow", Right),
+        ("next hop", Left),
+        ("Mbit/s", Right),
+        ("round trip ms", Right),
+        ("queue ms", Right),
+        ("loss", Right),
+        ("heard s ago", Right),
+    ];
+    let of_flow = |flow| move |neighbour| row(flow, neighbour);
+    let rows = flows.iter().flat_map(|flow| flow.neighbours.iter().map(of_flow(flow)));
+    let rows = rows.collect::<Vec<_>>();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table(head, &rows) + &flows.iter().flat_map(troubles).collect::<String>()
+}
+
+/// What is wrong with the next hops of a flow, and what to do about it.
+fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
+    let label = format!("flow {}", flow.id);
+    let troubles = flow.neighbours.iter().flat_map(|it| [silence(it), black_hole(it)]).flatten();
+    troubles.map(move |words| sentence(&label, &words))
+}
+
+fn silence(neighbour: &FlowNeighbour) -> Option<String> {
+    let words = "does not answer: see that recoded runs there, and that packets get there and back";
+    neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
+}
+
+fn black_hole(neighbour: &FlowNeighbour) -> Option<String> {
+    let lost = neighbour.lost_packet_bytes?;
+    let arrived = neighbour.arrived_packet_bytes;
+    let arrived = arrived.map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+    Some(format!(
+        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: raise the MTU on the \
+         way, or lower symbol_bytes at the source of the flow",
+        neighbour.next_hop
+    ))
+}
+
+fn row(flow: &Flow, neighbour: &FlowNeighbour) -> [String; 7] {
+    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
+    let millis = |micros: Option<f64>| known(micros.map(|micros| micros / 1e3));
+    [
+        flow.id.to_string(),
+        neighbour.next_hop.clone(),
+        format!("{:.1}", neighbour.rate_mbit),
+        millis(neighbour.round_trip_us),
+        millis(neighbour.queue_us),
+        neighbour.loss.map_or("-".into(), percent),
+        known(neighbour.heard_ago_seconds),
+    ]
+}

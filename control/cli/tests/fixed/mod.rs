@@ -1,0 +1,332 @@
+//! The state that the tests show: a bit of everything.
+
+use recoded_api::v1::{
+    Engine, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State,
+    Tunnel, Worker,
+};
+use std::collections::BTreeMap;
+
+pub fn engine() -> Engine {
+    Engine {
+        mode: "auto".into(),
+        up: true,
+        reason: "device lost: poll failed: launch failure (719)".into(),
+        offered: 90_000,
+        taken: 61_000,
+        offloaded: 60_950,
+        offloaded_bytes: 44_000_000_000,
+        declined: counted([("cost", 0), ("down", 28_500), ("full", 500)]),
+        redone: counted([("hung", 0), ("lost", 50)]),
+        bundles: counted([("age", 900), ("bytes", 3_000), ("idle", 0)]),
+        bundle_bytes: vec![0, 0, 0, 12, 900, 0, 0, 0, 2_988],
+        latency_us: vec![0, 0, 0, 0, 0, 0, 1_000, 2_800, 100],
+        counters: counted([
+            ("offered_jobs", 90_000),
+            ("device_downs", 1),
+            ("device_ups", 2),
+            ("late", 0),
+            ("jobs_of_tomorrow", 6),
+        ]),
+    }
+}
+
+fn counted<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.map(|(name, number)| (name.to_owned(), number)).into()
+}
+
+pub fn source_parameters() -> Parameters {
+    Parameters {
+        code: Some("rlnc".into()),
+        shards: Some(1),
+        field: Some(16),
+        generation_size: Some(16),
+        symbol_bytes: 1428,
+        redundancy: Some("auto".into()),
+        target_loss: Some(1e-4),
+        redundancy_max: Some(4.0),
+        flush_timeout_us: Some(1000),
+        repair: Some(true),
+        ..Parameters::default()
+    }
+}
+
+fn source() -> Flow {
+    let hops =
+        (0..10).map(|hop| HopLoss { hop, loss: 0.125 + hop as f64 / 512.0, burst_mean: 1.5 });
+    Flow {
+        id: 1,
+        role: "source".into(),
+        tunnel: Some("rec0".into()),
+        next_hops: vec!["east:10.0.2.2".into()],
+        neighbours: vec![],
+        upstream: None,
+        parameters: source_parameters(),
+        code: "rlnc".into(),
+        epoch: 3,
+        field: 16,
+        generation_size: 16,
+        symbol_bytes: 1428,
+        planned: 22,
+        held: 64,
+        hops: hops.collect(),
+        remote: Some(Remote {
+            newest: 70_123,
+            complete: 70_100,
+            failed: 7,
+            rank_histogram: vec![0; 17],
+            rank_ratio: Some(0.99871),
+        }),
+        counters: counted([
+            ("ingress_packets", 1_234_567_890),
+            ("ingress_bytes", 1_700_000_000_000),
+            ("sent_systematic", 1_122_000),
+            ("sent_coded", 420_000),
+            ("sent_repair", 12),
+            ("source_symbols", 1_122_000),
+            ("generations", 70_125),
+            ("repairs", 9),
+            ("repairs_refused", 3),
+            ("counter_of_tomorrow", 5),
+        ]),
+        rank_histogram: vec![],
+        rank_ratio: None,
+        rank_theory: Some(0.99902),
+        overhead: Some(1.37434),
+        overhead_theory: None,
+        decode_delay_mean_us: None,
+        decode_delay_max_us: None,
+    }
+}
+
+fn relay() -> Flow {
+    let mut rank_histogram = vec![0; 17];
+    rank_histogram[14] = 120;
+    rank_histogram[15] = 900;
+    rank_histogram[16] = 68_000;
+    Flow {
+        id: 4_294_967_295,
+        role: "relay".into(),
+        tunnel: None,
+        next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
+        upstream: Some("west:10.0.1.1".into()),
+        parameters: Parameters {
+            symbol_bytes: 1472,
+            redundancy_max: Some(4.0),
+            generation_timeout_us: Some(20_000),
+            recoding: Some("systematic".into()),
+            adaptive: Some(true),
+            ..Parameters::default()
+        },
+        hops: vec![HopLoss { hop: 0, loss: 0.0987, burst_mean: 1.12 }],
+        remote: None,
+        counters: counted([
+            ("received", 1_390_000),
+            ("innovative", 1_100_000),
+            ("redundant", 290_000),
+            ("sent_forwarded", 1_100_000),
+            ("sent_recoded", 300_000),
+            ("generations", 69_020),
+            ("generations_complete", 68_000),
+        ]),
+        rank_ratio: Some(0.9989),
+        rank_histogram,
+        rank_theory: None,
+        overhead: None,
+        ..source()
+    }
+}
+
+fn bats_source() -> Flow {
+    Flow {
+        id: 3,
+        parameters: Parameters {
+            code: Some("bats".into()),
+            block_symbols: Some(256),
+            batch_size: Some(16),
+            profile: Some("cyclic-shift".into()),
+            generator_bits: Some(8),
+            interleave: Some("auto".into()),
+            generation_size: None,
+            ..source_parameters()
+        },
+        code: "bats".into(),
+        symbol_bytes: 1424,
+        counters: counted([
+            ("ingress_packets", 255_000),
+            ("sent_coded", 340_000),
+            ("sent_repair", 5_008),
+            ("source_symbols", 256_000),
+            ("generations", 1_000),
+            ("repairs", 150),
+        ]),
+        rank_theory: Some(0.77104),
+        overhead: Some(1.34769),
+        overhead_theory: Some(1.29694),
+        ..source()
+    }
+}
+
+fn window_sink() -> Flow {
+    Flow {
+        id: 4,
+        role: "sink".into(),
+        next_hops: vec![],
+        upstream: Some("west:10.0.1.1".into()),
+        parameters: Parameters {
+            symbol_bytes: 1472,
+            generation_timeout_us: Some(20_000),
+            hold_timeout_us: Some(200_000),
+            repair: Some(true),
+            ..Parameters::default()
+        },
+        code: "window".into(),
+        remote: None,
+        hops: vec![],
+        counters: counted([
+            ("received", 120_000),
+            ("delivered_packets", 80_000),
+            ("source_symbols", 80_000),
+        ]),
+        rank_theory: None,
+        overhead: Some(1.5),
+        decode_delay_mean_us: Some(1_234.5),
+        decode_delay_max_us: Some(98_765.4),
+        ..source()
+    }
+}
+
+fn stream_source() -> Flow {
+    let near = FlowNeighbour {
+        next_hop: "east:10.0.2.2".into(),
+        rate_mbit: 93.41,
+        round_trip_us: Some(2_345.6),
+        queue_us: Some(412.0),
+        loss: Some(0.0987),
+        heard_ago_seconds: Some(0.012),
+        silent: false,
+        lost_packet_bytes: Some(1473),
+        arrived_packet_bytes: Some(1400),
+    };
+    let never_heard = FlowNeighbour {
+        next_hop: "west:fd00:1234:5678:9abc::2".into(),
+        rate_mbit: 20.0,
+        silent: true,
+        ..FlowNeighbour::default()
+    };
+    Flow {
+        id: 5,
+        next_hops: vec![near.next_hop.clone(), never_heard.next_hop.clone()],
+        neighbours: vec![near, never_heard],
+        parameters: Parameters {
+            code: Some("stream".into()),
+            stream_symbols: Some(16_384),
+            generation_size: None,
+            ..source_parameters()
+        },
+        code: "stream".into(),
+        field: 256,
+        generation_size: 16_384,
+        planned: 0,
+        hops: vec![],
+        remote: None,
+        counters: counted([("ingress_packets", 1_000), ("sent_systematic", 1_000)]),
+        rank_theory: None,
+        overhead: None,
+        ..source()
+    }
+}
+
+fn link(name: &str, interface: &str, local: &str) -> Link {
+    Link {
+        name: name.into(),
+        interface: interface.into(),
+        local: local.into(),
+        state: "up".into(),
+        mtu: 1500,
+        xdp_mode: "native".into(),
+        socket_mode: "copy".into(),
+        reason: "zero-copy: the driver of veth does not offer it".into(),
+        queues: 1,
+        rate_mbit: None,
+        neighbours: vec![Neighbour { address: "10.0.1.1".into(), resolved: true }],
+        received_packets: 1_390_100,
+        received_bytes: 2_100_000_000,
+        sent_packets: 12,
+        sent_bytes: 1_200,
+        counters: counted([("rx_packets", 1_390_100), ("tx_ring_empty", 4)]),
+        faults: counted([("rx_ring_full", 0), ("tx_no_neighbour", 0)]),
+    }
+}
+
+pub fn state() -> State {
+    let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
+    State {
+        version: "0.1.0".into(),
+        edition: 4,
+        uptime_seconds: 3_725,
+        kernel: "avx2".into(),
+        links: vec![
+            link("west", "eth0", "10.0.1.2"),
+            Link {
+                xdp_mode: "native".into(),
+                socket_mode: "zero-copy".into(),
+                reason: String::new(),
+                rate_mbit: Some(300.0),
+                neighbours: vec![silent],
+                state: "gone".into(),
+                mtu: 1300,
+                faults: counted([
+                    ("rx_ring_full", 3),
+                    ("tx_no_neighbour", 17),
+                    ("tx_over_rate", 40),
+                    ("tx_oversize", 1200),
+                ]),
+                ..link("east", "enp129s0f1np1", "fd00:1234:5678:9abc::1")
+            },
+        ],
+        workers: vec![
+            Worker {
+                index: 0,
+                core: Some(1),
+                idle: "adaptive".into(),
+                edition: 4,
+                frames: Frames { total: 8192, free: 4000, fill: 4096, held: 90, tx: 6 },
+                received: 1_390_100,
+                forwarded: 1_100_000,
+                consumed: 290_000,
+                handed_over: 0,
+                dropped: 100,
+            },
+            Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
+        ],
+        flows: vec![source(), relay(), bats_source(), window_sink(), stream_source()],
+        tunnels: vec![
+            Tunnel {
+                name: "rec0".into(),
+                address: "10.99.0.1/24".into(),
+                mtu: 1426,
+                state: "gone".into(),
+                offload: "tcp".into(),
+                reason: "Linux before 6.2 offers no more".into(),
+                read_packets: 1_234_567,
+                read_bytes: 1_700_000_000,
+                written_packets: 3,
+                written_bytes: 252,
+                counters: counted([("writes", 1)]),
+                faults: counted([("read_failed", 0), ("recreated", 1), ("write_failed", 2)]),
+            },
+            Tunnel {
+                name: "rec1".into(),
+                address: "10.98.0.1/24".into(),
+                mtu: 1429,
+                state: "no-carrier".into(),
+                offload: "tcp+udp".into(),
+                ..Tunnel::default()
+            },
+        ],
+        verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
+        drops: counted([("late", 100), ("mismatch", 0)]),
+        engine: engine(),
+        config: "[daemon]\nworkers = 2\n".into(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether a neighbour that is sent to answers.
+
+use crate::params::Nanos;
+use crate::report::SILENT_NANOS;
+
+/// The most that the time between two packets counts for: time in which the machine slept, or the
+/// worker did not run, is no silence of the neighbour.
+const STEP_NANOS: Nanos = 1_000_000_000;
+
+/// How long a neighbour has not answered.
+#[derive(Debug, Default)]
+pub(crate) struct Liveness {
+    /// When it was sent to last, while an answer is outstanding.
+    asked_at: Option<Nanos>,
+    silence: Nanos,
+}
+
+impl Liveness {
+    /// Notes a packet that it is to answer.
+    pub(crate) fn sent(&mut self, now: Nanos) {
+        if let Some(before) = self.asked_at.replace(now) {
+            let step = now.saturating_sub(before).min(STEP_NANOS);
+            self.silence = self.silence.saturating_add(step);
+        }
+    }
+
+    /// Notes an answer.
+    pub(crate) fn heard(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether an answer is outstanding.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked_at.is_some()
+    }
+
+    /// Whether it has not answered for [`SILENT_NANOS`].
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence >= SILENT_NANOS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = 1_000_000;
+
+    /// Sends every 100 ms until the neighbour counts as silent, for how long.
+    fn silent_after(liveness: &mut Liveness, from: Nanos) -> Nanos {
+        let times = (0..).map(|number| from + number * 100 * MILLI);
+        let sent = |at: &Nanos| {
+            liveness.sent(*at);
+            liveness.is_silent()
+        };
+        times.take(1000).find(sent).expect("it never answers") - from
+    }
+
+    #[test]
+    fn silence_begins_with_the_first_packet_that_is_not_answered() {
+        let mut liveness = Liveness::default();
+        assert_eq!(silent_after(&mut liveness, 0), SILENT_NANOS);
+        liveness.heard();
+        assert!(!liveness.is_silent() && !liveness.is_asked());
+        assert_eq!(silent_after(&mut liveness, 3_600_000 * MILLI), SILENT_NANOS);
+    }
+
+    #[test]
+    fn clock_that_jumps_is_no_silence() {
+        let mut liveness = Liveness::default();
+        liveness.sent(3_600_000 * MILLI);
+        for at in [10, 7_200_000, 20] {
+            liveness.sent(at * MILLI);
+            assert!(!liveness.is_silent());
+        }
+        assert!(liveness.silence <= STEP_NANOS);
+    }
+}

@@ -1,0 +1,136 @@
+//! What a node of a stream says of its next hops.
+
+mod timed;
+
+use recoded_pipeline::report::NextHop;
+use timed::{Line, Link, Load, MILLI, SECOND};
+
+fn load(packets_a_second: f64) -> Load {
+    Load { bytes: 1300, rate: Some(packets_a_second), ordered: false }
+}
+
+/// The only next hop of a node.
+fn next_hop(line: &Line, node: usize) -> NextHop {
+    let hops = line.flow(node).next_hops;
+    assert_eq!(hops.len(), 1, "{hops:?}");
+    hops[0]
+}
+
+#[test]
+fn source_and_relay_say_how_each_next_hop_is_reached() {
+    let (near, far) = (Link::new(0.0, 2), Link::new(0.1, 20));
+    let mut line = Line::new(&[near, far], load(2000.0), 1);
+    line.run(5 * SECOND);
+    for (node, link) in [near, far].iter().enumerate() {
+        let hop = next_hop(&line, node);
+        println!("{hop:?}");
+        let heard = hop.heard.expect("it reports");
+        assert!(line.now - heard.at < 50 * MILLI);
+        assert!((2 * link.delay..2 * link.delay + 5 * MILLI).contains(&heard.round_trip_nanos));
+        assert!(heard.queue_nanos < 2 * MILLI);
+        assert!((heard.loss - link.loss).abs() < 0.02);
+        // It sends 21 Mbit/s, and may send more.
+        assert!(hop.bytes_per_second * 8.0 > 21e6);
+    }
+    assert_eq!(line.flow(2).next_hops, [], "a sink has none");
+}
+
+/// Packets sent towards the sink over the first link while time passes.
+fn sent(line: &mut Line, nanos: u64) -> u64 {
+    let before = line.sent(0).0;
+    line.run(nanos);
+    line.sent(0).0 - before
+}
+
+#[test]
+fn path_that_is_dead_is_noticed_in_3_s_and_one_that_is_back_without_traffic() {
+    let link = Link::new(0.1, 2);
+    let dead = Link { loss: 1.0, ..link };
+    let mut line = Line::new(&[link; 2], load(1000.0), 1);
+    line.run(2 * SECOND);
+    for hop in [0, 1] {
+        line.set(hop, dead);
+        line.run(2900 * MILLI);
+        assert!(!next_hop(&line, hop).is_silent);
+        line.run(200 * MILLI);
+        assert!(next_hop(&line, hop).is_silent);
+        line.set(hop, link);
+        line.run(200 * MILLI);
+        assert!(!next_hop(&line, hop).is_silent);
+        line.run(3 * SECOND);
+    }
+    line.set(0, dead);
+    line.run(4 * SECOND);
+    line.load.rate = Some(1e-3);
+    line.run(10 * SECOND);
+    assert!(next_hop(&line, 0).is_silent);
+    let sent_to_the_dead = sent(&mut line, 10 * SECOND);
+    assert!((30..=34).contains(&sent_to_the_dead), "{sent_to_the_dead} keepalives in 10 s");
+    line.set(0, Link { loss: 0.0, ..link });
+    line.run(1000 * MILLI);
+    assert!(!next_hop(&line, 0).is_silent);
+    line.run(10 * SECOND);
+    assert_eq!(sent(&mut line, 10 * SECOND), 0, "it comes to rest");
+}
+
+#[test]
+fn one_packet_to_a_neighbour_that_never_answers_is_enough() {
+    let dead = Link::new(1.0, 2);
+    let mut line = Line::new(&[dead; 1], load(1e-3), 1);
+    line.run(3900 * MILLI);
+    let hop = next_hop(&line, 0);
+    assert!(hop.is_silent && hop.heard.is_none(), "{hop:?}");
+}
+
+/// The first report of a neighbour that restarted is not believed, and it may be away for long.
+#[test]
+fn relay_that_restarts_is_silent_once_at_most() {
+    for (away, falls_silent) in [(SECOND, false), (5 * SECOND, true), (60 * SECOND, true)] {
+        let link = Link::new(0.02, 2);
+        let mut line = Line::new(&[link; 2], load(1000.0), 1);
+        line.run(2 * SECOND);
+        line.set(0, Link { loss: 1.0, ..link });
+        line.run(away);
+        assert_eq!(next_hop(&line, 0).is_silent, falls_silent, "away for {away} ns");
+        line.restart(1);
+        line.set(0, link);
+        line.run(1200 * MILLI);
+        for _ in 0..100 {
+            assert!(!next_hop(&line, 0).is_silent, "away for {away} ns");
+            line.run(100 * MILLI);
+        }
+        let delivered = line.goodput(line.now - 5 * SECOND);
+        assert!(delivered > 0.95 * 1300.0 * 1000.0, "{delivered} bytes a second");
+    }
+}
+
+#[test]
+fn large_packets_that_vanish_are_told_until_they_come_again() {
+    let link = Link::new(0.1, 5);
+    let narrow = Link { bytes_max: 1200, ..link };
+    let mut line = Line::new(&[link; 2], load(200.0), 1);
+    line.run(2 * SECOND);
+    line.set(1, narrow);
+    line.run(2 * SECOND);
+    let hop = next_hop(&line, 1);
+    let hole = hop.black_hole.expect("all packets are too large");
+    assert!(hole.came_bytes < 1200 && (1300..1400).contains(&hole.lost_bytes), "{hole:?}");
+    assert!(!hop.is_silent, "keepalives are answered");
+    assert_eq!(next_hop(&line, 0).black_hole, None);
+    line.set(1, link);
+    line.run(SECOND);
+    assert_eq!(next_hop(&line, 1).black_hole, None);
+}
+
+#[test]
+fn losses_bursts_and_outages_are_no_black_hole() {
+    for (loss, burst) in [(0.5, 1.0), (0.3, 20.0)] {
+        let link = Link { burst, ..Link::new(loss, 5) };
+        let mut line = Line::new(&[link; 1], load(500.0), 1);
+        for round in 0..20 {
+            line.set(0, if round % 4 == 3 { Link { loss: 1.0, burst: 1.0, ..link } } else { link });
+            line.run(500 * MILLI);
+            assert_eq!(next_hop(&line, 0).black_hole, None, "round {round} of {link:?}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Follows the paths of streams: logs which next hops do not answer or get no large packets, and
+//! takes the carrier of a tunnel away while no next hop of its flow answers, so that hosts behind
+//! it may route around it.
+//!
+//! A thread of its own looks at what the workers published. Whether a next hop is silent is decided
+//! in the pipeline, by what it sent; streams go on asking a neighbour that is silent, though
+//! nothing comes out of a tunnel without a carrier. Other codes do not know whether anyone answers.
+
+use crate::netlink::Netlink;
+use crate::node::Node;
+use crate::report::WorkerPart;
+use crate::snapshot::ip_packet_bytes;
+use crate::topology::Topology;
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+use recoded_pipeline::params::{Nanos, PeerId, Role, TunnelId};
+use recoded_pipeline::report::{BlackHole, FlowReport, NextHop, SILENT_NANOS};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Follows the paths until `stopped` hangs up.
+pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
+    let (mut silent, mut holes) = (Places::new(), Places::new());
+    let mut carriers = Carriers::default();
+    while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        let flows = flows(&node.shared.parts(), node.clock.now());
+        for change in changes(&mut silent, &flows, |hop| hop.is_silent) {
+            log_silence(&node.topology, change);
+        }
+        for change in changes(&mut holes, &flows, |hop| hop.black_hole.is_some()) {
+            log_black_hole(&node.topology, &flows, change);
+        }
+        carriers.follow(node, netlink, &flows);
+    }
+}
+
+/// A stream that this node sends.
+#[derive(Debug)]
+struct Flow {
+    id: u32,
+    /// Of a source.
+    tunnel: Option<TunnelId>,
+    next_hops: Vec<NextHop>,
+}
+
+impl Flow {
+    fn is_silent(&self) -> bool {
+        self.next_hops.iter().all(|hop| hop.is_silent)
+    }
+}
+
+/// The streams that this node sends, by what its workers published.
+fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
+    let mut shards: BTreeMap<u32, Vec<&FlowReport>> = BTreeMap::new();
+    for report in parts.iter().flat_map(|part| &part.worker.pipeline.flows) {
+        if !report.next_hops.is_empty() {
+            shards.entry(report.id).or_default().push(report);
+        }
+    }
+    let flow = |(id, reports): (u32, Vec<&FlowReport>)| Flow {
+        id,
+        tunnel: reports.iter().find_map(|report| match report.role {
+            Role::Source { tunnel } => Some(tunnel),
+            _ => None,
+        }),
+        next_hops: NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), now),
+    };
+    shards.into_iter().map(flow).collect()
+}
+
+/// Something that began or ended at a next hop of a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Change {
+    flow: u32,
+    peer: PeerId,
+    begins: bool,
+}
+
+/// Flows and next hops.
+type Places = BTreeSet<(u32, PeerId)>;
+
+/// Next hops of which something is so.
+fn places(flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Places {
+    let hops = flows.iter().flat_map(|flow| flow.next_hops.iter().map(|hop| (flow.id, hop)));
+    hops.filter(|(_, hop)| is_so(hop)).map(|(flow, hop)| (flow, hop.peer)).collect()
+}
+
+/// What changed since the last look; `before` says where it was so then.
+fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Vec<Change> {
+    let (now, known) = (places(flows, is_so), places(flows, |_| true));
+    let change =
+        |begins| move |(flow, peer): &(u32, PeerId)| Change { flow: *flow, peer: *peer, begins };
+    let began = now.difference(before).map(change(true));
+    // Where a flow or next hop is gone, nothing is known to have ended.
+    let ended = before.difference(&now).filter(|place| known.contains(place)).map(change(false));
+    let changes = began.chain(ended).collect();
+    *before = now;
+    changes
+}
+
+/// Logs who does not answer, and who does again.
+fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
+    let neighbour = name(topology, peer);
+    if begins {
+        tracing::warn!(
+            flow,
+            neighbour,
+            "the next hop has not answered for {} s: see that recoded runs there, and that packets \
+             get there and back",
+            SILENT_NANOS / 1_000_000_000
+        );
+    } else {
+        tracing::info!(flow, neighbour, "the next hop answers again");
+    }
+}
+
+/// Logs where large packets do not arrive, and where they do again.
+fn log_black_hole(topology: &Topology, flows: &[Flow], Change { flow, peer, begins }: Change) {
+    let neighbour = name(topology, peer);
+    if !begins {
+        return tracing::info!(flow, neighbour, "large packets arrive again");
+    }
+    let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
+    let hole = hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole);
+    let Some(BlackHole { lost_bytes, .. }) = hole else { return };
+    let address = topology.hops[usize::from(peer.0)].address;
+    tracing::warn!(
+        flow,
+        neighbour,
+        "IP packets of {} bytes and more do not arrive, while shorter ones do: raise the MTU on the \
+         way, or lower symbol_bytes at the source of the flow",
+        ip_packet_bytes(address, lost_bytes.into())
+    );
+}
+
+/// A neighbour as link:address.
+fn name(topology: &Topology, peer: PeerId) -> String {
+    let hop = &topology.hops[usize::from(peer.0)];
+    format!("{}:{}", topology.links[hop.link].name, hop.address)
+}
+
+/// The carriers of the tunnels.
+#[derive(Default)]
+struct Carriers {
+    /// Tunnels whose carrier Linux did not change, which was logged.
+    refused: BTreeSet<usize>,
+}
+
+impl Carriers {
+    /// Gives every tunnel the carrier that it should have. One that was created again has one.
+    fn follow(&mut self, node: &Node, netlink: &Netlink, flows: &[Flow]) {
+        for (index, tunnel) in node.shared.tunnels.get().iter().enumerate() {
+            let reads = |flow: &&Flow| flow.tunnel.is_some_and(|it| usize::from(it.0) == index);
+            let silent = flows.iter().filter(reads).find(|flow| flow.is_silent());
+            let carrier = silent.is_none();
+            if tunnel.has_carrier() == carrier || tunnel.is_gone() {
+                continue;
+            }
+            let name = tunnel.name();
+            match (tunnel.set_carrier(carrier, netlink), silent) {
+                (Ok(()), Some(flow)) => tracing::warn!(
+                    flow = flow.id,
+                    tunnel = name,
+                    "no next hop answers: the tunnel has no carrier until one does"
+                ),
+                (Ok(()), None) => tracing::info!(tunnel = name, "the tunnel has a carrier again"),
+                (Err(error), _) if self.refused.insert(index) => tracing::warn!(
+                    %error,
+                    tunnel = name,
+                    "the carrier of the tunnel stays as it is: hosts notice less of its path"
+                ),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How often to look: a small part of the time after which a next hop is silent.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(id: u32, silent: &[bool]) -> Flow {
+        let hop = |(peer, is_silent): (u16, &bool)| NextHop {
+            peer: PeerId(peer),
+            bytes_per_second: 1.0,
+            heard: None,
+            is_silent: *is_silent,
+            black_hole: None,
+        };
+        Flow { id, tunnel: None, next_hops: (0..).zip(silent).map(hop).collect() }
+    }
+
+    #[test]
+    fn flow_is_silent_when_all_its_next_hops_are() {
+        assert!(flow(1, &[true, true]).is_silent());
+        assert!(!flow(1, &[true, false]).is_silent());
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut silent = Places::new();
+        let change = |flow, peer, begins| Change { flow, peer: PeerId(peer), begins };
+        let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows, |hop| hop.is_silent);
+        assert_eq!(look(&mut silent, &[flow(1, &[false, false])]), []);
+        let one = [flow(1, &[false, true]), flow(2, &[true])];
+        assert_eq!(look(&mut silent, &one), [change(1, 1, true), change(2, 0, true)]);
+        assert_eq!(look(&mut silent, &one), []);
+        // Flow 2 is gone.
+        assert_eq!(
+            look(&mut silent, &[flow(1, &[true, false])]),
+            [change(1, 0, true), change(1, 1, false)]
+        );
+    }
+}
