@@ -34,6 +34,8 @@ mod intake;
 
 mod segments;
 
+mod queue;
+
 mod accelerator;
 
 mod outbox;
