@@ -57,7 +57,7 @@ const DROP_PACKETS_MAX: usize = 64;
 const HEADER_BYTES_MIN: usize = 20;
 
 /// What one queue allocates.
-pub(crate) const MEMORY_BYTES: usize = PACKETS_MEMORY_BYTES
+pub const MEMORY_BYTES: usize = PACKETS_MEMORY_BYTES
     + PACKETS_MEMORY_BYTES / PLACE_BYTES_MIN * (size_of::<store::Place>() + size_of::<u32>())
     + FLOWS * (size_of::<Flow>() + size_of::<u16>() + size_of::<u32>());
 
