@@ -11,15 +11,15 @@ reasons! {
     QueueDrop: Packets {
         /// Packets dropped because those of their flow had waited for longer than 5 ms for 100 ms,
         /// so that its sender slows down (CoDel).
-        Delay = "queue_dropped_delay",
+        Delay = "queue_delay",
         /// Packets dropped because the queue was full; they are of the flow that held most of it.
-        Full = "queue_dropped_full" => "Nothing, if few: senders that begin. Else limit those that do \
+        Full = "queue_full" => "Nothing, if few: senders that begin. Else limit those that do \
             not slow down when packets are lost.",
         /// Packets dropped because they were longer than the configured MTU of the tunnel.
-        Oversize = "queue_dropped_oversize" => "Set the MTU in the configuration, not by hand.",
+        Oversize = "queue_oversize" => "Set the MTU in the configuration, not by hand.",
         /// Packets dropped because the flow of the tunnel ended or moved to another worker while they
         /// waited.
-        Closed = "queue_dropped_closed",
+        Closed = "queue_closed",
     }
 }
 
@@ -55,5 +55,12 @@ counters! {
     by {
         /// Of the packets queued, those dropped, by [`QueueDrop`].
         queue_dropped: QueueDrop,
+    }
+}
+
+impl TunnelCounters {
+    /// Counts packets that the queue drops.
+    pub fn drop_queued(&mut self, reason: QueueDrop, packets: u64) {
+        self.queue_dropped[reason as usize] += packets;
     }
 }

@@ -220,7 +220,7 @@ impl Worker {
         counters.read_packets += packets;
         counters.read_bytes += bytes;
         counters.queued_packets += packets;
-        counters.queue_dropped[QueueDrop::Closed as usize] += packets;
+        counters.drop_queued(QueueDrop::Closed, packets);
         self.state.queues[source.tunnel].clear(counters);
     }
 }

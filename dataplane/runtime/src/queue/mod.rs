@@ -128,7 +128,7 @@ impl FairQueue {
     ) {
         counters.queued_packets += 1;
         if packet.len() > self.store.place_bytes() {
-            counters.queue_dropped[QueueDrop::Oversize as usize] += 1;
+            counters.drop_queued(QueueDrop::Oversize, 1);
             return;
         }
         if self.store.is_full() {
@@ -184,7 +184,7 @@ impl FairQueue {
 
     /// Drops everything.
     pub(crate) fn clear(&mut self, counters: &mut TunnelCounters) {
-        counters.queue_dropped[QueueDrop::Closed as usize] += self.store.held() as u64;
+        counters.drop_queued(QueueDrop::Closed, self.store.held() as u64);
         for index in 0..self.flows.len() {
             while let Some(place) = self.take(index) {
                 self.store.free(place);
@@ -200,7 +200,7 @@ impl FairQueue {
             let sojourn = now.saturating_sub(self.store.place(place).came_at);
             if flow.codel.signals(sojourn, flow.bytes, now) {
                 if !mark(self.store.packet_mut(place)) {
-                    counters.queue_dropped[QueueDrop::Delay as usize] += 1;
+                    counters.drop_queued(QueueDrop::Delay, 1);
                     self.store.free(place);
                     continue;
                 }
@@ -230,7 +230,7 @@ impl FairQueue {
         for _ in 0..packets {
             let Some(place) = self.take(index) else { return };
             self.store.free(place);
-            counters.queue_dropped[QueueDrop::Full as usize] += 1;
+            counters.drop_queued(QueueDrop::Full, 1);
         }
     }
 }
