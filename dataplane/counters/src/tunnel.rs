@@ -15,10 +15,11 @@ reasons! {
         /// Packets dropped because the queue was full; they are of the flow that held most of it.
         Full = "queue_full" => "Nothing, if few: senders that begin. Else limit those that do \
             not slow down when packets are lost.",
-        /// Packets dropped because they were longer than the configured MTU of the tunnel.
+        /// Packets dropped because they were longer than 2048 bytes and the configured MTU of the
+        /// tunnel.
         Oversize = "queue_oversize" => "Set the MTU in the configuration, not by hand.",
-        /// Packets dropped because the flow of the tunnel ended or moved to another worker while they
-        /// waited.
+        /// Packets dropped because the flow of the tunnel ended or moved to another worker while
+        /// they waited.
         Closed = "queue_closed",
     }
 }
@@ -34,8 +35,8 @@ counters! {
         /// Of the packets read, those that waited in the worker's queue because what comes of them
         /// could not leave at once.
         queued_packets: Packets,
-        /// Of these, those marked as having met congestion (ECN) where others would have been dropped
-        /// for their delay.
+        /// Of these, those marked as having met congestion (ECN) where others would have been
+        /// dropped for their delay.
         queue_marked: Packets,
         /// Reads that Linux refused, or whose virtio header contradicts the packet.
         read_failed: Events => "Nothing, if the tunnel was deleted. Else report it, with the version \

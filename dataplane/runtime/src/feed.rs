@@ -1,5 +1,5 @@
-//! How a worker feeds its sources. A packet goes from the tunnel to the pipeline while what comes of
-//! it can leave; otherwise it waits in the queue of the tunnel ([`crate::queue`]).
+//! How a worker feeds its sources. A packet goes from the tunnel to the pipeline while what comes
+//! of it can leave; otherwise it waits in the queue of the tunnel ([`crate::queue`]).
 //!
 //! ```text
 //!                 gate open, nothing waits
@@ -7,9 +7,9 @@
 //!                `--> queue (FQ-CoDel) -----^ gate open
 //! ```
 //!
-//! The tunnel is read while the gate is shut, too: Linux's queue is one line for all flows, and
-//! whoever is behind a fast sender in it would wait for that. At a bounded pace, so that a sender
-//! that nothing slows down takes little of the core; what it sends beyond that, Linux drops.
+//! The tunnel is read while the gate is shut, too: Linux's queue is one line for all flows, in
+//! which packets wait for those of a fast sender before them. It is read at a bounded pace, so that
+//! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
 use crate::intake::{Intake, Taken};
 use crate::tunnel::Tunnel;
@@ -256,8 +256,8 @@ const TX_BACKLOG_PACKETS: usize = 512;
 /// Tunnels wait when fewer than this part of the frames are free: coded packets need them more.
 const FREE_PART: u32 = 8;
 /// Between two bursts that are read while the gate is shut: 256,000 packets a second, which take a
-/// fifth of a core when they come singly. Longer leaves packets in Linux's queue, where they are not
-/// told apart, shorter costs a wakeup for fewer of them.
+/// fifth of a core when they come singly. Longer leaves packets in Linux's queue, where flows are
+/// not told apart; shorter costs a wakeup for fewer of them.
 const PACE_NANOS: Nanos = 250_000;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;

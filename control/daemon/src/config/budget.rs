@@ -1,9 +1,9 @@
 //! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps
 //! to it.
 //!
-//! Frames, the queues of tunnels and the tables of sources are allocated when workers start or a flow
-//! is created, so their sum is known beforehand. Relays and sinks take what packets announce: at least one shard
-//! of usual size each, and what is left of the budget at most.
+//! Frames, the queues of tunnels and the tables of sources are allocated when workers start or a
+//! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce: at
+//! least one shard of usual size each, and what is left of the budget at most.
 
 use super::document::Section;
 use super::error::ConfigError;
@@ -100,7 +100,8 @@ pub fn needed(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> u64 {
         .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what packets announce.
+/// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what
+/// packets announce.
 pub fn for_flows(daemon: &Daemon, interfaces: Interfaces) -> u64 {
     daemon.memory.saturating_sub(needed(daemon, interfaces, &[]))
 }

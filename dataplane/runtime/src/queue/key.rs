@@ -1,7 +1,6 @@
 //! Which flow an IP packet belongs to: its addresses, protocol and ports (RFC 8290, section 4.1.1).
 //!
-//! Never fails: packets come from whoever reaches the tunnel. What is cut short or no IP is of the
-//! flow of everything of its kind. Fragments, and IPv6 packets with extension headers, are told
+//! Never fails, whatever the bytes: packets that are cut short or no IP form one flow. Fragments, and IPv6 packets with extension headers, are told
 //! apart by addresses and protocol alone, so that all fragments of a packet are of one flow.
 
 /// What packets of one flow have in common.

@@ -11,10 +11,10 @@
 //!                        `-> flow 1023 [ . . ]        CoDel --'  by turns of QUANTUM_BYTES
 //! ```
 //!
-//! Flows of one connection keep their order. A flow that begins goes before those that have had a
-//! turn, so that one whose packets are few and far between (a call, a game, a handshake) does not
-//! wait for those that fill the link. Flows that share a hash share its fate; nobody outside knows
-//! the key of the hash, which every start draws anew.
+//! Packets of one flow keep their order. A flow that begins goes before those that have had a turn,
+//! so that one whose packets are few and far between (a call, a game, a handshake) does not wait
+//! for those that fill the link. Flows with the same hash are treated as one. The key of the hash
+//! is random and drawn at every start, so that packets cannot be made to share it with others.
 
 mod codel;
 
@@ -49,8 +49,8 @@ const FLOWS: usize = 1024;
 /// wait longer for each other, less costs turns in which nothing is sent.
 const QUANTUM_BYTES: i32 = 1514;
 
-/// Packets that a full queue drops of the flow with most of them, which is half of them or this
-/// many (RFC 8290, section 4.1.3): finding it is worth more than one packet then.
+/// A full queue drops half the packets of the flow with most of them, and no more than this (RFC
+/// 8290, section 4.1.3): finding that flow takes longer than dropping one packet.
 const DROP_PACKETS_MAX: usize = 64;
 
 /// Shortest IPv4 header: packets below are not marked.
@@ -172,7 +172,7 @@ impl FairQueue {
             let list = if is_new { &mut self.new } else { &mut self.old };
             list.pop(&self.links);
             if is_new {
-                // Else it would be new again with its next packet, and always go before the old ones.
+                // Else its next packet would make it new again, and it would always go first.
                 self.old.push(&mut self.links, index);
             } else {
                 self.flows[index as usize].is_listed = false;

@@ -43,8 +43,8 @@ fn download_in_a_stream_over_four_lossy_hops_arrives_whole() {
     assert_eq!(sink.count("generations_failed"), 0);
 }
 
-/// A sender that fills the line waits in the queue at the tunnel, and is told to slow down there. Few
-/// packets beside it do not wait behind it, and none of them is dropped.
+/// Packets of a sender that fills the line wait in the queue at the tunnel, which tells it to slow
+/// down. A few datagrams beside it have a flow queue of their own, and none of them is dropped.
 #[test]
 fn datagrams_beside_a_greedy_stream_are_not_dropped_by_the_queue_that_slows_it_down() {
     let Some(_turn) = common::daemons() else { return };
