@@ -2,8 +2,8 @@
 //! to it.
 //!
 //! Frames, the queues of tunnels and the tables of sources are allocated when workers start or a
-//! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce: at
-//! least one shard of usual size each, and what is left of the budget at most.
+//! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce:
+//! at least one shard of usual size each, and what is left of the budget at most.
 
 use super::document::Section;
 use super::error::ConfigError;
@@ -190,7 +190,7 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains(" MiB: flow 3 (sink) ") && said.contains(", 1 more: lower"),
+            said.contains(" MiB: flow 3 (sink) ") && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");

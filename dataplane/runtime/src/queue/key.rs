@@ -1,7 +1,8 @@
 //! Which flow an IP packet belongs to: its addresses, protocol and ports (RFC 8290, section 4.1.1).
 //!
-//! Never fails, whatever the bytes: packets that are cut short or no IP form one flow. Fragments, and IPv6 packets with extension headers, are told
-//! apart by addresses and protocol alone, so that all fragments of a packet are of one flow.
+//! Never fails, whatever the bytes: packets that are cut short or no IP form one flow. Fragments,
+//! and IPv6 packets with extension headers, are told apart by addresses and protocol alone, so that
+//! all fragments of a packet are of one flow.
 
 /// What packets of one flow have in common.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
