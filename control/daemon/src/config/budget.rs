@@ -190,7 +190,8 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains(" MiB: flow 3 (sink) ") && said.contains(", 2 more: lower"),
+            said.contains("queues of tunnels 9 MiB, flow 3 (sink) ")
+                && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");
