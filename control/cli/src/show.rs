@@ -5,6 +5,7 @@ use crate::neighbours::neighbour_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
 use recoded_api::v1::{Engine, Flow, Link, State, Worker};
+use recoded_counters::tunnel::QueueDrop;
 use recoded_counters::{Table, Unit, engine, flow, link, tunnel, verdict, worker};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -200,9 +201,15 @@ fn tunnel_table(state: &State) -> String {
         ("MTU", Right),
         ("offload", Left),
         ("read", Right),
+        ("queued", Right),
+        ("marked", Right),
+        ("dropped", Right),
         ("written", Right),
     ];
     let rows = state.tunnels.iter().map(|tunnel| {
+        let counters = [&tunnel.counters, &tunnel.faults];
+        let of = |name: &str| counters.iter().find_map(|counts| counts.get(name)).copied();
+        let dropped = QueueDrop::TABLE.iter().filter_map(|counter| of(counter.name)).sum();
         let offload = if tunnel.offload.is_empty() { "-" } else { &tunnel.offload };
         [
             tunnel.name.clone(),
@@ -210,6 +217,9 @@ fn tunnel_table(state: &State) -> String {
             tunnel.mtu.to_string(),
             offload.to_owned(),
             count(tunnel.read_packets),
+            count(of("queued_packets").unwrap_or_default()),
+            count(of("queue_marked").unwrap_or_default()),
+            count(dropped),
             count(tunnel.written_packets),
         ]
     });

@@ -88,7 +88,7 @@ fn topology(config: &Config) -> Topology {
     });
     let hops = config.hops.iter().map(|hop| HopConfig { link: hop.link, address: hop.address });
     let shards = config.flows.iter().map(|flow| usize::from(flow.params.shards));
-    let memory = crate::config::budget::for_flows(daemon, config.links.len());
+    let memory = crate::config::budget::for_flows(daemon, config.interfaces());
     Topology {
         workers: daemon.workers,
         tunnel_queues: shards.max().unwrap_or(1).max(daemon.workers),

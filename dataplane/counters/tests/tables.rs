@@ -6,7 +6,7 @@
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_counters::flow::FlowCounters;
 use recoded_counters::link::{LinkCounters, SocketStatistics, Unparsed};
-use recoded_counters::tunnel::TunnelCounters;
+use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_counters::worker::{DROP_REASONS, DropReason, PacketCounters};
 use recoded_counters::{Counter, TABLES, Table, link, worker};
 use recoded_wire::steer::Verdict;
@@ -95,6 +95,7 @@ fn unknown_counters(text: &str) -> Vec<&str> {
         "repairs_",
         "drop_",
         "pass_",
+        "queue_",
     ];
     let words = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let named = words.filter(|word| begins.iter().any(|begin| word.starts_with(begin)));
@@ -175,6 +176,11 @@ fn every_counter_is_counted_somewhere() {
     for reason in Unparsed::ALL {
         assert!(program.contains(&format!("=>Unparsed::{reason:?},")), "nothing is {reason:?}");
     }
+    for reason in QueueDrop::ALL {
+        let value = format!("QueueDrop::{reason:?}");
+        assert!(is_value(&program, &value), "the queue drops nothing as {value}");
+    }
+    assert!(program.contains(".queue_dropped["));
     assert!(program.contains(".rx_unparsed[") && program.contains(".dropped["));
     // The search itself finds no counter that is only declared, compared or summed.
     assert!(!is_counted("Flow{made_up:Packets}if cx.made_up==1{sum+=cx.made_up}", "made_up"));

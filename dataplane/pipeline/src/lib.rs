@@ -32,7 +32,7 @@ mod role;
 
 mod peer;
 
-mod edge;
+pub mod edge;
 
 mod source;
 

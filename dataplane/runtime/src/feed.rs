@@ -1,7 +1,20 @@
-//! How a worker feeds its sources: tunnels are read while what comes of their packets can leave.
+//! How a worker feeds its sources. A packet goes from the tunnel to the pipeline while what comes
+//! of it can leave; otherwise it waits in the queue of the tunnel ([`crate::queue`]).
+//!
+//! ```text
+//!                 gate open, nothing waits
+//!  tunnel -> intake ---------------------> pipeline
+//!                `--> queue (FQ-CoDel) -----^ gate open
+//! ```
+//!
+//! The tunnel is read while the gate is shut, too: Linux's queue is one line for all flows, in
+//! which packets wait for those of a fast sender before them. It is read at a bounded pace, so that
+//! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
 use crate::intake::{Intake, Taken};
-use crate::worker::{BURST_PACKETS, RETRY_NANOS, Worker};
+use crate::tunnel::Tunnel;
+use crate::worker::{BURST_PACKETS, RETRY_NANOS, State, Worker};
+use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::params::{Nanos, Role, ShardId, Snapshot};
 use recoded_xsk::Socket;
 
@@ -18,10 +31,12 @@ pub(crate) struct Source {
     /// Links that its packets leave by.
     pub(crate) links: Vec<usize>,
     /// Not read before this time, because a read failed.
-    pub(crate) held_until: Nanos,
+    pub(crate) failed_until: Nanos,
+    /// Not read before this time while the gate is shut, because it was just read.
+    pub(crate) paced_until: Nanos,
 }
 
-/// Whether a tunnel may be read.
+/// Whether packets of a source can leave.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Gate {
     Open,
@@ -30,46 +45,106 @@ pub(crate) enum Gate {
 }
 
 impl Worker {
+    /// Passes packets of a tunnel to the pipeline, or lets them wait. False when there were none.
     pub(crate) fn read_tunnel(&mut self, index: usize, now: Nanos) -> bool {
-        let mut worked = false;
+        let mut worked = self.fill(index, now);
         for _ in 0..BURST_PACKETS {
-            if self.gate(index, now) != Gate::Open {
+            if self.gate(index, now) != Gate::Open || !self.feed(index, now) {
                 break;
             }
-            let Source { flow, tunnel, shards, intake, .. } = &mut self.state.sources[index];
-            let counters = &mut self.outbox.tunnel_counters[*tunnel];
-            match intake.take(&self.tunnels[*tunnel]) {
-                Taken::Empty => break,
-                Taken::Failed => {
-                    counters.read_failed += 1;
-                    self.state.sources[index].held_until = now + FAILED_NANOS;
-                    self.state.dirty = true;
-                    break;
-                }
-                Taken::Packet(queue, packet) => {
-                    counters.read_packets += 1;
-                    counters.read_bytes += packet.len() as u64;
-                    let shard = (queue % usize::from(*shards)) as u8;
-                    let packet = (ShardId { flow: *flow, shard }, packet);
-                    self.pipeline.ingress(&mut self.umem, &mut self.outbox, packet, now);
-                    worked = true;
-                }
-            }
+            worked = true;
         }
+        self.state.dirty |= self.state.sources[index].failed_until > now;
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         worked
     }
 
-    /// A tunnel is read only while every link of its flow can take its packets. Otherwise
-    /// packets wait in the tunnel's queue, where TCP sees them as delay and not as loss.
-    pub(crate) fn gate(&mut self, source: usize, now: Nanos) -> Gate {
-        let Source { tunnel, held_until, flow, own_shards, .. } = &self.state.sources[source];
-        if *held_until > now {
-            return Gate::Until(*held_until);
+    /// Reads a burst into the queue, unless packets may go past it. Whether there were any.
+    fn fill(&mut self, index: usize, now: Nanos) -> bool {
+        let gate = self.gate(index, now);
+        let readable_at = self.readable_at(index, gate);
+        let State { sources, queues, .. } = &mut self.state;
+        let source = &mut sources[index];
+        let queue = &mut queues[source.tunnel];
+        if readable_at > now || gate == Gate::Open && queue.is_empty() {
+            return false;
         }
-        if self.tunnels[*tunnel].is_gone() {
-            return Gate::Until(Nanos::MAX);
+        let counters = &mut self.outbox.tunnel_counters[source.tunnel];
+        let tunnel = &self.tunnels[source.tunnel];
+        let mut worked = false;
+        for _ in 0..BURST_PACKETS {
+            let Some(packet) = source.take(tunnel, now, counters) else { break };
+            queue.push(packet, now, counters);
+            worked = true;
         }
+        if worked {
+            source.paced_until = now + PACE_NANOS;
+        }
+        worked
+    }
+
+    /// Passes one packet to the pipeline: of those that wait, or else from the tunnel. False when
+    /// there is none.
+    fn feed(&mut self, index: usize, now: Nanos) -> bool {
+        let readable_at = self.readable_at(index, Gate::Open);
+        let State { sources, queues, .. } = &mut self.state;
+        let source = &mut sources[index];
+        let (flow, shards) = (source.flow, usize::from(source.shards));
+        let queue = &mut queues[source.tunnel];
+        let counters = &mut self.outbox.tunnel_counters[source.tunnel];
+        let taken = if !queue.is_empty() {
+            queue.pop(now, counters)
+        } else if readable_at <= now {
+            source.take(&self.tunnels[source.tunnel], now, counters)
+        } else {
+            None
+        };
+        let Some((queue, packet)) = taken else { return false };
+        let shard = ShardId { flow, shard: (queue % shards) as u8 };
+        self.pipeline.ingress(&mut self.umem, &mut self.outbox, (shard, packet), now);
+        true
+    }
+
+    /// When the tunnel of a source may be read.
+    fn readable_at(&self, source: usize, gate: Gate) -> Nanos {
+        let Source { tunnel, failed_until, paced_until, .. } = &self.state.sources[source];
+        match gate {
+            _ if self.tunnels[*tunnel].is_gone() => Nanos::MAX,
+            Gate::Open => *failed_until,
+            Gate::Until(_) => *failed_until.max(paced_until),
+        }
+    }
+
+    /// When a worker that is about to sleep must wake for its sources; `None` when there is
+    /// something to do at once. Notes which of them are to be waited on.
+    pub(crate) fn sources_wake_at(&mut self, now: Nanos) -> Option<Nanos> {
+        let mut wake_at = Nanos::MAX;
+        self.state.readable.clear();
+        for index in 0..self.state.sources.len() {
+            let gate = self.gate(index, now);
+            let readable_at = self.readable_at(index, gate);
+            let Source { tunnel, intake, .. } = &self.state.sources[index];
+            let is_waiting = !self.state.queues[*tunnel].is_empty();
+            match gate {
+                // The gate has opened since, and no poll reports that.
+                Gate::Open if is_waiting => return None,
+                Gate::Until(at) if is_waiting => wake_at = wake_at.min(at),
+                _ => {}
+            }
+            if readable_at > now {
+                wake_at = wake_at.min(readable_at);
+            } else if intake.is_pending() {
+                return None;
+            } else {
+                self.state.readable.push(index);
+            }
+        }
+        Some(wake_at)
+    }
+
+    /// Whether packets of a source can leave: every link of its flow can take them.
+    fn gate(&mut self, source: usize, now: Nanos) -> Gate {
+        let Source { flow, own_shards, .. } = &self.state.sources[source];
         for shard in own_shards {
             let shard = ShardId { flow: *flow, shard: *shard };
             if let Err(at) = self.pipeline.opens_at(shard, now) {
@@ -95,7 +170,8 @@ impl Worker {
         Gate::Open
     }
 
-    /// The sources of which this worker sends shards. One that goes on keeps what it has read.
+    /// The sources of which this worker sends shards. One that goes on keeps what it has read, and
+    /// what waits.
     pub(crate) fn sources(&mut self, snapshot: &Snapshot) -> Vec<Source> {
         let mut before = std::mem::take(&mut self.state.sources);
         let share = self.outbox.whereabouts.share;
@@ -129,10 +205,48 @@ impl Worker {
                     .iter()
                     .map(|peer| self.hop_links[usize::from(peer.0)])
                     .collect(),
-                held_until: 0,
+                failed_until: 0,
+                paced_until: 0,
             });
         }
+        before.into_iter().for_each(|source| self.close(source));
         sources
+    }
+
+    /// Drops what was read for a source that does not go on.
+    fn close(&mut self, mut source: Source) {
+        let counters = &mut self.outbox.tunnel_counters[source.tunnel];
+        let (packets, bytes) = source.intake.discard();
+        counters.read_packets += packets;
+        counters.read_bytes += bytes;
+        counters.queued_packets += packets;
+        counters.drop_queued(QueueDrop::Closed, packets);
+        self.state.queues[source.tunnel].clear(counters);
+    }
+}
+
+impl Source {
+    /// The next packet of the tunnel, and the queue it was read from.
+    #[inline]
+    fn take(
+        &mut self,
+        tunnel: &Tunnel,
+        now: Nanos,
+        counters: &mut TunnelCounters,
+    ) -> Option<(usize, &[u8])> {
+        match self.intake.take(tunnel) {
+            Taken::Packet(queue, packet) => {
+                counters.read_packets += 1;
+                counters.read_bytes += packet.len() as u64;
+                Some((queue, packet))
+            }
+            Taken::Empty => None,
+            Taken::Failed => {
+                counters.read_failed += 1;
+                self.failed_until = now + FAILED_NANOS;
+                None
+            }
+        }
     }
 }
 
@@ -141,5 +255,9 @@ impl Worker {
 const TX_BACKLOG_PACKETS: usize = 512;
 /// Tunnels wait when fewer than this part of the frames are free: coded packets need them more.
 const FREE_PART: u32 = 8;
+/// Between two bursts that are read while the gate is shut: 256,000 packets a second, which take a
+/// fifth of a core when they come singly. Longer leaves packets in Linux's queue, where flows are
+/// not told apart; shorter costs a wakeup for fewer of them.
+const PACE_NANOS: Nanos = 250_000;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;

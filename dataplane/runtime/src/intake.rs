@@ -83,6 +83,18 @@ impl Intake {
         Taken::Empty
     }
 
+    /// Forgets what was read and not handed out. How many packets and bytes that was.
+    pub(crate) fn discard(&mut self) -> (u64, u64) {
+        let (mut packets, mut bytes) = (0, 0);
+        for Lane { segments, buffer, .. } in &mut self.lanes {
+            while let Some(range) = segments.next(buffer) {
+                packets += 1;
+                bytes += range.len() as u64;
+            }
+        }
+        (packets, bytes)
+    }
+
     fn pass(&mut self) {
         self.turn = (self.turn + 1) % self.lanes.len();
     }

@@ -34,6 +34,8 @@ mod intake;
 
 mod segments;
 
+mod queue;
+
 mod accelerator;
 
 mod outbox;
@@ -83,6 +85,8 @@ pub mod error;
 
 pub use error::{SnapshotError, StartError};
 pub use netlink::Interface;
+/// What a worker allocates for the packets of one tunnel that wait.
+pub use queue::MEMORY_BYTES as TUNNEL_QUEUE_BYTES;
 /// The offload queue, for the code that opens accelerators and sets the mode.
 pub use recoded_offload as offload;
 /// What the control side needs of `xsk`, which it must not depend on.

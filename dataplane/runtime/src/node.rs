@@ -97,7 +97,7 @@ impl Node {
             closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
             pipeline: Pipeline::of_worker(share, snapshot, seed()),
             outbox,
-            state: State::default(),
+            state: State::new(&self.topology),
         };
         let thread = self.spawn(index, parked, resources)?;
         self.workers().push(thread);

@@ -307,13 +307,13 @@ fn silence_ipv6(name: &str) {
 }
 
 const CREATE: &str = "create";
-/// Places in the queue where packets wait while pacing closes the tunnel: TCP fills it and then
-/// slows down. Full, it holds 40 ms of the link's rate, see [`PLACE_SECONDS`]; much more adds
-/// delay, much less limits a single fast sender.
+/// Places in Linux's queue, where packets wait until the worker reads next: 4 ms of what it reads
+/// while they cannot leave. Fewer would lose the bursts of a fast sender, more only serve one that
+/// nothing slows down.
 const QUEUE_PLACES: u32 = 1000;
 /// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the
 /// link, the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms
-/// at any rate. Slow links have time for a read per packet.
+/// at any rate even when no worker reads. Slow links have time for a read per packet.
 const PLACE_SECONDS: f64 = 40e-6;
 /// What fits into 64 KiB of packets of 1 KiB; Linux leaves no more bytes to be split.
 const SEGMENTS_MAX: u32 = 64;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  each link: complete -> receive a burst -> find the payload -> pipeline -> outbox -> socket
-//!  each tunnel queue of its shards: read while their links have budget -> pipeline -> ...
+//!  each tunnel queue of its shards: read -> wait until their links have budget -> pipeline -> ...
 //!  packets of its shards that came to other workers -> pipeline -> ...
 //!  timers -> write merged packets -> kick the sockets -> housekeeping (50 ms) -> new snapshot?
 //!  -> sleep (see `idle`)
@@ -13,13 +13,14 @@
 //! per packet.
 
 use crate::accelerator::Accelerator;
-use crate::feed::{Gate, Source};
+use crate::feed::Source;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
+use crate::queue::FairQueue;
 use crate::report::{WorkerPart, WorkerReport, unparsed};
 use crate::shared::{Clock, Shared};
-use crate::topology::Idle;
+use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::egress::Origin;
@@ -72,8 +73,10 @@ pub(crate) struct State {
     received: Vec<Received>,
     /// Sources of which this worker sends shards.
     pub(crate) sources: Vec<Source>,
-    /// Those that may be read, when the worker was about to sleep.
-    open: Vec<usize>,
+    /// Packets of each tunnel that wait until they can leave.
+    pub(crate) queues: Vec<FairQueue>,
+    /// Sources whose tunnels may be read, when the worker was about to sleep.
+    pub(crate) readable: Vec<usize>,
     owners_seen: u64,
     snapshot_seen: u64,
     tunnels_seen: u64,
@@ -86,6 +89,14 @@ pub(crate) struct State {
     refusals_seen: u64,
     /// Whether anything may have changed since the last report.
     pub(crate) dirty: bool,
+}
+
+impl State {
+    /// Of a worker that has just begun.
+    pub(crate) fn new(topology: &Topology) -> State {
+        let queue = |tunnel: &TunnelConfig| FairQueue::new(tunnel.mtu);
+        State { queues: topology.tunnels.iter().map(queue).collect(), ..State::default() }
+    }
 }
 
 impl Worker {
@@ -355,21 +366,9 @@ impl Worker {
             std::hint::spin_loop();
             return;
         }
-        let mut until = self.state.housekeeping_at.min(self.state.tick_at.unwrap_or(Nanos::MAX));
-        let mut open = std::mem::take(&mut self.state.open);
-        open.clear();
-        for index in 0..self.state.sources.len() {
-            match self.gate(index, now) {
-                Gate::Until(at) => until = until.min(at),
-                Gate::Open => open.push(index),
-            }
-        }
-        self.state.open = open;
-        let is_pending = |index: &usize| self.state.sources[*index].intake.is_pending();
-        if self.state.open.iter().any(is_pending) {
-            // The gate has opened since, and no poll reports that.
-            return;
-        }
+        let Some(sources_at) = self.sources_wake_at(now) else { return };
+        let tick_at = self.state.tick_at.unwrap_or(Nanos::MAX);
+        let mut until = self.state.housekeeping_at.min(tick_at).min(sources_at);
         let links = self.outbox.links_now.iter();
         let present = self.sockets.iter_mut().zip(links).filter(|(_, link)| link.is_present);
         for socket in present.filter_map(|(socket, _)| socket.as_mut()) {
@@ -385,12 +384,11 @@ impl Worker {
         // No packet may wait here while the worker sleeps.
         self.outbox.flush_tunnels();
         let timeout = until.saturating_sub(self.clock.now());
-        let sources = &self.state.sources;
-        let open = &self.state.open;
-        let is_open = |tunnel| open.iter().any(|source| sources[*source].tunnel == tunnel);
+        let State { sources, readable, .. } = &self.state;
+        let wants = |tunnel| readable.iter().any(|source| sources[*source].tunnel == tunnel);
         let inbox = &self.shared.inboxes[self.index];
         if timeout > 0 && !inbox.sleeps(true) {
-            sleeper.sleep(timeout, is_open, |link| self.is_present(link));
+            sleeper.sleep(timeout, wants, |link| self.is_present(link));
         }
         inbox.sleeps(false);
     }

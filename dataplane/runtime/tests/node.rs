@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use recoded_counters::tunnel::QueueDrop;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::report::TunnelStatus;
 use recoded_runtime::{Idle, Interface, Resources, Runtime, SnapshotError, StartError, Topology};
@@ -310,7 +311,7 @@ fn rate_paces_what_a_source_sends() {
     let socket = inside(&bed.left, || UdpSocket::bind("10.99.0.1:0").unwrap());
     let (begin, mut at_begin) = (Instant::now(), None);
     while begin.elapsed() < Duration::from_secs(2) {
-        // Far more than the link takes: the tunnel's queue is full all the time.
+        // Far more than the link takes: packets wait all the time.
         let _ = socket.send_to(&[0; 1300], (address, 5000));
         std::thread::sleep(Duration::from_micros(50));
         if at_begin.is_none() && begin.elapsed() > Duration::from_millis(500) {
@@ -324,6 +325,17 @@ fn rate_paces_what_a_source_sends() {
     assert!((18.5..21.5).contains(&rate_mbit), "{rate_mbit} Mbit/s");
     assert_eq!(sender.report().links[0].counters.tx_full, 0);
     drop(receiver);
+
+    // Every packet was sent, or dropped and counted; at last none waits.
+    let tunnel = || sender.report().tunnels[0].counters;
+    let sent = || sender.report().workers[0].pipeline.flows[0].counters.ingress_packets;
+    let dropped = || tunnel().queue_dropped.iter().sum::<u64>();
+    wait_until("the queue is empty", || tunnel().read_packets == sent() + dropped());
+    assert!(tunnel().queue_dropped[QueueDrop::Delay as usize] > 0);
+    // What waits when the flow ends is counted, too: this is a second of the link's rate.
+    (0..2000).for_each(|_| drop(socket.send_to(&[0; 1300], (address, 5000))));
+    sender.publish(snapshot(2, vec![])).unwrap();
+    wait_until("the rest is dropped", || tunnel().queue_dropped[QueueDrop::Closed as usize] > 0);
 }
 
 /// The backlog of a relay that received packets faster than its pace grew without bound.

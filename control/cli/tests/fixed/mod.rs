@@ -312,8 +312,18 @@ pub fn state() -> State {
                 read_bytes: 1_700_000_000,
                 written_packets: 3,
                 written_bytes: 252,
-                counters: counted([("writes", 1)]),
-                faults: counted([("read_failed", 0), ("recreated", 1), ("write_failed", 2)]),
+                counters: counted([
+                    ("queue_delay", 120),
+                    ("queue_marked", 7),
+                    ("queued_packets", 900_000),
+                    ("writes", 1),
+                ]),
+                faults: counted([
+                    ("queue_full", 3),
+                    ("read_failed", 0),
+                    ("recreated", 1),
+                    ("write_failed", 2),
+                ]),
             },
             Tunnel {
                 name: "rec1".into(),

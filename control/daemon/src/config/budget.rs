@@ -1,16 +1,16 @@
 //! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps
 //! to it.
 //!
-//! Frames, and the tables of sources, are allocated when workers start or a flow is created, so
-//! their sum is known beforehand. Relays and sinks take what packets announce: at least one shard
-//! of usual size each, and what is left of the budget at most.
+//! Frames, the queues of tunnels and the tables of sources are allocated when workers start or a
+//! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce:
+//! at least one shard of usual size each, and what is left of the budget at most.
 
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::Reader;
 use super::{Daemon, Flow};
 use recoded_pipeline::params::Role;
-use recoded_runtime::worker_memory_bytes;
+use recoded_runtime::{TUNNEL_QUEUE_BYTES, worker_memory_bytes};
 
 /// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
@@ -26,6 +26,15 @@ const NAMED_MAX: usize = 3;
 
 /// Units, the largest last.
 const UNITS: [(&str, u64); 2] = [("MiB", 1 << 20), ("GiB", 1 << 30)];
+
+/// How many interfaces workers allocate for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Interfaces {
+    /// Links, each with a socket per worker.
+    pub links: usize,
+    /// Tunnels, each with a queue per worker.
+    pub tunnels: usize,
+}
 
 /// Reads `memory`.
 pub fn read(reader: &mut Reader<'_>) -> u64 {
@@ -62,7 +71,7 @@ fn shown(bytes: u64) -> String {
 }
 
 /// Everything that is allocated, by what it is for.
-fn consumers(daemon: &Daemon, links: usize, flows: &[Flow]) -> Vec<(String, u64)> {
+fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(String, u64)> {
     let on_all = |bytes: usize| (bytes as u64).saturating_mul(daemon.workers as u64);
     let flow = |Flow { params, .. }: &Flow| {
         let role = match params.role {
@@ -77,35 +86,39 @@ fn consumers(daemon: &Daemon, links: usize, flows: &[Flow]) -> Vec<(String, u64)
         let bytes = (params.memory_bytes() as u64).saturating_mul(shards);
         (format!("flow {} ({role})", params.id), bytes)
     };
-    let frames = on_all(worker_memory_bytes(daemon.frames, links));
+    let Interfaces { links, tunnels } = interfaces;
     let mut consumers: Vec<_> = flows.iter().map(flow).collect();
-    consumers.push(("frames".to_owned(), frames));
+    consumers.push(("frames".to_owned(), on_all(worker_memory_bytes(daemon.frames, links))));
+    consumers.push(("queues of tunnels".to_owned(), on_all(tunnels * TUNNEL_QUEUE_BYTES)));
     consumers
 }
 
 /// Bytes that workers allocate for packets and flows, at most.
-pub fn needed(daemon: &Daemon, links: usize, flows: &[Flow]) -> u64 {
-    consumers(daemon, links, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+pub fn needed(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> u64 {
+    consumers(daemon, interfaces, flows)
+        .iter()
+        .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Bytes that frames leave to flows: to sources, and to relays and sinks for what packets announce.
-pub fn for_flows(daemon: &Daemon, links: usize) -> u64 {
-    daemon.memory.saturating_sub(needed(daemon, links, &[]))
+/// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what
+/// packets announce.
+pub fn for_flows(daemon: &Daemon, interfaces: Interfaces) -> u64 {
+    daemon.memory.saturating_sub(needed(daemon, interfaces, &[]))
 }
 
 /// Refuses a configuration that needs more than it may have.
 pub fn refuse_beyond(
     section: &Section,
     daemon: &Daemon,
-    links: usize,
+    interfaces: Interfaces,
     flows: &[Flow],
     errors: &mut Vec<ConfigError>,
 ) {
-    let needed = needed(daemon, links, flows);
+    let needed = needed(daemon, interfaces, flows);
     if needed <= daemon.memory {
         return;
     }
-    let mut consumers = consumers(daemon, links, flows);
+    let mut consumers = consumers(daemon, interfaces, flows);
     consumers.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let named = consumers.iter().take(NAMED_MAX);
     let mut largest: Vec<String> =
@@ -177,17 +190,18 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains(" MiB: flow 3 (sink) ") && said.contains(", 1 more: lower"),
+            said.contains("queues of tunnels 9 MiB, flow 3 (sink) ")
+                && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");
         assert_eq!(config.daemon.memory, 64 << 20);
         assert!(config.to_toml().contains("memory = \"64 MiB\"\n"));
-        let (links, flows) = (config.links.len(), &config.flows);
-        let needed = needed(&config.daemon, links, flows);
+        let (interfaces, flows) = (config.interfaces(), &config.flows);
+        let needed = needed(&config.daemon, interfaces, flows);
         assert!((16 << 20..=64 << 20).contains(&needed), "{needed}");
-        // Only frames are taken from what packets may announce here: there is no source.
-        assert!(for_flows(&config.daemon, links) > (64 << 20) - needed);
+        // Only frames and queues are taken from what packets may announce here: there is no source.
+        assert!(for_flows(&config.daemon, interfaces) > (64 << 20) - needed);
     }
 
     #[test]
@@ -195,7 +209,7 @@ mod tests {
         let text = |workers: usize| format!("[daemon]\nworkers = {workers}\n{HEAD}{RELAY}");
         let of = |workers| {
             let config = parse(&text(workers)).expect("valid");
-            needed(&config.daemon, config.links.len(), &config.flows)
+            needed(&config.daemon, config.interfaces(), &config.flows)
         };
         // Frames of each; the flow begins on one of them.
         assert_eq!(of(8) - of(1), 7 * (of(2) - of(1)));

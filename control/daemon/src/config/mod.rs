@@ -34,6 +34,7 @@ mod writer;
 
 pub mod render;
 
+use budget::Interfaces;
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
@@ -162,6 +163,11 @@ impl Flow {
 }
 
 impl Config {
+    /// How many interfaces it names.
+    pub fn interfaces(&self) -> Interfaces {
+        Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
+    }
+
     /// Parses `text`, the content of `file`, for interfaces with these MTUs.
     ///
     /// # Errors
@@ -208,7 +214,8 @@ impl Config {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
-        budget::refuse_beyond(&document.daemon, &daemon, links.len(), &flows, &mut errors);
+        let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
+        budget::refuse_beyond(&document.daemon, &daemon, interfaces, &flows, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }

@@ -11,7 +11,7 @@ const ECT: u8 = 0x02;
 const CE: u8 = 0x03;
 
 /// The traffic class of an IP packet: TOS in IPv4, traffic class in IPv6. 0 for what is neither.
-pub(crate) fn of(packet: &[u8]) -> u8 {
+pub fn of(packet: &[u8]) -> u8 {
     match *packet {
         [first, second, ..] if first >> 4 == 4 => second,
         [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
@@ -31,7 +31,7 @@ pub(crate) fn is_marked(class: u8) -> bool {
 }
 
 /// Whether packets of this class may be marked.
-pub(crate) fn is_capable(class: u8) -> bool {
+pub fn is_capable(class: u8) -> bool {
     class & ECN != 0
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn marked(class: u8) -> u8 {
 }
 
 /// Marks an IP packet that is ECN-capable.
-pub(crate) fn mark(packet: &mut [u8]) {
+pub fn mark(packet: &mut [u8]) {
     let before = of(packet);
     let added = CE & !before;
     match packet.first().map(|first| first >> 4) {

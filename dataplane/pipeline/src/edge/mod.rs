@@ -1,6 +1,6 @@
 //! IP packets in and out of symbols: `[length][bytes]`, back to back; and their traffic classes.
 
-pub(crate) mod class;
+pub mod class;
 
 pub(crate) mod packing;
 

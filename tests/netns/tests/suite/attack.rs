@@ -194,7 +194,7 @@ fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     // Room for some stages of the largest generations, not for one of each shard.
     let mut plan = LinePlan {
-        memory: Some("48 MiB"),
+        memory: Some("56 MiB"),
         frames: 4096,
         generations: 64,
         ..LinePlan::protected(1)

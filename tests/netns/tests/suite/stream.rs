@@ -1,12 +1,16 @@
 //! Streams between daemons: hops mend themselves and find their rate by themselves.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common;
+use recoded_netns::probe::{Probe, ProbePlan};
+use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{CodePlan, Daemon, LinePlan, Loss};
 
 const SERVER: [u8; 4] = [10, 99, 0, 1];
+const CLIENT: [u8; 4] = [10, 99, 0, 2];
 const RATE_MBIT: f64 = 100.0;
 
 /// Nothing is told of the links: neither rate nor loss.
@@ -37,4 +41,37 @@ fn download_in_a_stream_over_four_lossy_hops_arrives_whole() {
     }
     let sink = daemons[4].show().unwrap().flows.remove(0);
     assert_eq!(sink.count("generations_failed"), 0);
+}
+
+/// Packets of a sender that fills the line wait in the queue at the tunnel, which tells it to slow
+/// down. A few datagrams beside it have a flow queue of their own, and none of them is dropped.
+#[test]
+fn datagrams_beside_a_greedy_stream_are_not_dropped_by_the_queue_that_slows_it_down() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(2, Loss::independent(0.02), 20.0);
+    let mut plan = LinePlan::protected(2);
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let at = |port| SocketAddr::from((CLIENT, port));
+    let sender = (bed.source(), at(7000));
+    let stream = Stream::start(sender, (bed.sink(), at(7000)), "cubic").unwrap();
+    let plan = ProbePlan {
+        to: at(7001),
+        payload_bytes: 200,
+        packets_per_second: 50.0,
+        length: Duration::from_secs(8),
+        grace: Duration::from_secs(1),
+        buffer_bytes: Some(1 << 20),
+    };
+    let probe = Probe::start(bed.source(), bed.sink(), &plan).unwrap().finish().unwrap();
+    let mbit = stream.finish().mbit_between(1.0, 8.0);
+    let tunnel = daemons[0].show().unwrap().tunnels.remove(0);
+    let count = |name: &str| tunnel.counters.get(name).or(tunnel.faults.get(name)).copied();
+    let [queued, delay, full] = ["queued_packets", "queue_delay", "queue_full"].map(count);
+    let (p50, p99) = (probe.quantile_millis(0.5), probe.quantile_millis(0.99));
+    println!("{mbit:.1} Mbit/s; probe: {p50:.1} ms, p99 {p99:.1} ms, {} lost", probe.lost());
+    println!("queued {queued:?}, dropped for delay {delay:?}, for room {full:?}");
+    assert!(queued.is_some_and(|packets| packets > 1000), "{tunnel:?}");
+    assert!(delay.is_some_and(|packets| packets > 0), "{tunnel:?}");
+    assert_eq!(probe.lost(), 0);
 }

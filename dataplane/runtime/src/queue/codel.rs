@@ -1,0 +1,165 @@
+//! CoDel (RFC 8289): when the packets of a flow have waited too long for too long, tells its
+//! sender by a drop or a mark, and again at shrinking distances until the wait is short. Pure.
+//!
+//! ```text
+//!  wait     ___/^^^^^^^^^^^^^^^^\________
+//!  target  - - - - - - - - - - - - - - -
+//!              |<-interval->| | | ||      signals: after an interval, then interval/sqrt(count)
+//! ```
+
+use recoded_pipeline::params::Nanos;
+
+/// How long packets of a flow may wait all the time (RFC 8289, section 4.3: 5 to 10 % of the
+/// interval). Less leaves the link idle when a sender pauses, more is delay for nothing. A flow of
+/// which no more than [`PACKET_BYTES`] wait is left alone, so that links on which one packet takes
+/// longer than this work, too.
+pub(super) const TARGET_NANOS: Nanos = 5_000_000;
+
+/// How long the wait may exceed the target before the first signal: a sender that was told answers
+/// a round trip later, and a burst that goes away by itself within one is no queue. RFC 8289,
+/// section 4.3, gives 100 ms for round trips of 10 ms to 1 s. Paths here have up to 600 ms, and
+/// those with such long round trips get signals before the answer to the last one is there: a
+/// single sender that halves its window then leaves a part of the link idle. A longer interval
+/// would cost all shorter paths a longer queue whenever a flow begins.
+pub(super) const INTERVAL_NANOS: Nanos = 100_000_000;
+
+/// A flow of which no more than this waits has no queue: one packet of a usual link.
+const PACKET_BYTES: usize = 1514;
+
+/// Leaving and coming back within so many intervals continues where it ended: the sender has not
+/// found its rate yet (RFC 8289, section 5.6).
+const MEMORY_INTERVALS: Nanos = 16;
+
+/// One flow's state.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Codel {
+    /// When the wait will have exceeded the target for an interval.
+    above_until: Option<Nanos>,
+    is_signalling: bool,
+    /// When the next signal is due.
+    next_at: Nanos,
+    /// Signals since it began to signal.
+    count: u32,
+    /// `count` when it began.
+    began_with: u32,
+}
+
+impl Codel {
+    /// Whether the packet taken from the head of the flow, which waited for `sojourn`, is to tell
+    /// its sender. `left_bytes` still wait behind it.
+    pub(super) fn signals(&mut self, sojourn: Nanos, left_bytes: usize, now: Nanos) -> bool {
+        if !self.is_above(sojourn, left_bytes, now) {
+            self.is_signalling = false;
+            return false;
+        }
+        if !self.is_signalling {
+            self.begin(now);
+            return true;
+        }
+        if now < self.next_at {
+            return false;
+        }
+        self.count += 1;
+        self.next_at += self.spacing();
+        true
+    }
+
+    /// Whether the wait has exceeded the target for an interval.
+    fn is_above(&mut self, sojourn: Nanos, left_bytes: usize, now: Nanos) -> bool {
+        if sojourn < TARGET_NANOS || left_bytes <= PACKET_BYTES {
+            self.above_until = None;
+            return false;
+        }
+        now >= *self.above_until.get_or_insert(now + INTERVAL_NANOS)
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        self.is_signalling = true;
+        let signalled = self.count - self.began_with;
+        let is_recent = now.saturating_sub(self.next_at) < MEMORY_INTERVALS * INTERVAL_NANOS;
+        self.count = if signalled > 1 && is_recent { signalled } else { 1 };
+        self.began_with = self.count;
+        self.next_at = now + self.spacing();
+    }
+
+    fn spacing(&self) -> Nanos {
+        (INTERVAL_NANOS as f64 / f64::from(self.count).sqrt()) as Nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MILLI: Nanos = 1_000_000;
+    const MUCH: usize = 1 << 20;
+
+    /// Times of the signals of a flow of which a packet leaves every millisecond, each after
+    /// `sojourn(time)`.
+    fn signals(codel: &mut Codel, times: std::ops::Range<u64>, wait: Nanos) -> Vec<u64> {
+        times.filter(|time| codel.signals(wait, MUCH, time * MILLI)).collect()
+    }
+
+    #[test]
+    fn signals_come_after_an_interval_and_then_at_the_square_root() {
+        let found = signals(&mut Codel::default(), 0..1000, 6 * MILLI);
+        // 100 ms, then 100/sqrt(1), 100/sqrt(2), 100/sqrt(3) and so on.
+        let mut expected = vec![100.0];
+        for count in 1..100u32 {
+            expected.push(expected.last().unwrap() + 100.0 / f64::from(count).sqrt());
+        }
+        expected.retain(|time| *time < 999.0);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!(*found as f64, expected.ceil());
+        }
+    }
+
+    #[test]
+    fn one_short_wait_ends_signals_and_a_new_interval_begins() {
+        let mut codel = Codel::default();
+        assert_eq!(signals(&mut codel, 0..201, 6 * MILLI), [100, 200]);
+        assert!(!codel.signals(4 * MILLI, MUCH, 201 * MILLI));
+        assert_eq!(signals(&mut codel, 202..302, 6 * MILLI), [0; 0]);
+        assert_eq!(signals(&mut codel, 302..303, 6 * MILLI), [302]);
+    }
+
+    #[test]
+    fn soon_after_signals_they_continue_as_densely_as_they_ended() {
+        let mut codel = Codel::default();
+        let before = signals(&mut codel, 0..1000, 6 * MILLI).len() as u32;
+        assert!(!codel.signals(0, 0, 1000 * MILLI));
+        let mut long_after = codel;
+        signals(&mut codel, 1001..1102, 6 * MILLI);
+        assert_eq!(codel.count, before - 1);
+        signals(&mut long_after, 4001..4102, 6 * MILLI);
+        assert_eq!(long_after.count, 1);
+    }
+
+    #[test]
+    fn flow_of_one_packet_at_a_time_is_left_alone() {
+        let mut codel = Codel::default();
+        let mut times = 0..100_000;
+        assert!(!times.any(|time| codel.signals(900 * MILLI, PACKET_BYTES, time * MILLI)));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_signalled_before_an_interval_above_the_target(
+            waits in prop::collection::vec((0u64..12, 0u64..60, any::<bool>()), 1..300),
+        ) {
+            let mut codel = Codel::default();
+            let (mut now, mut above_since) = (0, None);
+            for (wait, step, is_little) in waits {
+                now += step * MILLI;
+                let left = if is_little { 10 } else { MUCH };
+                let is_above = wait * MILLI >= TARGET_NANOS && !is_little;
+                above_since = is_above.then(|| above_since.unwrap_or(now));
+                if codel.signals(wait * MILLI, left, now) {
+                    prop_assert!(above_since.is_some_and(|since| now - since >= INTERVAL_NANOS));
+                }
+            }
+        }
+    }
+}
