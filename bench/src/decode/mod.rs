@@ -258,8 +258,8 @@ impl StreamRow {
             pair.iter().map(|(name, contestant)| Figures::of(name, contestant, &pair[0].1))
         });
         let contestants: Vec<Figures> = pairs.collect();
-        let judged = contestants.iter().filter(|figures| figures.is_judged());
-        let met = judged.fold(true, |met, figures| met && figures.ratio_to_kernels >= TARGET);
+        let mut judged = contestants.iter().filter(|figures| figures.is_judged());
+        let met = judged.all(|figures| figures.ratio_to_kernels >= TARGET);
         Ok(Measured {
             n: self.n,
             k: stream::CODED_BYTES,
