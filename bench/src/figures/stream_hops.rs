@@ -1,7 +1,7 @@
 //! Streams over hops: what a line carries, and what losses add to its delay, by what its nodes do.
 //!
-//! Nodes forward; or recode batches and send nothing again; or repair each hop by itself, as streams
-//! do. No line carries more than its hops let through. Lines are our own theory; crosses run the
+//! Nodes forward; or recode batches and send nothing again; or repair each hop by itself, as a
+//! stream does. No line carries more than its hops let through. Lines are our own theory; crosses run the
 //! pipeline itself in virtual time, with the bed of its own tests.
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
@@ -79,15 +79,14 @@ fn carried(measured: &[(Case, Measured)]) -> Panel {
 
 /// What 99 of 100 symbols take beyond the way itself.
 fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
-    let delays = delays(&[hop_of(round_trip); HOPS]);
-    let rate = RATE;
-    let again = LossModel::independent(LOSS);
-    let again = StreamHop::new(again, seconds_of(round_trip), rate, 0.0);
-    let again = recoded_code::theory::stream::delays(&[again; HOPS]);
+    let planned = delays(&[hop_of(round_trip); HOPS]);
+    let model = LossModel::independent(LOSS);
+    let again = StreamHop::new(model, seconds_of(round_trip), RATE, 0.0);
+    let again = delays(&[again; HOPS]);
     let name = format!("hop repair, {round_trip} ms");
     let millis = |seconds: f64| seconds * 1e3;
     let crosses = measured.iter().map(|(case, measured)| {
-        let theory = &delays[case.hops - 1];
+        let theory = &planned[case.hops - 1];
         let point = Point::exact(case.hops as f64, millis(measured.late));
         // A point of a hundred more or less than 99, and how well times are known.
         let slack = 0.3 + 0.05 * round_trip as f64;
@@ -96,18 +95,18 @@ fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
         let middle = millis(f64::midpoint(low, high));
         point.against(Reference::theory(middle).with_margin(margin))
     });
-    let top = if round_trip == 1 { 8.0 } else { 50.0 * (round_trip as f64 / 10.0).sqrt() };
-    let ticks: Vec<f64> = (0..=5).map(|step| (top * f64::from(step) / 5.0).round()).collect();
+    let ticks = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+    let ticks = if round_trip == 1 { &ticks[..4] } else { &ticks[2..] };
     let points = crosses.collect();
     Panel {
         title: format!("delay over round trips of {round_trip} ms"),
         x: hops_axis(),
-        y: Axis::linear("p99 beyond the way, ms", &ticks),
+        y: Axis::log("p99 beyond the way, ms", ticks),
         series: vec![
             line("sending again alone", Style::Context, |hops| {
                 millis(again[hops - 1].quantile(0.99))
             }),
-            line(&name, Style::Line, |hops| millis(delays[hops - 1].quantile(0.99))),
+            line(&name, Style::Line, |hops| millis(planned[hops - 1].quantile(0.99))),
             Series { name, style: Style::Crosses, points },
         ],
     }

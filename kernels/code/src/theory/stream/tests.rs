@@ -1,4 +1,5 @@
-//! What is known by hand. `dataplane/pipeline/tests/stream_theory.rs` holds it against the pipeline.
+//! What is known by hand. `dataplane/pipeline/tests/stream_theory.rs` holds the pipeline against
+//! theory.
 
 use super::{Delay, Plan, StreamHop, delays};
 use crate::theory::LossModel;
