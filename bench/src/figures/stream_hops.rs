@@ -1,8 +1,8 @@
 //! Streams over hops: what a line carries, and what losses add to its delay, by what its nodes do.
 //!
 //! Nodes forward; or recode batches and send nothing again; or repair each hop by itself, as a
-//! stream does. No line carries more than its hops let through. Lines are our own theory; crosses run the
-//! pipeline itself in virtual time, with the bed of its own tests.
+//! stream does. No line carries more than its hops let through. Lines are our own theory; crosses
+//! run the pipeline itself in virtual time, with the bed of its own tests.
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::stream::{StreamHop, delays};

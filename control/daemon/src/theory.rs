@@ -32,9 +32,9 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Of a stream, those on the link that leaves the source, whose losses alone they
-/// depend on, when nothing is sent in advance: round trips and rates are not known here. Not for
-/// generations, whose number of packets follows from how many of them may stay incomplete.
+/// [`expected_rank`]. Of a stream, those on the link that leaves the source, on whose losses alone
+/// they depend, when nothing is sent in advance: round trips and rates are not known here. Not
+/// for generations, whose number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")

@@ -116,8 +116,8 @@ impl StreamHop {
         1.0 + self.rho + again
     }
 
-    /// The delay that the losses of this hop add. Where combinations do not outnumber the losses,
-    /// which helps nobody, as if there were none.
+    /// The delay that the losses of this hop add. Combinations that do not outnumber the losses do
+    /// not shorten it, and count as none.
     #[must_use]
     pub fn delay(&self) -> Delay {
         if self.is_ahead() { self.recovered() } else { self.sent_again() }
