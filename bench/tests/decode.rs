@@ -9,7 +9,18 @@ use serde_json::Value;
 fn decode_for_a_moment_every_row_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("decode.json");
-    let arguments = ["decode", "--rounds", "2", "--millis", "0.01", "--sizes", "1,17,64", "--json"];
+    let arguments = [
+        "decode",
+        "--rounds",
+        "2",
+        "--millis",
+        "0.01",
+        "--sizes",
+        "1,17,64",
+        "--windows",
+        "64",
+        "--json",
+    ];
     let output =
         Command::new(env!("CARGO_BIN_EXE_bench")).args(arguments).arg(&path).output().unwrap();
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -31,4 +42,10 @@ fn decode_for_a_moment_every_row_is_complete() {
         }
         assert_eq!(row["met"].is_boolean(), row["n"] == 64, "{row}");
     }
+    let streams = result["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 1);
+    let names = streams[0]["contestants"].as_array().unwrap().iter().map(|who| &who["name"]);
+    let [kernels, combining] = ["kernels", "kernels, combining"];
+    let expected = [kernels, "stream's sink", combining, "stream's relay, combining"];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What this test draws: everything but the throughput of encoders, which says nothing without
 /// optimisation and on a busy machine.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "seed003-fig7",
     "seed003-fig8",
     "seed003-fig9",
@@ -19,6 +19,7 @@ const NAMES: [&str; 10] = [
     "finite-length",
     "recoding-blocks",
     "rlnc-overhead",
+    "stream-hops",
 ];
 
 fn figures(folder: &Path, name: &str, cores: &str) -> Output {

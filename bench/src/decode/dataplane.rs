@@ -34,6 +34,17 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Nothing yet; so many packets are to come out each time.
+    pub fn of(packets_per_generation: u64) -> Delivery {
+        Delivery { packets_per_generation, ..Delivery::default() }
+    }
+
+    /// Counts a generation, after which so many packets have come out in all.
+    pub fn count(&self, packets: u64) {
+        self.generations.set(self.generations.get() + 1);
+        self.packets.set(packets);
+    }
+
     /// Whether every packet of every generation came out.
     pub fn is_complete(&self) -> bool {
         self.generations.get() * self.packets_per_generation == self.packets.get()
@@ -42,11 +53,24 @@ impl Delivery {
 
 /// What a pipeline emits.
 #[derive(Default)]
-struct Outputs {
+pub struct Outputs {
     sent: Vec<Span>,
-    delivered: u64,
+    /// Packets delivered.
+    pub delivered: u64,
     /// Copies, where they are wanted.
-    packets: Option<Vec<Vec<u8>>>,
+    pub packets: Option<Vec<Vec<u8>>>,
+}
+
+impl Outputs {
+    /// With room for so many packets that are sent.
+    pub fn with_capacity(frames: usize) -> Outputs {
+        Outputs { sent: Vec::with_capacity(frames), ..Outputs::default() }
+    }
+
+    /// Lets go of what was sent.
+    pub fn release(&mut self, frames: &mut HeapFrames) {
+        self.sent.drain(..).for_each(|span| frames.release(span.frame));
+    }
 }
 
 impl Egress for Outputs {
@@ -123,7 +147,7 @@ impl Sink {
         Some(Sink {
             pipeline: pipeline(n, job.bytes(), role),
             frames,
-            outputs: Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() },
+            outputs: Outputs::with_capacity(FRAMES),
             arriving,
             generation: 0,
             link_sequence: 0,
@@ -148,9 +172,7 @@ impl Sink {
             pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
         }
         pipeline.tick(frames, outputs, self.now);
-        for span in outputs.sent.drain(..) {
-            frames.release(span.frame);
-        }
+        outputs.release(frames);
         self.generation = self.generation.wrapping_add(1);
         self.now += GENERATION_NANOS;
     }
@@ -173,13 +195,12 @@ pub fn contestant(
     if packets.is_empty() || !source.packets.starts_with(&packets) {
         return Err(error());
     }
-    let delivery = Delivery { packets_per_generation: packets.len() as u64, ..Delivery::default() };
+    let delivery = Delivery::of(packets.len() as u64);
     let counted = delivery.clone();
     sink.outputs.delivered = 0;
     let job_done = move || {
         sink.receive();
-        counted.generations.set(counted.generations.get() + 1);
-        counted.packets.set(sink.outputs.delivered);
+        counted.count(sink.outputs.delivered);
     };
     let name = Kernel::best().name();
     Ok((Contestant::new(Part::Ours, name, job.gigabits(), job_done), delivery))
@@ -211,7 +232,7 @@ fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
 }
 
 /// An IPv4 packet that a tunnel takes.
-fn ip_packet(number: usize) -> Vec<u8> {
+pub fn ip_packet(number: usize) -> Vec<u8> {
     let bytes = (0..PACKET_BYTES).map(|at| (((number * PACKET_BYTES + at) * 31) >> 3) as u8);
     let mut packet: Vec<u8> = bytes.collect();
     packet[0] = 0x45;
@@ -219,14 +240,16 @@ fn ip_packet(number: usize) -> Vec<u8> {
     packet
 }
 
-const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
+/// Flow and shard of everything here.
+pub const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
 /// Where the sink's packets come from.
-const UPSTREAM: PeerId = PeerId(0);
+pub const UPSTREAM: PeerId = PeerId(0);
 const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
 /// What fits a tunnel on Ethernet.
-const PACKET_BYTES: usize = 1400;
+pub const PACKET_BYTES: usize = 1400;
 /// The generation, the symbols made of it, and reports.
-const FRAMES: usize = 4096;
-const FRAME_BYTES: usize = 2048;
+pub const FRAMES: usize = 4096;
+/// Bytes of each.
+pub const FRAME_BYTES: usize = 2048;
 /// Time between generations: 10 Gbit/s of 64 symbols of 1428 bytes.
 const GENERATION_NANOS: Nanos = 73_000;

@@ -12,6 +12,8 @@ mod contestants;
 
 mod dataplane;
 
+mod stream;
+
 use std::io;
 use std::path::PathBuf;
 
@@ -27,6 +29,7 @@ use crate::kernels::rows::Decoding;
 use crate::kernels::{choose_core, millis, write, writing};
 use crate::machine::Machine;
 use dataplane::Delivery;
+use stream::Window;
 
 /// Measure the dataplane's decoder beside the kernels' own decoding
 ///
@@ -59,6 +62,9 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [16, 64, 128],
           value_parser = clap::value_parser!(u16).range(1..=256))]
     sizes: Vec<u16>,
+    /// Symbols per window of a stream, each a power of two
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 256], value_parser = window)]
+    windows: Vec<u16>,
     /// Bytes of a symbol
     #[arg(long, default_value_t = TARGET_BYTES, value_parser = clap::value_parser!(u16).range(64..=1500))]
     bytes: u16,
@@ -77,6 +83,13 @@ struct Row {
     kernels: Contestant,
     library: Contestant,
     dataplane: Contestant,
+    delivery: Delivery,
+}
+
+/// Those who recover and combine what a hop of a stream sends.
+struct StreamRow {
+    n: usize,
+    contestants: [(&'static str, Contestant); 4],
     delivery: Delivery,
 }
 
@@ -122,11 +135,16 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let bytes = usize::from(options.bytes);
     let mut rows =
         sizes.map(|n| Row::build(n, bytes, &mut random)).collect::<Result<Vec<_>, _>>()?;
+    let windows = options.windows.iter().map(|n| StreamRow::build(usize::from(*n), &mut random));
+    let mut streams = windows.collect::<Result<Vec<_>, _>>()?;
     for round in 0..rounds {
         rows.iter_mut().for_each(|row| row.round(round, seconds));
+        streams.iter_mut().for_each(|row| row.round(round, seconds));
     }
     let rows = rows.into_iter().map(Row::measured).collect::<Result<Vec<_>, _>>()?;
-    println!("{}\n{}", machine.heading(), table(&rows));
+    let streams =
+        streams.into_iter().map(StreamRow::measured).collect::<Result<Vec<_>, BenchError>>()?;
+    println!("{}\n{}\n\n{}", machine.heading(), table(&rows), table(&streams));
     if let Some(path) = &options.json {
         let value = serde_json::json!({
             "benchmark": "decode",
@@ -136,6 +154,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
             "sample_seconds": seconds,
             "seed": options.seed,
             "rows": rows,
+            "streams": streams,
         });
         let text = serde_json::to_string_pretty(&value)
             .map_err(|error| BenchError::os(writing(path))(io::Error::other(error)))?;
@@ -172,13 +191,7 @@ impl Row {
         if !self.delivery.is_complete() {
             return Err(wrong("dataplane", self.n, self.bytes));
         }
-        let figures = |name, contestant: &Contestant| Figures {
-            name,
-            median: contestant.median(),
-            best: contestant.best(),
-            ratio_to_kernels: contestant.ratio_to(&self.kernels),
-            samples: contestant.rates.clone(),
-        };
+        let figures = |name, contestant: &Contestant| Figures::of(name, contestant, &self.kernels);
         let dataplane = figures("dataplane", &self.dataplane);
         let is_target = (self.n, self.bytes) == (TARGET_SIZE, usize::from(TARGET_BYTES));
         let target = is_target.then_some(TARGET);
@@ -198,6 +211,74 @@ impl Row {
     }
 }
 
+impl Figures {
+    /// Whether it is to reach the target of its row.
+    fn is_judged(&self) -> bool {
+        self.name == "dataplane" || self.name.starts_with("stream")
+    }
+
+    fn of(name: &'static str, contestant: &Contestant, kernels: &Contestant) -> Figures {
+        Figures {
+            name,
+            median: contestant.median(),
+            best: contestant.best(),
+            ratio_to_kernels: contestant.ratio_to(kernels),
+            samples: contestant.rates.clone(),
+        }
+    }
+}
+
+impl StreamRow {
+    fn build(n: usize, random: &mut SmallRng) -> Result<StreamRow, BenchError> {
+        let window = Window::new(n);
+        let (sink, delivery) = window.sink()?;
+        let contestants = [
+            ("kernels", window.kernels(random)?),
+            ("stream's sink", sink),
+            ("kernels, combining", window.product()),
+            ("stream's relay, combining", window.relay()),
+        ];
+        Ok(StreamRow { n, contestants, delivery })
+    }
+
+    fn round(&mut self, round: usize, seconds: f64) {
+        let mut turns = self.contestants.each_mut();
+        turns.rotate_left(round % 4);
+        turns.into_iter().for_each(|(_, contestant)| contestant.sample(seconds));
+    }
+
+    /// # Errors
+    /// [`BenchError::Wrong`] when the sink lost anything on the way.
+    fn measured(self) -> Result<Measured, BenchError> {
+        if !self.delivery.is_complete() {
+            return Err(wrong("stream, sink", self.n, stream::CODED_BYTES));
+        }
+        // Each job's kernels stand before who else does it.
+        let pairs = self.contestants.chunks(2).flat_map(|pair| {
+            pair.iter().map(|(name, contestant)| Figures::of(name, contestant, &pair[0].1))
+        });
+        let contestants: Vec<Figures> = pairs.collect();
+        let mut judged = contestants.iter().filter(|figures| figures.is_judged());
+        let met = judged.all(|figures| figures.ratio_to_kernels >= TARGET);
+        Ok(Measured {
+            n: self.n,
+            k: stream::CODED_BYTES,
+            unit: "Gbit/s",
+            level: self.contestants[0].1.name.clone(),
+            target: Some(TARGET),
+            met: Some(met),
+            contestants,
+        })
+    }
+}
+
+fn window(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(n) if n.is_power_of_two() && (8..=512).contains(&n) => Ok(n),
+        _ => Err("must be a power of two from 8 to 512".into()),
+    }
+}
+
 fn table(rows: &[Measured]) -> String {
     let mut lines = vec![
         "| n | k | who | Gbit/s, median | best | of the kernels | target |".to_owned(),
@@ -205,9 +286,10 @@ fn table(rows: &[Measured]) -> String {
     ];
     for row in rows {
         for figures in &row.contestants {
-            let target = match (row.target, row.met) {
-                (Some(target), Some(met)) if figures.name == "dataplane" => {
-                    format!("{target}: {}", if met { "met" } else { "missed" })
+            let target = match row.target {
+                Some(target) if figures.is_judged() => {
+                    let is_met = figures.ratio_to_kernels >= target;
+                    format!("{target}: {}", if is_met { "met" } else { "missed" })
                 }
                 _ => String::new(),
             };

@@ -24,6 +24,11 @@ mod seed003_decoding;
 mod seed003_fig7;
 mod seed003_software;
 mod seed003_xor;
+mod stream_hops;
+
+/// The virtual time of the pipeline's own tests.
+#[path = "../../../dataplane/pipeline/tests/timed/mod.rs"]
+mod timed;
 
 mod chart;
 mod explain;
@@ -129,7 +134,7 @@ fn print_outside(figure: &Figure, work: Work) {
 type Compute = fn(Work) -> Result<Figure, BenchError>;
 
 /// Every figure.
-const FIGURES: [(&str, Compute); 11] = [
+const FIGURES: [(&str, Compute); 12] = [
     (seed003_fig7::NAME, seed003_fig7::compute),
     (seed003_decoding::NAME_8, seed003_decoding::over_hops),
     (seed003_decoding::NAME_9, seed003_decoding::over_batches),
@@ -141,6 +146,7 @@ const FIGURES: [(&str, Compute); 11] = [
     (finite_length::NAME, finite_length::compute),
     (recoding_blocks::NAME, recoding_blocks::compute),
     (rlnc_overhead::NAME, rlnc_overhead::compute),
+    (stream_hops::NAME, stream_hops::compute),
 ];
 
 fn names() -> Vec<&'static str> {

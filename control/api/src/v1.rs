@@ -222,7 +222,8 @@ pub struct Flow {
     #[serde(default)]
     pub overhead: Option<f64>,
     /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
-    /// length and the loss from end to end take for target_loss. Null for generations.
+    /// length and the loss from end to end take for target_loss. Stream: what the losses of the
+    /// first link take without combinations. Null for generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
     /// Sink: time from the first packet of a generation or block until it was complete, on average.

@@ -1,6 +1,7 @@
 //! What theory expects of a flow, to be shown beside what is measured.
 
 use recoded_api::v1::HopLoss;
+use recoded_code::theory::stream::StreamHop;
 use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role};
 use recoded_pipeline::report::FlowReport;
@@ -31,8 +32,9 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Not for generations, whose number of packets follows from how many of them
-/// may stay incomplete.
+/// [`expected_rank`]. Of a stream, those on the link that leaves the source, on whose losses alone
+/// they depend, when nothing is sent in advance: round trips and rates are not known here. Not
+/// for generations, whose number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
@@ -45,6 +47,10 @@ pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Opt
             let rate_max = (params.redundancy_max - 1.0).max(0.0);
             Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
         }
+        FlowCode::Stream(_) if is_source => {
+            let first = hops.iter().find(|hop| hop.hop == 0)?;
+            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
+        }
         #[cfg(feature = "bats")]
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
         _ => None,
@@ -52,7 +58,11 @@ pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Opt
 }
 
 fn line(hops: &[HopLoss]) -> Vec<LossModel> {
-    hops.iter().map(|hop| LossModel { loss: hop.loss, burst_mean: hop.burst_mean }).collect()
+    hops.iter().map(model).collect()
+}
+
+fn model(hop: &HopLoss) -> LossModel {
+    LossModel { loss: hop.loss, burst_mean: hop.burst_mean }
 }
 
 /// BATS flows.
@@ -90,9 +100,9 @@ fn mean(distribution: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use recoded_gf::FieldOrder;
-    use recoded_pipeline::params::TunnelId;
     #[cfg(feature = "bats")]
     use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+    use recoded_pipeline::params::{StreamParams, TunnelId};
     use recoded_pipeline::report::FlowCounters;
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
@@ -125,6 +135,16 @@ mod tests {
         let rlnc = expected_rank(&report(FlowCode::Rlnc, 16), &hops).expect("hops are known");
         assert!((rlnc - 0.771).abs() < 1e-3, "{rlnc}");
         assert_eq!(expected_rank(&report(FlowCode::Rlnc, 16), &[]), None);
+    }
+
+    #[test]
+    fn streams_pay_for_the_first_hop_alone() {
+        let code = FlowCode::Stream(StreamParams { window_symbols: 1024 });
+        let role = Role::Source { tunnel: TunnelId(0) };
+        let params = FlowParams { code, ..FlowParams::new(1, role, Vec::new()) };
+        let packets = overhead(&params, None, &ten_hops()).expect("hops are known");
+        assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
+        assert_eq!(overhead(&params, None, &[]), None);
     }
 
     #[cfg(feature = "bats")]

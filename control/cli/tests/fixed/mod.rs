@@ -258,6 +258,43 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
     }
 }
 
+fn tunnels() -> Vec<Tunnel> {
+    vec![
+        Tunnel {
+            name: "rec0".into(),
+            address: "10.99.0.1/24".into(),
+            mtu: 1426,
+            state: "gone".into(),
+            offload: "tcp".into(),
+            reason: "Linux before 6.2 offers no more".into(),
+            read_packets: 1_234_567,
+            read_bytes: 1_700_000_000,
+            written_packets: 3,
+            written_bytes: 252,
+            counters: counted([
+                ("queue_delay", 120),
+                ("queue_marked", 7),
+                ("queued_packets", 900_000),
+                ("writes", 1),
+            ]),
+            faults: counted([
+                ("queue_full", 3),
+                ("read_failed", 0),
+                ("recreated", 1),
+                ("write_failed", 2),
+            ]),
+        },
+        Tunnel {
+            name: "rec1".into(),
+            address: "10.98.0.1/24".into(),
+            mtu: 1429,
+            state: "no-carrier".into(),
+            offload: "tcp+udp".into(),
+            ..Tunnel::default()
+        },
+    ]
+}
+
 pub fn state() -> State {
     let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
     State {
@@ -300,40 +337,7 @@ pub fn state() -> State {
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
         ],
         flows: vec![source(), relay(), bats_source(), window_sink(), stream_source()],
-        tunnels: vec![
-            Tunnel {
-                name: "rec0".into(),
-                address: "10.99.0.1/24".into(),
-                mtu: 1426,
-                state: "gone".into(),
-                offload: "tcp".into(),
-                reason: "Linux before 6.2 offers no more".into(),
-                read_packets: 1_234_567,
-                read_bytes: 1_700_000_000,
-                written_packets: 3,
-                written_bytes: 252,
-                counters: counted([
-                    ("queue_delay", 120),
-                    ("queue_marked", 7),
-                    ("queued_packets", 900_000),
-                    ("writes", 1),
-                ]),
-                faults: counted([
-                    ("queue_full", 3),
-                    ("read_failed", 0),
-                    ("recreated", 1),
-                    ("write_failed", 2),
-                ]),
-            },
-            Tunnel {
-                name: "rec1".into(),
-                address: "10.98.0.1/24".into(),
-                mtu: 1429,
-                state: "no-carrier".into(),
-                offload: "tcp+udp".into(),
-                ..Tunnel::default()
-            },
-        ],
+        tunnels: tunnels(),
         verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
         drops: counted([("late", 100), ("mismatch", 0)]),
         engine: engine(),

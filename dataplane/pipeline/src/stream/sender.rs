@@ -420,7 +420,7 @@ impl Sender {
                 }
                 _ => {}
             });
-        self.send_open_again();
+        self.send_open_again(now);
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };
         self.heard_at = now;
@@ -456,7 +456,7 @@ impl Sender {
     }
 
     /// Sends what combinations that are on their way will not make good.
-    fn send_open_again(&mut self) {
+    fn send_open_again(&mut self, now: Nanos) {
         let arrive = 1.0 - self.loss().loss;
         let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
         // Of older ones than these, none that is on its way has any.
@@ -467,7 +467,11 @@ impl Sender {
             if !is_unmatched || self.again.len() == self.again.capacity() {
                 return;
             }
-            self.again.extend(self.open.pop_front());
+            if let Some((number, place)) = self.open.pop_front() {
+                // The same report may say that it is missing.
+                self.placed[place as usize % PLACES].1 = now;
+                self.again.push_back((number, place));
+            }
         }
     }
 

@@ -203,7 +203,7 @@ pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
 impl Line {
     /// A line over these links; the way back has the same ones.
     pub fn new(links: &[Link], load: Load, seed: u64) -> Line {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let hops = links.len();
         let role = |index: usize| match index {
             0 => Role::Source { tunnel: TunnelId(0) },

@@ -17,6 +17,8 @@ pub mod burst;
 
 pub mod window;
 
+pub mod stream;
+
 use recoded_gf::FieldOrder;
 
 use chain::{Chain, Channel};

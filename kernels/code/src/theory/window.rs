@@ -95,8 +95,7 @@ impl WindowCode {
     #[must_use]
     pub fn residual_loss(&self, rate: f64) -> f64 {
         let mut queue = self.settled(rate);
-        // Only where the symbol looked at is lost.
-        queue.good.fill(0.0);
+        queue.keep_lost();
         queue.source();
         let mut credit = 0.0;
         for _ in 1..=2 * self.symbols {
@@ -104,7 +103,7 @@ impl WindowCode {
             while credit >= 1.0 {
                 credit -= 1.0;
                 queue.repair();
-                (queue.good[0], queue.bad[0]) = (0.0, 0.0);
+                queue.take_complete();
             }
             if queue.mass() < VANISHING {
                 break;
@@ -200,6 +199,30 @@ impl Deficit {
         self.mass() - self.good[0] - self.bad[0]
     }
 
+    /// Only where the next packet will be lost.
+    pub(super) fn keep_lost(&mut self) {
+        self.good.fill(0.0);
+    }
+
+    /// Takes out, and returns, the probability that nothing is missing.
+    pub(super) fn take_complete(&mut self) -> f64 {
+        std::mem::take(&mut self.good[0]) + std::mem::take(&mut self.bad[0])
+    }
+
+    /// Deficits of more than `most` become `most`. Returns how probable they were.
+    pub(super) fn refuse(&mut self, most: usize) -> f64 {
+        let mut refused = 0.0;
+        while self.high > most {
+            let (good, bad) = (self.good[self.high], self.bad[self.high]);
+            (self.good[self.high], self.bad[self.high]) = (0.0, 0.0);
+            self.high -= 1;
+            self.good[self.high] += good;
+            self.bad[self.high] += bad;
+            refused += good + bad;
+        }
+        refused
+    }
+
     /// The channel moves on.
     fn step(&mut self) {
         let Channel { good_to_bad, bad_to_good, .. } = self.channel;
@@ -215,7 +238,7 @@ impl Deficit {
     }
 
     /// All that is left of the distribution.
-    fn mass(&self) -> f64 {
+    pub(super) fn mass(&self) -> f64 {
         self.good[..=self.high].iter().sum::<f64>() + self.bad[..=self.high].iter().sum::<f64>()
     }
 }
