@@ -58,6 +58,9 @@ const GAIN_LEAST: f64 = 0.05;
 const GAIN_STEPS_MAX: u32 = 5;
 const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 
+/// Calm rounds in a row after which a link is taken to be faster than when it last had a queue.
+const FASTER: u32 = 8;
+
 /// Part of what arrives that is sent at least, and where a link has become slower.
 const FACTOR_LEAST: f64 = 0.75;
 const FLOODED_LEAST: f64 = 0.5;
@@ -217,6 +220,8 @@ pub(crate) struct Rate {
     samples: u32,
     /// Samples in a row without a queue.
     calm: u32,
+    /// What the link carried when it last had a queue.
+    ceiling: Option<f64>,
     /// The queue that is being emptied, and the samples of that.
     drain: Option<(f64, u32)>,
     /// Whether the sample of before had no queue either.
@@ -253,6 +258,7 @@ impl Rate {
             most: [0.0; 2],
             samples: 0,
             calm: 0,
+            ceiling: None,
             drain: None,
             was_calm: false,
             was_limited: false,
@@ -444,7 +450,13 @@ impl Rate {
         let gain = (GAIN * slow * boost).min(most) * (1.0 - queue);
         // Never much less than before where there is room.
         let least = self.bytes_per_second.min(2.0 * self.capacity);
-        self.set((self.capacity * (1.0 + gain)).max(least));
+        let next = (self.capacity * (1.0 + gain)).max(least);
+        if self.calm >= FASTER {
+            self.ceiling = None;
+        }
+        // Close to where a queue began, it is begun slowly: the answer takes a round trip.
+        let careful = self.ceiling.map(|at| at.max(self.bytes_per_second) * (1.0 + GAIN * slow));
+        self.set(next.min(careful.unwrap_or(next)));
     }
 
     fn fall(&mut self, seen: &Seen) {
@@ -452,6 +464,7 @@ impl Rate {
         // Then what a period saw is soon out of date.
         self.samples += if seen.is_flooded() { 2 } else { 0 };
         if seen.is_limited {
+            self.ceiling = Some(self.most());
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
             self.set(self.most() * seen.factor());
         } else if seen.is_ours {

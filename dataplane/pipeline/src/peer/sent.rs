@@ -140,10 +140,13 @@ impl Sent {
         self.combinations
     }
 
-    /// What the link loses, by what was reported: a guess at first.
-    pub(crate) fn loss(&self) -> HopLoss {
-        let guess = HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 };
-        self.loss.estimate().unwrap_or(guess)
+    /// What the link loses, by what was reported; what its queue drops is no part of `usual`. A
+    /// guess at first: the first packets of a flow are those that its start depends on.
+    pub(crate) fn loss(&self, usual: Option<f64>) -> HopLoss {
+        match self.loss.estimate() {
+            Some(all) => HopLoss { loss: all.loss.min(usual.unwrap_or(all.loss)), ..all },
+            None => HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 },
+        }
     }
 
     /// Sizes that do not come, if there are any.

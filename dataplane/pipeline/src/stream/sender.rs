@@ -242,7 +242,7 @@ impl Sender {
                 return Some(Next::Symbol { number, place, is_repair: true });
             }
         }
-        if self.share.is_due() {
+        if self.share.due_at().is_some_and(|at| at <= now) {
             self.share.spend();
             if let Some(combination) = self.combination(store) {
                 return Some(Next::Combination(combination));
@@ -381,12 +381,11 @@ impl Sender {
 
     /// When there is something to do without anything coming.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
-        let waits = !self.is_idle() || self.share.is_due();
-        let opens = match self.opens_at(now) {
-            Ok(()) if waits => Some(now),
-            Err(at) if waits => at,
-            _ => None,
-        };
+        let waits_until = if self.is_idle() { self.share.due_at() } else { Some(now) };
+        let opens = waits_until.and_then(|until| match self.opens_at(now) {
+            Ok(()) => Some(until.max(now)),
+            Err(at) => at.map(|at| at.max(until)),
+        });
         let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
         earlier(opens, asks)
     }
@@ -450,9 +449,7 @@ impl Sender {
 
     /// What the link loses by itself, without what its queue drops.
     fn loss(&self) -> HopLoss {
-        let all = self.sent.loss();
-        let usual = self.rate.usual_loss().unwrap_or(all.loss);
-        HopLoss { loss: all.loss.min(usual), ..all }
+        self.sent.loss(self.rate.usual_loss())
     }
 
     /// Sends what combinations that are on their way will not make good.

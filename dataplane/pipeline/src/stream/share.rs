@@ -12,9 +12,17 @@ const PLAN_NANOS: Nanos = 100_000_000;
 /// Weight of a period in the rate of symbols.
 const RATE_WEIGHT: f64 = 0.3;
 
+/// After so long without a symbol it begins anew.
+const IDLE_NANOS: Nanos = 500_000_000;
+
 /// Traffic that is so many times its mean of before is about to grow further: a start of TCP, which
 /// ends where packets are late.
 const GROWING: f64 = 1.5;
+
+/// The last symbols before a pause of so long, and of so many of the usual distances, get a
+/// combination, too: none that is sent for later ones protects them.
+const PAUSE_NANOS: Nanos = 2_000_000;
+const PAUSE_DISTANCES: f64 = 2.0;
 
 /// What a hop sends in advance.
 #[derive(Debug)]
@@ -25,11 +33,13 @@ pub(crate) struct Share {
     rate: f64,
     sent: u32,
     planned_at: Nanos,
+    /// Since when there is a pause, if there is one before the next combination.
+    pause_at: Option<Nanos>,
 }
 
 impl Share {
     pub(crate) fn new() -> Self {
-        Self { plan: Plan::NONE, credit: 0.0, rate: 0.0, sent: 0, planned_at: 0 }
+        Self { plan: Plan::NONE, credit: 0.0, rate: 0.0, sent: 0, planned_at: 0, pause_at: None }
     }
 
     /// Symbols that a combination takes, at most.
@@ -42,7 +52,9 @@ impl Share {
         self.sent += 1;
         let since = now.saturating_sub(self.planned_at);
         if since >= PLAN_NANOS {
-            // After a pause it begins anew.
+            if since >= IDLE_NANOS {
+                self.rate = 0.0;
+            }
             let rate = f64::from(self.sent) * 1e9 / since as f64;
             let is_growing = rate > GROWING * self.rate;
             self.rate += RATE_WEIGHT * (rate - self.rate);
@@ -52,15 +64,19 @@ impl Share {
             self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9);
         }
         self.credit = (self.credit + self.plan.rho).min(2.0);
+        let distance = (PAUSE_DISTANCES * 1e9 / self.rate.max(1.0)) as Nanos;
+        self.pause_at = (self.plan.rho > 0.0).then_some(now + PAUSE_NANOS.max(distance));
     }
 
-    /// Whether a combination is due.
-    pub(crate) fn is_due(&self) -> bool {
-        self.plan.rho > 0.0 && self.credit >= 1.0
+    /// When a combination is due.
+    pub(crate) fn due_at(&self) -> Option<Nanos> {
+        let is_earned = self.plan.rho > 0.0 && self.credit >= 1.0;
+        if is_earned { Some(0) } else { self.pause_at }
     }
 
     /// Notes that one is sent.
     pub(crate) fn spend(&mut self) {
-        self.credit -= 1.0;
+        self.credit = (self.credit - 1.0).max(0.0);
+        self.pause_at = None;
     }
 }

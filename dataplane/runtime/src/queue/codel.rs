@@ -13,7 +13,7 @@ use recoded_pipeline::params::Nanos;
 /// interval). Less leaves the link idle when a sender pauses, more is delay for nothing. A flow of
 /// which no more than [`PACKET_BYTES`] wait is left alone, so that links on which one packet takes
 /// longer than this work, too.
-pub(super) const TARGET_NANOS: Nanos = 5_000_000;
+pub(super) const TARGET_NANOS: Nanos = 20_000_000;
 
 /// How long the wait may exceed the target before the first signal: a sender that was told answers
 /// a round trip later, and a burst that goes away by itself within one is no queue. RFC 8289,
@@ -21,7 +21,7 @@ pub(super) const TARGET_NANOS: Nanos = 5_000_000;
 /// those with such long round trips get signals before the answer to the last one is there: a
 /// single sender that halves its window then leaves a part of the link idle. A longer interval
 /// would cost all shorter paths a longer queue whenever a flow begins.
-pub(super) const INTERVAL_NANOS: Nanos = 100_000_000;
+pub(super) const INTERVAL_NANOS: Nanos = 200_000_000;
 
 /// A flow of which no more than this waits has no queue: one packet of a usual link.
 const PACKET_BYTES: usize = 1514;
