@@ -92,19 +92,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MILLI: Nanos = 1_000_000;
+    /// A hundredth of an interval: the target is five.
+    const TICK: Nanos = INTERVAL_NANOS / 100;
     const MUCH: usize = 1 << 20;
 
-    /// Times of the signals of a flow of which a packet leaves every millisecond, each after
+    /// Times of the signals of a flow of which a packet leaves every tick, each after
     /// `sojourn(time)`.
     fn signals(codel: &mut Codel, times: std::ops::Range<u64>, wait: Nanos) -> Vec<u64> {
-        times.filter(|time| codel.signals(wait, MUCH, time * MILLI)).collect()
+        times.filter(|time| codel.signals(wait, MUCH, time * TICK)).collect()
     }
 
     #[test]
     fn signals_come_after_an_interval_and_then_at_the_square_root() {
-        let found = signals(&mut Codel::default(), 0..1000, 6 * MILLI);
-        // 100 ms, then 100/sqrt(1), 100/sqrt(2), 100/sqrt(3) and so on.
+        let found = signals(&mut Codel::default(), 0..1000, 6 * TICK);
+        // 100, then 100/sqrt(1), 100/sqrt(2), 100/sqrt(3) and so on.
         let mut expected = vec![100.0];
         for count in 1..100u32 {
             expected.push(expected.last().unwrap() + 100.0 / f64::from(count).sqrt());
@@ -119,21 +120,21 @@ mod tests {
     #[test]
     fn one_short_wait_ends_signals_and_a_new_interval_begins() {
         let mut codel = Codel::default();
-        assert_eq!(signals(&mut codel, 0..201, 6 * MILLI), [100, 200]);
-        assert!(!codel.signals(4 * MILLI, MUCH, 201 * MILLI));
-        assert_eq!(signals(&mut codel, 202..302, 6 * MILLI), [0; 0]);
-        assert_eq!(signals(&mut codel, 302..303, 6 * MILLI), [302]);
+        assert_eq!(signals(&mut codel, 0..201, 6 * TICK), [100, 200]);
+        assert!(!codel.signals(4 * TICK, MUCH, 201 * TICK));
+        assert_eq!(signals(&mut codel, 202..302, 6 * TICK), [0; 0]);
+        assert_eq!(signals(&mut codel, 302..303, 6 * TICK), [302]);
     }
 
     #[test]
     fn soon_after_signals_they_continue_as_densely_as_they_ended() {
         let mut codel = Codel::default();
-        let before = signals(&mut codel, 0..1000, 6 * MILLI).len() as u32;
-        assert!(!codel.signals(0, 0, 1000 * MILLI));
+        let before = signals(&mut codel, 0..1000, 6 * TICK).len() as u32;
+        assert!(!codel.signals(0, 0, 1000 * TICK));
         let mut long_after = codel;
-        signals(&mut codel, 1001..1102, 6 * MILLI);
+        signals(&mut codel, 1001..1102, 6 * TICK);
         assert_eq!(codel.count, before - 1);
-        signals(&mut long_after, 4001..4102, 6 * MILLI);
+        signals(&mut long_after, 4001..4102, 6 * TICK);
         assert_eq!(long_after.count, 1);
     }
 
@@ -141,7 +142,7 @@ mod tests {
     fn flow_of_one_packet_at_a_time_is_left_alone() {
         let mut codel = Codel::default();
         let mut times = 0..100_000;
-        assert!(!times.any(|time| codel.signals(900 * MILLI, PACKET_BYTES, time * MILLI)));
+        assert!(!times.any(|time| codel.signals(900 * TICK, PACKET_BYTES, time * TICK)));
     }
 
     proptest! {
@@ -152,11 +153,11 @@ mod tests {
             let mut codel = Codel::default();
             let (mut now, mut above_since) = (0, None);
             for (wait, step, is_little) in waits {
-                now += step * MILLI;
+                now += step * TICK;
                 let left = if is_little { 10 } else { MUCH };
-                let is_above = wait * MILLI >= TARGET_NANOS && !is_little;
+                let is_above = wait * TICK >= TARGET_NANOS && !is_little;
                 above_since = is_above.then(|| above_since.unwrap_or(now));
-                if codel.signals(wait * MILLI, left, now) {
+                if codel.signals(wait * TICK, left, now) {
                     prop_assert!(above_since.is_some_and(|since| now - since >= INTERVAL_NANOS));
                 }
             }

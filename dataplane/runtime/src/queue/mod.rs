@@ -251,7 +251,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const MILLI: Nanos = 1_000_000;
+    /// A hundredth of an interval of CoDel: its target is five.
+    const TICK: Nanos = codel::INTERVAL_NANOS / 100;
 
     /// Places of a small queue.
     const PLACES: usize = 32;
@@ -291,7 +292,7 @@ mod tests {
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
         let mut popped = Vec::new();
         for time in 0..millis {
-            let now = u64::from(time) * MILLI;
+            let now = u64::from(time) * TICK;
             // What was dropped is replaced: the queue stays as long as it is.
             while queue.store.held() < packets as usize {
                 queue.push((0, &packet(1, time, 1000, ecn)), now, &mut counters);
@@ -313,7 +314,7 @@ mod tests {
         let step = prop_oneof![
             3 => push.prop_map(|(flow, len, ecn)| Step::Push { flow, len, ecn }),
             2 => Just(Step::Pop),
-            1 => (0..60 * MILLI).prop_map(Step::Wait),
+            1 => (0..60 * TICK).prop_map(Step::Wait),
         ];
         prop::collection::vec(step, 0..600)
     }
@@ -386,7 +387,7 @@ mod tests {
         #[test]
         fn packets_of_any_bytes_pass_or_are_counted(
             packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 0..80),
-            wait in 0..200 * MILLI,
+            wait in 0..200 * TICK,
         ) {
             let (mut queue, mut counters) = (small(), TunnelCounters::default());
             let mut popped = 0;
@@ -435,7 +436,7 @@ mod tests {
     #[test]
     fn long_wait_is_dropped_after_an_interval_and_marked_where_the_sender_listens() {
         let (counters, popped) = standing(20, 105, 0);
-        assert_eq!((dropped(&counters), popped.len()), (0, 105), "above the target since 5 ms");
+        assert_eq!((dropped(&counters), popped.len()), (0, 105), "above the target since tick 5");
         let (counters, popped) = standing(20, 1000, 0);
         let drops = counters.queue_dropped[QueueDrop::Delay as usize];
         assert!(drops >= 10, "{drops}");
@@ -502,9 +503,9 @@ mod tests {
         let taken = allocation_counter::measure(|| {
             for number in 0..20_000u64 {
                 let packet = &packets[number as usize % 50];
-                queue.push((0, packet), number * MILLI, &mut counters);
+                queue.push((0, packet), number * TICK, &mut counters);
                 if number % 5 == 0 {
-                    queue.pop(number * MILLI, &mut counters);
+                    queue.pop(number * TICK, &mut counters);
                 }
             }
         });
