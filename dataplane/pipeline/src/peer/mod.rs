@@ -16,6 +16,8 @@ pub(crate) mod reporter;
 
 pub(crate) mod rate;
 
+pub(crate) mod sample;
+
 pub(crate) mod liveness;
 
 mod sizes;

@@ -11,7 +11,7 @@
 
 use crate::params::Nanos;
 use crate::peer::loss::LossTracker;
-use crate::peer::rate::{SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
+use crate::peer::sample::{SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
 use crate::peer::sizes::Sizes;
 use crate::report::{BlackHole, HopLoss};
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};

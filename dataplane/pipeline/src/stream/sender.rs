@@ -4,7 +4,8 @@
 use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::liveness::Liveness;
-use crate::peer::rate::{AROUND_BYTES, Rate, Verdict};
+use crate::peer::rate::{Rate, Verdict};
+use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{BlackHole, HeardHop, HopLoss};
 use crate::stream::share::Share;
