@@ -86,6 +86,11 @@ fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
     let said = "flow 1: generation_size = 32 does not apply: it is for code = \"rlnc\"";
     let size = client.set(1, &changes(&[("generation_size", "32")]));
     assert_eq!(size.expect_err("a stream has none").to_string(), said);
+
+    // The tunnel of a source that begins with generations has room for a stream.
+    let served = Served::with(&FILE.replacen("\nrepair = true", "\nrepair = false", 1));
+    let back = served.client().set(1, &changes(&[("repair", "true")])).expect("adopted");
+    assert_eq!(back.parameters.stream_symbols, Some(16_384));
 }
 
 /// What a tunnel does not fit is refused while it exists, whatever the file would make of it.

@@ -6,6 +6,7 @@
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
 //! ```
 
+use super::code::CodeSettings;
 use super::daemon::{TUNNEL_MTU_DEFAULT, tunnel_mtu_min};
 use super::document::Section;
 use super::error::ConfigError;
@@ -19,23 +20,26 @@ use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 
 /// MTU of a tunnel whose source has symbols of this size, where none is written: a full-size IP
-/// packet fits one symbol, with its length and, in a window, its flow ID, so that the code of the
-/// flow can change while the tunnel exists. It is not below what the tunnel's address allows, since
-/// the packets of generations and blocks may span symbols.
+/// packet fits one symbol, with its length and, in a window, its flow ID. It is not below what the
+/// tunnel's address allows, since the packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(address: IpAddr, symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(address))
 }
 
-/// Gives tunnels the MTU that nothing is written of.
-pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
+/// Gives tunnels the MTU that nothing is written of. A full-size packet also fits a stream, which
+/// has the shortest symbols: so the code of the flow can change while the tunnel exists.
+pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths: Paths<'_>) {
     for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
         if *given {
             continue;
         }
         let source = flows.iter().find(|flow| flow.feeds(index));
-        tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |flow| {
-            default_tunnel_mtu(tunnel.address, flow.params.symbol_bytes)
+        tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
+            let stream = CodeSettings::STREAM.header_bytes();
+            let stream = paths.room_behind(stream, &params.next_hops).default;
+            let symbol_bytes = params.symbol_bytes.min(stream + ADU_HEADER_BYTES);
+            default_tunnel_mtu(tunnel.address, symbol_bytes)
         });
     }
 }

@@ -219,9 +219,9 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        fit::default_tunnel_mtus(&mut tunnels, &flows);
-        let tunnels: Vec<Tunnel> = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
         let paths = Paths { links: &links, hops: &hops, mtus };
+        fit::default_tunnel_mtus(&mut tunnels, &flows, paths);
+        let tunnels: Vec<Tunnel> = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
         fit::check(&document.flows, &flows, &tunnels, paths, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));

@@ -104,7 +104,7 @@ fn symbol_bytes_follow_the_narrowest_next_hop() {
     let mtu = |name: &str| Some(if name == "eth0" { 1280 } else { 1500 });
     let (_, _, config) = Config::parse("relay.toml", &text, &mtu).expect("valid");
     assert_eq!(config.flows[0].params.symbol_bytes, 1208);
-    assert_eq!(config.tunnels[0].mtu, 1205);
+    assert_eq!(config.tunnels[0].mtu, 1204);
 }
 
 #[test]
