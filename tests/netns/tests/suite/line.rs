@@ -85,6 +85,16 @@ impl Line {
         }
     }
 
+    /// Waits until every daemon shows this code for the flow of the file.
+    fn wait_for_code(&self, code: &str) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let shown = |daemon: &Daemon| daemon.show().unwrap().flows.remove(0).code;
+        while let Some(other) = self.daemons.iter().find(|daemon| shown(daemon) != code) {
+            assert!(Instant::now() < deadline, "{}: {}, not {code}", other.name(), shown(other));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Packets dropped by any daemon for this reason.
     fn dropped(&self, reason: &str) -> u64 {
         self.daemons.iter().map(|daemon| daemon.show().unwrap().drops[reason]).sum()
@@ -233,9 +243,7 @@ fn code_changed_under_a_download_lets_it_go_on() {
         wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
         line.daemons[0].set(1, "code", code).unwrap();
         wait_for_bytes(&fetch, fetch.bytes() + (1 << 20), Duration::from_secs(20));
-        for daemon in &line.daemons {
-            assert_eq!(daemon.show().unwrap().flows[0].code, code, "{}", daemon.name());
-        }
+        line.wait_for_code(code);
     }
     line.assert_whole(fetch);
     line.assert_nothing_vanished();
@@ -253,9 +261,7 @@ fn automatic_code_follows_the_keys_of_the_source_under_a_download() {
         wait_for_bytes(&fetch, fetch.bytes() + (4 << 20), Duration::from_secs(20));
         line.daemons[0].set(1, "repair", repair).unwrap();
         wait_for_bytes(&fetch, fetch.bytes() + (2 << 20), Duration::from_secs(20));
-        for daemon in &line.daemons {
-            assert_eq!(daemon.show().unwrap().flows[0].code, code, "{}", daemon.name());
-        }
+        line.wait_for_code(code);
         let shown = process::run(&mut line.daemons[0].control(&["show", "flows"])).unwrap();
         assert!(shown.contains(&format!("code auto: {code},")), "{shown}");
     }
