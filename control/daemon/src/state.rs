@@ -44,7 +44,7 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
     }
 }
 
-/// Parameters as configured, those that apply to the role, with those of the code that `auto` chose.
+/// Parameters as configured, those that apply to the role; of `auto` those of the code it chose.
 pub fn parameters(flow: &FlowConfig) -> Parameters {
     let params = &flow.params;
     let code = if flow.code_is_auto { Word::Auto } else { Word::of(&params.code) };

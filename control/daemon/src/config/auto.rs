@@ -16,8 +16,8 @@ pub struct Facts {
     pub repair: bool,
     /// `redundancy`: a factor is for generations; streams have a rate of their own.
     pub redundancy: Redundancy,
-    /// Shards of the flow, which share the packets that a node keeps: so a flow takes the same memory
-    /// over any number of workers.
+    /// Shards of the flow, which share the packets that a node keeps: so a flow takes about as much
+    /// memory with any number of workers.
     pub shards: usize,
     /// Longest packet of the tunnel, in bytes.
     pub packet_bytes: usize,
@@ -78,19 +78,19 @@ mod tests {
     #[test]
     fn auto_reads_next_hops_way_back_and_sizes_from_the_file() {
         let two_hops = "next_hops = [{ link = \"west\", address = \"10.0.1.1\" }, ";
-        let files: [(&dyn Fn(&str) -> String, &str); 9] = [
-            (&|file| file.to_owned(), "stream"),
-            (&|file| format!("{file}code = \"auto\"\n"), "stream"),
-            (&|file| format!("{file}code = \"rlnc\"\n"), "rlnc"),
-            (&|file| format!("{file}repair = false\n"), "rlnc"),
-            (&|file| format!("{file}redundancy = 2\n"), "rlnc"),
-            (&|file| file.replace("next_hops = [", two_hops), "rlnc"),
-            (&|file| file.replace("/24\"\n", "/24\"\nmtu = 9000\n"), "rlnc"),
-            (&|file| file.replace("/24\"\n", "/24\"\nmtu = 1424\n"), "stream"),
-            (&|file| format!("{file}symbol_bytes = 570\n"), "rlnc"),
+        let file = format!("{HEAD}{SOURCE}");
+        let files = [
+            (file.clone(), "stream"),
+            (format!("{file}code = \"auto\"\n"), "stream"),
+            (format!("{file}code = \"rlnc\"\n"), "rlnc"),
+            (format!("{file}repair = false\n"), "rlnc"),
+            (format!("{file}redundancy = 2\n"), "rlnc"),
+            (file.replace("next_hops = [", two_hops), "rlnc"),
+            (file.replace("/24\"\n", "/24\"\nmtu = 9000\n"), "rlnc"),
+            (file.replace("/24\"\n", "/24\"\nmtu = 1424\n"), "stream"),
+            (format!("{file}symbol_bytes = 570\n"), "rlnc"),
         ];
-        for (edit, code) in files {
-            let text = edit(&format!("{HEAD}{SOURCE}"));
+        for (text, code) in files {
             let config = parse(&text).expect("valid");
             assert_eq!(config.flows[0].params.code.name(), code, "{text}");
             assert_eq!(config.flows[0].code_is_auto, !text.contains("code = \"rlnc\""));

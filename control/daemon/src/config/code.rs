@@ -12,7 +12,8 @@ use recoded_pipeline::params::{FlowCode, StreamParams, WindowParams};
 /// Symbols of a generation, unless told otherwise.
 const GENERATION_SIZE: usize = 16;
 
-/// Symbols that nodes of a stream keep, unless told otherwise: two round trips of 47 ms at 1 Gbit/s.
+/// Symbols that nodes of a stream keep, unless told otherwise: 187 ms of 1 Gbit/s, so that round
+/// trips of a hop may be half as long.
 pub const STREAM_SYMBOLS: usize = 16_384;
 
 /// Words of `code`.

@@ -50,10 +50,7 @@ pub fn flow(
     let mut reader = Reader::new(section, index, errors);
     let reader = &mut reader;
     reader.known(&FLOW);
-    let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
-                host of the path";
-    let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
-    let id = reader.require("id", id, rule).and_then(|id| u32::try_from(id).ok());
+    let id = number(reader);
     let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
     let rule = "it is \"source\", \"relay\" or \"sink\"";
     let kind = reader.choice("role", &kinds, rule);
@@ -87,10 +84,7 @@ pub fn flow(
         .unwrap_or(1e-4);
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
-    let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
-    let recoding = reader
-        .choice("recoding", &recodings, "it is \"systematic\" or \"random\"")
-        .unwrap_or(Recoding::Systematic);
+    let recoding = recoding(reader);
     let adaptive = reader.truth("adaptive").unwrap_or(true);
 
     let role = match kind {
@@ -121,6 +115,20 @@ pub fn flow(
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
     Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none() })
+}
+
+/// `id`.
+fn number(reader: &mut Reader<'_>) -> Option<u32> {
+    let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
+                host of the path";
+    let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
+    reader.require("id", id, rule).and_then(|id| u32::try_from(id).ok())
+}
+
+fn recoding(reader: &mut Reader<'_>) -> Recoding {
+    let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
+    let rule = "it is \"systematic\" or \"random\"";
+    reader.choice("recoding", &recodings, rule).unwrap_or(Recoding::Systematic)
 }
 
 /// What a flow may form lies in a frame: headroom, header, coding vector and symbol.

@@ -251,7 +251,7 @@ fn code_changed_under_a_download_lets_it_go_on() {
     assert!(flow.count("generations_complete") > 0);
 }
 
-/// The source chooses by its keys; nobody tells the relay and the sink.
+/// The source chooses by its keys; relay and sink see it by the packets.
 #[test]
 fn automatic_code_follows_the_keys_of_the_source_under_a_download() {
     let Some(_turn) = common::daemons() else { return };
