@@ -58,6 +58,10 @@ pub const CONTENDERS: &[Contender] = &[
     tunnel("rlnc", CodePlan::Rlnc, 16),
     tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
     tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
+    Contender {
+        name: "auto",
+        kind: Kind::Tunnel { code: CodePlan::Auto, field: 256, paced: false },
+    },
 ];
 
 const fn tunnel(name: &'static str, code: CodePlan, field: u16) -> Contender {
@@ -81,6 +85,11 @@ impl Contender {
     /// The contender of a name.
     pub fn named(name: &str) -> Option<&'static Contender> {
         CONTENDERS.iter().find(|contender| contender.name == name)
+    }
+
+    /// Whether it is measured where none is named: what daemons choose here is a stream.
+    pub fn is_default(&self) -> bool {
+        !matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto, .. })
     }
 
     /// Whether it is a tunnel, whose limit is lower by its headers.
@@ -159,7 +168,7 @@ fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
     plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
-    if code == CodePlan::Stream {
+    if matches!(code, CodePlan::Stream | CodePlan::Auto) {
         // Acknowledgements need no generation to fill.
         plan.flows[1].code = code;
     }

@@ -46,7 +46,11 @@ pub fn svg(report: &Report) -> String {
         page.words(place, Align::Middle, FONT - 1, GREY, line.case.name);
     }
     let mut x = LEFT;
-    for contender in CONTENDERS {
+    let is_measured = |contender: &&Contender| {
+        let mut series = report.lines.iter().flat_map(|line| &line.series);
+        contender.is_default() || series.any(|series| series.contender == *contender)
+    };
+    for contender in CONTENDERS.iter().filter(is_measured) {
         page.rectangle(x, 38.0, 12.0, 12.0, colour(contender));
         page.words((x + 17.0, 48.0), Align::Start, FONT, INK, contender.name);
         x += 40.0 + 7.5 * contender.name.len() as f64;

@@ -65,7 +65,7 @@ pub struct Options {
     /// All lines, not only those that show most in least time
     #[arg(long, conflicts_with = "lines")]
     all: bool,
-    /// Only these contenders
+    /// Only these contenders; auto, the daemons' default, is a stream here, and measured if named
     #[arg(long, value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(CONTENDERS.iter().map(|one| one.name)))]
     contenders: Vec<String>,
@@ -125,7 +125,10 @@ fn plan(options: &Options) -> Vec<Line> {
     };
     let named: Vec<&'static Contender> =
         options.contenders.iter().filter_map(|name| Contender::named(name)).collect();
-    let contenders = if named.is_empty() { CONTENDERS.iter().collect() } else { named };
+    let contenders = match named.is_empty() {
+        true => CONTENDERS.iter().filter(|contender| contender.is_default()).collect(),
+        false => named,
+    };
     let line = |case: &'static Case| {
         let contenders = contenders.iter().filter(|contender| !contender.is_redundant(case));
         let series =

@@ -186,10 +186,10 @@ pub struct Flow {
     pub neighbours: Vec<FlowNeighbour>,
     /// Where feedback goes, as link:address.
     pub upstream: Option<String>,
-    /// Parameters as configured.
+    /// Parameters as configured, those of its code also where that is automatic.
     pub parameters: Parameters,
-    /// Code in use, as the newest packets have it: rlnc, bats or window. Relay and sink: empty
-    /// before the first packet, and so are field and sizes (0).
+    /// Code in use, as the newest packets have it: stream, rlnc, bats or window. Relay and sink:
+    /// empty before the first packet, and so are field and sizes (0).
     #[serde(default)]
     pub code: String,
     /// Epoch of the parameters in use at the source, modulo 256.
@@ -248,7 +248,7 @@ pub struct Parameters {
     /// Source: streams that inner flows are spread over.
     #[serde(default)]
     pub shards: Option<u64>,
-    /// Source: rlnc, bats or window. Relays and sinks see it by the packets.
+    /// Source: auto, stream, rlnc, bats or window. Relays and sinks see it by the packets.
     #[serde(default)]
     pub code: Option<String>,
     /// Order of the coefficient field: 2, 4, 16 or 256.

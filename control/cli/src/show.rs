@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 
 use Align::{Left, Right};
 
+/// The code of sources that choose it by their configuration.
+const AUTO: &str = "auto";
+
 /// Shows the state, or a part of it.
 pub fn show(state: &State, what: Option<Show>) -> String {
     match what {
@@ -357,12 +360,17 @@ fn parameters(flow: &Flow) -> Vec<String> {
     let is_role = |role: &Role| role.name() == flow.role;
     let of_role = |key: &Key| key.roles.iter().any(is_role);
     let code = flow.parameters.code.as_deref();
+    let is_auto = code == Some(AUTO);
+    let code = if is_auto { Some(flow.code.as_str()) } else { code };
     let items =
         FLOW.keys.iter().filter(|key| key.code.is_none() || code.is_none_or(|_| key.code == code));
     let items = items.filter_map(|key| {
         let name = Some(key).filter(|key| of_role(key))?.name;
         match values.get(key.name)? {
             Value::Null => None,
+            Value::String(word) if is_auto && name == "code" => {
+                Some(format!("{name} {word}: {}", flow.code))
+            }
             Value::String(word) => Some(format!("{name} {word}")),
             // As in a file: 4, not 4.0.
             Value::Number(number) => number.as_f64().map(|number| format!("{name} {number}")),

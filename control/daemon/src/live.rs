@@ -4,11 +4,11 @@
 //! file, publishes one snapshot and waits until every worker has adopted it. Whatever fails on the
 //! way, the last good configuration is in force at the end.
 
+use crate::config::Config;
 use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
 use crate::config::document::{Document, Section};
 use crate::config::symbol::Mtus;
-use crate::config::{Config, Flow};
 use crate::dataplane::Dataplane;
 use crate::state;
 use recoded_api::INTERFACE;
@@ -166,12 +166,12 @@ impl<D: Dataplane> Live<D> {
         } else {
             self.commit(document, config).await?;
         }
-        let Flow { params, .. } = &self.config.flows[index];
+        let adopted = &self.config.flows[index];
         tracing::info!(flow, edition = self.edition, ?changes, "changed");
         Ok(Adopted {
-            flow: u64::from(params.id),
+            flow: u64::from(adopted.params.id),
             edition: self.edition,
-            parameters: state::parameters(params),
+            parameters: state::parameters(adopted),
         })
     }
 }

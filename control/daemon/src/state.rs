@@ -44,15 +44,17 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
     }
 }
 
-/// Parameters as configured, those that apply to the role.
-pub fn parameters(params: &FlowParams) -> Parameters {
+/// Parameters as configured, those that apply to the role; of `auto` those of the code it chose.
+pub fn parameters(flow: &FlowConfig) -> Parameters {
+    let params = &flow.params;
+    let code = if flow.code_is_auto { Word::Auto } else { Word::of(&params.code) };
     let source = matches!(params.role, Role::Source { .. });
     let relay = matches!(params.role, Role::Relay { .. });
     let sink = matches!(params.role, Role::Sink { .. });
     let micros = |nanos: u64| nanos / 1_000;
     Parameters {
         shards: source.then(|| params.shards.into()),
-        code: source.then(|| Word::of(&params.code).name().into()),
+        code: source.then(|| code.name().into()),
         field: source.then(|| params.field.order().into()),
         symbol_bytes: count(params.symbol_bytes),
         redundancy: source.then(|| match params.redundancy {
@@ -144,7 +146,7 @@ fn show_flow<'a>(
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
         neighbours: neighbours(config, reports, at),
         upstream: upstream.map(hop),
-        parameters: parameters(params),
+        parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
         epoch: newest.map_or(0, |report| report.epoch.into()),
         field: in_use.map_or(0, |(_, field, ..)| field.order().into()),

@@ -240,7 +240,7 @@ fn client_that_does_not_read_is_dropped_and_others_are_served() {
 
 #[test]
 fn many_clients_at_once_get_their_own_answers() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let clients: Vec<_> = (0..8)
         .map(|index| {
             let path = served.path.clone();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FILE, Pairs, Served, changes};
+use common::{FILE, Pairs, Served, changes, generations};
 use recoded::config::Config;
 use recoded_api::keys::FLOW;
 use recoded_api::v1::{Flow, FlowNeighbour};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn set_publishes_one_snapshot_with_every_change() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     let all = changes(&[
         ("field", "4"),
@@ -50,10 +50,53 @@ fn set_publishes_one_snapshot_with_every_change() {
     assert_eq!(again.to_toml(), config);
 }
 
+/// The code follows what is said of the path, back and forth.
+#[test]
+fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
+    let served = Served::start();
+    let mut client = served.client();
+    let mut set = |pairs| client.set(1, &changes(pairs)).expect("adopted").parameters;
+    let mut codes = Vec::new();
+    let steps: [Pairs; 6] = [
+        &[("repair", "false")],
+        &[("repair", "true")],
+        &[("redundancy", "1.5")],
+        &[("redundancy", "auto")],
+        &[("code", "rlnc"), ("field", "4")],
+        &[("code", "auto")],
+    ];
+    for step in steps {
+        let now = set(step);
+        let sizes = (now.field, now.generation_size, now.stream_symbols);
+        codes.push(match (now.code.as_deref(), sizes) {
+            (Some("auto"), (Some(256), None, Some(16_384))) => "auto: stream",
+            (Some("auto"), (Some(16), Some(16), None)) => "auto: rlnc",
+            (Some("rlnc"), (Some(4), Some(16), None)) => "rlnc",
+            other => panic!("{step:?}: {other:?}"),
+        });
+    }
+    let expected =
+        ["auto: rlnc", "auto: stream", "auto: rlnc", "auto: stream", "rlnc", "auto: stream"];
+    assert_eq!(codes, expected);
+    let published = served.dataplane.with(|fake| fake.published.clone());
+    let codes = published.iter().map(|snapshot| snapshot.flows[0].code.name());
+    assert_eq!(codes.collect::<Vec<_>>(), expected.map(|code| code.trim_start_matches("auto: ")));
+    let config = client.config().expect("config");
+    assert!(config.contains("\ncode = \"auto\"\n# auto: code = \"stream\"\n"), "{config}");
+    let said = "flow 1: generation_size = 32 does not apply: it is for code = \"rlnc\"";
+    let size = client.set(1, &changes(&[("generation_size", "32")]));
+    assert_eq!(size.expect_err("a stream has none").to_string(), said);
+
+    // The tunnel of a source that begins with generations has room for a stream.
+    let served = Served::with(&FILE.replacen("\nrepair = true", "\nrepair = false", 1));
+    let back = served.client().set(1, &changes(&[("repair", "true")])).expect("adopted");
+    assert_eq!(back.parameters.stream_symbols, Some(16_384));
+}
+
 /// What a tunnel does not fit is refused while it exists, whatever the file would make of it.
 #[test]
 fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symbols() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     let window = changes(&[("code", "window")]);
     let adopted = client.set(1, &window).expect("the tunnel has room for any code").parameters;
@@ -61,7 +104,7 @@ fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symb
     // Its field is the default of the code, since 16 is none of a window; and 16 again afterwards.
     let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
     assert_eq!((back.field, back.generation_size), (Some(16), Some(16)));
-    let served = Served::with(&FILE.replacen("#mtu = 1400", "mtu = 1430", 1));
+    let served = Served::with(&generations(&FILE.replacen("#mtu = 1400", "mtu = 1430", 1)));
     let mut client = served.client();
     assert_eq!(client.state().expect("state").tunnels[0].mtu, 1430);
     let said = "flow 1: code = \"window\" does not fit: each packet takes a symbol, and symbols of 1432 \
@@ -73,7 +116,7 @@ fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symb
 /// It was accepted, and the source then dropped every full-size packet.
 #[test]
 fn a_generation_or_block_is_refused_live_where_packets_of_the_tunnel_are_longer() {
-    let served = Served::with(&FILE.replacen("#mtu = 1400", "mtu = 1500", 1));
+    let served = Served::with(&generations(&FILE.replacen("#mtu = 1400", "mtu = 1500", 1)));
     let mut client = served.client();
     let small = changes(&[("generation_size", "1")]);
     let said = "flow 1: generation_size = 1 does not fit: symbols of 1432 bytes give a generation \
@@ -89,13 +132,13 @@ fn a_generation_or_block_is_refused_live_where_packets_of_the_tunnel_are_longer(
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
     client.set(1, &changes(&[("generation_size", "2")])).expect("what the message says");
     // A tunnel with the default MTU has room for any size.
-    Served::start().client().set(1, &small).expect("each packet fits one symbol");
+    Served::rlnc().client().set(1, &small).expect("each packet fits one symbol");
 }
 
 #[cfg(feature = "bats")]
 #[test]
 fn code_changes_live_and_the_keys_of_the_other_code_are_forgotten() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     let pairs: Pairs = &[("code", "bats"), ("block_symbols", "64"), ("interleave", "auto")];
     let adopted = client.set(1, &changes(pairs)).expect("adopted").parameters;
@@ -143,7 +186,7 @@ fn next_hops_are_those_of_all_shards_together() {
 
 #[test]
 fn set_that_changes_nothing_publishes_nothing() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let adopted = served.client().set(1, &changes(&[("field", "16")])).expect("the same as before");
     assert_eq!(adopted.edition, 1);
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
@@ -151,7 +194,7 @@ fn set_that_changes_nothing_publishes_nothing() {
 
 #[test]
 fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     let live = FLOW.live().map(|key| key.name).collect::<Vec<_>>().join(", ");
     assert!(live.starts_with("code, field, ") && !live.contains("symbol_bytes"), "{live}");
@@ -209,7 +252,8 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
 
 #[test]
 fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
-    let served = Served::with(&FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"46 MiB\""));
+    let little = FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"46 MiB\"");
+    let served = Served::with(&generations(&little));
     let mut client = served.client();
     let window: Pairs = &[("code", "window"), ("window_symbols", "4095")];
     let error = client.set(1, &changes(window)).expect_err("too much");
@@ -222,7 +266,8 @@ fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
 
 #[test]
 fn explicit_symbol_bytes_that_no_longer_fit_refuse_the_change() {
-    let served = Served::with(&FILE.replace("#symbol_bytes = 1428", "symbol_bytes = 1428"));
+    let sized = FILE.replace("#symbol_bytes = 1424", "symbol_bytes = 1428");
+    let served = Served::with(&generations(&sized));
     let error = served.client().set(1, &changes(&[("generation_size", "256"), ("field", "256")]));
     let said = "flow 1: symbol_bytes = 1428 is too large: eth1 carries 1500-byte packets, which \
                 leave 1196 bytes for a symbol to 10.0.2.2 with generation_size 256 and field 256";
@@ -234,7 +279,7 @@ fn explicit_symbol_bytes_that_no_longer_fit_refuse_the_change() {
 /// The MTU was read once: after it was lowered every change brought back symbols that did not fit.
 #[test]
 fn symbols_follow_the_mtu_that_an_interface_has_now() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     served.dataplane.with(|fake| fake.mtu = Some(1300));
     let adopted = client.set(1, &changes(&[("repair", "false")])).expect("adopted");
@@ -246,7 +291,7 @@ fn symbols_follow_the_mtu_that_an_interface_has_now() {
 
 #[test]
 fn snapshot_that_the_dataplane_refuses_leaves_the_last_good_one() {
-    let served = Served::start();
+    let served = Served::rlnc();
     served.dataplane.with(|fake| fake.refuses = true);
     let mut client = served.client();
     let error = client.set(1, &changes(&[("field", "4")])).expect_err("refused");
@@ -258,7 +303,7 @@ fn snapshot_that_the_dataplane_refuses_leaves_the_last_good_one() {
 
 #[test]
 fn edition_that_a_worker_does_not_adopt_is_taken_back() {
-    let served = Served::start();
+    let served = Served::rlnc();
     served.dataplane.with(|fake| fake.stuck = true);
     let mut client = served.client();
     let error = client.set(1, &changes(&[("field", "4")])).expect_err("worker 1 is stuck");
@@ -308,7 +353,7 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     let unseen = (&state.flows[1].code[..], state.flows[1].field, state.flows[1].generation_size);
     assert_eq!(unseen, ("", 0, 0), "it learns them from packets");
-    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1425));
+    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1421));
     assert_eq!(state.drops["late"], 0);
     assert_eq!(flow.count("decode_delay_nanos_max"), 500_000, "the longest, not a sum");
     let names: BTreeSet<&str> =
@@ -321,7 +366,7 @@ fn state_sums_workers_and_averages_losses() {
 
 #[test]
 fn engine_changes_at_once_and_only_to_what_there_is() {
-    let served = Served::start();
+    let served = Served::rlnc();
     let mut client = served.client();
     assert_eq!(client.state().expect("state").engine.mode, "auto");
     assert_eq!(client.set_engine("cpu").expect("set").mode, "cpu");

@@ -20,7 +20,7 @@ const PROGRAM_KIB: u64 = 32 << 10;
 const ENDS: [(&str, u8); 2] = [
     (
         "role = \"source\"\nnext_hops = [{ link = \"link\", address = \"10.7.0.2\" }]\n\
-         generation_size = 128\nfield = 256\nredundancy = 1.2\n",
+         code = \"rlnc\"\ngeneration_size = 128\nfield = 256\nredundancy = 1.2\n",
         1,
     ),
     ("role = \"sink\"\nupstream = { link = \"link\", address = \"10.7.0.1\" }\n", 2),

@@ -3,7 +3,8 @@
 
 mod timed;
 
-use recoded_pipeline::params::Nanos;
+use recoded_gf::FieldOrder;
+use recoded_pipeline::params::{FlowCode, Nanos};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// TCP that always has more to send.
@@ -206,6 +207,30 @@ fn a_relay_that_restarts_costs_a_moment() {
         line.run(SECOND);
         let delivered = (line.delivered.len() - before) as f64 / line.load.rate.unwrap();
         assert!(delivered > 0.99, "{delivered} of what came in the second after");
+    }
+    assert_delivery(&line);
+}
+
+/// A source goes over to generations and back while traffic runs, as `code = "auto"` may: relays
+/// and the sink, which are told nothing, follow, and next to nothing is lost.
+#[test]
+fn a_source_that_changes_its_code_back_and_forth_is_followed() {
+    let mut line = Line::new(&[Link::new(0.02, 2); 3], steady(false), 1);
+    line.run(2 * SECOND);
+    let stream = line.flow(0);
+    for generations in [true, false, true, false] {
+        let before = (line.delivered.len(), line.entered());
+        line.change_source(|params| {
+            params.code = if generations { FlowCode::Rlnc } else { stream.code };
+            params.generation_size = if generations { 16 } else { 1 };
+            params.field = if generations { FieldOrder::Sixteen } else { FieldOrder::TwoFiftySix };
+        });
+        line.run(3 * SECOND);
+        let code = if generations { "rlnc" } else { "stream" };
+        assert!((0..=3).all(|node| line.flow(node).code.name() == code), "{code} everywhere");
+        let (delivered, entered) = (line.delivered.len() - before.0, line.entered() - before.1);
+        println!("{code}: {delivered} of {entered} packets");
+        assert!(delivered * 1000 >= entered * 999, "{delivered} of {entered} with {code}");
     }
     assert_delivery(&line);
 }

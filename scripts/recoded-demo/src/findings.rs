@@ -26,6 +26,8 @@ pub struct Findings {
     pub rate_mbit: f64,
     /// What protects the download: rlnc, bats, window or stream.
     pub code: &'static str,
+    /// Whether the daemon chose it.
+    pub is_automatic: bool,
     /// Order of the field.
     pub field: u16,
     /// Symbols per generation, or packets per batch.
@@ -362,6 +364,7 @@ pub(crate) mod tests {
             reorder: 0.0,
             rate_mbit: 300.0,
             code: "rlnc",
+            is_automatic: false,
             field: 16,
             batch: 16,
             block: None,

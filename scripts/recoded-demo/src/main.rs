@@ -136,12 +136,13 @@ fn measure(
         jitter_ms: options.jitter,
         reorder: options.reorder / 100.0,
         rate_mbit: options.rate,
-        code: options.code.name(),
+        code: options.chosen().name(),
+        is_automatic: options.code == Code::Auto,
         field: options.field_order().order(),
         batch: options.generation_size(),
-        block: (options.code == Code::Bats).then_some(options.block),
-        adaptive: (options.code == Code::Bats).then_some(!options.not_adaptive),
-        window: (options.code == Code::Window).then_some(options.window),
+        block: (options.chosen() == Code::Bats).then_some(options.block),
+        adaptive: (options.chosen() == Code::Bats).then_some(!options.not_adaptive),
+        window: (options.chosen() == Code::Window).then_some(options.window),
         plain,
         recoded,
         links,
@@ -232,8 +233,8 @@ fn measure_recoded(
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
         let probe = probe::run(bed, daemons, options)?;
-        let units = if options.code == Code::Bats { "batches" } else { "generations" };
-        let text = match options.code {
+        let units = if options.chosen() == Code::Bats { "batches" } else { "generations" };
+        let text = match options.chosen() {
             Code::Window | Code::Stream => {
                 format!("{} packets", probe.generations * u64::from(options.batch))
             }

@@ -42,9 +42,10 @@ pub struct Options {
     #[arg(long, default_value_t = 10, value_name = "S",
           value_parser = clap::value_parser!(u64).range(2..=600))]
     pub seconds: u64,
-    /// What protects the download: generations, BATS, a sliding window that relays only forward, or
-    /// a stream that every hop keeps whole. Acknowledgements come back in generations, or a stream
-    #[arg(long, value_enum, default_value_t = Code::Rlnc)]
+    /// What protects the download: what the daemon chooses, which is a stream on such a line,
+    /// generations, BATS, a sliding window that relays only forward, or a stream that every hop
+    /// keeps whole. Acknowledgements come back in generations, or a stream
+    #[arg(long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
     /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of
     /// a window 2 or 256, 256 unless given; a stream is over 256
@@ -85,6 +86,8 @@ pub struct Options {
 /// What protects the download.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Code {
+    /// The default of daemons
+    Auto,
     /// Generations, recoded at every relay
     Rlnc,
     /// Blocks of batches, recoded at every relay
@@ -99,6 +102,7 @@ impl Code {
     /// Its word on the command line and in configurations.
     pub fn name(self) -> &'static str {
         match self {
+            Code::Auto => "auto",
             Code::Rlnc => "rlnc",
             Code::Bats => "bats",
             Code::Window => "window",
@@ -118,13 +122,15 @@ impl Options {
             let rule = "links with delay, jitter or reordering end with the demo";
             return refuse("--keep", "given".into(), rule);
         }
-        match (self.code, self.field_order()) {
+        match (self.chosen(), self.field_order()) {
             (Code::Window, field) if !matches!(field.order(), 2 | 256) => {
                 refuse("--field", field.order().to_string(), "a window is over field 2 or 256")
             }
-            (Code::Stream, field) if field != FieldOrder::TwoFiftySix => {
-                refuse("--field", field.order().to_string(), "a stream is over field 256")
-            }
+            (Code::Stream, field) if field != FieldOrder::TwoFiftySix => refuse(
+                "--field",
+                field.order().to_string(),
+                "a stream is over field 256; other codes: --code",
+            ),
             (Code::Bats, _) if self.batch > 128 => {
                 refuse("--batch", self.batch.to_string(), "a batch has 1 to 128 packets")
             }
@@ -132,18 +138,24 @@ impl Options {
         }
     }
 
+    /// The code that protects the download: here there is one next hop, and a way back.
+    pub fn chosen(&self) -> Code {
+        if self.code == Code::Auto { Code::Stream } else { self.code }
+    }
+
     /// The field of coding coefficients.
     pub fn field_order(&self) -> FieldOrder {
-        let default = match self.code {
-            Code::Window | Code::Stream => FieldOrder::TwoFiftySix,
+        let default = match self.chosen() {
             Code::Rlnc | Code::Bats => FieldOrder::Sixteen,
+            _ => FieldOrder::TwoFiftySix,
         };
         self.field.unwrap_or(default)
     }
 
-    /// The code with its parameters.
-    pub fn code_plan(&self) -> CodePlan {
-        match self.code {
+    /// A code with its parameters.
+    pub fn plan_of(&self, code: Code) -> CodePlan {
+        match code {
+            Code::Auto => CodePlan::Auto,
             Code::Rlnc => CodePlan::Rlnc,
             Code::Bats => CodePlan::Bats {
                 block_symbols: self.block.into(),
@@ -246,6 +258,7 @@ mod tests {
         assert!(check(&["--code", "window", "--field", "2"]));
         assert!(check(&["--code", "stream"]));
         assert!(!check(&["--code", "stream", "--field", "16"]));
+        assert!(check(&["--field", "256"]) && !check(&["--field", "16"]), "auto is a stream");
         assert!(check(&["--keep", "--burst", "8"]));
         assert!(!check(&["--keep", "--delay", "1"]));
         assert!(!check(&["--code", "window", "--field", "16"]));

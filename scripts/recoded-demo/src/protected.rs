@@ -57,17 +57,18 @@ const PATIENCE_SHARE: f64 = 0.01;
 /// The daemons' configuration.
 pub fn plan(options: &Options) -> LinePlan {
     let flow = |id, towards, tunnel: &TunnelPlan| FlowPlan {
-        code: options.code_plan(),
+        code: options.plan_of(options.code),
         field: options.field_order().order(),
         generation_size: options.generation_size(),
         ..FlowPlan::new(id, towards, tunnel.name)
     };
     // Acknowledgements are few, small and urgent: nothing to fill blocks with.
-    let reverse = match options.code {
+    let reverse = match options.chosen() {
         Code::Rlnc | Code::Stream => flow(REVERSE_FLOW, Towards::West, &TUNNEL),
         _ => FlowPlan::new(REVERSE_FLOW, Towards::West, TUNNEL.name),
     };
     let probe = FlowPlan {
+        code: options.plan_of(options.chosen()),
         symbol_bytes: Some(PROBE_SYMBOL_BYTES),
         // Exactly as many packets as symbols on every hop, and nothing done about the rest.
         redundancy: Some(1.0),
@@ -77,18 +78,18 @@ pub fn plan(options: &Options) -> LinePlan {
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
     // A packet fills a symbol exactly: with its length, and in a window its flow ID.
-    let probe_mtu = PROBE_SYMBOL_BYTES - if options.code == Code::Window { 3 } else { 2 };
+    let probe_mtu = PROBE_SYMBOL_BYTES - if options.chosen() == Code::Window { 3 } else { 2 };
     let large = options.generation_size() > 32;
     LinePlan {
         hops: options.hop_count(),
         // A stream finds each link's rate by itself.
-        pace_mbit: (options.code != Code::Stream).then_some(PACE * options.rate),
+        pace_mbit: (options.chosen() != Code::Stream).then_some(PACE * options.rate),
         tunnels: vec![TUNNEL, TunnelPlan { mtu: Some(probe_mtu), ..PROBE_TUNNEL }],
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays
         // bounded.
         generations: if large { 16 } else { 256 },
-        frames: if large || options.code == Code::Bats { 16_384 } else { 8_192 },
+        frames: if large || options.chosen() == Code::Bats { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }
 }
@@ -232,10 +233,10 @@ pub fn flow(state: &State, id: u32) -> Result<&Flow, BedError> {
 /// Bytes of a coded packet of this flow on a link.
 fn packet_bytes(flow: &Flow) -> f64 {
     let vector_bytes = flow.generation_size as f64 * (flow.field.max(2) as f64).log2() / 8.0;
-    let coding_bytes = match flow.parameters.code.as_deref() {
-        Some("bats") => BATCH_BYTES + vector_bytes,
-        Some("window") => WINDOW_BYTES,
-        Some("stream") => STREAM_BYTES,
+    let coding_bytes = match flow.code.as_str() {
+        "bats" => BATCH_BYTES + vector_bytes,
+        "window" => WINDOW_BYTES,
+        "stream" => STREAM_BYTES,
         _ => GENERATION_BYTES + vector_bytes,
     };
     HEADER_BYTES as f64 + coding_bytes + flow.symbol_bytes as f64

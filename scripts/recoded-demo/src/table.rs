@@ -67,6 +67,7 @@ pub fn protection(findings: &Findings) -> String {
         ("window", _) => {
             format!("A window of {} symbols, not recoded", findings.window.unwrap_or_default())
         }
+        ("stream", _) if findings.is_automatic => "A stream (code auto)".into(),
         ("stream", _) => "A stream that every hop keeps whole".into(),
         _ => format!("Generations of {size} symbols"),
     }

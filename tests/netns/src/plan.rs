@@ -74,6 +74,8 @@ pub enum Towards {
 /// What protects a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CodePlan {
+    /// What the daemon chooses when no code is written; field and `generation_size` do not matter.
+    Auto,
     /// Generations.
     Rlnc,
     /// Blocks of batches; the batch size is the flow's `generation_size`.
@@ -92,6 +94,13 @@ pub enum CodePlan {
         /// Symbols of the encoding window.
         window_symbols: usize,
     },
+}
+
+impl CodePlan {
+    /// Whether its field can be chosen.
+    fn has_field(self) -> bool {
+        !matches!(self, CodePlan::Auto | CodePlan::Stream)
+    }
 }
 
 /// One flow along the whole line. `None` leaves the daemon's default.
@@ -124,7 +133,7 @@ pub struct FlowPlan {
 }
 
 impl FlowPlan {
-    /// A flow with the daemon's defaults.
+    /// A flow of generations, otherwise with the daemon's defaults.
     pub fn new(id: u32, towards: Towards, tunnel: &'static str) -> FlowPlan {
         FlowPlan {
             id,
@@ -225,7 +234,7 @@ impl LinePlan {
             id: flow.id,
             role,
             tunnel: (role != "relay").then_some(flow.tunnel),
-            field: is_source.then_some(flow.field).filter(|_| flow.code != CodePlan::Stream),
+            field: is_source.then_some(flow.field).filter(|_| flow.code.has_field()),
             code: flow.code(role),
             symbol_bytes: flow.symbol_bytes,
             redundancy: match flow.redundancy {
@@ -252,7 +261,9 @@ impl FlowPlan {
             ("relay", CodePlan::Bats { adaptive, .. }) => {
                 CodeFile { adaptive: Some(adaptive), ..keys }
             }
-            ("source", CodePlan::Rlnc) => CodeFile { generation_size: Some(size), ..keys },
+            ("source", CodePlan::Rlnc) => {
+                CodeFile { code: Some("rlnc"), generation_size: Some(size), ..keys }
+            }
             ("source", CodePlan::Bats { block_symbols, interleave, .. }) => CodeFile {
                 code: Some("bats"),
                 block_symbols: Some(block_symbols),
@@ -422,6 +433,8 @@ mod tests {
     #[test]
     fn every_key_that_is_written_is_one_of_the_daemon() {
         let codes = [
+            CodePlan::Auto,
+            CodePlan::Stream,
             CodePlan::Rlnc,
             CodePlan::Bats { block_symbols: 128, interleave: Some(3), adaptive: false },
             CodePlan::Window { window_symbols: 64 },

@@ -155,8 +155,8 @@ pub const TUNNEL: Table = Table {
             values: Whole(576, 9000),
             unit: "bytes",
             default: Depends(
-                "the symbol size of the source flow that reads from it, minus 3, but at least 576, \
-                for IPv6 1280; 1400 if there is none",
+                "the symbol size of the source flow that reads from it, minus 3, and at most that of \
+                a stream, but at least 576, for IPv6 1280; 1400 if there is none",
             ),
             meaning: "MTU of the interface, for IPv6 at least 1280; set it where hosts behind the \
                 tunnel need a certain one.",

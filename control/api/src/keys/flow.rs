@@ -72,10 +72,11 @@ pub const FLOW: Table = Table {
             name: "code",
             roles: &[Source],
             is_live: true,
-            values: Words(&["stream", "rlnc", "bats", "window"]),
-            default: Is(r#""rlnc""#),
-            meaning: "What protects the flow: rlnc by default; stream where feedback has a way \
-                back, at any delay; bats for bulk over many lossy hops, window for one lossy link.",
+            values: Words(&["auto", "stream", "rlnc", "bats", "window"]),
+            default: Is(r#""auto""#),
+            meaning: "What protects the flow; auto is stream where the flow has one next hop, \
+                repair and automatic redundancy, and a packet of the tunnel fits one symbol, else \
+                rlnc; choose bats for bulk over many lossy hops, window for one lossy link.",
             elsewhere: LEARNED,
             ..KEY
         },
@@ -86,7 +87,8 @@ pub const FLOW: Table = Table {
             values: Numbers(&[2, 4, 16, 256]),
             default: Is("16"),
             meaning: "Order of the field of coding coefficients, of a window 2 or 256, which is its \
-                default; larger wastes fewer packets and lengthens headers.",
+                default, of a stream 256, and chosen by code auto; larger wastes fewer packets and \
+                lengthens headers.",
             elsewhere: LEARNED,
             ..KEY
         },
@@ -300,7 +302,7 @@ pub const FLOW: Table = Table {
             values: Truth,
             default: Is("true"),
             meaning: "Whether the sink asks for what a generation lacks and the source answers; \
-                turn it off where the way back is dead or slow.",
+                turn it off where the way back is dead or slow, which makes code auto rlnc.",
             ..KEY
         },
     ],

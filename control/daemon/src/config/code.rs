@@ -9,17 +9,27 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::open::SIZE_MIN;
 use recoded_pipeline::params::{FlowCode, StreamParams, WindowParams};
 
+/// Symbols of a generation, unless told otherwise.
+const GENERATION_SIZE: usize = 16;
+
+/// Symbols that nodes of a stream keep, unless told otherwise: 187 ms of 1 Gbit/s, so that round
+/// trips of a hop may be half as long.
+pub const STREAM_SYMBOLS: usize = 16_384;
+
 /// Words of `code`.
-pub const CODES: [(&str, Word); 4] = [
+pub const CODES: [(&str, Word); 5] = [
+    ("auto", Word::Auto),
     ("stream", Word::Stream),
     ("rlnc", Word::Rlnc),
     ("bats", Word::Bats),
     ("window", Word::Window),
 ];
 
-/// A code, without its parameters.
+/// A code as it is written, without its parameters.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Word {
+    /// The one that [`super::auto`] chooses.
+    Auto,
     /// Generations.
     Rlnc,
     /// Blocks of batches.
@@ -42,9 +52,10 @@ impl Word {
         }
     }
 
-    /// Orders of the fields that it is over.
+    /// Orders of the fields that may be written with it.
     fn fields(self) -> &'static [u16] {
         match self {
+            Word::Auto => &[],
             Word::Window => &[2, 256],
             Word::Stream => &[256],
             Word::Rlnc | Word::Bats => &[2, 4, 16, 256],
@@ -59,6 +70,7 @@ impl Word {
     /// How it is written.
     pub fn name(self) -> &'static str {
         match self {
+            Word::Auto => "auto",
             Word::Rlnc => "rlnc",
             Word::Bats => "bats",
             Word::Window => "window",
@@ -86,18 +98,45 @@ impl CodeSettings {
         generation_size: SIZE_MIN,
     };
 
-    /// Reads the code of a source, and refuses the keys of other codes.
-    pub fn read(reader: &mut Reader<'_>) -> CodeSettings {
-        let rule = "it is \"stream\", \"rlnc\", \"bats\" or \"window\"";
-        let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Rlnc);
+    /// Generations, with the defaults of all keys.
+    pub const RLNC: CodeSettings = CodeSettings {
+        code: FlowCode::Rlnc,
+        field: FieldOrder::Sixteen,
+        generation_size: GENERATION_SIZE,
+    };
+
+    /// A stream, with the defaults of all keys.
+    pub const STREAM: CodeSettings = CodeSettings {
+        code: FlowCode::Stream(StreamParams { window_symbols: STREAM_SYMBOLS }),
+        field: FieldOrder::TwoFiftySix,
+        generation_size: 1,
+    };
+
+    /// Reads the code of a source, and refuses the keys of other codes. `None` says that it is
+    /// automatic.
+    pub fn read(reader: &mut Reader<'_>) -> Option<CodeSettings> {
+        let rule = "it is \"auto\", \"stream\", \"rlnc\", \"bats\" or \"window\"";
+        let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Auto);
         refuse_others(reader, word);
+        if word == Word::Auto {
+            reader.unsuitable("field", "code = \"auto\" chooses it");
+            return None;
+        }
+        Some(CodeSettings::of(reader, word))
+    }
+
+    /// Reads the parameters of a code.
+    fn of(reader: &mut Reader<'_>, word: Word) -> CodeSettings {
         let generation_size = match word {
-            Word::Rlnc => {
-                reader.whole("generation_size", 1..=256, "a generation has 1 to 256 symbols", 16)
-            }
+            Word::Rlnc => reader.whole(
+                "generation_size",
+                1..=256,
+                "a generation has 1 to 256 symbols",
+                GENERATION_SIZE,
+            ),
             Word::Bats => reader.whole("batch_size", 1..=128, "a batch has 1 to 128 packets", 16),
             // There are no generations: each symbol stands for itself.
-            Word::Window | Word::Stream => 1,
+            _ => 1,
         };
         let field = field(reader, word);
         let code = match word {
@@ -111,9 +150,14 @@ impl CodeSettings {
                 FlowCode::Rlnc
             }
             Word::Window => FlowCode::Window(window(reader, field)),
-            Word::Stream => FlowCode::Stream(stream(reader)),
+            _ => FlowCode::Stream(stream(reader)),
         };
         CodeSettings { code, field, generation_size }
+    }
+
+    /// Most bytes of a packet in front of its symbol.
+    pub fn header_bytes(&self) -> usize {
+        self.code.header_bytes(self.generation_size, self.field)
     }
 
     /// The key that makes coding vectors and batches longer, and its value.
@@ -170,7 +214,9 @@ fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
 
 fn stream(reader: &mut Reader<'_>) -> StreamParams {
     let rule = "a node keeps 64 to 32768 packets";
-    StreamParams { window_symbols: reader.whole("stream_symbols", 64..=32_768, rule, 16_384) }
+    StreamParams {
+        window_symbols: reader.whole("stream_symbols", 64..=32_768, rule, STREAM_SYMBOLS),
+    }
 }
 
 fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
@@ -233,7 +279,7 @@ mod tests {
                 "",
                 "code = \"raptor\"",
                 "is not a choice",
-                "it is \"stream\", \"rlnc\", \"bats\" or \"window\"",
+                "it is \"auto\", \"stream\", \"rlnc\", \"bats\" or \"window\"",
             ),
             (SOURCE, "", "block_symbols = 256", none, "it is for code = \"bats\""),
             (SOURCE, "", "density = 3", none, "it is for code = \"window\""),

@@ -6,6 +6,7 @@
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
 //! ```
 
+use super::code::CodeSettings;
 use super::daemon::{TUNNEL_MTU_DEFAULT, tunnel_mtu_min};
 use super::document::Section;
 use super::error::ConfigError;
@@ -16,19 +17,30 @@ use recoded_api::keys::{FLOW, Values};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role};
 use recoded_runtime::FRAME_BYTES;
 use recoded_wire::window::ADU_HEADER_BYTES;
+use std::net::IpAddr;
 
-/// A full-size IP packet fits one symbol, with its length and, in a window, its flow ID: so the
-/// code of the flow can change while the tunnel exists. The MTU is not below what the tunnel's
-/// address allows, since the packets of generations and blocks may span symbols.
-pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow]) {
+/// MTU of a tunnel whose source has symbols of this size, where none is written: a full-size IP
+/// packet fits one symbol, with its length and, in a window, its flow ID. It is not below what the
+/// tunnel's address allows, since the packets of generations and blocks may span symbols.
+pub fn default_tunnel_mtu(address: IpAddr, symbol_bytes: usize) -> u16 {
+    let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
+    fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(address))
+}
+
+/// Gives tunnels the MTU that nothing is written of. A full-size packet also fits a stream, which
+/// has the shortest symbols: so the code of the flow can change while the tunnel exists.
+pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths: Paths<'_>) {
     for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
         if *given {
             continue;
         }
         let source = flows.iter().find(|flow| flow.feeds(index));
-        let symbol = source.map(|flow| flow.params.symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
-        let fitted = symbol.and_then(|bytes| u16::try_from(bytes).ok());
-        tunnel.mtu = fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(tunnel.address));
+        tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
+            let stream = CodeSettings::STREAM.header_bytes();
+            let stream = paths.room_behind(stream, &params.next_hops).default;
+            let symbol_bytes = params.symbol_bytes.min(stream + ADU_HEADER_BYTES);
+            default_tunnel_mtu(tunnel.address, symbol_bytes)
+        });
     }
 }
 
@@ -136,7 +148,8 @@ impl Fit<'_> {
     fn cure(&self, unit: &Unit) -> String {
         let room = unit.room(self.flow.params.symbol_bytes);
         if let Some(symbols) = self.symbols_min(unit) {
-            return format!("{} = {symbols} is the least that works", unit.key);
+            let code = if self.flow.code_is_auto { "with code = \"rlnc\", " } else { "" };
+            return format!("{code}{} = {symbols} is the least that works", unit.key);
         }
         if room >= usize::from(tunnel_mtu_min(self.tunnel.address)) {
             return format!("the file can give it mtu = {room}");

@@ -1,9 +1,11 @@
 //! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
 
+use super::auto::{self, Facts};
 use super::code::CodeSettings;
 use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
+use super::fit::default_tunnel_mtu;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
@@ -31,6 +33,12 @@ pub struct Context<'a> {
     pub hops: &'a mut Vec<Neighbour>,
 }
 
+impl Context<'_> {
+    fn paths(&self) -> Paths<'_> {
+        Paths { links: self.links, hops: self.hops, mtus: self.mtus }
+    }
+}
+
 /// Reads one flow. `None` when it lacks what the rest depends on; the reason is on the list then.
 pub fn flow(
     section: &Section,
@@ -42,10 +50,7 @@ pub fn flow(
     let mut reader = Reader::new(section, index, errors);
     let reader = &mut reader;
     reader.known(&FLOW);
-    let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
-                host of the path";
-    let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
-    let id = reader.require("id", id, rule).and_then(|id| u32::try_from(id).ok());
+    let id = number(reader);
     let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
     let rule = "it is \"source\", \"relay\" or \"sink\"";
     let kind = reader.choice("role", &kinds, rule);
@@ -55,34 +60,38 @@ pub fn flow(
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
     let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
-    let coding =
-        if kind == Kind::Source { CodeSettings::read(reader) } else { CodeSettings::LEARNED };
-    let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
-    let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
-    let symbol_bytes = match kind {
-        Kind::Source => source_symbol_bytes(reader, context, next_hops.as_deref(), coding),
-        _ => accepted_symbol_bytes(reader),
-    };
     let redundancy_max = redundancy_max(reader);
     let redundancy = redundancy(reader, redundancy_max);
+    let repair = reader.truth("repair").unwrap_or(true);
+    let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
+    let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
+    let given_bytes = given_symbol_bytes(reader);
+    let written =
+        if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
+    let coding = written.unwrap_or_else(|| {
+        let hops = next_hops.as_deref().unwrap_or_default();
+        let facts = facts(context, tunnel, (hops, given_bytes));
+        auto::choose(&Facts { repair, redundancy, shards, ..facts })
+    });
+    let symbol_bytes = match kind {
+        Kind::Source => {
+            source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
+        }
+        _ => Some(given_bytes.unwrap_or(SYMBOL_BYTES_ACCEPTED)),
+    };
     let target_loss = reader
         .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")
         .unwrap_or(1e-4);
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
-    let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
-    let recoding = reader
-        .choice("recoding", &recodings, "it is \"systematic\" or \"random\"")
-        .unwrap_or(Recoding::Systematic);
+    let recoding = recoding(reader);
     let adaptive = reader.truth("adaptive").unwrap_or(true);
-    let repair = reader.truth("repair").unwrap_or(true);
 
     let role = match kind {
         Kind::Source => Role::Source { tunnel: tunnel? },
         Kind::Relay => Role::Relay { upstream: upstream? },
         Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: upstream? },
     };
-    let (symbol_bytes, symbol_bytes_given) = symbol_bytes?;
     let params = FlowParams {
         id: id?,
         role,
@@ -91,7 +100,7 @@ pub fn flow(
         code: coding.code,
         field: coding.field,
         generation_size: coding.generation_size,
-        symbol_bytes,
+        symbol_bytes: symbol_bytes?,
         redundancy,
         target_loss,
         redundancy_max,
@@ -104,7 +113,22 @@ pub fn flow(
         generations,
     };
     refuse_beyond_frame(reader, &params);
-    Some(Flow { params, symbol_bytes_given })
+    let symbol_bytes_given = given_bytes.is_some();
+    Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none() })
+}
+
+/// `id`.
+fn number(reader: &mut Reader<'_>) -> Option<u32> {
+    let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
+                host of the path";
+    let id = reader.integer("id", 0..=u64::from(u32::MAX), rule);
+    reader.require("id", id, rule).and_then(|id| u32::try_from(id).ok())
+}
+
+fn recoding(reader: &mut Reader<'_>) -> Recoding {
+    let recodings = [("systematic", Recoding::Systematic), ("random", Recoding::Random)];
+    let rule = "it is \"systematic\" or \"random\"";
+    reader.choice("recoding", &recodings, rule).unwrap_or(Recoding::Systematic)
 }
 
 /// What a flow may form lies in a frame: headroom, header, coding vector and symbol.
@@ -273,57 +297,65 @@ fn hop_id(hops: &mut Vec<Neighbour>, hop: Neighbour) -> Option<PeerId> {
     u16::try_from(index).ok().map(PeerId)
 }
 
-/// Relay and sink: the most they accept, and whether it is written.
-fn accepted_symbol_bytes(reader: &mut Reader<'_>) -> Option<(usize, bool)> {
+/// `symbol_bytes`, if it is written.
+fn given_symbol_bytes(reader: &mut Reader<'_>) -> Option<usize> {
     let rule = format!("a symbol has {SYMBOL_BYTES_MIN} to {SYMBOL_BYTES_MAX} bytes");
     let range = SYMBOL_BYTES_MIN as u64..=SYMBOL_BYTES_MAX as u64;
     let given = reader.integer("symbol_bytes", range, &rule);
-    let bytes = given.and_then(|bytes| usize::try_from(bytes).ok());
-    Some((bytes.unwrap_or(SYMBOL_BYTES_ACCEPTED), bytes.is_some()))
+    given.and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+/// What the code of a source depends on where it is automatic, but for keys that say so directly.
+fn facts(
+    context: &Context<'_>,
+    tunnel: Option<TunnelId>,
+    (next_hops, given): (&[PeerId], Option<usize>),
+) -> Facts {
+    let room = context.paths().room_behind(CodeSettings::STREAM.header_bytes(), next_hops);
+    let symbol_bytes = match given {
+        Some(bytes) if bytes > room.most => 0,
+        Some(bytes) => bytes,
+        None => room.default,
+    };
+    let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
+    let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
+        true => tunnel.mtu,
+        false => default_tunnel_mtu(tunnel.address, symbol_bytes),
+    });
+    Facts {
+        next_hops: next_hops.len(),
+        repair: true,
+        redundancy: Redundancy::Auto,
+        shards: 1,
+        packet_bytes: packet_bytes.into(),
+        symbol_bytes,
+    }
 }
 
 /// Source: the configured size when the next hops' MTU carries it, else what the MTU leaves.
 fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
-    next_hops: Option<&[PeerId]>,
+    (next_hops, given): (Option<&[PeerId]>, Option<usize>),
     coding: CodeSettings,
-) -> Option<(usize, bool)> {
-    let (given, _) = accepted_symbol_bytes(reader).filter(|(_, given)| *given).unzip();
-    let header_bytes = coding.code.header_bytes(coding.generation_size, coding.field);
+) -> Option<usize> {
     let (size_key, size) = coding.size();
-    let paths = Paths { links: context.links, hops: context.hops, mtus: context.mtus };
-    let SymbolRoom { most, default, tightest } = paths.room_behind(header_bytes, next_hops?);
+    let SymbolRoom { most, default, tightest } =
+        context.paths().room_behind(coding.header_bytes(), next_hops?);
     let (address, interface, mtu) = tightest;
     let room = format!(
         "{interface} carries {mtu}-byte packets, which leave {most} bytes for a symbol to {address} \
          with {size_key} {size} and field {}",
         coding.field
     );
-    match given {
-        Some(bytes) if bytes > most => {
-            reader.refuse_part(
-                "symbol_bytes",
-                "symbol_bytes".into(),
-                bytes.to_string(),
-                "is too large",
-                &room,
-            );
-            None
-        }
-        Some(bytes) => Some((bytes, true)),
-        None if default < SYMBOL_BYTES_MIN => {
-            reader.refuse_part(
-                size_key,
-                size_key.into(),
-                size.to_string(),
-                "leaves no room",
-                &room,
-            );
-            None
-        }
-        None => Some((default, false)),
-    }
+    let (key, value, verdict) = match given {
+        Some(bytes) if bytes > most => ("symbol_bytes", bytes, "is too large"),
+        Some(bytes) => return Some(bytes),
+        None if default < SYMBOL_BYTES_MIN => (size_key, size, "leaves no room"),
+        None => return Some(default),
+    };
+    reader.refuse_part(key, key.into(), value.to_string(), verdict, &room);
+    None
 }
 
 fn redundancy_max(reader: &mut Reader<'_>) -> f64 {

@@ -25,6 +25,8 @@ pub mod fit;
 
 pub mod code;
 
+pub mod auto;
+
 #[cfg(feature = "bats")]
 pub mod bats;
 
@@ -152,6 +154,8 @@ pub struct Flow {
     pub params: FlowParams,
     /// Whether the size of symbols was configured; otherwise it follows the MTU.
     pub symbol_bytes_given: bool,
+    /// Source: whether [`auto`] chose the code.
+    pub code_is_auto: bool,
 }
 
 impl Flow {
@@ -198,6 +202,9 @@ impl Config {
         let daemon = daemon::daemon(&document.daemon, &mut errors);
         let links = daemon::links(&document.links, &mut errors);
         let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
+        if let Some(in_force) = in_force {
+            tunnels = in_force.iter().map(|tunnel| (tunnel.clone(), true)).collect();
+        }
         let mut hops = Vec::new();
         let mut flows = Vec::new();
         let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
@@ -219,12 +226,9 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        fit::default_tunnel_mtus(&mut tunnels, &flows);
-        let tunnels = in_force.map_or_else(
-            || tunnels.into_iter().map(|(tunnel, _)| tunnel).collect(),
-            <[Tunnel]>::to_vec,
-        );
         let paths = Paths { links: &links, hops: &hops, mtus };
+        fit::default_tunnel_mtus(&mut tunnels, &flows, paths);
+        let tunnels: Vec<Tunnel> = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
         fit::check(&document.flows, &flows, &tunnels, paths, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));

@@ -78,7 +78,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "next_hops", hops(config, &params.next_hops));
             key(text, "shards", i64::from(params.shards));
-            source_code(text, params);
+            source_code(text, flow);
             symbol_bytes(text, flow);
             key(text, "redundancy", redundancy(params.redundancy));
             key(text, "target_loss", params.target_loss);
@@ -108,7 +108,18 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
     }
 }
 
-fn source_code(text: &mut String, params: &FlowParams) {
+/// What was chosen automatically stays a comment.
+fn source_code(text: &mut String, flow: &Flow) {
+    if !flow.code_is_auto {
+        return code_keys(text, &flow.params);
+    }
+    key(text, "code", Word::Auto.name());
+    let mut chosen = String::new();
+    code_keys(&mut chosen, &flow.params);
+    text.extend(chosen.lines().map(|line| format!("# auto: {line}\n")));
+}
+
+fn code_keys(text: &mut String, params: &FlowParams) {
     key(text, "code", Word::of(&params.code).name());
     key(text, "field", i64::from(params.field.order()));
     match params.code {

@@ -7,7 +7,7 @@ use super::*;
 use proptest::prelude::*;
 use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowCode, PeerId, Redundancy, TunnelId};
+use recoded_pipeline::params::{FlowCode, PeerId, Redundancy, StreamParams, TunnelId};
 
 pub(super) const HEAD: &str = r#"[[link]]
 name = "west"
@@ -27,6 +27,13 @@ id = 1
 pub(super) const SOURCE: &str = r#"role = "source"
 tunnel = "rec0"
 next_hops = [{ link = "east", address = "10.0.2.2" }]
+"#;
+
+/// The same with generations.
+pub(super) const RLNC: &str = r#"role = "source"
+tunnel = "rec0"
+next_hops = [{ link = "east", address = "10.0.2.2" }]
+code = "rlnc"
 "#;
 
 pub(super) const RELAY: &str = r#"role = "relay"
@@ -53,16 +60,16 @@ fn shortest_source_gets_the_documented_defaults() {
     assert_eq!(config.daemon.frames, 16384);
     assert_eq!(config.daemon.port, 9426);
     let flow = &config.flows[0];
-    assert!(!flow.symbol_bytes_given);
+    assert!(!flow.symbol_bytes_given && flow.code_is_auto);
     let expected = FlowParams {
         id: 1,
         role: Role::Source { tunnel: TunnelId(0) },
         next_hops: vec![PeerId(0)],
         shards: 1,
-        code: FlowCode::Rlnc,
-        field: FieldOrder::Sixteen,
-        generation_size: 16,
-        symbol_bytes: 1428,
+        code: FlowCode::Stream(StreamParams { window_symbols: 16_384 }),
+        field: FieldOrder::TwoFiftySix,
+        generation_size: 1,
+        symbol_bytes: 1424,
         redundancy: Redundancy::Auto,
         target_loss: 1e-4,
         redundancy_max: 4.0,
@@ -75,7 +82,7 @@ fn shortest_source_gets_the_documented_defaults() {
         generations: 256,
     };
     assert_eq!(flow.params, expected);
-    assert_eq!(config.tunnels[0].mtu, 1425, "a full packet fits one symbol, whatever the code");
+    assert_eq!(config.tunnels[0].mtu, 1421, "a full packet fits one symbol, whatever the code");
     assert_eq!(config.hops, [Neighbour { link: 1, address: IpAddr::from([10, 0, 2, 2]) }]);
 }
 
@@ -97,7 +104,7 @@ fn symbol_bytes_follow_the_narrowest_next_hop() {
     let mtu = |name: &str| Some(if name == "eth0" { 1280 } else { 1500 });
     let (_, _, config) = Config::parse("relay.toml", &text, &mtu).expect("valid");
     assert_eq!(config.flows[0].params.symbol_bytes, 1208);
-    assert_eq!(config.tunnels[0].mtu, 1205);
+    assert_eq!(config.tunnels[0].mtu, 1204);
 }
 
 #[test]
@@ -147,8 +154,8 @@ fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
         assert_eq!(again, shortest);
         seen += 1;
     }
-    let expected = if cfg!(feature = "bats") { 3 } else { 2 };
-    assert_eq!(seen, expected, "sources of bats, window and stream");
+    let expected = if cfg!(feature = "bats") { 4 } else { 3 };
+    assert_eq!(seen, expected, "sources of rlnc, bats, window and stream");
 }
 
 #[test]
@@ -175,15 +182,15 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     let hold = "delivery must wait (hold_timeout_us, 19999) at least as long as a repair request \
                 does (generation_timeout_us, 20000)";
     let cases = [
-        (SOURCE, "generation_size = 300", range, size),
-        (SOURCE, "generation_size = 0", range, size),
-        (SOURCE, "generation_size = -1", range, size),
-        (SOURCE, "generation_size = 16.0", whole, size),
-        (SOURCE, "generation_size = \"16\"", whole, size),
-        (SOURCE, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
-        (SOURCE, "field = true", whole, "it is 2, 4, 16 or 256"),
+        (RLNC, "generation_size = 300", range, size),
+        (RLNC, "generation_size = 0", range, size),
+        (RLNC, "generation_size = -1", range, size),
+        (RLNC, "generation_size = 16.0", whole, size),
+        (RLNC, "generation_size = \"16\"", whole, size),
+        (RLNC, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
+        (RLNC, "field = true", whole, "it is 2, 4, 16 or 256"),
         (SOURCE, "symbol_bytes = 1707", range, "a symbol has 16 to 1706 bytes"),
-        (SOURCE, "symbol_bytes = 1445", "is too large", room),
+        (RLNC, "symbol_bytes = 1445", "is too large", room),
         (SOURCE, "redundancy = 0.9", range, factor),
         (SOURCE, "redundancy = 5", range, factor),
         (SOURCE, "redundancy = \"lots\"", chosen, choice),
@@ -210,7 +217,8 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (SINK, "next_hops = []", none, "a sink is where the flow ends"),
     ];
     for (role, line, verdict, rule) in cases {
-        let expected = format!("relay.toml:17: flow 1: {line} {verdict}: {rule}");
+        let number = if role == RLNC { 18 } else { 17 };
+        let expected = format!("relay.toml:{number}: flow 1: {line} {verdict}: {rule}");
         assert_eq!(errors(&format!("{HEAD}{role}{line}\n")), expected);
     }
 }

@@ -27,6 +27,11 @@ const SECOND: u64 = 1_000_000_000;
 
 pub const FILE: &str = include_str!("../../recoded.toml");
 
+/// A file whose source has generations.
+pub fn generations(file: &str) -> String {
+    file.replacen("\ncode = \"auto\"", "\ncode = \"rlnc\"", 1)
+}
+
 /// Two workers that adopt what they are given, unless told not to.
 #[derive(Default)]
 pub struct Fake {
@@ -140,6 +145,11 @@ pub struct Served {
 impl Served {
     pub fn start() -> Served {
         Served::with(FILE)
+    }
+
+    /// With a source of generations.
+    pub fn rlnc() -> Served {
+        Served::with(&generations(FILE))
     }
 
     pub fn with(text: &str) -> Served {

@@ -201,6 +201,11 @@ impl Sender {
         self.fresh.is_empty() && self.again.is_empty()
     }
 
+    /// Whether nothing is to leave after a packet that just left.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_idle() && !self.share.is_due()
+    }
+
     /// How long what is queued now waits until it leaves.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         let waiting = self.fresh.len() + self.again.len();

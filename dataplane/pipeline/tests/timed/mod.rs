@@ -267,6 +267,16 @@ impl Line {
         (self.down[hop].link, self.up[hop].link) = (link, link);
     }
 
+    /// Changes the parameters of the source, as a live change does.
+    pub fn change_source(&mut self, edit: impl FnOnce(&mut FlowParams)) {
+        let Node { pipeline, frames, outputs, params, .. } = &mut self.nodes[0];
+        edit(params);
+        let edition = pipeline.report().edition + 1;
+        let snapshot = Snapshot { edition, flows: vec![params.clone()] };
+        pipeline.apply(&snapshot, frames, outputs, self.now);
+        self.turn(0);
+    }
+
     /// A node loses all state.
     pub fn restart(&mut self, index: usize) {
         self.seed += 100;

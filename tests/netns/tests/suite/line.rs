@@ -31,6 +31,11 @@ impl Line {
         Line::protected_by(CodePlan::Rlnc, 16, hops, loss, file_bytes)
     }
 
+    /// A line on which the daemon chooses the code.
+    fn automatic(hops: usize, loss: f64, file_bytes: u64) -> Line {
+        Line::protected_by(CodePlan::Auto, 256, hops, loss, file_bytes)
+    }
+
     /// A line on which `code` protects the way of the file; acknowledgements come back in
     /// generations.
     fn protected_by(code: CodePlan, field: u16, hops: usize, loss: f64, file_bytes: u64) -> Line {
@@ -77,6 +82,16 @@ impl Line {
                     worker.forwarded + worker.consumed + worker.handed_over + worker.dropped;
                 assert_eq!(worker.received, fates, "packets vanish on {}", daemon.name());
             }
+        }
+    }
+
+    /// Waits until every daemon shows this code for the flow of the file.
+    fn wait_for_code(&self, code: &str) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let shown = |daemon: &Daemon| daemon.show().unwrap().flows.remove(0).code;
+        while let Some(other) = self.daemons.iter().find(|daemon| shown(daemon) != code) {
+            assert!(Instant::now() < deadline, "{}: {}, not {code}", other.name(), shown(other));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -129,7 +144,7 @@ fn download_in_a_sliding_window_over_a_lossy_hop_arrives_whole() {
 #[test]
 fn daemon_that_is_told_to_stop_ends_and_removes_what_it_created() {
     let Some(_turn) = common::daemons() else { return };
-    let mut line = Line::start(1, 0.1, 1 << 20);
+    let mut line = Line::automatic(1, 0.1, 1 << 20);
     line.assert_whole(line.fetch());
     for daemon in &mut line.daemons {
         assert!(daemon.stop(), "{} did not end by itself:\n{}", daemon.name(), daemon.log());
@@ -224,13 +239,11 @@ fn code_changed_under_a_download_lets_it_go_on() {
     let Some(_turn) = common::daemons() else { return };
     let line = Line::start(2, 0.05, 40 << 20);
     let fetch = line.fetch();
-    for code in ["bats", "window", "rlnc"] {
+    for code in ["bats", "window", "stream", "rlnc"] {
         wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
         line.daemons[0].set(1, "code", code).unwrap();
         wait_for_bytes(&fetch, fetch.bytes() + (1 << 20), Duration::from_secs(20));
-        for daemon in &line.daemons {
-            assert_eq!(daemon.show().unwrap().flows[0].code, code, "{}", daemon.name());
-        }
+        line.wait_for_code(code);
     }
     line.assert_whole(fetch);
     line.assert_nothing_vanished();
@@ -238,10 +251,28 @@ fn code_changed_under_a_download_lets_it_go_on() {
     assert!(flow.count("generations_complete") > 0);
 }
 
+/// The source chooses by its keys; relay and sink see it by the packets.
+#[test]
+fn automatic_code_follows_the_keys_of_the_source_under_a_download() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::automatic(2, 0.05, 40 << 20);
+    let fetch = line.fetch();
+    for (repair, code) in [("true", "stream"), ("false", "rlnc"), ("true", "stream")] {
+        wait_for_bytes(&fetch, fetch.bytes() + (4 << 20), Duration::from_secs(20));
+        line.daemons[0].set(1, "repair", repair).unwrap();
+        wait_for_bytes(&fetch, fetch.bytes() + (2 << 20), Duration::from_secs(20));
+        line.wait_for_code(code);
+        let shown = process::run(&mut line.daemons[0].control(&["show", "flows"])).unwrap();
+        assert!(shown.contains(&format!("code auto: {code},")), "{shown}");
+    }
+    line.assert_whole(fetch);
+    line.assert_nothing_vanished();
+}
+
 #[test]
 fn idle_daemon_uses_little_of_a_core() {
     let Some(_turn) = common::daemons() else { return };
-    let line = Line::start(2, 0.1, 1 << 20);
+    let line = Line::automatic(2, 0.1, 1 << 20);
     line.assert_whole(line.fetch());
     // Anything else on this machine can only make a window worse.
     let quiet = (0..3).any(|_| busiest_share(&line) < 0.02);

@@ -22,9 +22,9 @@ fn default_mtu_of_an_ipv6_tunnel_is_at_least_1280() {
     let mtu = |link_mtu, address, flow| {
         source(link_mtu, address, "", flow).expect("valid").tunnels[0].mtu
     };
-    let large = "generation_size = 256\nfield = 256\n";
+    let large = "code = \"rlnc\"\ngeneration_size = 256\nfield = 256\n";
     assert_eq!((mtu(1500, V4, large), mtu(1500, V6, large)), (1177, 1280));
-    assert_eq!((mtu(1500, V4, ""), mtu(1500, V6, "")), (1425, 1425));
+    assert_eq!((mtu(1500, V4, ""), mtu(1500, V6, "")), (1421, 1421));
     assert_eq!((mtu(600, V4, ""), mtu(600, V6, "")), (576, 1280), "packets span symbols");
 }
 
@@ -41,7 +41,8 @@ fn links_that_leave_less_than_the_least_mtu_are_refused_with_what_to_change() {
     let cure = "the file can give the flow symbol_bytes = 1283, the least that works";
     assert!(said.ends_with(cure), "{said}");
     assert!(source(1345, V6, "", "code = \"window\"\nsymbol_bytes = 1283\n").is_ok());
-    let said = source(1300, V6, "", "generation_size = 1\n").expect_err("one symbol is too short");
+    let said = source(1300, V6, "", "code = \"rlnc\"\ngeneration_size = 1\n")
+        .expect_err("one symbol is too short");
     assert!(said.ends_with("generation_size = 2 is the least that works"), "{said}");
 }
 
@@ -50,7 +51,7 @@ fn links_that_leave_less_than_the_least_mtu_are_refused_with_what_to_change() {
 fn tunnels_of_windows_fit_their_symbols() {
     let window =
         |tunnel: &str, more: &str| source(1500, V4, tunnel, &format!("code = \"window\"\n{more}"));
-    assert_eq!(window("", "").expect("valid").tunnels[0].mtu, 1429);
+    assert_eq!(window("", "").expect("valid").tunnels[0].mtu, 1424);
     assert!(window("mtu = 1429\n", "").is_ok());
     let said = "each packet takes a symbol, and symbols of 1432 bytes have room for 1429 bytes, but \
                 tunnel rec0 has mtu 1430: the file can give it mtu = 1429";
@@ -72,13 +73,14 @@ fn cure_of_a_window_is_no_mtu_below_the_least_of_the_tunnel() {
 /// Every full-size packet was dropped without a word.
 #[test]
 fn generations_shorter_than_a_packet_of_the_tunnel_are_refused() {
-    let rlnc = |tunnel: &str, flow: &str| source(1500, V4, tunnel, flow);
-    assert_eq!(rlnc("", "generation_size = 1\n").expect("valid").tunnels[0].mtu, 1429);
+    let rlnc =
+        |tunnel: &str, flow: &str| source(1500, V4, tunnel, &format!("code = \"rlnc\"\n{flow}"));
+    assert_eq!(rlnc("", "generation_size = 1\n").expect("valid").tunnels[0].mtu, 1424);
     assert!(rlnc("mtu = 1430\n", "generation_size = 1\n").is_ok(), "and two of length: 1432");
     let rule = "symbols of 1432 bytes give a generation room for a packet of 1430 bytes and its \
                 length, but tunnel rec0 has mtu 1431: generation_size = 2 is the least that works";
     let said = rlnc("mtu = 1431\n", "generation_size = 1\n").expect_err("a byte too many");
-    assert_eq!(said, format!("f:20: flow 1: generation_size = 1 does not fit: {rule}"));
+    assert_eq!(said, format!("f:21: flow 1: generation_size = 1 does not fit: {rule}"));
     // Without the key the flow's line is named: 16 symbols hold 256 bytes.
     let rule = "symbols of 16 bytes give a generation room for a packet of 254 bytes and its \
                 length, but tunnel rec0 has mtu 576, the least of an IPv4 tunnel: generation_size \
@@ -117,15 +119,17 @@ fn longest(params: &FlowParams) -> usize {
 }
 
 fn codes() -> impl Strategy<Value = String> {
-    let rlnc = (1..20_u32, prop::sample::select(vec![2, 16, 256]))
-        .prop_map(|(size, field)| format!("generation_size = {size}\nfield = {field}\n"));
+    let rlnc = (1..20_u32, prop::sample::select(vec![2, 16, 256])).prop_map(|(size, field)| {
+        format!("code = \"rlnc\"\ngeneration_size = {size}\nfield = {field}\n")
+    });
+    let auto = Just(String::new());
     let window = Just("code = \"window\"\n".to_owned());
     let bats = (1..8_u32).prop_map(|size| format!("code = \"bats\"\nblock_symbols = {size}\n"));
     let bats = bats.prop_filter("is built in", |_| cfg!(feature = "bats"));
     if cfg!(feature = "bats") {
-        prop_oneof![rlnc, window, bats].boxed()
+        prop_oneof![auto, rlnc, window, bats].boxed()
     } else {
-        prop_oneof![rlnc, window].boxed()
+        prop_oneof![auto, rlnc, window].boxed()
     }
 }
 
@@ -161,6 +165,10 @@ proptest! {
         };
         let Some((_, rule)) = said.split_once("does not fit: ") else { return Ok(()) };
         let Some((_, cure)) = rule.rsplit_once(": ") else { panic!("{said}") };
+        let (flow, cure) = match cure.strip_prefix("with code = \"rlnc\", ") {
+            Some(cure) => (format!("code = \"rlnc\"\n{flow}"), cure),
+            None => (flow, cure),
+        };
         let Some((before, after)) = cure.split_once(" = ") else {
             prop_assert!(cure.starts_with("its links must carry larger packets"), "{}", said);
             return Ok(());

@@ -53,6 +53,8 @@ impl File {
             "memory" => return self,
             "hold_timeout_us" => self.with("flow", "generation_timeout_us", Some("1")),
             "redundancy" => self.with("flow", "redundancy_max", Some("32")),
+            // It is chosen where the code is.
+            "field" => self.with("flow", "code", Some("\"rlnc\"")),
             _ => self,
         }
         .with("daemon", "memory", Some("\"1024 GiB\""))
@@ -198,7 +200,7 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
 /// `recodectl show config` and `show flows` leave nothing out.
 #[test]
 fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
-    let codes = ["rlnc", "window", "bats"].into_iter();
+    let codes = ["rlnc", "window", "stream", "bats"].into_iter();
     let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
     for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
         let config = File::new(role, code).parse().expect("valid");
@@ -220,7 +222,7 @@ fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
         let daemon = written(&text["daemon"]);
         assert!(daemon.iter().eq(&names(DAEMON, &|_| true)), "{daemon:?}");
 
-        let shown = state::parameters(&config.flows[0].params);
+        let shown = state::parameters(&config.flows[0]);
         let shown = serde_json::to_value(shown).expect("JSON");
         for key in FLOW.live() {
             let Some(value) = shown.get(key.name) else { continue };

@@ -1,0 +1,129 @@
+//! `code = "auto"`: which code a source has by its configuration.
+//!
+//! What a path does while it runs decides nothing: a next hop that is down answers no less than
+//! one without a way back, so a choice by answers would change with every outage.
+
+use super::code::{CodeSettings, STREAM_SYMBOLS};
+use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
+
+/// What the choice depends on.
+#[derive(Copy, Clone)]
+pub struct Facts {
+    /// Neighbours that the source sends to. A stream goes at the pace of the slowest, and stops for
+    /// one that does not answer.
+    pub next_hops: usize,
+    /// `repair`: false says that there is no way back, or a slow one.
+    pub repair: bool,
+    /// `redundancy`: a factor is for generations; streams have a rate of their own.
+    pub redundancy: Redundancy,
+    /// Shards of the flow, which share the packets that a node keeps: so a flow takes about as much
+    /// memory with any number of workers.
+    pub shards: usize,
+    /// Longest packet of the tunnel, in bytes.
+    pub packet_bytes: usize,
+    /// Longest packet that a stream takes: its symbol, in bytes.
+    pub symbol_bytes: usize,
+}
+
+/// The code: a stream where there is one next hop, a way back, automatic redundancy and room for a
+/// packet of the tunnel in a symbol; generations otherwise.
+pub fn choose(facts: &Facts) -> CodeSettings {
+    let is_line = facts.next_hops == 1;
+    let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
+    let fits = facts.packet_bytes <= facts.symbol_bytes;
+    if !(is_line && is_answered && fits) {
+        return CodeSettings::RLNC;
+    }
+    let window_symbols = STREAM_SYMBOLS.div_ceil(facts.shards.max(1)).next_power_of_two();
+    CodeSettings { code: FlowCode::Stream(StreamParams { window_symbols }), ..CodeSettings::STREAM }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{HEAD, SOURCE, errors, parse};
+    use super::*;
+
+    const LINE: Facts = Facts {
+        next_hops: 1,
+        repair: true,
+        redundancy: Redundancy::Auto,
+        shards: 1,
+        packet_bytes: 1417,
+        symbol_bytes: 1417,
+    };
+
+    #[test]
+    fn auto_is_a_stream_unless_something_is_in_its_way() {
+        assert_eq!(choose(&LINE).code.name(), "stream");
+        let others = [
+            Facts { next_hops: 2, ..LINE },
+            Facts { repair: false, ..LINE },
+            Facts { redundancy: Redundancy::Fixed(1.5), ..LINE },
+            Facts { packet_bytes: 1418, ..LINE },
+        ];
+        assert_eq!(others.map(|facts| choose(&facts).code.name()), ["rlnc"; 4]);
+    }
+
+    #[test]
+    fn shards_share_what_nodes_keep() {
+        let symbols =
+            [1, 2, 3, 12, 16].map(|shards| match choose(&Facts { shards, ..LINE }).code {
+                FlowCode::Stream(stream) => stream.window_symbols,
+                _ => 0,
+            });
+        assert_eq!(symbols, [16_384, 8_192, 8_192, 2_048, 1_024]);
+    }
+
+    /// What the file says, and the code that the source gets.
+    #[test]
+    fn auto_reads_next_hops_way_back_and_sizes_from_the_file() {
+        let two_hops = "next_hops = [{ link = \"west\", address = \"10.0.1.1\" }, ";
+        let file = format!("{HEAD}{SOURCE}");
+        let files = [
+            (file.clone(), "stream"),
+            (format!("{file}code = \"auto\"\n"), "stream"),
+            (format!("{file}code = \"rlnc\"\n"), "rlnc"),
+            (format!("{file}repair = false\n"), "rlnc"),
+            (format!("{file}redundancy = 2\n"), "rlnc"),
+            (file.replace("next_hops = [", two_hops), "rlnc"),
+            (file.replace("/24\"\n", "/24\"\nmtu = 9000\n"), "rlnc"),
+            (file.replace("/24\"\n", "/24\"\nmtu = 1424\n"), "stream"),
+            (format!("{file}symbol_bytes = 570\n"), "rlnc"),
+        ];
+        for (text, code) in files {
+            let config = parse(&text).expect("valid");
+            assert_eq!(config.flows[0].params.code.name(), code, "{text}");
+            assert_eq!(config.flows[0].code_is_auto, !text.contains("code = \"rlnc\""));
+            assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+        }
+    }
+
+    #[test]
+    fn tunnels_that_exist_keep_their_packets_and_so_decide_the_code() {
+        let text = format!("{HEAD}{SOURCE}");
+        let (document, mtus, config) =
+            crate::config::Config::parse("f", &text, &|_| Some(1500)).expect("valid");
+        let again = |mtu| {
+            let mut mtus = mtus.clone();
+            mtus.follow("eth1", mtu);
+            let config =
+                crate::config::Config::from_document(&document, &mtus, Some(&config.tunnels));
+            config.expect("any code carries it").flows.remove(0).params.code
+        };
+        assert!(matches!(again(1500), FlowCode::Stream(_)));
+        assert_eq!(again(1300), FlowCode::Rlnc, "packets of 1421 bytes span its symbols");
+    }
+
+    #[test]
+    fn keys_of_codes_are_refused_where_auto_chooses() {
+        for (line, rule) in [
+            ("generation_size = 16", "it is for code = \"rlnc\""),
+            ("stream_symbols = 64", "it is for code = \"stream\""),
+            ("field = 16", "code = \"auto\" chooses it"),
+            ("field = 256", "code = \"auto\" chooses it"),
+        ] {
+            let said = format!("relay.toml:17: flow 1: {line} does not apply: {rule}");
+            assert_eq!(errors(&format!("{HEAD}{SOURCE}{line}\n")), said);
+        }
+    }
+}
