@@ -202,8 +202,8 @@ impl Sender {
     }
 
     /// Whether nothing is to leave after a packet that just left.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.is_idle() && !self.share.is_due()
+    pub(crate) fn is_at_rest(&self, now: Nanos) -> bool {
+        self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
     /// How long what is queued now waits until it leaves.

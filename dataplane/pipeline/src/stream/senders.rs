@@ -177,7 +177,7 @@ impl Senders {
                 let (payload, class) = write(cx, store, (sender, next, span), outgoing);
                 let link = cx.send_to(sender.hop(), payload, class);
                 sender.left(next, (link, usize::from(payload.len)), cx.io.now);
-                if sender.is_at_rest() {
+                if sender.is_at_rest(cx.io.now) {
                     break;
                 }
             }
