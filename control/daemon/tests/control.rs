@@ -252,13 +252,13 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
 
 #[test]
 fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
-    let little = FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"46 MiB\"");
+    let little = FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"42 MiB\"");
     let served = Served::with(&generations(&little));
     let mut client = served.client();
     let window: Pairs = &[("code", "window"), ("window_symbols", "4095")];
     let error = client.set(1, &changes(window)).expect_err("too much");
     let error = error.to_string();
-    assert!(error.contains("daemon: memory = \"46 MiB\" is too little"), "{error}");
+    assert!(error.contains("daemon: memory = \"42 MiB\" is too little"), "{error}");
     assert!(error.contains("flow 1 (source) 6 MiB"), "{error}");
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
     client.set(1, &changes(&[("generation_size", "8")])).expect("less is no matter");
@@ -334,7 +334,7 @@ fn state_adds_what_shards_counted_that_are_gone() {
 
 #[test]
 fn state_sums_workers_and_averages_losses() {
-    let served = Served::start();
+    let served = Served::with(&generations(FILE));
     let state = served.client().state().expect("state");
     let flow = &state.flows[0];
     assert_eq!((flow.count("received"), flow.held, flow.planned), (8, 4, 20));
@@ -353,7 +353,7 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     let unseen = (&state.flows[1].code[..], state.flows[1].field, state.flows[1].generation_size);
     assert_eq!(unseen, ("", 0, 0), "it learns them from packets");
-    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1421));
+    assert_eq!((state.tunnels[0].address.as_str(), state.tunnels[0].mtu), ("10.99.0.1/24", 1424));
     assert_eq!(state.drops["late"], 0);
     assert_eq!(flow.count("decode_delay_nanos_max"), 500_000, "the longest, not a sum");
     let names: BTreeSet<&str> =

@@ -33,10 +33,10 @@ use recoded_pipeline::params::Nanos;
 use std::hash::{BuildHasher, RandomState};
 use store::Store;
 
-/// Memory for the packets of one tunnel at one worker: 4096 of usual size, 0.5 s at 100 Mbit/s.
+/// Memory for the packets of one tunnel at one worker: 2048 of usual size, 0.25 s at 100 Mbit/s.
 /// CoDel keeps far less waiting. This is for senders that begin on a long path, which double what
 /// they send every round trip until they hear of it.
-const PACKETS_MEMORY_BYTES: usize = 8 << 20;
+const PACKETS_MEMORY_BYTES: usize = 4 << 20;
 
 /// Shortest place for a packet. Larger ones would only waste memory, smaller ones take more for
 /// what is noted of each packet than for the packet.
