@@ -27,6 +27,8 @@ struct Flow {
     next: u32,
     /// The last one since the sink started; a restart loses the record of what it delivered.
     last: Option<u32>,
+    /// Packets before this one may have been delivered by a sink that forgot that.
+    forgotten: u32,
 }
 
 /// Keeps account of the packets delivered.
@@ -58,7 +60,9 @@ impl Oracle {
             seed,
             traffic: traffic.clone(),
             promise: promise.clone(),
-            flows: (0..traffic.flows.max(1)).map(|next| Flow { next, last: None }).collect(),
+            flows: (0..traffic.flows.max(1))
+                .map(|next| Flow { next, last: None, forgotten: 0 })
+                .collect(),
             unsettled_until: 0,
             delivered: 0,
             repeated: 0,
@@ -78,7 +82,9 @@ impl Oracle {
 
     /// The sink lost all state: it may deliver packets again.
     pub(crate) fn sink_forgot(&mut self) {
-        self.flows.iter_mut().for_each(|flow| flow.last = None);
+        for flow in &mut self.flows {
+            (flow.last, flow.forgotten) = (None, flow.next);
+        }
     }
 
     /// The source restarted, and draws new generation numbers.
@@ -99,10 +105,10 @@ impl Oracle {
         let Promise { intact, unordered, late_nanos, .. } = &self.promise;
         let is_ordered = !unordered.iter().any(|time| time.contains(&now));
         let is_judged = *intact && is_ordered && now >= self.unsettled_until;
-        let is_late =
-            now - self.traffic.due(number) >= *late_nanos && self.passed_over.contains(&number);
         let step = self.flows.len() as u32;
         let flow = &mut self.flows[self.traffic.flow(number) as usize];
+        let is_new = number < flow.forgotten || self.passed_over.contains(&number);
+        let is_late = is_new && now - self.traffic.due(number) >= *late_nanos;
         match flow.last {
             Some(last) if is_judged && number <= last && !is_late => {
                 return Err(Violation::OutOfOrder { packet: number, after: last });
@@ -286,6 +292,22 @@ mod tests {
         oracle.sink_forgot();
         assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
         assert_eq!(oracle.repeated, 2);
+    }
+
+    /// A source may send again what a sink delivered before it forgot all it knew.
+    #[test]
+    fn what_a_sink_forgot_may_come_again_late_but_not_early() {
+        let mut oracle = oracle(true, 1);
+        oracle.promise.late_nanos = 2000;
+        let packets: Vec<Vec<u8>> = (0..3).map(|number| bytes(&oracle, number)).collect();
+        assert_eq!(oracle.deliver(&packets[0], 1000), Ok(Some(0)));
+        oracle.sink_forgot();
+        assert_eq!(oracle.deliver(&packets[1], 1000), Ok(Some(1)));
+        let early = oracle.deliver(&packets[0], 1500);
+        assert_eq!(early, Err(Violation::OutOfOrder { packet: 0, after: 1 }));
+        assert_eq!(oracle.deliver(&packets[0], 2500), Ok(Some(0)));
+        let known = oracle.deliver(&packets[1], 2500);
+        assert_eq!(known, Err(Violation::OutOfOrder { packet: 1, after: 1 }));
     }
 
     #[test]
