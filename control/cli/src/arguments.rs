@@ -30,7 +30,7 @@ const AFTER_HELP: &str = "\
 Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, next hops and parameters of flows
-  recodectl set 1 generation_size=64 field=4       change flow 1; all of it or nothing
+  recodectl set 1 code=rlnc generation_size=64     change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl set engine cpu                         use the CPU only
   recodectl kernels                                what this CPU can do, before anything runs

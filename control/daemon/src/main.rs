@@ -53,7 +53,7 @@ Examples:
   recoded --config recoded.toml --check      is this file right?
   sudo recoded --config recoded.toml         run until SIGTERM or Ctrl-C
   sudo recodectl show                        what is it doing?
-  sudo recodectl set 1 generation_size=32    change a flow while traffic runs
+  sudo recodectl set 1 code=bats             change a flow while traffic runs
 
 Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. On SIGTERM packets in flight are
 sent, the XDP programs detached, tunnels and the control socket removed.
