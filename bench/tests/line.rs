@@ -55,8 +55,11 @@ fn line_for_a_moment_measures_or_says_why_not() {
                 continue;
             }
             assert!(stream["mbit"].as_f64().unwrap() > 1.0, "{stream}");
+            // A proxy may hold what crossed its link before the first second that counts, and pass
+            // it on within: then a link carried less than arrived.
+            let least = if series["contender"] == "split-bbr" { 0.0 } else { 1.0 };
             for packets in stream["packets_per_symbol"].as_array().unwrap() {
-                assert!(packets.as_f64().unwrap() > 1.0, "{stream}");
+                assert!(packets.as_f64().unwrap() > least, "{stream}");
             }
         }
         // Linux treats datagrams the same, however TCP is carried.
