@@ -79,7 +79,7 @@ const RECENT_WEIGHT: f64 = 0.1;
 
 /// A queue that was never empty for so long, and round trips, is emptied: twice as much of it
 /// within a round trip, at no less than this part of the rate.
-const FULL_NANOS: Nanos = 2_000_000_000;
+const FULL_NANOS: Nanos = 1_000_000_000;
 const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
 
