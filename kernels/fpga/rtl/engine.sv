@@ -64,6 +64,8 @@ module engine
   input  logic [1:0]   axi_bresp
 );
   if (LANES * KT != 64 || LANES * NT != 64) $error("KT and NT must be 64 / LANES");
+  // Beats of a row are counted in eight bits.
+  if (ROW_BYTES_MAX > 16000) $error("rows are too long");
   if (W * NT < 64 || KT % W != 0) $error("W columns must fill a beat and divide KT");
 
   localparam int KT_BITS = $clog2(KT);

@@ -75,14 +75,22 @@ module jobs
     end
   end
 
-  // As many beats as leave half of the input store to the next chunk: a power of two.
+  // As many beats as leave half of the input store to the next chunk, a power of two; then so few
+  // that all chunks of the job are about as long: a short one would wait for a long one's writes.
   job_t new_job;
   logic [5:0] k_tiles;
+  logic [2:0] beats_log2;
+  logic [7:0] beats, chunks;
   assign k_tiles = 6'((32'(descriptor.k) + KT - 1) / KT);
+  assign beats = 8'((32'(descriptor.row_bytes[15:0]) + 63) / 64);
   always_comb begin
+    beats_log2 = 3'($clog2(CHUNK_BEATS));
+    for (int i = 0; i < $clog2(CHUNK_BEATS); i++)
+      if (32'(k_tiles) << beats_log2 > UNITS / 2) beats_log2 -= 1;
+    chunks = 8'((32'(beats) + (32'd1 << beats_log2) - 1) >> beats_log2);
     new_job.chunk_beats = 5'(CHUNK_BEATS);
-    for (int i = 0; i < 4; i++)
-      if (32'(k_tiles) * 32'(new_job.chunk_beats) > UNITS / 2) new_job.chunk_beats >>= 1;
+    for (int i = CHUNK_BEATS; i > 0; i--)
+      if (32'(i) * 32'(chunks) >= 32'(beats)) new_job.chunk_beats = 5'(i);
     new_job.field = descriptor.field[1:0];
     new_job.polynomial = descriptor.polynomial;
     new_job.k = descriptor.k[8:0];

@@ -56,7 +56,9 @@ pub enum DriverError {
     #[error("the card does not end its reset: memory does not answer it")]
     Reset,
     /// No completion in [`Options::hang_timeout`].
-    #[error("the card completes nothing: {in_flight} jobs in flight, status {status:#x}, errors {errors:#x}")]
+    #[error(
+        "the card completes nothing: {in_flight} jobs in flight, status {status:#x}, errors {errors:#x}"
+    )]
     Hang {
         /// Jobs without completion.
         in_flight: u32,
@@ -252,7 +254,8 @@ impl<T: Transport> Driver<T> {
         let log2 = self.options.ring_log2;
         let place = self.completed & ((1 << log2) - 1);
         let mut bytes = [0; COMPLETION_BYTES];
-        self.transport.read(self.completions + u64::from(place) * bytes.len() as u64, &mut bytes)?;
+        self.transport
+            .read(self.completions + u64::from(place) * bytes.len() as u64, &mut bytes)?;
         let completion = Completion::from_bytes(&bytes);
         let now = self.transport.now();
         if completion.phase != (self.completed >> log2 & 1 == 0) {

@@ -302,12 +302,7 @@ impl Completion {
     pub fn from_bytes(bytes: &[u8; COMPLETION_BYTES]) -> Self {
         let word = |index: usize| {
             let place = 4 * index;
-            u32::from_le_bytes([
-                bytes[place],
-                bytes[place + 1],
-                bytes[place + 2],
-                bytes[place + 3],
-            ])
+            u32::from_le_bytes([bytes[place], bytes[place + 1], bytes[place + 2], bytes[place + 3]])
         };
         let status = word(1) as u16;
         Self { tag: word(0), status, phase: word(1) >> 16 & 1 == 1, cycles: word(2) }

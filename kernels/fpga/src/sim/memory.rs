@@ -171,7 +171,7 @@ impl Memory {
             inputs.read_valid = false;
             self.read_credit -= CREDIT_PER_BEAT;
             let burst = self.reads.front_mut().expect("a beat belongs to a burst");
-            burst.address += BEAT_BYTES as u64;
+            burst.address = burst.address.wrapping_add(BEAT_BYTES as u64);
             burst.beats -= 1;
             if burst.beats == 0 {
                 self.reads.pop_front();
@@ -209,8 +209,8 @@ impl Memory {
     fn burst(&mut self, ready_at: u64, (address, length): (u64, u8)) -> Burst {
         let beats = u32::from(length) + 1;
         assert!(address.is_multiple_of(BEAT_BYTES as u64), "AXI: bursts begin at whole beats");
-        let end = address + u64::from(beats) * BEAT_BYTES as u64 - 1;
-        assert_eq!(address / AXI_PAGE, end / AXI_PAGE, "AXI: bursts do not cross 4 KiB");
+        let bytes = u64::from(beats) * BEAT_BYTES as u64;
+        assert!(address % AXI_PAGE + bytes <= AXI_PAGE, "AXI: bursts do not cross 4 KiB");
         let jitter = self.random.random_range(0..=self.model.latency_jitter);
         Burst { address, beats, ready_at: ready_at + jitter, response: 0 }
     }
@@ -219,7 +219,7 @@ impl Memory {
         self.write_credit -= CREDIT_PER_BEAT;
         let burst = self.writes.front_mut().expect("a beat is taken when there is a burst");
         let address = burst.address;
-        burst.address += BEAT_BYTES as u64;
+        burst.address = burst.address.wrapping_add(BEAT_BYTES as u64);
         burst.beats -= 1;
         let is_last = burst.beats == 0;
         assert_eq!(outputs.write_last != 0, is_last, "AXI: WLAST marks the last beat");

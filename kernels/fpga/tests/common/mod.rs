@@ -108,10 +108,7 @@ impl Rig {
         // A guard byte at least on both sides.
         if shape.is_listed {
             let addresses: Vec<u64> =
-                (0..count).map(|_| self.place(bytes + 2, is_unaligned) + 1).collect();
-            let addresses: Vec<u64> =
-                if is_unaligned { addresses } else { addresses.iter().map(|a| a + 63).collect() };
-            self.next += 64;
+                (0..count).map(|_| self.place(bytes + 65, is_unaligned) + 64).collect();
             let list = self.write_list(&addresses);
             return (addresses, list, 0);
         }
@@ -139,15 +136,11 @@ impl Rig {
         let coefficients_at = self.place(tiles.len(), false);
         self.write(coefficients_at, &tiles);
 
-        let begin = self.next;
         let (source_at, sources_field, source_stride) = self.place_rows(columns, &shape);
         for (address, row) in source_at.iter().zip(sources) {
             self.write(*address, row);
         }
-        let _ = begin;
-        let first = self.next;
         let (destinations, destinations_field, destination_stride) = self.place_rows(rows, &shape);
-        let _ = first;
         for address in &destinations {
             self.write(address - 1, &vec![GUARD; row_bytes + 2]);
         }
@@ -158,11 +151,8 @@ impl Rig {
         let kernel = Kernel::best().over(field).expect("the best kernel does every field");
         kernel.matmul(coefficients, &views, &mut made);
 
-        let flags = if is_listed {
-            0
-        } else {
-            1 << flag::SOURCE_STRIDE | 1 << flag::DESTINATION_STRIDE
-        };
+        let flags =
+            if is_listed { 0 } else { 1 << flag::SOURCE_STRIDE | 1 << flag::DESTINATION_STRIDE };
         let descriptor = Descriptor {
             op: op::MULTIPLY,
             field: field_code(field),
