@@ -83,10 +83,10 @@ struct Measured {
 fn measure(model: &MemoryModel, shape: Shape) -> Result<Measured, Box<dyn std::error::Error>> {
     let Shape { size, row_bytes, is_unaligned } = shape;
     let products = size * size * row_bytes;
-    let jobs = (PRODUCTS / products).clamp(3, 200) as u64;
+    let jobs = (PRODUCTS / products).clamp(6, 200) as u64;
     let simulation = Simulation::new(model.clone(), 16 << 20);
     let mut driver = Driver::open(simulation, Options::default())?;
-    let tile = (driver.shape().tile_destinations, driver.shape().tile_sources);
+    let tile = driver.shape().tile();
     let coefficients = driver.transport().allocate(tiled_bytes(size, size, tile))?;
     let mut lists = [0; 2];
     for list in &mut lists {

@@ -251,6 +251,7 @@ impl<T: Transport> Driver<T> {
         if self.in_flight() == 0 {
             return Ok(None);
         }
+        self.transport.advance();
         let log2 = self.options.ring_log2;
         let place = self.completed & ((1 << log2) - 1);
         let mut bytes = [0; COMPLETION_BYTES];
@@ -286,7 +287,7 @@ impl<T: Transport> Driver<T> {
             if let Some(completion) = self.poll()? {
                 return Ok(Some(completion));
             }
-            self.transport.wait(self.options.hang_timeout / 8);
+            self.transport.wait(self.options.hang_timeout / WAITS_PER_HANG);
         }
         Ok(None)
     }
@@ -316,6 +317,12 @@ impl<T: Transport> Driver<T> {
 }
 
 impl Shape {
+    /// Destinations and sources of the tile, as [`append_tiles`](crate::append_tiles) wants them.
+    #[must_use]
+    pub const fn tile(&self) -> (usize, usize) {
+        (self.tile_destinations, self.tile_sources)
+    }
+
     fn read(transport: &mut impl Transport) -> Self {
         let [lanes, sources, destinations, columns] =
             transport.read32(register::SHAPE).to_le_bytes().map(usize::from);
@@ -342,6 +349,9 @@ impl Counters {
 
 /// What four bits hold.
 const RING_LOG2_MAX: u32 = 15;
+
+/// Looks at a card that does not interrupt before it is said to hang.
+const WAITS_PER_HANG: u32 = 8;
 
 /// Between two looks at a card that is resetting.
 const RESET_INTERVAL: Duration = Duration::from_micros(1);

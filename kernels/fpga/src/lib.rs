@@ -14,9 +14,14 @@ mod transport;
 
 mod driver;
 
+mod plan;
+
+mod engine;
+
 #[cfg(feature = "fpga-sim")]
 pub mod sim;
 
 pub use driver::{Counters, Driver, DriverError, Full, Options, Shape};
+pub use engine::{EngineOptions, FpgaEngine};
 pub use tiles::{append_tiles, tiled_bytes};
 pub use transport::{MemoryError, Transport};

@@ -29,6 +29,10 @@ pub trait Transport: Send {
     /// [`MemoryError::Outside`] when it is not in memory from [`Transport::allocate`].
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError>;
 
+    /// Called before the host looks for completions without waiting: a simulated card works while
+    /// this runs, others need nothing.
+    fn advance(&mut self) {}
+
     /// Waits until the card interrupts, at most so long.
     fn wait(&mut self, timeout: Duration);
 

@@ -114,6 +114,10 @@ impl Transport for Simulation {
         Ok(())
     }
 
+    fn advance(&mut self) {
+        self.wait(ADVANCE);
+    }
+
     fn wait(&mut self, timeout: Duration) {
         let end = self.cycle + (timeout.as_nanos() as u64 * CLOCK_KHZ).div_ceil(1_000_000);
         while self.cycle < end && self.outputs.interrupt == 0 {
@@ -130,6 +134,9 @@ impl Transport for Simulation {
 
 /// What the RTL says of itself. An assumption until it has been placed and routed.
 pub const CLOCK_KHZ: u64 = 300_000;
+
+/// What the card does while the host looks once: a call takes a millisecond or so.
+const ADVANCE: Duration = Duration::from_micros(1);
 
 const RESET_CYCLES: u64 = 4;
 

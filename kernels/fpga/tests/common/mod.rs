@@ -129,8 +129,7 @@ impl Rig {
     /// A job with these rows and coefficients.
     pub fn job_of(&mut self, shape: Shape, coefficients: &[u8], sources: &[Vec<u8>]) -> Placed {
         let Shape { field, rows, columns, row_bytes, is_listed, .. } = shape;
-        let tile = self.driver.shape();
-        let tile = (tile.tile_destinations, tile.tile_sources);
+        let tile = self.driver.shape().tile();
         let mut tiles = Vec::new();
         append_tiles(coefficients, (rows, columns, columns), tile, &mut tiles);
         let coefficients_at = self.place(tiles.len(), false);
