@@ -7,10 +7,14 @@ use std::{env, fs};
 /// The sources that name no module; the others are found by the names of their modules.
 const PACKAGES: [&str; 2] = ["layout_pkg.sv", "engine_pkg.sv"];
 
+/// Arguments for Verilator that change the engine's parameters: `-GLANES=8 -GW=8`.
+const PARAMETERS: &str = "RECODED_FPGA_PARAMETERS";
+
 fn main() {
     println!("cargo::rerun-if-changed=rtl");
     println!("cargo::rerun-if-changed=sim");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed={PARAMETERS}");
     if env::var_os("CARGO_FEATURE_FPGA_SIM").is_none() {
         return;
     }
@@ -38,7 +42,9 @@ fn verilator_root() -> Option<PathBuf> {
 
 /// Warnings are errors.
 fn translate(out: &Path) {
+    let parameters = env::var(PARAMETERS).unwrap_or_default();
     let status = Command::new("verilator")
+        .args(parameters.split_whitespace())
         .args(["--cc", "-Wall", "-O3", "--x-assign", "fast", "--x-initial", "fast"])
         .args(["--noassert", "--output-split", "8000", "--top-module", "engine", "--Mdir"])
         .arg(out)

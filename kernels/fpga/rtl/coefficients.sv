@@ -1,4 +1,4 @@
-// Asks for the coefficients of every pass, in the order of the passes, and keeps a few tiles of them.
+// Asks for the coefficients of every pass, in the order of the passes, and keeps a few tiles.
 //
 // Memory holds them in tile order, so that a tile is 256 consecutive bytes (with tiles of 16 x 16):
 // for each NT destinations, for each KT sources, column by column. The host fills tiles with zeros,

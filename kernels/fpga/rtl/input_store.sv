@@ -1,11 +1,11 @@
 // Source rows in, columns out: the corner turn before the tile.
 //
-//   64 memories of one byte each, in KT blocks of LANES bytes. Word w of row k (LANES bytes) lies in
-//   block (w + k) mod KT, at address {unit, k}. So a beat of one row fills all blocks, and word w of
-//   all rows is in all blocks, too: both are one access to each memory.
+//   64 memories of one byte each, in KT blocks of LANES bytes. Word w of row k (LANES bytes) lies
+//   in block (w + k) mod KT, at address {unit, k}. So a beat of one row fills all blocks, and
+//   word w of all rows is in all blocks, too: both are one access to each memory.
 //
-// One rotation by bytes puts a beat in its place, whatever its alignment in memory: bytes before the
-// row's first byte belong to the unit before, so each memory has its own address.
+// One rotation by bytes puts a beat in its place, whatever its alignment in memory: bytes before
+// the row's first byte belong to the unit before, so each memory has its own address.
 module input_store
   import engine_pkg::*;
 #(

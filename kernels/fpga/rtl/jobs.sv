@@ -126,7 +126,7 @@ module jobs
     assign skip[i] = skipped[walked[i][SLOT_BITS-1:0]];
   end
 
-  // Asks for lists, of one job after another. Jobs that have none overtake nobody.
+  // Asks for lists, of one job after another. A job that has none does not overtake.
   job_t list_job;
   assign list_job = slots[list_slot];
   logic at_destinations, has_lists, is_last_list, passes;

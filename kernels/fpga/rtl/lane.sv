@@ -1,4 +1,4 @@
-// One lane of the tile: KT source bytes in, NT destination bytes out, every clock, two clocks later.
+// One lane of the tile: KT source bytes in, NT destination bytes out two clocks later, every clock.
 //
 // A product by a coefficient is linear in the bits of the source byte, so it is the sum of what its
 // two nibbles give. For each source, two tables of 16 entries hold the products of a nibble with

@@ -276,8 +276,8 @@ impl<T: Transport> Driver<T> {
         Ok(Some(completion))
     }
 
-    /// The next completion, waiting for it as long as the card does not hang; `None` when nothing is
-    /// in flight.
+    /// The next completion, waiting for it as long as the card does not hang; `None` when nothing
+    /// is in flight.
     ///
     /// # Errors
     /// As [`Driver::poll`].

@@ -7,9 +7,9 @@
 //!           bundle back, with destinations copied from where the card wrote them
 //! ```
 //!
-//! The card never sees a bundle's own memory, so a bundle can be returned while the card still works
-//! on its copy. A card that hangs or talks nonsense is lost; the caller opens it again, which resets
-//! it.
+//! The card never sees a bundle's own memory, so a bundle can be returned while the card still
+//! works on its copy. A card that hangs or answers out of order is lost; the caller opens it again,
+//! which resets it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -104,7 +104,7 @@ impl<T: Transport> FpgaEngine<T> {
     }
 
     /// Copies what the card is to read.
-    fn begin(&mut self, lane: usize, mut bundle: Bundle) -> Result<(), (MemoryError, Bundle)> {
+    fn begin(&mut self, lane: usize, mut bundle: Bundle) -> Result<(), Refused> {
         let place = self.lanes[lane].place;
         let plan = Plan::make(&mut bundle, self.driver.shape(), place);
         let bytes = bundle.segment().map_or(bundle.input_bytes(), |segment| segment.bytes());
@@ -113,7 +113,7 @@ impl<T: Transport> FpgaEngine<T> {
             .write(place.sources, &bundle.sources()[..bytes])
             .and_then(|()| memory.write(place.tiles, &plan.tiles));
         if let Err(error) = copied {
-            return Err((error, bundle));
+            return refuse(lost("copy", &error.to_string()), bundle);
         }
         let pending = plan.descriptors.len();
         self.waiting.extend(plan.descriptors.into_iter().map(|descriptor| (lane, descriptor)));
@@ -207,17 +207,13 @@ impl<T: Transport> Engine for FpgaEngine<T> {
     }
 
     fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
-        let refuse = |error, bundle| Err(Refused { error, bundle: Box::new(bundle) });
         if let Some(error) = self.refusal(&bundle) {
             return refuse(error, bundle);
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
             return refuse(Error::Busy { depth: self.lanes.len() }, bundle);
         };
-        match self.begin(lane, bundle) {
-            Ok(()) => Ok(()),
-            Err((error, bundle)) => refuse(lost("copy", &error.to_string()), bundle),
-        }
+        self.begin(lane, bundle)
     }
 
     fn poll(&mut self) -> Option<Completed> {
@@ -238,6 +234,10 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         let lane = self.lanes.iter().position(is_done)?;
         self.finish(lane)
     }
+}
+
+fn refuse(error: Error, bundle: Bundle) -> Result<(), Refused> {
+    Err(Refused { error, bundle: Box::new(bundle) })
 }
 
 fn failed(completion: Completion) -> Error {

@@ -2,10 +2,16 @@
 //! engine in `rtl`, and, with the feature `fpga-sim`, the engine itself, simulated clock by clock.
 //!
 //! ```text
-//!   FpgaEngine (bundles) -> Driver (rings) -> Transport -> Simulation
+//!  FpgaEngine  bundles in, bundles out: an engine for `recoded-offload`
+//!    plan        what a card is asked to do for a bundle; no card
+//!    tiles       coefficients in the order in which the card reads them
+//!  Driver      rings, doorbells, completions, resets; bounded in time
+//!    layout      registers, descriptors, completions: the one table, also of `rtl/layout_pkg.sv`
+//!  Transport   the way to the card
+//!    sim         Simulation: the RTL and a model of its memory, in this process
 //! ```
 
-#![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(feature = "fpga-sim"), forbid(unsafe_code))]
 
 pub mod layout;
 mod tiles;

@@ -135,7 +135,7 @@ fn a_null_address_in_a_list_ends_the_job() {
         assert_eq!(rig.wait().status, status::ADDRESS);
         assert_alive(&mut rig);
     }
-    // Entries beyond the last row are nobody's.
+    // Entries beyond the last row are not looked at.
     let job = rig.job(SHAPE);
     rig.write(job.descriptor.sources + 8 * 18, &[0; 8]);
     rig.run(&[job]);

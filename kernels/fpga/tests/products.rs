@@ -42,7 +42,7 @@ fn all_products_of_all_fields_are_right() {
     for field in Field::ALL {
         rig.clear();
         let shape = Shape { field, rows: 256, columns: 1, row_bytes: 256, ..PLAIN };
-        let job = rig.job_of(shape, &source, &[source.clone()]);
+        let job = rig.job_of(shape, &source, std::slice::from_ref(&source));
         rig.run(&[job]);
     }
 }
