@@ -22,7 +22,7 @@ module gather
 
   // Units of the ring that are taken, the first unit of this chunk, and that of this row's tile.
   logic [7:0] taken, chunk_units;
-  logic [UNIT_BITS-1:0] chunk_unit, tile_unit;
+  logic [UNIT_BITS-1:0] chunk_unit, tile_unit, next_tile_unit;
   logic first_row, last_of_tile;
   assign first_row = row.row == 0;
   assign last_of_tile = &row.row[KT_BITS-1:0];
@@ -47,7 +47,6 @@ module gather
   assign request.beats = 6'((12'(row.bytes) + 12'(row.address[5:0]) + 12'd63) >> 6);
   assign request.tag = read_tag_t'(tag);
 
-  logic [UNIT_BITS-1:0] next_tile_unit;
   always_ff @(posedge clk) begin
     if (rst) begin
       taken <= 0;

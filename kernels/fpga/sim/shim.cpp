@@ -84,6 +84,8 @@ void recoded_fpga_flip_table_bit(Simulation *simulation) {
   auto &entries =
       simulation->engine.rootp
           ->engine__DOT__u_tile__DOT__g_lane__BRA__0__KET____DOT__u_lane__DOT__g_column__BRA__3__KET____DOT__g_half__BRA__0__KET____DOT__entries;
-  for (int bank = 0; bank < 2; bank++) entries[16 * bank + 5][0] ^= 1;
+  // An entry is a number or an array of them, by the shape of the engine.
+  for (int bank = 0; bank < 2; bank++)
+    *reinterpret_cast<unsigned char *>(&entries[16 * bank + 5]) ^= 1;
 }
 }

@@ -58,7 +58,7 @@ fn one_job_of_16_by_16_is_right() {
 fn random_jobs_are_right() {
     let mut random = random(3);
     let mut rig = rig(MemoryModel::default(), random.clone());
-    for _ in 0..6 {
+    for _ in 0..15 {
         rig.clear();
         let jobs: Vec<_> = (0..20)
             .map(|number| {
@@ -84,6 +84,16 @@ fn large_matrices_are_right() {
         })
         .collect();
     rig.run(&jobs);
+    for _ in 0..6 {
+        rig.clear();
+        let shape = Shape {
+            rows: within(&mut random, 1..257),
+            columns: within(&mut random, 1..257),
+            ..any_shape(&mut random, 1, 700)
+        };
+        let job = rig.job(shape);
+        rig.run(&[job]);
+    }
 }
 
 #[test]
