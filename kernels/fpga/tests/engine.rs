@@ -12,7 +12,7 @@ use recoded_code::engine::{
 };
 use recoded_fpga::sim::{MemoryModel, Simulation};
 use recoded_fpga::{EngineOptions, FpgaEngine, Options};
-use recoded_offload::{Config, Device, Mode, OpenEngine, SpotCheck};
+use recoded_offload::{By, Config, Device, Mode, OpenEngine, SpotCheck};
 
 fn options() -> EngineOptions {
     let driver = Options { ring_log2: 3, ..Options::default() };
@@ -137,6 +137,35 @@ fn silent_memory_loses_the_engine_and_no_bundle() {
     assert!(engine.poll().is_none());
 }
 
+fn config() -> Config {
+    Config {
+        mode: Mode::Device,
+        // A simulation is slow, and this machine may be busy.
+        watchdog_min: Duration::from_secs(5),
+        open_timeout: Duration::from_secs(60),
+        retry_min: Duration::from_millis(1),
+        retry_max: Duration::from_millis(2),
+        spot_check: SpotCheck::All,
+        ..Config::default()
+    }
+}
+
+/// The queue measures a device with matrices of up to 1,024 sources before it uses it.
+#[test]
+fn the_queue_opens_measures_and_uses_the_card() {
+    let open: OpenEngine = Arc::new(|| {
+        let simulation = Simulation::new(MemoryModel::default(), 32 << 20);
+        let engine = FpgaEngine::open(simulation, EngineOptions::default());
+        Ok(Box::new(engine.expect("the card is there")))
+    });
+    let device = Device::new(config(), open);
+    let cpu = Cpu::new(1, Partition::FullBlock).expect("a CPU");
+    let done = device.run(vec![check::sample(1)], &cpu);
+    assert_eq!(device.why_down(), None);
+    assert_eq!(done[0].1, By::Device);
+    assert!(check::agrees(&done[0].0));
+}
+
 /// The queue's own injector of faults around the simulated card: whatever it does, results are
 /// right, by the card or by the CPU.
 #[test]
@@ -151,16 +180,7 @@ fn bundles_through_the_queue_are_right_while_the_card_fails_and_lies() {
         let faults = if seed == 0 { Faults { lose: 0.3, ..faults } } else { faults };
         Ok(Box::new(Chaos::new(open(), faults, 7 + seed)))
     });
-    let config = Config {
-        mode: Mode::Device,
-        // A simulation is slow, and this machine may be busy.
-        watchdog_min: Duration::from_secs(5),
-        retry_min: Duration::from_millis(1),
-        retry_max: Duration::from_millis(2),
-        spot_check: SpotCheck::All,
-        measure: false,
-        ..Config::default()
-    };
+    let config = Config { measure: false, ..config() };
     let device = Device::new(config, open);
     let cpu = Cpu::new(1, Partition::FullBlock).expect("a CPU");
     let mut by = Vec::new();
@@ -172,7 +192,7 @@ fn bundles_through_the_queue_are_right_while_the_card_fails_and_lies() {
         }
         thread::sleep(Duration::from_millis(3));
     }
-    let device = by.iter().filter(|who| matches!(who, recoded_offload::By::Device)).count();
+    let device = by.iter().filter(|who| matches!(who, By::Device)).count();
     println!("{device} of {} by the card, opened {opened:?} times", by.len());
     assert!(device > 0 && device < by.len(), "{device} of {}", by.len());
 }
