@@ -52,7 +52,7 @@ fn cost(technique: &str) -> Option<Cost> {
         "loop" => (8192, 0, 0),
         "permute" => (643, 73, 0),
         "permute-narrow" => (936, 72, 0),
-        "four-russians" => (323, 192, 0),
+        "four-russians" => (374, 192, 0),
         "bmma" => (36, 44, 32),
         _ => return None,
     };
