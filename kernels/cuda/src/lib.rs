@@ -7,6 +7,7 @@
 //!   segments  rows that stay on the card
 //!   measure, progressive  for benchmarks: parts of a bundle, the card itself, the papers' decoders
 //!   compiler  kernels for single matrices, by NVRTC
+//!   choice    which technique does a bundle
 //!   plan      what a card is told to do with a bundle; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
@@ -20,6 +21,8 @@ mod image;
 mod probe;
 
 mod engine;
+
+mod choice;
 mod plan;
 
 mod compiler;

@@ -34,7 +34,7 @@ pub(crate) struct Measured {
     /// Bundles that it takes at once.
     pub depth: usize,
     /// What each class costs; `None` when nothing was to be measured.
-    pub costs: Option<[Cost; CLASSES]>,
+    pub costs: Option<Box<[Cost; CLASSES]>>,
 }
 
 /// The other end of a device's thread. Dropping it closes the channel; the thread ends when its
@@ -195,9 +195,9 @@ fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, (Error, Fa
 
 /// What every class costs on bundles whose memory the device has seen before, with as many of them
 /// in flight as it takes. A slow device is measured with less, so that this ends soon.
-fn measure(engine: &mut dyn Engine, config: &Config) -> Result<[Cost; CLASSES], Error> {
+fn measure(engine: &mut dyn Engine, config: &Config) -> Result<Box<[Cost; CLASSES]>, Error> {
     let start = measure::latency(engine, Job::new(Operation::Multiply, 1, 1, 128))?;
-    let mut costs = [Cost { start, bytes: 0.0 }; CLASSES];
+    let mut costs = Box::new([Cost { start, bytes: 0.0 }; CLASSES]);
     // Products per second that were reached so far: to begin with, hardly any.
     let mut products_rate = 1e6_f64;
     for class in Class::ALL {

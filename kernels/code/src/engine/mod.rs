@@ -169,7 +169,9 @@ pub enum Error {
         reason: String,
     },
     /// The device is gone for as long as this process lives.
-    #[error("the device works again once this program is started anew: {call} failed: {reason} ({code})")]
+    #[error(
+        "the device works again once this program is started anew: {call} failed: {reason} ({code})"
+    )]
     RestartNeeded {
         /// What was attempted.
         call: &'static str,
@@ -192,7 +194,10 @@ impl Error {
     pub const fn is_fatal(&self) -> bool {
         !matches!(
             self,
-            Self::Busy { .. } | Self::Unsupported { .. } | Self::Memory { .. } | Self::Failed { .. }
+            Self::Busy { .. }
+                | Self::Unsupported { .. }
+                | Self::Memory { .. }
+                | Self::Failed { .. }
         )
     }
 
