@@ -1,4 +1,4 @@
-//! Which technique does the products of a bundle, when nobody asked for one. Pure.
+//! Which technique does the products of a bundle, unless one was asked for. Pure.
 //!
 //! The universal one is `permute`, in tiles of 16 rows or of 4. Small tiles take more instructions
 //! for a product and make four times as many blocks, which is faster where there are too few blocks

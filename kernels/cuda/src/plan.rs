@@ -91,8 +91,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Bytes from the start of the arena that are copied in one piece: the tables, and after them an
-    /// input that is copied faster to there by this CPU than by a copy of its own.
+    /// Bytes from the start of the arena that are one copy: the tables, and after them an input
+    /// that this CPU copies to there faster than a second copy is started.
     #[must_use]
     pub const fn staged_bytes(&self, input_bytes: usize) -> usize {
         if input_bytes <= STAGED_INPUT_MAX {

@@ -256,8 +256,8 @@ const CHILD_VARIABLE: &str = "RECODED_CUDA_PROBE";
 /// Begins the child's answer: drivers print what they like.
 const ANSWER: &str = "recoded-cuda-probe: ";
 
-/// CUDA 13.0, with whose compiler the image is made (toolchain.txt); what cudarc is told to call came
-/// earlier.
+/// CUDA 13.0, with whose compiler the image is made (toolchain.txt); what cudarc is told to call
+/// came earlier.
 const DRIVER_MIN: u32 = 13000;
 
 /// CUDA_ERROR_NO_DEVICE.

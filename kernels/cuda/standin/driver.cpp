@@ -15,6 +15,8 @@
 //   STANDIN_SEED=1           of the delays
 //   STANDIN_CALL_MICROS=5    each call takes that long at least
 //   STANDIN_STICKY=context   a sticky error ends with its context, not only with the process
+//   STANDIN_STRAY=700        what the shim finds wrong in a kernel is this error of the kernel, as
+//                            on a card, instead of the end of the process
 //   STANDIN_FAULTS=cuLaunchKernel@3=719,kernel@5+=hang,cuMemAlloc_v2@2=2
 //     the third launch fails; every kernel from the fifth on never ends; ...
 //     At `kernel`, which counts kernels as they run: a code fails later, as real kernels do; `hang`
@@ -152,6 +154,14 @@ struct Context {
 };
 std::atomic<int> process_error{0};
 
+// An error of a kernel or a call that ends its context, and the process's use of the card with it
+// unless the test wants otherwise.
+void fail(Context &of, int code) {
+    const char *sticky = getenv("STANDIN_STICKY");
+    of.error = code;
+    if (!sticky || std::string(sticky) != "context") process_error = code;
+}
+
 struct Operation {
     std::function<void()> run;
     uintptr_t host = 0;
@@ -245,14 +255,6 @@ Stream *stream_of(void *handle) {
     return found->second.get();
 }
 
-// An error of a kernel or a call that ends its context, and the process's use of the card with it
-// unless the test wants otherwise.
-void fail(Context &of, int code) {
-    const char *sticky = getenv("STANDIN_STICKY");
-    of.error = code;
-    if (!sticky || std::string(sticky) != "context") process_error = code;
-}
-
 [[noreturn]] void never() {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -285,10 +287,12 @@ struct Launch {
     shim::Launch shim;
 };
 
-void run(const Launch &launch) {
+void run(Context &of, const Launch &launch) {
     const char *name = launch.function->name.c_str();
-    if (const char *message = recoded_shim_launch(name, &launch.shim))
-        die(std::string("kernel ") + name + ": " + message);
+    const char *message = recoded_shim_launch(name, &launch.shim);
+    if (message == nullptr) return;
+    if (const uint64_t code = number("STANDIN_STRAY", 0)) return fail(of, (int)code);
+    die(std::string("kernel ") + name + ": " + message);
 }
 
 void run_kernel(const std::shared_ptr<Context> &of, const Launch &launch) {
@@ -298,7 +302,7 @@ void run_kernel(const std::shared_ptr<Context> &of, const Launch &launch) {
     else if (what > 0)
         fail(*of, what);
     else
-        run(launch);
+        run(*of, launch);
     if (what == WRONG)
         for (uint32_t index = 0; index < launch.shim.jobs_count; index++) {
             const Job &job = launch.shim.jobs[index];
@@ -585,7 +589,8 @@ Result cuModuleGetFunction(void **function, void *, const char *name) {
     GeometryRow row;
     for (size_t index = 0; recoded_shim_geometry(index, &row); index++) {
         if (strcmp(row.name, wanted) != 0) continue;
-        *function = new Function{name, row, SHARED_UNASKED}; // for as long as the process: there are few
+        // For as long as the process: there are few.
+        *function = new Function{name, row, SHARED_UNASKED};
         return OK;
     }
     return NOT_FOUND;

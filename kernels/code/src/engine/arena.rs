@@ -95,8 +95,8 @@ mod tests {
         for bytes in [0, 1, 128, 3968, 3969, 4095, 4096, 4097] {
             let arenas: Vec<Arena> = (0..8).map(|_| Arena::new(bytes)).collect();
             for arena in &arenas {
-                assert!(arena.is_empty() || arena.as_ptr() as usize % PAGE_BYTES == 0);
-                assert!(arena.len() >= bytes && arena.len() % PAGE_BYTES == 0);
+                assert!(arena.is_empty() || (arena.as_ptr() as usize).is_multiple_of(PAGE_BYTES));
+                assert!(arena.len() >= bytes && arena.len().is_multiple_of(PAGE_BYTES));
             }
         }
     }

@@ -169,9 +169,7 @@ pub enum Error {
         reason: String,
     },
     /// The device is gone for as long as this process lives.
-    #[error(
-        "the device works again once this program is started anew: {call} failed: {reason} ({code})"
-    )]
+    #[error("restart this program to use the device again: {call} failed: {reason} ({code})")]
     RestartNeeded {
         /// What was attempted.
         call: &'static str,

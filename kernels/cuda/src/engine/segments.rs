@@ -102,7 +102,7 @@ impl CudaEngine {
         }
         let room = self.segments.room_for(segment);
         let memory = room.map_err(|error| self.unkept(&error, segment))?;
-        // What another engine has pinned is copied from memory that nobody has pinned.
+        // What another engine has pinned is copied from memory that is not pinned.
         let is_elsewhere = self.context.pin(segment.arena()) == Pinned::Elsewhere;
         let own = is_elsewhere.then(|| segment.arena().to_vec());
         let rows: &[u8] = own.as_deref().unwrap_or(segment.arena());
