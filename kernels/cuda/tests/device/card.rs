@@ -41,12 +41,14 @@ pub struct Card {
     memory: Memory,
     used: usize,
     pub seed: u64,
+    /// Whether the shim takes races for faults: not where a test wants to see what comes of one.
+    pub finds_races: bool,
 }
 
 impl Card {
     /// A card with `bytes` bytes of memory, and its tables made.
     pub fn new(bytes: usize, seed: u64) -> Self {
-        let mut card = Self { memory: Memory::new(bytes), used: 0, seed };
+        let mut card = Self { memory: Memory::new(bytes), used: 0, seed, finds_races: true };
         card.launch("field_tables", Field::ALL.len() as u32, &[]).expect("tables can be made");
         card
     }
@@ -128,7 +130,7 @@ impl Card {
         jobs: &[Job],
     ) -> Result<(), Fault> {
         self.seed = self.seed.wrapping_add(1);
-        self.memory.launch(kernel, geometry, grid, jobs, self.seed)
+        self.memory.launch(kernel, geometry, grid, jobs, (self.seed, self.finds_races))
     }
 
     /// `matrix`, of `columns` columns, `stride` bytes apart at `offset`, in the form that a

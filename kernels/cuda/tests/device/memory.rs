@@ -21,6 +21,7 @@ pub enum Memory {
     /// The arena and the constant tables, 16-byte aligned as a card's are.
     Shim {
         arena: Vec<u128>,
+        written: Vec<u8>,
         tables: Vec<u128>,
     },
     Card(Box<Lent>),
@@ -36,8 +37,9 @@ impl Memory {
     pub fn new(bytes: usize) -> Self {
         if std::env::var_os(CARD_VARIABLE).is_none() {
             let poison = || u128::from_ne_bytes([POISON; 16]);
-            let (arena, tables) = (vec![poison(); bytes.div_ceil(16)], TABLES_BYTES / 16);
-            return Self::Shim { arena, tables: vec![poison(); tables] };
+            let arena = vec![poison(); bytes.div_ceil(16)];
+            let written = vec![0; 16 * arena.len()];
+            return Self::Shim { arena, written, tables: vec![poison(); TABLES_BYTES / 16] };
         }
         let idle = IDLE.with_borrow_mut(|idle| {
             let found = idle.iter().position(|card| card.arena_bytes() >= bytes as u64)?;
@@ -69,8 +71,9 @@ impl Memory {
 
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         match self {
-            Self::Shim { arena, .. } => {
+            Self::Shim { arena, written, .. } => {
                 view(arena)[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+                written[offset as usize..][..bytes.len()].fill(1);
             }
             Self::Card(card) => card.write(offset, bytes).unwrap_or_else(|error| panic!("{error}")),
         }
@@ -89,16 +92,18 @@ impl Memory {
         geometry: &Geometry,
         grid: u32,
         jobs: &[Job],
-        seed: u64,
+        (seed, finds_races): (u64, bool),
     ) -> Result<(), Fault> {
         match self {
-            Self::Shim { arena, tables } => {
+            Self::Shim { arena, written, tables } => {
                 let mut how = Launch::new(grid, geometry.threads, geometry.shared_bytes);
                 how.jobs = jobs.as_ptr().cast();
                 how.jobs_count = jobs.len() as u32;
                 how.tables = tables.as_mut_ptr().cast();
                 how.arena = arena.as_mut_ptr().cast();
                 how.arena_bytes = arena.len() as u64 * 16;
+                how.written = written.as_mut_ptr();
+                how.finds_races = finds_races;
                 how.seed = seed;
                 // SAFETY: the vectors outlive the call and are not used meanwhile.
                 unsafe { launch(kernel, &how) }
