@@ -225,7 +225,7 @@ impl Context {
     /// shares a page with other memory is left as it is: half-pinned memory cannot be copied. So is
     /// what the driver refuses to pin, which is merely slower.
     pub fn pin(self: &Arc<Self>, arena: &Arena) -> Pinned {
-        let (start, bytes) = (arena.as_ptr() as usize, arena.len());
+        let (start, bytes) = (arena.pages().as_ptr() as usize, arena.pages().len());
         let has_own_pages = start.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
         if arena.is_empty() || !has_own_pages {
             return Pinned::No;
