@@ -27,7 +27,6 @@ constexpr size_t PAGE_BYTES = 1024;
 using Page = std::array<Shadow, PAGE_BYTES>;
 
 struct State {
-    bool on = false;
     uint32_t epoch = 1, launch = 1, block = 1;
     std::array<uint32_t, 32> warp_epochs{};
     const uint8_t *shared = nullptr;
@@ -39,6 +38,9 @@ struct State {
 };
 
 thread_local State state;
+
+// Apart from the rest, where every hook finds it at once: most launches are not checked.
+[[gnu::tls_model("initial-exec")]] thread_local bool is_on;
 
 Shadow &shadow_of(uintptr_t address) {
     const uintptr_t number = address / PAGE_BYTES;
@@ -103,7 +105,6 @@ const char *note(Shadow &shadow, uint32_t thread, Access access) {
 
 // By the compiler's hooks: an access to anything.
 void note_any(const void *at, size_t bytes, Access access) {
-    if (!state.on) return;
     const size_t offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(state.shared);
     if (offset >= state.shared_shadow.size()) return;
     // Only what is aligned is one access on a card.
@@ -117,12 +118,12 @@ void note_any(const void *at, size_t bytes, Access access) {
 } // namespace
 
 void begin_launch(bool on) {
-    state.on = on;
+    is_on = on;
     state.launch = ++state.epoch;
 }
 
 void begin_block(const uint8_t *shared, size_t shared_bytes) {
-    if (!state.on) return;
+    if (!is_on) return;
     state.block = ++state.epoch;
     state.shared = shared;
     state.shared_shadow.assign(shared_bytes, {});
@@ -132,12 +133,12 @@ void block_barrier() { state.epoch++; }
 void warp_barrier(uint32_t warp) { state.warp_epochs[warp]++; }
 
 void end_launch() {
-    state.on = false;
+    is_on = false;
     state.shared_shadow.clear();
 }
 
 const char *arena(uint32_t thread, const uint8_t *address, size_t bytes, Access access) {
-    if (!state.on) return nullptr;
+    if (!is_on) return nullptr;
     for (size_t i = 0; i < bytes; i++)
         if (const char *problem = note(shadow_of(reinterpret_cast<uintptr_t>(address) + i), thread, access))
             return problem;
@@ -148,15 +149,15 @@ const char *arena(uint32_t thread, const uint8_t *address, size_t bytes, Access 
 
 // What code compiled with -fsanitize=thread calls at each access to memory. The library of that
 // sanitizer, which knows threads of the CPU only, is not linked.
-#define HOOKS(bytes)                                                                               \
-    void __tsan_read##bytes(void *at) { shim::race::note_any(at, bytes, shim::Access::Read); }   \
-    void __tsan_write##bytes(void *at) { shim::race::note_any(at, bytes, shim::Access::Write); } \
-    void __tsan_unaligned_read##bytes(void *at) {                                                  \
-        shim::race::note_any(at, bytes, shim::Access::Read);                                 \
-    }                                                                                              \
-    void __tsan_unaligned_write##bytes(void *at) {                                                 \
-        shim::race::note_any(at, bytes, shim::Access::Write);                                \
+#define HOOK(name, bytes, access)                                                                  \
+    void name(void *at) {                                                                          \
+        if (shim::race::is_on) shim::race::note_any(at, bytes, shim::Access::access);              \
     }
+#define HOOKS(bytes)                                                                               \
+    HOOK(__tsan_read##bytes, bytes, Read)                                                          \
+    HOOK(__tsan_write##bytes, bytes, Write)                                                        \
+    HOOK(__tsan_unaligned_read##bytes, bytes, Read)                                                \
+    HOOK(__tsan_unaligned_write##bytes, bytes, Write)
 
 extern "C" {
 HOOKS(1)
