@@ -280,6 +280,9 @@ pub struct Parameters {
     /// Stream: packets that every node keeps.
     #[serde(default)]
     pub stream_symbols: Option<u64>,
+    /// Stream: what each hop sends in advance, balanced or interactive.
+    #[serde(default)]
+    pub stream_profile: Option<String>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
     /// "auto", or packets per symbol as a number.

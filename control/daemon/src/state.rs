@@ -89,6 +89,7 @@ fn code_parameters(params: &FlowParams) -> Parameters {
         },
         FlowCode::Stream(stream) => Parameters {
             stream_symbols: Some(count(stream.window_symbols)),
+            stream_profile: Some(stream.profile.name().into()),
             ..Parameters::default()
         },
     }

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn streams_pay_for_the_first_hop_alone() {
-        let code = FlowCode::Stream(StreamParams { window_symbols: 1024 });
+        let code = FlowCode::Stream(StreamParams::new(1024));
         let role = Role::Source { tunnel: TunnelId(0) };
         let params = FlowParams { code, ..FlowParams::new(1, role, Vec::new()) };
         let packets = overhead(&params, None, &ten_hops()).expect("hops are known");

@@ -3,7 +3,7 @@
 mod timed;
 
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::{Delay, StreamHop, delays};
+use recoded_code::theory::stream::{Delay, StreamHop, StreamProfile, delays};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// 100 Mbit/s of datagrams of 1300 bytes, a third of what a link carries.
@@ -48,7 +48,7 @@ impl Case {
         let link = self.link();
         // A report takes a packet's time on the link, and the worker to wake.
         let round_trip = (2 * link.delay + 100_000) as f64 / 1e9;
-        StreamHop::planned(model, round_trip, RATE)
+        StreamHop::planned(model, round_trip, RATE, StreamProfile::Balanced)
     }
 
     fn measure(&self, seconds: u64) -> Measured {

@@ -65,7 +65,7 @@ impl Code {
                 interleave: Interleave::Auto,
             }),
             Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
-            Code::Stream => FlowCode::Stream(StreamParams { window_symbols: 1024 }),
+            Code::Stream => FlowCode::Stream(StreamParams::new(1024)),
         }
     }
 
@@ -275,7 +275,7 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
         FlowCode::Rlnc => FlowCode::Rlnc,
         FlowCode::Stream(stream) => {
             let window_symbols = stream.window_symbols.next_power_of_two().max(STREAM_MIN);
-            FlowCode::Stream(StreamParams { window_symbols })
+            FlowCode::Stream(StreamParams::new(window_symbols))
         }
     };
     let least = if params.code == FlowCode::Rlnc { SIZE_MIN } else { 1 };

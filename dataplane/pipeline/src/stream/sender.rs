@@ -2,7 +2,7 @@
 //! and is sent again.
 
 use crate::io::earlier;
-use crate::params::Nanos;
+use crate::params::{Nanos, StreamProfile};
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
 use crate::peer::sample::AROUND_BYTES;
@@ -179,6 +179,11 @@ impl Sender {
     /// Sizes of packets that do not come, if there are any.
     pub(crate) fn black_hole(&self) -> Option<BlackHole> {
         self.sent.black_hole()
+    }
+
+    /// Protects what it sends from now on as this profile asks.
+    pub(crate) fn protect(&mut self, profile: StreamProfile) {
+        self.share.profile = profile;
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.

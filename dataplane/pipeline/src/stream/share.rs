@@ -4,7 +4,7 @@
 use crate::params::Nanos;
 use crate::report::HopLoss;
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::Plan;
+use recoded_code::theory::stream::{Plan, StreamProfile};
 
 /// How often it is planned.
 const PLAN_NANOS: Nanos = 100_000_000;
@@ -27,6 +27,7 @@ const PAUSE_DISTANCES: f64 = 2.0;
 /// What a hop sends in advance.
 #[derive(Debug)]
 pub(crate) struct Share {
+    pub(crate) profile: StreamProfile,
     plan: Plan,
     credit: f64,
     /// Symbols a second; and since the last plan.
@@ -39,7 +40,15 @@ pub(crate) struct Share {
 
 impl Share {
     pub(crate) fn new() -> Self {
-        Self { plan: Plan::NONE, credit: 0.0, rate: 0.0, sent: 0, planned_at: 0, pause_at: None }
+        Self {
+            profile: StreamProfile::Balanced,
+            plan: Plan::NONE,
+            credit: 0.0,
+            rate: 0.0,
+            sent: 0,
+            planned_at: 0,
+            pause_at: None,
+        }
     }
 
     /// Symbols that a combination takes, at most.
@@ -61,7 +70,7 @@ impl Share {
             (self.planned_at, self.sent) = (now, 0);
             let HopLoss { loss, burst_mean, .. } = loss;
             let (loss, traffic) = (LossModel { loss, burst_mean }, (self.rate, is_growing));
-            self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9);
+            self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
         }
         self.credit = (self.credit + self.plan.rho).min(2.0);
         let distance = (PAUSE_DISTANCES * 1e9 / self.rate.max(1.0)) as Nanos;

@@ -33,7 +33,7 @@
 
 mod plan;
 
-pub use plan::Plan;
+pub use plan::{Plan, StreamProfile};
 
 use super::LossModel;
 use super::chain::Channel;
@@ -103,8 +103,9 @@ impl StreamHop {
 
     /// A hop that sends in advance what [`Plan`] says.
     #[must_use]
-    pub fn planned(loss: LossModel, round_trip: f64, rate: f64) -> Self {
-        Self::new(loss, round_trip, rate, Plan::new(loss, (rate, false), round_trip).rho)
+    pub fn planned(loss: LossModel, round_trip: f64, rate: f64, profile: StreamProfile) -> Self {
+        let plan = Plan::new(loss, (rate, false), round_trip, profile);
+        Self::new(loss, round_trip, rate, plan.rho)
     }
 
     /// Packets that leave over the link for each symbol.
