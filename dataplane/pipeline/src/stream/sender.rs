@@ -7,7 +7,7 @@ use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
 use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{BlackHole, HeardHop, HopLoss};
+use crate::report::{BlackHole, HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -179,6 +179,11 @@ impl Sender {
     /// Sizes of packets that do not come, if there are any.
     pub(crate) fn black_hole(&self) -> Option<BlackHole> {
         self.sent.black_hole()
+    }
+
+    /// What it planned to send in advance.
+    pub(crate) fn planned(&self) -> Planned {
+        self.share.planned()
     }
 
     /// Protects what it sends from now on as this profile asks.

@@ -205,6 +205,7 @@ impl Senders {
             heard: sender.heard(),
             is_silent: sender.is_silent(),
             black_hole: sender.black_hole(),
+            planned: sender.planned(),
         })
         .collect()
     }

@@ -2,7 +2,7 @@
 //! many symbols, by what the hop loses and carries.
 
 use crate::params::Nanos;
-use crate::report::HopLoss;
+use crate::report::{HopLoss, Planned};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
 
@@ -34,6 +34,7 @@ pub(crate) struct Share {
     rate: f64,
     sent: u32,
     planned_at: Nanos,
+    planned: Planned,
     /// Since when there is a pause, if there is one before the next combination.
     pause_at: Option<Nanos>,
 }
@@ -47,6 +48,7 @@ impl Share {
             rate: 0.0,
             sent: 0,
             planned_at: 0,
+            planned: Planned::default(),
             pause_at: None,
         }
     }
@@ -54,6 +56,11 @@ impl Share {
     /// Symbols that a combination takes, at most.
     pub(crate) fn symbols(&self) -> usize {
         self.plan.symbols
+    }
+
+    /// What was planned so far.
+    pub(crate) fn planned(&self) -> Planned {
+        Planned { symbols_per_second: self.rate, ..self.planned }
     }
 
     /// Notes a symbol that is sent for the first time, over a hop that loses so much.
@@ -72,6 +79,8 @@ impl Share {
             let (loss, traffic) = (LossModel { loss, burst_mean }, (self.rate, is_growing));
             self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
         }
+        self.planned.symbols += 1;
+        self.planned.combinations += self.plan.rho;
         self.credit = (self.credit + self.plan.rho).min(2.0);
         let distance = (PAUSE_DISTANCES * 1e9 / self.rate.max(1.0)) as Nanos;
         self.pause_at = (self.plan.rho > 0.0).then_some(now + PAUSE_NANOS.max(distance));
@@ -85,6 +94,8 @@ impl Share {
 
     /// Notes that one is sent.
     pub(crate) fn spend(&mut self) {
+        // Of one before a pause, that part was not.
+        self.planned.combinations += (1.0 - self.credit).max(0.0);
         self.credit = (self.credit - 1.0).max(0.0);
         self.pause_at = None;
     }

@@ -224,17 +224,17 @@ impl Queue {
         queue
     }
 
-    /// A symbol is sent, and the combinations that are due then. Returns the probability that it is
-    /// lost and there is no place for it.
+    /// A symbol is sent, and the combinations that are due then. Returns how many are still lacking
+    /// for which there is no place.
     fn symbol(&mut self) -> f64 {
         self.deficit.source();
-        let refused = self.deficit.refuse(self.most);
         self.credit += self.rho;
         while self.credit >= 1.0 {
             self.credit -= 1.0;
             self.deficit.repair();
         }
-        refused
+        // One report tells of the symbol and of these.
+        self.deficit.refuse(self.most)
     }
 }
 
