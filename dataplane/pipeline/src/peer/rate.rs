@@ -244,6 +244,11 @@ impl Rate {
             let gain = if sample.is_limited { START } else { AHEAD };
             self.set(self.bytes_per_second.max(gain * carried));
             self.was_limited = sample.is_limited;
+            // A burst that is over before anything was heard of it.
+            if sample.is_limited && sample.is_stretched() {
+                self.phase = Phase::Steady;
+                self.set(self.bytes_per_second.min(self.most()));
+            }
         }
         // The time between two samples is in none.
         if all.nanos + all.nanos / 4 < round_trip {
@@ -436,7 +441,7 @@ mod tests {
     /// A sample of 20 ms, of 60 bytes a packet.
     fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
         let (bytes, nanos) = (60 * packets, ROUND_TRIP);
-        Sample { bytes, packets, sent: packets, nanos, queue, backlog, is_limited }
+        Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
     }
 
     /// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they
