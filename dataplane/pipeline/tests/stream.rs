@@ -289,3 +289,32 @@ fn everything_comes_to_rest() {
     assert_eq!(sent(&line), before);
     assert_eq!(line.delivered.len(), line.entered());
 }
+
+/// A path that is back carries nine tenths of what it did within ten of its round trips and 300 ms:
+/// it took up to 6 s where rates began at the least one. The outage is on the first link, or behind
+/// a relay.
+#[test]
+fn a_path_that_is_back_soon_carries_what_it_did() {
+    if is_emulated() {
+        return;
+    }
+    let cases =
+        [(1, 1, 0, 3), (1, 10, 0, 3), (1, 10, 0, 30), (1, 50, 0, 3), (3, 10, 1, 3), (3, 10, 1, 30)];
+    for (hops, delay, dead, outage) in cases {
+        let link = Link::new(0.02, delay);
+        let mut line = Line::new(&vec![link; hops], Load { ordered: false, ..GREEDY }, 1);
+        line.run(5 * SECOND);
+        let before = line.goodput(line.now - SECOND);
+        line.set(dead, Link { loss: 1.0, ..link });
+        line.run(outage * SECOND);
+        line.set(dead, link);
+        let most = (10 * 2 * hops as u64 * delay + 300) / 20;
+        let is_back = (0..most).position(|_| {
+            line.run(20 * MILLI);
+            line.goodput(line.now - 40 * MILLI) > 0.9 * before
+        });
+        let took = is_back.map(|steps| 20 * (steps + 1));
+        println!("{hops} hops of {delay} ms, {outage} s: back after {took:?} ms");
+        assert!(took.is_some(), "not after {} ms", 20 * most);
+    }
+}
