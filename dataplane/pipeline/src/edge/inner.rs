@@ -86,12 +86,11 @@ mod tests {
 
     #[test]
     fn packets_of_one_flow_share_a_key_and_others_do_not() {
-        for version in 0..2 {
+        for (version, transport) in TRANSPORT.into_iter().enumerate() {
             let packet = &both(UDP)[version];
             let mut next = packet.clone();
             *next.last_mut().unwrap() ^= 1;
             assert_eq!(FlowKey::of(packet), FlowKey::of(&next));
-            let transport = TRANSPORT[version];
             // A port of each side, the protocol, an address of each.
             let first = [12, 8][version];
             for at in [transport + 1, transport + 3, PROTOCOL[version], first, transport - 1] {
@@ -104,11 +103,11 @@ mod tests {
 
     #[test]
     fn only_whole_packets_of_tcp_are_of_a_connection() {
-        for version in 0..2 {
+        for (version, transport) in TRANSPORT.into_iter().enumerate() {
             for (protocol, is_tcp) in [(TCP, true), (UDP, false), (SCTP, false), (1, false)] {
                 assert_eq!(FlowKey::of(&both(protocol)[version]).is_tcp(), is_tcp, "{protocol}");
             }
-            for length in 0..TRANSPORT[version] + 4 {
+            for length in 0..transport + 4 {
                 assert!(!FlowKey::of(&both(TCP)[version][..length]).is_tcp(), "{length} bytes");
             }
         }
