@@ -154,7 +154,8 @@ fn packets_are_what_the_plan_of_the_source_takes() {
         });
         for load in loads {
             line.load = *load;
-            line.run(10 * SECOND);
+            // Sparse traffic takes longer to be many packets.
+            line.run(if load.rate.is_some_and(|rate| rate < 500.0) { 20 } else { 4 } * SECOND);
         }
         let flow = line.flow(0);
         let hop = flow.next_hops[0];
