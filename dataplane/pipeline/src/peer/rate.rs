@@ -174,8 +174,8 @@ pub(crate) struct Rate {
     recent_loss: f64,
     anchor: Option<Anchor>,
     quiet_until: Nanos,
-    /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent or
-    /// sent nothing on, while that lasts.
+    /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent
+    /// or sent nothing on, while that lasts.
     unhindered: f64,
     before_silence: Option<f64>,
     before_stall: Option<f64>,

@@ -218,7 +218,8 @@ impl Sender {
         self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
-    /// How long what is queued now waits until it leaves; where the neighbour is silent, without end.
+    /// How long what is queued now waits until it leaves: without end where the neighbour is
+    /// silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         if self.liveness.silence() > self.patience_with_silence() {
             return Nanos::MAX;
