@@ -143,7 +143,7 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
     let carries = common.flags.has(Flags::SYSTEMATIC);
     let flags = common.flags.0;
     let allowed = if carries { Flags::SYSTEMATIC | Flags::REPAIR } else { Flags::END };
-    if flags & !allowed != 0 {
+    if flags & !(allowed | Flags::INTERACTIVE) != 0 {
         return Err(HeaderError::Flags(flags));
     }
     let window_log2 = payload[13];
@@ -236,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_packet_written_then_parsed_is_itself(
-            common in headers(PacketType::Stream, Flags::REPAIR),
+            common in headers(PacketType::Stream, Flags::REPAIR | Flags::INTERACTIVE),
             (window_log2, round_trips) in (STREAM_LOG2_MIN..=STREAM_LOG2_MAX, any::<u16>()),
             (number, after, place, bytes) in (any::<u32>(), 0u16..64, any::<u16>(), 1u16..300),
         ) {
