@@ -18,9 +18,6 @@ pub(crate) mod reporter;
 
 pub(crate) mod rate;
 
-#[cfg(test)]
-mod shared_link;
-
 pub(crate) mod sample;
 
 pub(crate) mod liveness;
