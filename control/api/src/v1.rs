@@ -222,8 +222,9 @@ pub struct Flow {
     #[serde(default)]
     pub overhead: Option<f64>,
     /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
-    /// length and the loss from end to end take for target_loss. Stream: what the losses of the
-    /// first link take without combinations. Null for generations.
+    /// length and the loss from end to end take for target_loss. Stream, and generations and
+    /// batches whose hops make up for their losses: what the losses of the first link take when
+    /// nothing is sent in advance. Null for other generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
     /// Sink: time from the first packet of a generation or block until it was complete, on average.

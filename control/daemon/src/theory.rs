@@ -11,12 +11,15 @@ const SIZE_MAX: usize = 128;
 
 /// Expected rank at the sink over the size of a generation or batch, as the source of a flow can
 /// know it: from what the hops report. Relays are taken to recode systematically, and batches
-/// adaptively, which is their default.
+/// adaptively, which is their default; where hops make up for their losses, all of it arrives.
 pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
     let size = report.generation_size;
     if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
         return None;
+    }
+    if report.is_mended {
+        return Some(1.0);
     }
     let line = line(hops);
     match report.code {
@@ -32,14 +35,19 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Of a stream, those on the link that leaves the source, on whose losses alone
-/// they depend, when nothing is sent in advance: round trips and rates are not known here. Not
-/// for generations, whose number of packets follows from how many may stay incomplete.
+/// [`expected_rank`]. Where hops make up for their losses, those on the link that leaves the
+/// source, on whose losses alone they depend, when nothing is sent in advance: round trips and
+/// rates are not known here. Not for generations otherwise, whose number of packets follows from
+/// how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
 )]
-pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Option<f64> {
+pub fn overhead(
+    params: &FlowParams,
+    (rank, is_mended): (Option<f64>, bool),
+    hops: &[HopLoss],
+) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
         FlowCode::Window(code) if is_source && !hops.is_empty() => {
@@ -47,7 +55,7 @@ pub fn overhead(params: &FlowParams, rank: Option<f64>, hops: &[HopLoss]) -> Opt
             let rate_max = (params.redundancy_max - 1.0).max(0.0);
             Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
         }
-        FlowCode::Stream(_) if is_source => {
+        _ if is_source && (is_mended || matches!(params.code, FlowCode::Stream(_))) => {
             let first = hops.iter().find(|hop| hop.hop == 0)?;
             Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
         }
@@ -116,6 +124,7 @@ mod tests {
             generation_size: 16,
             symbol_bytes: 1428,
             planned,
+            is_mended: false,
             next_hops: Vec::new(),
             hops: Vec::new(),
             remote: None,
@@ -142,9 +151,20 @@ mod tests {
         let code = FlowCode::Stream(StreamParams { window_symbols: 1024 });
         let role = Role::Source { tunnel: TunnelId(0) };
         let params = FlowParams { code, ..FlowParams::new(1, role, Vec::new()) };
-        let packets = overhead(&params, None, &ten_hops()).expect("hops are known");
+        let packets = overhead(&params, (None, false), &ten_hops()).expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, None, &[]), None);
+        assert_eq!(overhead(&params, (None, false), &[]), None);
+    }
+
+    #[test]
+    fn generations_pay_for_the_first_hop_alone_where_hops_make_up_for_losses() {
+        let mended = FlowReport { is_mended: true, ..report(FlowCode::Rlnc, 16) };
+        let rank = expected_rank(&mended, &ten_hops());
+        assert_eq!(rank, Some(1.0));
+        let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
+        let packets = overhead(&params, (rank, true), &ten_hops()).expect("hops are known");
+        assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
+        assert_eq!(overhead(&params, (rank, false), &ten_hops()), None);
     }
 
     #[cfg(feature = "bats")]

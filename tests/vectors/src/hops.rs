@@ -98,7 +98,7 @@ impl From<link::LinkGap> for Gap {
     }
 }
 
-/// Symbols, one that is sent again, and keepalives.
+/// Symbols, one that is sent again, combinations, and keepalives, the last of another code.
 pub(crate) fn streams() -> Vec<Stream> {
     let symbol = Flags::SYSTEMATIC;
     let cases = [
@@ -110,6 +110,7 @@ pub(crate) fn streams() -> Vec<Stream> {
         (Flags::END, 15, 3, None),
         (0, 6, 1, Some((u32::MAX - 3, 64))),
         (0, 14, 2, Some((0x0102_0304, COMBINED_MAX))),
+        (Flags::END, 0, 0, None),
     ];
     (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
 }
