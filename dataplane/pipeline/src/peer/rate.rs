@@ -36,13 +36,18 @@ const TARGET_MAX_NANOS: f64 = 8e6;
 const START: f64 = 3.0;
 const AHEAD: f64 = 4.0;
 
+/// Where round trips are long, less: what is too much fills a queue until that is heard of, and a
+/// burst that leaves a little slower is no worse for it.
+const AHEAD_NANOS: f64 = 50e6;
+const AHEAD_LEAST: f64 = 1.5;
+
 /// Part of the rate below which a queue is that of others.
 const OTHERS: f64 = 8.0;
 
 /// Gain at no queue.
 const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
-const GAIN_LEAST: f64 = 0.05;
+const GAIN_LEAST: f64 = 0.03;
 
 /// What calm rounds in a row may multiply it by, and how far: a quarter faster a round where round
 /// trips are long.
@@ -239,11 +244,19 @@ impl Rate {
         let carried = sample.received() / (1.0 - usual).max(0.05);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
-        if self.phase == Phase::Startup && all.queue <= Self::target(round_trip) {
-            // Ahead of those who are about to send more.
-            let gain = if sample.is_limited { START } else { AHEAD };
-            self.set(self.bytes_per_second.max(gain * carried));
+        if self.phase == Phase::Startup {
             self.was_limited = sample.is_limited;
+            let target = Self::target(round_trip);
+            if sample.is_limited && (sample.is_stretched() || sample.queue > target) {
+                // A burst may be over before a round trip is.
+                self.phase = Phase::Steady;
+                self.set(self.bytes_per_second.min(self.most()));
+            } else if all.queue <= target {
+                // Ahead of those who are about to send more.
+                let most = (1.0 + AHEAD_NANOS / round_trip.max(1) as f64).max(AHEAD_LEAST);
+                let gain = most.min(if sample.is_limited { START } else { AHEAD });
+                self.set(self.bytes_per_second.max(gain * carried));
+            }
         }
         // The time between two samples is in none.
         if all.nanos + all.nanos / 4 < round_trip {
@@ -374,7 +387,9 @@ impl Rate {
         }
         let slow = (seen.target / (2.0 * round_trip)).min(1.0);
         let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
-        let most = (GAIN_ROUND_TRIP_NANOS / round_trip).clamp(GAIN_LEAST, GAIN_MOST);
+        // What is too much waits for two round trips.
+        let part = if self.calm < FASTER { 2.0 } else { 1.0 };
+        let most = (GAIN_ROUND_TRIP_NANOS / (part * round_trip)).clamp(GAIN_LEAST, GAIN_MOST);
         let gain = (GAIN * slow * boost).min(most) * (1.0 - queue);
         // Never much less than before where there is room.
         let least = self.bytes_per_second.min(2.0 * self.capacity);
@@ -436,7 +451,7 @@ mod tests {
     /// A sample of 20 ms, of 60 bytes a packet.
     fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
         let (bytes, nanos) = (60 * packets, ROUND_TRIP);
-        Sample { bytes, packets, sent: packets, nanos, queue, backlog, is_limited }
+        Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
     }
 
     /// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they

@@ -6,7 +6,7 @@ use crate::params::Nanos;
 pub(crate) const AROUND_BYTES: usize = 42;
 
 /// Shortest time that a sample covers: a burst of a worker that slept is part of it. It covers a
-/// round trip, up to the longest; one of few packets covers more.
+/// round trip, up to the longest, or what came between two pauses; one of few packets covers more.
 pub(crate) const SAMPLE_NANOS: Nanos = 10_000_000;
 pub(crate) const SAMPLE_MAX_NANOS: Nanos = 50_000_000;
 pub(crate) const SAMPLE_PACKETS: u32 = 32;
@@ -20,8 +20,9 @@ pub(crate) struct Sample {
     pub packets: u32,
     /// What was sent to make that arrive.
     pub sent: u32,
-    /// How long it took to arrive.
+    /// How long it took to arrive, and to send.
     pub nanos: Nanos,
+    pub took: Nanos,
     /// The least queue seen, that of the neighbour included, and the least of the neighbour alone.
     pub queue: Nanos,
     pub backlog: Nanos,
@@ -40,6 +41,11 @@ impl Sample {
         1.0 - (f64::from(self.packets) / f64::from(self.sent.max(1))).min(1.0)
     }
 
+    /// Whether it was sent much faster than it arrived: faster than the link is.
+    pub(crate) fn is_stretched(&self) -> bool {
+        self.nanos > self.took + self.took / 2
+    }
+
     /// This one and the next as one.
     fn then(&self, next: &Sample) -> Sample {
         Sample {
@@ -47,6 +53,7 @@ impl Sample {
             packets: self.packets.saturating_add(next.packets),
             sent: self.sent.saturating_add(next.sent),
             nanos: self.nanos.saturating_add(next.nanos),
+            took: self.took.saturating_add(next.took),
             queue: self.queue.min(next.queue),
             backlog: self.backlog.min(next.backlog),
             is_limited: self.is_limited && next.is_limited,

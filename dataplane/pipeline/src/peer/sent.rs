@@ -206,7 +206,8 @@ impl Sent {
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
         let backlog = u64::from(report.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000;
-        let sample = self.meter.note((report, pauses), (waited + backlog, backlog), round_trip);
+        let at = Reported { report: *report, pauses, sent_at };
+        let sample = self.meter.note(at, (waited + backlog, backlog), round_trip);
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
@@ -306,50 +307,112 @@ impl Way {
     }
 }
 
-/// How fast packets arrive, from one report to a later one.
+/// A report, and what is known of the packet that came last by it: the pauses before it, and when
+/// it was sent.
+#[derive(Copy, Clone, Debug)]
+struct Reported {
+    report: LinkReport,
+    pauses: u32,
+    sent_at: Nanos,
+}
+
+/// From one report to later ones.
+#[derive(Copy, Clone, Debug)]
+struct Span {
+    from: Reported,
+    /// The least queue since, and the least of the neighbour alone.
+    least: (Nanos, Nanos),
+}
+
+impl Span {
+    /// From a report on, of which nothing is seen yet.
+    fn new(from: Reported) -> Self {
+        Self { from, least: (Nanos::MAX, Nanos::MAX) }
+    }
+
+    fn see(&mut self, (queue, backlog): (Nanos, Nanos)) {
+        self.least = (self.least.0.min(queue), self.least.1.min(backlog));
+    }
+
+    /// What came until a report, if that took so long.
+    fn sample(&self, until: &Reported, least: Nanos) -> Option<Sample> {
+        let (from, to) = (&self.from.report, &until.report);
+        let nanos = arrived_between(from, to);
+        let sent = to.latest.wrapping_sub(from.latest);
+        let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { least };
+        if nanos < enough || sent == 0 {
+            return None;
+        }
+        let (queue, backlog) = self.least;
+        Some(Sample {
+            bytes: to.bytes.wrapping_sub(from.bytes),
+            packets: to.packets.wrapping_sub(from.packets),
+            sent,
+            nanos,
+            took: until.sent_at.saturating_sub(self.from.sent_at),
+            queue,
+            backlog,
+            is_limited: self.from.pauses == until.pauses,
+        })
+    }
+}
+
+/// How fast packets arrive.
 #[derive(Debug, Default)]
 struct Meter {
-    /// The earlier report, and the pauses before the packet that came last by it.
-    since: Option<(LinkReport, u32)>,
-    /// The least queue, and the least of the neighbour alone.
-    least: Option<(Nanos, Nanos)>,
+    /// Since the last sample.
+    whole: Option<Span>,
+    /// Since then, or since the last pause.
+    run: Option<Span>,
+    newest: Option<Reported>,
 }
 
 impl Meter {
-    fn note(
-        &mut self,
-        (report, pauses): (&LinkReport, u32),
-        now: (Nanos, Nanos),
-        round_trip: Nanos,
-    ) -> Option<Sample> {
-        let (queue, backlog) = self.least.map_or(now, |at| (at.0.min(now.0), at.1.min(now.1)));
-        self.least = Some((queue, backlog));
-        let Some((since, pauses_since)) = self.since else {
-            self.begin(report, pauses);
+    /// Takes in a report, and the queue and the backlog it tells of.
+    fn note(&mut self, at: Reported, seen: (Nanos, Nanos), round_trip: Nanos) -> Option<Sample> {
+        let before = self.newest.replace(at);
+        let (Some(whole), Some(run), Some(before)) = (&mut self.whole, &mut self.run, before)
+        else {
+            self.begin(at);
             return None;
         };
-        let nanos = u64::from(report.arrived.wrapping_sub(since.arrived)) * 1000;
-        let sent = report.latest.wrapping_sub(since.latest);
-        let packets = report.packets.wrapping_sub(since.packets);
-        let is_strange = nanos > 1 << 41 || sent > 1 << 20 || packets > sent.saturating_add(1024);
-        if is_strange {
-            self.begin(report, pauses);
+        if is_strange(&before.report, &at.report) || is_strange(&whole.from.report, &at.report) {
+            self.begin(at);
             return None;
         }
-        let enough = if sent < SAMPLE_PACKETS { SPARSE_NANOS } else { SAMPLE_NANOS };
-        if nanos < enough.max(round_trip.min(SAMPLE_MAX_NANOS)) || sent == 0 {
-            return None;
+        if at.pauses != before.pauses {
+            // What came between two pauses tells how fast the link is, if it took long enough.
+            let sample = run.sample(&before, SAMPLE_NANOS);
+            *run = Span::new(at);
+            if sample.is_some() {
+                self.begin(at);
+                return sample;
+            }
         }
-        let bytes = report.bytes.wrapping_sub(since.bytes);
-        let is_limited = pauses == pauses_since;
-        self.begin(report, pauses);
-        Some(Sample { bytes, packets, sent, nanos, queue, backlog, is_limited })
+        whole.see(seen);
+        run.see(seen);
+        let sample = whole.sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_MAX_NANOS)));
+        if sample.is_some() {
+            self.begin(at);
+        }
+        sample
     }
 
-    fn begin(&mut self, report: &LinkReport, pauses: u32) {
-        self.since = Some((*report, pauses));
-        self.least = None;
+    fn begin(&mut self, at: Reported) {
+        (self.whole, self.run) = (Some(Span::new(at)), Some(Span::new(at)));
     }
+}
+
+/// Time between the packets that came last by two reports.
+fn arrived_between(from: &LinkReport, to: &LinkReport) -> Nanos {
+    u64::from(to.arrived.wrapping_sub(from.arrived)) * 1000
+}
+
+/// Whether one report does not follow another.
+fn is_strange(from: &LinkReport, to: &LinkReport) -> bool {
+    let sent = to.latest.wrapping_sub(from.latest);
+    let packets = to.packets.wrapping_sub(from.packets);
+    arrived_between(from, to) > 1 << 41 || sent > 1 << 20 || packets > sent.saturating_add(1024)
 }
 
 #[cfg(test)]
