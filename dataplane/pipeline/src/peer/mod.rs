@@ -6,6 +6,8 @@ pub(crate) mod next_hops;
 
 pub(crate) mod arrivals;
 
+mod contest;
+
 mod sequence;
 
 pub(crate) mod lateness;

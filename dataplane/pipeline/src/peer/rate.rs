@@ -13,12 +13,14 @@
 //! Capacity is the most of the newest samples: one that had pauses in it says only what the link
 //! carries at least. At the start the rate keeps ahead of what is sent, until there is a queue.
 //!
-//! Now and then a queue that stays is emptied. One that does not become shorter is not ours: it
-//! counts as part of the way from then on, which also keeps others from starving this sender. A
+//! Now and then a queue that stays is emptied. One that does not become shorter is not ours. If it
+//! never changes, it is part of the way from then on; otherwise others fill it, and the rate is
+//! contested with them. A
 //! link that drops what exceeds its rate without a queue is told by what arrives: it does not grow
 //! with what is sent.
 
 use crate::params::Nanos;
+use crate::peer::contest::{Contest, Shared};
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
 
 /// Rates, in bytes per second: the first, the least, the most.
@@ -81,8 +83,12 @@ const FULL_NANOS: Nanos = 2_000_000_000;
 const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
 
-/// Samples after which it should have become shorter; else it is taken for part of the way.
+/// Samples after which it should have become shorter; else it is not ours.
 const DRAINED: u32 = 3;
+
+/// So long after a contest, a queue that stays is that of others again, and sooner.
+const RIVAL_NANOS: Nanos = 10_000_000_000;
+const RIVAL_SOONER: Nanos = 4;
 
 /// Part of the target that is no queue.
 const EMPTY: f64 = 0.2;
@@ -168,8 +174,14 @@ pub(crate) struct Rate {
     recent_loss: f64,
     anchor: Option<Anchor>,
     quiet_until: Nanos,
-    /// When there was no queue last.
+    /// When there was no queue last, what the link carried then, and the least and the most queue
+    /// since.
     empty_at: Nanos,
+    empty_rate: f64,
+    since_empty: (f64, f64),
+    contest: Option<Contest>,
+    /// When the last contest was.
+    rival_at: Option<Nanos>,
 }
 
 /// What is to be done about a queue that stays.
@@ -201,6 +213,10 @@ impl Rate {
             anchor: None,
             quiet_until: 0,
             empty_at: 0,
+            empty_rate: 0.0,
+            since_empty: (f64::MAX, 0.0),
+            contest: None,
+            rival_at: None,
         }
     }
 
@@ -295,8 +311,10 @@ impl Rate {
         if sample.is_limited && is_steady && self.is_policed(received, loss, now) {
             return Verdict::Fine;
         }
+        let (least, most) = self.since_empty;
+        self.since_empty = (least.min(queue), most.max(queue));
         if queue < target * EMPTY {
-            self.empty_at = now;
+            self.was_empty(now);
         }
         let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
@@ -344,13 +362,39 @@ impl Rate {
         }
     }
 
+    /// There is no queue.
+    fn was_empty(&mut self, now: Nanos) {
+        (self.empty_at, self.empty_rate) = (now, self.most());
+        self.since_empty = (f64::MAX, 0.0);
+    }
+
+    /// Whether more is lost than without a queue.
+    fn overflows(&self) -> bool {
+        self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW
+    }
+
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
+        let overflows = self.overflows();
+        if let Some(contest) = &mut self.contest {
+            let &Seen { queue, target, round_trip, .. } = seen;
+            let shared = Shared { queue, target, round_trip, overflows };
+            if let Some(next) = contest.step(&shared, now) {
+                self.rival_at = Some(now);
+                self.set(next);
+                return Verdict::Fine;
+            }
+            self.contest = None;
+            self.was_empty(now);
+        }
         if let Some((before, samples)) = self.drain.take() {
-            return self.drained((before, samples), seen.queue, now);
+            return self.drained((before, samples), seen, now);
         }
         let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
-        if seen.is_limited && now > self.empty_at + full {
+        let has_rival = self.rival_at.is_some_and(|at| now < at + RIVAL_NANOS);
+        if has_rival && seen.is_limited && now > self.empty_at + full / RIVAL_SOONER {
+            self.begin_contest(seen.round_trip, now);
+        } else if seen.is_limited && now > self.empty_at + full {
             // Without a look at the way itself, a queue that stays becomes part of it.
             self.drain = Some((seen.queue, 0));
             let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
@@ -364,19 +408,29 @@ impl Rate {
     }
 
     /// Whether a queue has become shorter since less is sent.
-    fn drained(&mut self, (before, samples): (f64, u32), queue: f64, now: Nanos) -> Verdict {
-        let is_shorter = queue < SHORTER * before;
+    fn drained(&mut self, (before, samples): (f64, u32), seen: &Seen, now: Nanos) -> Verdict {
+        let is_shorter = seen.queue < SHORTER * before;
         if !is_shorter && samples + 1 < DRAINED {
             self.drain = Some((before, samples + 1));
             return Verdict::Fine;
         }
-        self.empty_at = now;
-        // A queue that overflows is shortened by sending less, in time.
-        let overflows = self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW;
+        let (least, most) = self.since_empty;
         if is_shorter {
             self.set(self.most());
+        } else if most > least + seen.target {
+            self.begin_contest(seen.round_trip, now);
+            return Verdict::Fine;
         }
-        if is_shorter || overflows { Verdict::Fine } else { Verdict::NotOurs }
+        self.was_empty(now);
+        // A queue that overflows is shortened by sending less, in time.
+        if is_shorter || self.overflows() { Verdict::Fine } else { Verdict::NotOurs }
+    }
+
+    /// Others fill the queue: from what was carried before they did.
+    fn begin_contest(&mut self, round_trip: Nanos, now: Nanos) {
+        let rate = self.empty_rate.max(self.most());
+        self.contest = Some(Contest::new(rate, round_trip, now));
+        self.set(rate);
     }
 
     fn rise(&mut self, seen: &Seen) {
