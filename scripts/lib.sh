@@ -37,6 +37,11 @@ missing_cuda_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
+# Debian and Ubuntu packages that the simulated FPGA card needs (`kernels/fpga`).
+missing_fpga_packages() {
+    command -v verilator >/dev/null || printf 'verilator\n'
+}
+
 # The C compiler for 64-bit ARM, and the C library for it, as the packages below install them.
 AARCH64_CC=aarch64-linux-gnu-gcc
 AARCH64_ROOT=/usr/aarch64-linux-gnu

@@ -148,7 +148,7 @@ enum : uint8_t {
     X(matmul_table_5, 1024, 1, 4, 8192, 65536)                                                     \
     X(matmul_permute, 128, 16, 16, 128, 24576)                                                      \
     X(matmul_permute_narrow, 128, 4, 16, 128, 24576)                                                \
-    X(matmul_four_russians, 256, 64, 256, 1, 65536)                                                \
+    X(matmul_four_russians, 512, 64, 256, 1, 65536)                                                \
     X(matmul_bmma, 128, 32, 256, 1, 6144)
 //
 // The rest:

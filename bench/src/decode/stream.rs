@@ -187,7 +187,7 @@ impl Sink {
         });
         let combinations = combinations.collect::<Option<Vec<_>>>()?;
         let role = Role::Sink { tunnel: TunnelId(0), upstream: UPSTREAM };
-        let code = FlowCode::Stream(StreamParams { window_symbols: 1 << WINDOW_LOG2 });
+        let code = FlowCode::Stream(StreamParams::new(1 << WINDOW_LOG2));
         let flow = FlowParams::new(SHARD.flow, role, Vec::new());
         let flow = FlowParams { code, symbol_bytes: PACKET_BYTES, ..flow };
         Some(Sink {

@@ -5,7 +5,7 @@
 //! run the pipeline itself in virtual time, with the bed of its own tests.
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
-use recoded_code::theory::stream::{StreamHop, delays};
+use recoded_code::theory::stream::{StreamHop, StreamProfile, delays};
 use recoded_code::theory::{LossModel, Recoding};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::Nanos;
@@ -123,7 +123,12 @@ fn hops_axis() -> Axis {
 
 /// A hop in theory: a report takes 0.1 ms of links and workers beside the way.
 fn hop_of(round_trip: u64) -> StreamHop {
-    StreamHop::planned(LossModel::independent(LOSS), seconds_of(round_trip), RATE)
+    StreamHop::planned(
+        LossModel::independent(LOSS),
+        seconds_of(round_trip),
+        RATE,
+        StreamProfile::Balanced,
+    )
 }
 
 fn seconds_of(round_trip_millis: u64) -> f64 {

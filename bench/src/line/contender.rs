@@ -59,6 +59,10 @@ pub const CONTENDERS: &[Contender] = &[
     tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
     tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
     Contender {
+        name: "interactive",
+        kind: Kind::Tunnel { code: CodePlan::Interactive, field: 256, paced: false },
+    },
+    Contender {
         name: "auto",
         kind: Kind::Tunnel { code: CodePlan::Auto, field: 256, paced: false },
     },
@@ -87,9 +91,10 @@ impl Contender {
         CONTENDERS.iter().find(|contender| contender.name == name)
     }
 
-    /// Whether it is measured where none is named: what daemons choose here is a stream.
+    /// Whether it is measured where none is named: what daemons choose here is a stream, and
+    /// interactive ones are for datagrams.
     pub fn is_default(&self) -> bool {
-        !matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto, .. })
+        !matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto | CodePlan::Interactive, .. })
     }
 
     /// Whether it is a tunnel, whose limit is lower by its headers.
@@ -168,7 +173,7 @@ fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
     plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
-    if matches!(code, CodePlan::Stream | CodePlan::Auto) {
+    if matches!(code, CodePlan::Stream | CodePlan::Interactive | CodePlan::Auto) {
         // Acknowledgements need no generation to fill.
         plan.flows[1].code = code;
     }

@@ -65,7 +65,8 @@ pub struct Options {
     /// All lines, not only those that show most in least time
     #[arg(long, conflicts_with = "lines")]
     all: bool,
-    /// Only these contenders; auto, the daemons' default, is a stream here, and measured if named
+    /// Only these contenders; auto, the daemons' default, is a stream here, and measured if named,
+    /// and so is interactive
     #[arg(long, value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(CONTENDERS.iter().map(|one| one.name)))]
     contenders: Vec<String>,

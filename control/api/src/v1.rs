@@ -222,9 +222,10 @@ pub struct Flow {
     #[serde(default)]
     pub overhead: Option<f64>,
     /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
-    /// length and the loss from end to end take for target_loss. Stream, and generations and
-    /// batches whose hops make up for their losses: what the losses of the first link take when
-    /// nothing is sent in advance. Null for other generations.
+    /// length and the loss from end to end take for target_loss. Stream: what the losses of the
+    /// first link take with the combinations that were planned. Generations and batches whose hops
+    /// make up for their losses: what the losses of the first link take when nothing is sent in
+    /// advance. Null for other generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
     /// Sink: time from the first packet of a generation or block until it was complete, on average.
@@ -281,6 +282,9 @@ pub struct Parameters {
     /// Stream: packets that every node keeps.
     #[serde(default)]
     pub stream_symbols: Option<u64>,
+    /// Stream: what each hop sends in advance, balanced or interactive.
+    #[serde(default)]
+    pub stream_profile: Option<String>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
     /// "auto", or packets per symbol as a number.

@@ -12,7 +12,7 @@ pub fn help() -> String {
     for key in FLOW.live() {
         let words = key.values_in_words().replace('"', "");
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {:<22} {:<28} {words}", key.name, key.owners());
+        let _ = writeln!(text, "  {:<22} {:<30} {words}", key.name, key.owners());
     }
     text.push('\n');
     text.push_str(RULES);

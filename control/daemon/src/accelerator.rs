@@ -11,8 +11,9 @@ pub fn opener() -> OpenEngine {
     use std::sync::{Mutex, PoisonError};
     use std::time::Duration;
 
-    /// Loading the driver and the kernels takes a second or two where there is a card.
-    const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+    /// Loading the driver and the kernels takes a second or two where there is a card, and ten or
+    /// more where there are many of them: `CUDA_VISIBLE_DEVICES` names those to be looked at.
+    const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
 
     // It is tried again and again; what is said is said once.
     let told = Mutex::new(String::new());

@@ -89,6 +89,7 @@ fn code_parameters(params: &FlowParams) -> Parameters {
         },
         FlowCode::Stream(stream) => Parameters {
             stream_symbols: Some(count(stream.window_symbols)),
+            stream_profile: Some(stream.profile.name().into()),
             ..Parameters::default()
         },
     }
@@ -138,14 +139,15 @@ fn show_flow<'a>(
     let in_use = in_use.or(is_source.then_some(configured));
     let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
     let is_mended = newest.is_some_and(|report| report.is_mended);
-    let overhead_theory = theory::overhead(params, (expected, is_mended), &hops);
+    let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
+    let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
     let delay = decode_delay(&counters);
     Flow {
         id: params.id.into(),
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
-        neighbours: neighbours(config, reports, at),
+        neighbours: neighbours(config, next_hops, at),
         upstream: upstream.map(hop),
         parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -225,7 +227,7 @@ fn hop_name(config: &Config, id: PeerId) -> String {
 }
 
 /// The next hops of a stream, by what they reported until `now`.
-fn neighbours(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<FlowNeighbour> {
+fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowNeighbour> {
     let micros = |nanos: Nanos| nanos as f64 / 1e3;
     let packet = |hop: &NextHop, payload: u16| {
         let address = config.hops[usize::from(hop.peer.0)].address;
@@ -245,8 +247,7 @@ fn neighbours(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<FlowN
         silent: hop.is_silent,
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
     };
-    let hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), now);
-    hops.into_iter().map(neighbour).collect()
+    next_hops.into_iter().map(neighbour).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

@@ -4,7 +4,7 @@ use recoded_api::v1::HopLoss;
 use recoded_code::theory::stream::StreamHop;
 use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role};
-use recoded_pipeline::report::FlowReport;
+use recoded_pipeline::report::{FlowReport, NextHop};
 
 /// Larger generations take too long to compute each time somebody looks.
 const SIZE_MAX: usize = 128;
@@ -35,10 +35,11 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Where hops make up for their losses, those on the link that leaves the
-/// source, on whose losses alone they depend, when nothing is sent in advance: round trips and
-/// rates are not known here. Not for generations otherwise, whose number of packets follows from
-/// how many may stay incomplete.
+/// [`expected_rank`]. Of a stream, those on the links that leave the source, with what it planned
+/// to send in advance: their losses are those of the first hop. Where hops of generations and
+/// batches make up for their losses, those on the link that leaves the source when nothing is sent
+/// in advance: what is, follows from round trips and rates. Not for generations otherwise, whose
+/// number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
@@ -46,7 +47,7 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 pub fn overhead(
     params: &FlowParams,
     (rank, is_mended): (Option<f64>, bool),
-    hops: &[HopLoss],
+    (hops, next_hops): (&[HopLoss], &[NextHop]),
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
@@ -55,7 +56,12 @@ pub fn overhead(
             let rate_max = (params.redundancy_max - 1.0).max(0.0);
             Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
         }
-        _ if is_source && (is_mended || matches!(params.code, FlowCode::Stream(_))) => {
+        FlowCode::Stream(_) if is_source => {
+            let first = model(hops.iter().find(|hop| hop.hop == 0)?);
+            let packets = next_hops.iter().map(|hop| stream_hop(first, hop).packets());
+            Some(packets.sum()).filter(|packets| *packets > 0.0)
+        }
+        _ if is_source && is_mended => {
             let first = hops.iter().find(|hop| hop.hop == 0)?;
             Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
         }
@@ -63,6 +69,15 @@ pub fn overhead(
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
         _ => None,
     }
+}
+
+/// A hop that sends in advance what it planned on average. Where that is less than its losses take,
+/// the rest is sent again: as many packets as without.
+fn stream_hop(model: LossModel, hop: &NextHop) -> StreamHop {
+    let share = hop.planned.share();
+    let share = if share * (1.0 - model.loss) > model.loss { share } else { 0.0 };
+    let round_trip = hop.heard.map_or(0.0, |heard| heard.round_trip_nanos as f64 / 1e9);
+    StreamHop::new(model, round_trip, hop.planned.symbols_per_second, share)
 }
 
 fn line(hops: &[HopLoss]) -> Vec<LossModel> {
@@ -110,8 +125,8 @@ mod tests {
     use recoded_gf::FieldOrder;
     #[cfg(feature = "bats")]
     use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-    use recoded_pipeline::params::{StreamParams, TunnelId};
-    use recoded_pipeline::report::FlowCounters;
+    use recoded_pipeline::params::{PeerId, StreamParams, TunnelId};
+    use recoded_pipeline::report::{FlowCounters, HeardHop, Planned};
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
         FlowReport {
@@ -147,13 +162,39 @@ mod tests {
     }
 
     #[test]
-    fn streams_pay_for_the_first_hop_alone() {
-        let code = FlowCode::Stream(StreamParams { window_symbols: 1024 });
+    fn streams_pay_for_the_links_that_leave_the_source_and_what_it_planned() {
+        let code = FlowCode::Stream(StreamParams::new(1024));
         let role = Role::Source { tunnel: TunnelId(0) };
         let params = FlowParams { code, ..FlowParams::new(1, role, Vec::new()) };
-        let packets = overhead(&params, (None, false), &ten_hops()).expect("hops are known");
-        assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (None, false), &[]), None);
+        let next_hop = |combinations| NextHop {
+            peer: PeerId(0),
+            bytes_per_second: 1e6,
+            heard: Some(HeardHop {
+                at: 0,
+                round_trip_nanos: 20_000_000,
+                queue_nanos: 0,
+                loss: 0.1,
+            }),
+            is_silent: false,
+            black_hole: None,
+            planned: Planned { symbols: 100, combinations, symbols_per_second: 9600.0 },
+        };
+        let packets = |planned: &[f64]| {
+            let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
+            overhead(&params, (None, false), (&ten_hops(), &next_hops))
+        };
+        for (planned, expected) in [
+            (&[0.0][..], 1.0 / 0.9),
+            (&[5.0], 1.0 / 0.9),
+            (&[17.0], 1.17),
+            (&[100.0], 2.0),
+            (&[0.0, 17.0], 1.0 / 0.9 + 1.17),
+        ] {
+            let packets = packets(planned).expect("hops are known");
+            assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
+        }
+        assert_eq!(packets(&[]), None);
+        assert_eq!(overhead(&params, (None, false), (&[], &[next_hop(0.0)])), None);
     }
 
     #[test]
@@ -162,9 +203,9 @@ mod tests {
         let rank = expected_rank(&mended, &ten_hops());
         assert_eq!(rank, Some(1.0));
         let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
-        let packets = overhead(&params, (rank, true), &ten_hops()).expect("hops are known");
+        let packets = overhead(&params, (rank, true), (&ten_hops(), &[])).expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (rank, false), &ten_hops()), None);
+        assert_eq!(overhead(&params, (rank, false), (&ten_hops(), &[])), None);
     }
 
     #[cfg(feature = "bats")]

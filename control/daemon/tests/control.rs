@@ -9,7 +9,7 @@ use recoded::config::Config;
 use recoded_api::keys::FLOW;
 use recoded_api::v1::{Flow, FlowNeighbour};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::Redundancy;
+use recoded_pipeline::params::{FlowCode, Redundancy};
 use recoded_pipeline::report::{FlowCounters, Remainder};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeSet;
@@ -91,6 +91,36 @@ fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
     let served = Served::with(&FILE.replacen("\nrepair = true", "\nrepair = false", 1));
     let back = served.client().set(1, &changes(&[("repair", "true")])).expect("adopted");
     assert_eq!(back.parameters.stream_symbols, Some(16_384));
+}
+
+#[test]
+fn the_profile_of_a_stream_changes_live_and_goes_with_its_code() {
+    let served = Served::start();
+    let mut client = served.client();
+    let interactive: Pairs = &[("stream_profile", "interactive")];
+    let steps: [(Pairs, Option<&str>); 5] = [
+        (interactive, Some("interactive")),
+        (&[("code", "stream")], Some("interactive")),
+        (&[("code", "auto")], Some("interactive")),
+        (&[("code", "rlnc")], None),
+        (&[("code", "auto")], Some("balanced")),
+    ];
+    for (step, expected) in steps {
+        let now = client.set(1, &changes(step)).expect("adopted").parameters;
+        assert_eq!(now.stream_profile.as_deref(), expected, "{step:?}");
+        let published = served.dataplane.with(|fake| fake.published.clone());
+        let code = published.last().expect("published").flows[0].code;
+        let profile = match code {
+            FlowCode::Stream(stream) => Some(stream.profile.name()),
+            _ => None,
+        };
+        assert_eq!(profile, expected, "{step:?}");
+    }
+    client.set(1, &changes(&[("code", "rlnc")])).expect("adopted");
+    let said =
+        "flow 1: stream_profile = \"interactive\" does not apply: it is for code = \"stream\"";
+    let refused = client.set(1, &changes(interactive));
+    assert_eq!(refused.expect_err("generations have none").to_string(), said);
 }
 
 /// What a tunnel does not fit is refused while it exists, whatever the file would make of it.

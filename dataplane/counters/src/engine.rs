@@ -50,7 +50,9 @@ reasons! {
         /// The device was lost while it was there.
         Lost = "lost" => "See the reason in recodectl show engine, and the log of Linux for errors of \
             the card.",
-        /// The device did not give it back in time.
+        /// The device did not give it back in time, and may still do so.
+        Late = "late" => "Something else uses the card; if it persists, set engine to cpu.",
+        /// The device gave nothing back for long and was abandoned.
         Hung = "hung" => "See the log of Linux for errors of the card, and what else uses it.",
         /// The device gave it back wrong.
         Wrong = "wrong" => "Set engine to cpu and replace the card.",
@@ -88,7 +90,7 @@ counters! {
         device_jobs: Jobs,
         /// Their bytes.
         device_bytes: Bytes,
-        /// Bundles that came back from a device that had been given up; they were ignored.
+        /// Bundles that came back when the CPU had done them; they were ignored.
         late: Events,
         /// Times that a device came into use.
         device_ups: Events,

@@ -121,7 +121,7 @@ impl Incoming {
             field: FieldOrder::TwoFiftySix,
             size: 1,
             symbol_bytes: symbol.map_or(0, |symbol| usize::from(symbol.bytes)).max(before),
-            code: Some(FlowCode::Stream(StreamParams { window_symbols: header.window_symbols() })),
+            code: Some(FlowCode::Stream(StreamParams::announced(&header))),
         });
         self.block = None;
     }

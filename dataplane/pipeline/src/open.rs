@@ -222,7 +222,7 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
             }
         }
         Data::Stream(packet) => Sizes {
-            code: FlowCode::Stream(StreamParams { window_symbols: packet.header.window_symbols() }),
+            code: FlowCode::Stream(StreamParams::announced(&packet.header)),
             field: FieldOrder::TwoFiftySix,
             generation_size: SIZE_MIN,
         },
@@ -253,6 +253,7 @@ fn larger(sizes: Sizes, other: Sizes) -> Sizes {
         }
         (FlowCode::Stream(new), FlowCode::Stream(old)) => FlowCode::Stream(StreamParams {
             window_symbols: new.window_symbols.max(old.window_symbols),
+            ..new
         }),
         (code, _) => code,
     };

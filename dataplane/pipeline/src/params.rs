@@ -8,6 +8,7 @@ pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::edge::framing::LENGTH_BYTES;
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
+pub use recoded_code::theory::stream::StreamProfile;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
 use recoded_wire::header::HEADER_BYTES;
@@ -142,6 +143,15 @@ pub struct StreamParams {
     /// Source: symbols that every node keeps, 64 to 32768, rounded up to a power of two: what is on
     /// the way of the longest hop, and some.
     pub window_symbols: usize,
+    /// Source: how much each hop sends in advance. Relays see that by the packets.
+    pub profile: StreamProfile,
+}
+
+impl StreamParams {
+    /// A window of so many symbols, as a daemon's defaults have the rest.
+    pub const fn new(window_symbols: usize) -> Self {
+        Self { window_symbols, profile: StreamProfile::Balanced }
+    }
 }
 
 impl FlowCode {

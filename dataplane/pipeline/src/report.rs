@@ -38,6 +38,35 @@ pub struct NextHop {
     pub is_silent: bool,
     /// Whether large packets do not get there.
     pub black_hole: Option<BlackHole>,
+    /// What was planned to be sent in advance.
+    pub planned: Planned,
+}
+
+/// What a hop of a stream planned to send before anything was known to be lost.
+#[derive(Copy, Clone, PartialEq, Default, Debug)]
+pub struct Planned {
+    /// Symbols that left for the first time.
+    pub symbols: u64,
+    /// Combinations planned for them.
+    pub combinations: f64,
+    /// Symbols a second, of late.
+    pub symbols_per_second: f64,
+}
+
+impl Planned {
+    /// Combinations for each symbol.
+    pub fn share(&self) -> f64 {
+        self.combinations / self.symbols.max(1) as f64
+    }
+
+    /// Of two shards, whose packets are told apart on the link: the rate of the faster one.
+    fn join(self, other: Self) -> Self {
+        Self {
+            symbols: self.symbols + other.symbols,
+            combinations: self.combinations + other.combinations,
+            symbols_per_second: self.symbols_per_second.max(other.symbols_per_second),
+        }
+    }
 }
 
 /// Packets of some size and above do not arrive, while smaller ones do: bytes of UDP payload.
@@ -64,8 +93,8 @@ pub struct HeardHop {
 
 impl NextHop {
     /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
-    /// the mean of losses, the longest of times, and the latest report, the
-    /// least size that does not arrive. One that any shard has heard lately is not silent.
+    /// the mean of losses, the longest of times, the latest report, the least size that does not
+    /// arrive, all that was planned. One that any shard has heard lately is not silent.
     pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
         let mut hops: Vec<(NextHop, f64)> = Vec::new();
         for hop in of_shards {
@@ -77,6 +106,7 @@ impl NextHop {
                     sum.is_silent |= hop.is_silent;
                     let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
                     sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
+                    sum.planned = sum.planned.join(hop.planned);
                     *shards += heard;
                 }
                 None => hops.push((*hop, heard)),
@@ -193,6 +223,7 @@ mod tests {
             heard,
             is_silent: false,
             black_hole: None,
+            planned: Planned { symbols: 4, combinations: 1.0, symbols_per_second: 9.0 },
         };
         let shards = [
             vec![hop(4, heard(7, 30, 0.1)), hop(2, None)],
@@ -205,6 +236,11 @@ mod tests {
         let heard = first.heard.expect("two shards heard it");
         assert_eq!((heard.at, heard.round_trip_nanos, heard.queue_nanos), (9, 30, 30));
         assert!((heard.loss - 0.2).abs() < 1e-9);
+        assert_eq!(
+            first.planned,
+            Planned { symbols: 12, combinations: 3.0, ..shards[0][0].planned }
+        );
+        assert!((first.planned.share() - 0.25).abs() < 1e-9 && Planned::default().share() == 0.0);
         assert_eq!((second.peer, second.heard), (PeerId(2), None));
     }
     #[test]
@@ -212,7 +248,14 @@ mod tests {
         let hop = |at, is_silent| {
             let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: 0.0 };
             let peer = PeerId(0);
-            NextHop { peer, bytes_per_second: 1e6, heard: Some(heard), is_silent, black_hole: None }
+            NextHop {
+                peer,
+                bytes_per_second: 1e6,
+                heard: Some(heard),
+                is_silent,
+                black_hole: None,
+                planned: Planned::default(),
+            }
         };
         let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;
         assert!(!at(6 + SILENT_NANOS) && at(7 + SILENT_NANOS));

@@ -115,7 +115,7 @@ fn windows_take_what_is_said() {
 fn streams_take_what_is_said() {
     for role in [SOURCE, RELAY, SINK] {
         for window_symbols in [1, 64, 100, 4096, 32_768] {
-            let code = FlowCode::Stream(StreamParams { window_symbols });
+            let code = FlowCode::Stream(StreamParams::new(window_symbols));
             for symbol_bytes in [16, 1428] {
                 for next_hops in [1, 3] {
                     let next_hops = (0..next_hops).map(PeerId).collect();

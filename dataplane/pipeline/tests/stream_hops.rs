@@ -17,7 +17,7 @@ const RELAY: Role = Role::Relay { upstream: UP };
 const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
 fn stream(role: Role) -> FlowParams {
-    let code = FlowCode::Stream(StreamParams { window_symbols: 64 });
+    let code = FlowCode::Stream(StreamParams::new(64));
     FlowParams { code, symbol_bytes: 400, ..params(role) }
 }
 

@@ -64,8 +64,11 @@ fn path_that_is_dead_is_noticed_in_3_s_and_one_that_is_back_without_traffic() {
     line.load.rate = Some(1e-3);
     line.run(10 * SECOND);
     assert!(next_hop(&line, 0).is_silent);
-    let sent_to_the_dead = sent(&mut line, 10 * SECOND);
-    assert!((30..=34).contains(&sent_to_the_dead), "{sent_to_the_dead} keepalives in 10 s");
+    for range in [160..=170, 30..=34] {
+        let sent_to_the_dead = sent(&mut line, 10 * SECOND);
+        assert!(range.contains(&sent_to_the_dead), "{sent_to_the_dead} keepalives in 10 s");
+        line.run(20 * SECOND);
+    }
     line.set(0, Link { loss: 0.0, ..link });
     line.run(1000 * MILLI);
     assert!(!next_hop(&line, 0).is_silent);

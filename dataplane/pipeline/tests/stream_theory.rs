@@ -3,7 +3,8 @@
 mod timed;
 
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::{Delay, StreamHop, delays};
+use recoded_code::theory::stream::{Delay, StreamHop, StreamProfile, delays};
+use recoded_pipeline::params::{FlowCode, StreamParams};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// 100 Mbit/s of datagrams of 1300 bytes, a third of what a link carries.
@@ -48,7 +49,7 @@ impl Case {
         let link = self.link();
         // A report takes a packet's time on the link, and the worker to wake.
         let round_trip = (2 * link.delay + 100_000) as f64 / 1e9;
-        StreamHop::planned(model, round_trip, RATE)
+        StreamHop::planned(model, round_trip, RATE, StreamProfile::Balanced)
     }
 
     fn measure(&self, seconds: u64) -> Measured {
@@ -130,6 +131,44 @@ fn combinations_over_long_round_trips_are_as_theory_has_them() {
         [(3, 0.03, 20), (4, 0.1, 20), (6, 0.2, 20), (4, 0.1, 100)]
     {
         Case::new(hops, loss, round_trip_millis).check(8, 1.0);
+    }
+}
+
+/// The source reports what it planned: with it, theory has the packets per symbol that were sent,
+/// also of sparse traffic, of interactive flows, and of traffic that changes.
+#[test]
+fn packets_are_what_the_plan_of_the_source_takes() {
+    let bulk = Load { bytes: 1300, rate: Some(RATE), ordered: false };
+    let load = |rate| Load { bytes: 200, rate: Some(rate), ..bulk };
+    for (profile, loads) in [
+        (StreamProfile::Balanced, &[bulk][..]),
+        (StreamProfile::Balanced, &[load(250.0)]),
+        (StreamProfile::Balanced, &[load(50.0)]),
+        (StreamProfile::Interactive, &[load(1000.0)]),
+        (StreamProfile::Interactive, &[load(250.0)]),
+        (StreamProfile::Balanced, &[load(1000.0), Load { rate: None, ..bulk }]),
+    ] {
+        let mut line = Line::new(&[Link::new(0.1, 10); 2], loads[0], 1);
+        line.change_source(|params| {
+            params.code = FlowCode::Stream(StreamParams { profile, ..StreamParams::new(16_384) });
+        });
+        for load in loads {
+            line.load = *load;
+            // Sparse traffic takes longer to be many packets.
+            line.run(if load.rate.is_some_and(|rate| rate < 500.0) { 20 } else { 4 } * SECOND);
+        }
+        let flow = line.flow(0);
+        let hop = flow.next_hops[0];
+        let heard = hop.heard.expect("a report");
+        let round_trip = heard.round_trip_nanos as f64 / 1e9;
+        let (share, rate) = (hop.planned.share(), hop.planned.symbols_per_second);
+        let model = LossModel { loss: 0.1, burst_mean: 1.0 };
+        let expected = StreamHop::new(model, round_trip, rate, share).packets();
+        let counters = &flow.counters;
+        let sent = counters.sent_systematic + counters.sent_coded + counters.sent_repair;
+        let packets = sent as f64 / counters.source_symbols as f64;
+        println!("{profile:?}, {loads:?}: {packets:.3}, theory {expected:.3}");
+        assert!((packets - expected).abs() < 0.03 * expected, "{packets}, theory {expected}");
     }
 }
 

@@ -180,6 +180,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use recoded_pipeline::report::Planned;
 
     fn flow(id: u32, silent: &[bool]) -> Flow {
         let hop = |(peer, is_silent): (u16, &bool)| NextHop {
@@ -188,6 +189,7 @@ mod tests {
             heard: None,
             is_silent: *is_silent,
             black_hole: None,
+            planned: Planned::default(),
         };
         Flow { id, tunnel: None, next_hops: (0..).zip(silent).map(hop).collect() }
     }

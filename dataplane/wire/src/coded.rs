@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn flags_without_a_meaning_are_refused() {
-        for flags in [0x04, 0x0C] {
+        for flags in [Flags::INTERACTIVE, Flags::INTERACTIVE | Flags::MENDED] {
             let bytes = packet(&header(flags), 8);
             assert_eq!(parse_coded(&bytes), Err(HeaderError::Flags(flags)));
         }

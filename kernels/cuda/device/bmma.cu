@@ -86,7 +86,9 @@ __device__ __forceinline__ void put_counts(const int (&counts)[4][8][4], const J
     }
 }
 
-KERNEL_BLOCKS(matmul_bmma, 3) {
+// Two blocks a multiprocessor, not three: with fewer registers the compiler moves the loads of the
+// next chunk down to where it needs them, behind the products that were to hide them.
+KERNEL_BLOCKS(matmul_bmma, 2) {
     SHARED_MEMORY(shared);
     uint32_t *stages = reinterpret_cast<uint32_t *>(shared);
     const Job job = job_of_block(jobs, jobs_count);

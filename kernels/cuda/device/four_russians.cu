@@ -4,11 +4,13 @@
 // the sums of the bits are combined by Horner's rule. All threads of a warp read one entry: no bank
 // conflicts.
 //
-// A block makes 64 destinations of 256 bytes: 8 warps of 8 rows, 8 bytes a thread.
+// A block makes 64 destinations of 256 bytes: 16 warps of 4 rows, 8 bytes a thread. The table takes
+// 64 KB and many registers hold sums, so a multiprocessor has one block: sixteen warps hide more of
+// the way to shared memory and of the barriers than eight of twice the rows would.
 #include "../job.h"
 #include "common.cuh"
 
-enum : uint32_t { ROWS_PER_WARP = 8, ENTRY_WORDS = 32 };
+enum : uint32_t { ROWS_PER_WARP = 4, ENTRIES_PER_WARP = 16, ENTRY_WORDS = 32 };
 
 // The source in which entry i of a Gray code differs from the one before it: the lowest bit of i.
 __device__ __forceinline__ constexpr uint32_t changed(uint32_t i) {
@@ -28,19 +30,19 @@ __device__ __forceinline__ void fetch(uint2 (&sources)[8], const Job &job, const
     }
 }
 
-// The 32 entries of this warp, whose subsets have the bits of its number at the top, in the order
+// The 16 entries of this warp, whose subsets have the bits of its number at the top, in the order
 // of a Gray code.
 __device__ __forceinline__ void build_entries(uint2 *table, const uint2 (&sources)[8], uint32_t warp,
                                               uint32_t lane) {
     uint2 entry = make_uint2(0, 0);
 #pragma unroll
-    for (uint32_t bit = 0; bit < 3; bit++) {
-        if ((warp >> bit) & 1) entry = sum(entry, sources[5 + bit]);
+    for (uint32_t bit = 0; bit < 4; bit++) {
+        if ((warp >> bit) & 1) entry = sum(entry, sources[4 + bit]);
     }
-    uint2 *entries = table + 32 * warp * ENTRY_WORDS + lane;
+    uint2 *entries = table + ENTRIES_PER_WARP * warp * ENTRY_WORDS + lane;
     entries[0] = entry;
 #pragma unroll
-    for (uint32_t i = 1; i < 32; i++) {
+    for (uint32_t i = 1; i < ENTRIES_PER_WARP; i++) {
         entry = sum(entry, sources[changed(i)]);
         entries[(i ^ (i >> 1)) * ENTRY_WORDS] = entry;
     }

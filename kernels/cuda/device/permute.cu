@@ -22,6 +22,14 @@ __device__ __forceinline__ void stage(const Job &job, const uint8_t *arena, uint
     }
 }
 
+// The next two of `left` sources. An odd one out is used twice, the second time by coefficients of
+// zero.
+__device__ __forceinline__ void fetch_pair(uint4 &a, uint4 &b, const Job &job, const uint8_t *source,
+                                           uint32_t left) {
+    a = load<uint4>(source);
+    b = load<uint4>(left > 1 ? source + job.source_stride : source);
+}
+
 template <uint32_t ROWS>
 __device__ __forceinline__ void accumulate(uint32_t (&sums)[ROWS][4], const uint8_t *tables,
                                            const uint32_t *offsets, uint32_t next, uint4 a, uint4 b) {
@@ -75,12 +83,14 @@ __device__ __forceinline__ void permute(const Job *jobs, uint32_t jobs_count,
         const uint8_t *source = source_row(job, arena, first) + unit.byte;
         const uint32_t *offsets = staged + group * ROWS;
         const uint32_t next = groups * ROWS;
+        uint4 a, b;
+        fetch_pair(a, b, job, source, sources);
         for (uint32_t i = 0; i < sources; i += 2) {
-            const uint4 a = load<uint4>(source);
-            // An odd source out is used twice, the second time by coefficients of zero.
-            const uint4 b = load<uint4>(i + 1 < sources ? source + job.source_stride : source);
-            accumulate<ROWS>(sums, shared, offsets, next, a, b);
+            const uint4 a_now = a, b_now = b;
+            // Ahead of the products, which hide the way to memory.
             source += 2 * (uint64_t)job.source_stride;
+            if (i + 2 < sources) fetch_pair(a, b, job, source, sources - i - 2);
+            accumulate<ROWS>(sums, shared, offsets, next, a_now, b_now);
             offsets += 2 * next;
         }
     }

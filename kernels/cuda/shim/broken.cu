@@ -44,6 +44,27 @@ KERNEL(broken_store) {
 
 KERNEL(broken_alignment) { store<uint32_t>(arena + 4 * threadIdx.x + 2, 0); }
 
+// All blocks write one byte.
+KERNEL(broken_blocks) {
+    const Job job = job_of_block(jobs, jobs_count);
+    if (threadIdx.x == 0) store<uint8_t>(arena + job.destinations, 1);
+}
+
+// Each thread reads what it has written itself, by the path for what is never written.
+KERNEL(broken_read_only) {
+    const Job job = job_of_block(jobs, jobs_count);
+    uint8_t *own = arena + job.destinations + threadIdx.x;
+    store<uint8_t>(own, 1);
+    store<uint8_t>(own, load<uint8_t>(own));
+}
+
+// Reads what neither the host nor a kernel has written.
+KERNEL(broken_unwritten) {
+    const Job job = job_of_block(jobs, jobs_count);
+    uint8_t *own = arena + job.destinations + 4 * threadIdx.x;
+    store<uint32_t>(own, load_mutable<uint32_t>(own));
+}
+
 KERNEL(broken_shared) {
     SHARED_MEMORY(shared);
     shared[threadIdx.x + 1] = 0;

@@ -18,23 +18,24 @@ fn main() {
     let out = env::var("OUT_DIR").expect("cargo says where to build");
     let list = Path::new(&out).join("reed_solomon.inc");
     fs::write(&list, kernels()).expect("the build folder is writable");
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .opt_level(2)
-        .include(&out)
+    let build = || {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).include(&out).include(".").warnings(true);
+        // Its checked longjmp takes a switch of fibers for an error.
+        build.flag("-U_FORTIFY_SOURCE");
+        build
+    };
+    let kernels = build()
         .flag("-include")
         .flag("cuda.h")
-        .include(".")
-        // Its checked longjmp takes a switch of fibers for an error.
-        .flag("-U_FORTIFY_SOURCE")
-        .warnings(true)
         // All kernels have the same parameters.
         .flag("-Wno-unused-parameter")
         .flag("-Wno-unknown-pragmas")
-        .file("fiber.cpp")
+        // Calls race.cpp at each access to memory; the sanitizer itself is not linked.
+        .flag("-fsanitize=thread")
         .file("kernels.cpp")
-        .compile("recoded_cuda_shim");
+        .compile_intermediates();
+    build().file("fiber.cpp").file("race.cpp").objects(kernels).compile("recoded_cuda_shim");
     // For the stand-in driver, which has the same kernels.
     println!("cargo::metadata=FOLDER={out}");
 }

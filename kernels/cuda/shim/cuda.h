@@ -44,10 +44,10 @@ static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 template <typename T> T __ldg(const T *address) { return *address; }
 
-// Fibers switch nowhere but where threads wait, so this is atomic.
-static inline uint32_t atomicMin(uint32_t *address, uint32_t value) {
+// Fibers switch nowhere but where threads wait, so this is atomic; it races with nothing.
+[[gnu::noinline, gnu::no_sanitize_thread]] static uint32_t atomicMin(uint32_t *address, uint32_t value) {
     const uint32_t before = *address;
-    *address = min(before, value);
+    *address = before < value ? before : value;
     return before;
 }
 
@@ -67,17 +67,23 @@ static inline uint32_t prmt(uint32_t low, uint32_t high, uint32_t selector) {
 static inline uint32_t sum_of_three(uint32_t a, uint32_t b, uint32_t c) { return a ^ b ^ c; }
 
 // Accesses to the arena. A card faults on a misaligned one, and may do anything beyond the end.
-template <typename T> T load(const uint8_t *address) {
-    shim::check_access(address, sizeof(T), alignof(T), "load");
+template <typename T> T checked_load(const uint8_t *address, shim::Access access) {
+    shim::check_access(address, sizeof(T), alignof(T), access);
     T value;
     memcpy(&value, address, sizeof(T));
     return value;
 }
 
-template <typename T> T load_mutable(const uint8_t *address) { return load<T>(address); }
+template <typename T> T load(const uint8_t *address) {
+    return checked_load<T>(address, shim::Access::ReadOnlyPath);
+}
+
+template <typename T> T load_mutable(const uint8_t *address) {
+    return checked_load<T>(address, shim::Access::Read);
+}
 
 template <typename T> void store(uint8_t *address, T value) {
-    shim::check_access(address, sizeof(T), alignof(T), "store");
+    shim::check_access(address, sizeof(T), alignof(T), shim::Access::Write);
     memcpy(address, &value, sizeof(T));
 }
 

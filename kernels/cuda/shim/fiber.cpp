@@ -1,4 +1,5 @@
 #include "fiber.h"
+#include "race.h"
 
 #include <csetjmp>
 #include <cstdarg>
@@ -27,8 +28,9 @@ struct Fiber {
     ucontext_t start;
     bool started = false;
     State state = State::Done;
-    // Where it waits.
+    // Where it waits, and whether that orders memory.
     int line = 0;
+    bool orders = false;
     uint32_t published[6];
 };
 
@@ -122,12 +124,15 @@ bool release_warp(uint32_t first) {
         if (fiber.state != State::AtWarp || fiber.line != line) return false;
     }
     for (uint32_t i = first; i < first + 32; i++) machine.fibers[i].state = State::Ready;
+    if (machine.fibers[first].orders) race::warp_barrier(first / 32);
     return true;
 }
 
 // Runs a warp until it waits for the block, or is done, or stuck.
-void run_warp(uint32_t first, const std::vector<uint32_t> &lanes) {
+void run_warp(uint32_t first, std::mt19937_64 &random) {
     do {
+        // Another order each time: lanes that share a result must not depend on who is last.
+        const std::vector<uint32_t> lanes = order(0, 32, random);
         for (uint32_t lane : lanes) {
             if (machine.fibers[first + lane].state == State::Ready) enter(first + lane);
         }
@@ -147,6 +152,7 @@ bool release_block() {
     }
     if (first.state == State::Done) return true;
     for (uint32_t i = 0; i < threads; i++) machine.fibers[i].state = State::Ready;
+    race::block_barrier();
     return false;
 }
 
@@ -157,9 +163,9 @@ void run_block(uint32_t block, std::mt19937_64 &random) {
     uint8_t *fence = shared_memory() + launch.shared_bytes;
     memset(fence, FENCE, FENCE_BYTES);
     for (uint32_t i = 0; i < launch.threads; i++) machine.fibers[i].state = State::Ready;
-    const std::vector<uint32_t> lanes = order(0, 32, random);
+    race::begin_block(shared_memory(), launch.shared_bytes);
     do {
-        for (uint32_t warp : order(0, launch.threads / 32, random)) run_warp(32 * warp, lanes);
+        for (uint32_t warp : order(0, launch.threads / 32, random)) run_warp(32 * warp, random);
     } while (!release_block());
     for (size_t i = 0; i < FENCE_BYTES; i++) {
         if (fence[i] == FENCE) continue;
@@ -197,7 +203,15 @@ uint8_t *shared_memory() {
 }
 
 void wait_for_block(int line) { leave(State::AtBlock, line); }
-void wait_for_warp(int line) { leave(State::AtWarp, line); }
+void wait_for_warp(int line) {
+    current().orders = true;
+    leave(State::AtWarp, line);
+}
+
+static void wait_for_lanes(int line) {
+    current().orders = false;
+    leave(State::AtWarp, line);
+}
 
 uint32_t ballot(uint32_t mask, bool predicate, int line) {
     if (mask != 0xffffffff) {
@@ -208,39 +222,57 @@ uint32_t ballot(uint32_t mask, bool predicate, int line) {
     publish(own, line);
     uint32_t result = 0;
     for (unsigned lane = 0; lane < 32; lane++) result |= published(lane)[0] << lane;
-    wait_for_warp(line);
+    wait_for_lanes(line);
     return result;
 }
 
 void publish(const uint32_t (&words)[6], int line) {
     memcpy(current().published, words, sizeof words);
-    wait_for_warp(line);
+    wait_for_lanes(line);
 }
 
 const uint32_t *published(unsigned lane) {
     return machine.fibers[machine.current / 32 * 32 + lane].published;
 }
 
-void check_access(const uint8_t *address, size_t bytes, size_t alignment, const char *what) {
+void report(const char *memory, uint64_t offset, const char *problem) {
+    complain("thread %u of block %u: %s at %#llx of %s", machine.current, machine.block, problem,
+             (unsigned long long)offset, memory);
+    leave(State::Done, 0);
+}
+
+void check_access(const uint8_t *address, size_t bytes, size_t alignment, Access access) {
     const Launch &launch = *machine.launch;
     const uint64_t offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(launch.arena);
     const bool inside = offset <= launch.arena_bytes && launch.arena_bytes - offset >= bytes;
-    if (inside && reinterpret_cast<uintptr_t>(address) % alignment == 0) return;
-    complain("thread %u of block %u: %s %s of %zu bytes at %#llx of an arena of %#llx", machine.current,
-             machine.block, inside ? "misaligned" : "stray", what, bytes, (unsigned long long)offset,
-             (unsigned long long)launch.arena_bytes);
-    leave(State::Done, 0);
+    if (!inside || reinterpret_cast<uintptr_t>(address) % alignment != 0) {
+        complain("thread %u of block %u: %s %s of %zu bytes at %#llx of an arena of %#llx", machine.current,
+                 machine.block, inside ? "misaligned" : "stray", access == Access::Write ? "store" : "load",
+                 bytes, (unsigned long long)offset, (unsigned long long)launch.arena_bytes);
+        leave(State::Done, 0);
+    }
+    if (const char *problem = race::arena(machine.current, address, bytes, access))
+        report("the arena", offset, problem);
+    if (launch.written == nullptr) return;
+    uint8_t *written = launch.written + offset;
+    if (access == Access::Write) {
+        memset(written, 1, bytes);
+    } else if (memchr(written, 1, bytes) == nullptr) {
+        // Of a load of several bytes some may lie beyond the end of a row.
+        report("the arena", offset, "a load of bytes that were never written");
+    }
 }
 
 const char *run(const Launch &launch) {
     machine.launch = &launch;
     machine.failed = false;
+    race::begin_launch(launch.finds_races);
     try {
         run_grid(launch);
     } catch (const Failure &) {
-        return machine.message;
     }
-    return nullptr;
+    race::end_launch();
+    return machine.failed ? machine.message : nullptr;
 }
 
 } // namespace shim

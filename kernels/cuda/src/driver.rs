@@ -10,10 +10,11 @@
 //! they are leaked. Objects of a context that was destroyed are forgotten, not dropped, as it took
 //! them with it.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::{DriverError, result, sys};
 use recoded_code::engine::{Arena, Guard};
@@ -40,6 +41,21 @@ impl CallError {
     pub(crate) fn out_of_memory(call: &'static str) -> Self {
         let code = sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
         Self { call, code, name: "CUDA_ERROR_OUT_OF_MEMORY".into() }
+    }
+
+    /// Whether the driver says of such an error that a process must end before it can use the card
+    /// again. Some drivers let it go on in a new context, which one attempt finds out.
+    #[must_use]
+    pub const fn outlives_context(&self) -> bool {
+        // Illegal address, timeout, failed assertion; stack, instruction, alignment, address space
+        // and program counter of a kernel; failed launch.
+        matches!(self.code, 700 | 702 | 710 | 714..=719)
+    }
+
+    /// Whether the card belongs to another process, or to none, by its compute mode.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        self.code == sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE as u32
     }
 
     /// Whether there is merely too little memory on the card.
@@ -82,6 +98,51 @@ pub fn device_count() -> Result<usize, CallError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// Whether this process has a context, and the card serves one process only: another process cannot
+/// try it out then.
+pub fn is_exclusively_ours(ordinal: usize) -> bool {
+    if CONTEXTS.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    use sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE;
+    let Ok(ordinal) = i32::try_from(ordinal) else { return false };
+    let mode = result::device::get(ordinal).and_then(|device| {
+        // SAFETY: the device comes from the driver.
+        unsafe { result::device::get_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) }
+    });
+    mode.is_ok_and(|mode| mode == sys::CUcomputemode_enum::CU_COMPUTEMODE_EXCLUSIVE_PROCESS as i32)
+}
+
+/// Contexts of this process, those included whose card hangs. A count: nothing is ordered by it.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+
+/// Host memory that is pinned, by address: one registry for all contexts, since the driver has one
+/// too. A second context must not copy through the registration of a first one, which may be
+/// destroyed meanwhile.
+static PINNED: Mutex<BTreeMap<usize, Registration>> = Mutex::new(BTreeMap::new());
+
+struct Registration {
+    bytes: usize,
+    /// The context; `None` where that hangs, so that it is never destroyed and all may use its
+    /// registrations, which are portable.
+    owner: Option<u64>,
+}
+
+/// What [`Context::pin`] found.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Pinned {
+    /// Copies of this context are fast and asynchronous.
+    Here,
+    /// Not pinned: copies wait, and work.
+    No,
+    /// By another context of this process: not to be copied by this one.
+    Elsewhere,
+}
+
+fn registry() -> MutexGuard<'static, BTreeMap<usize, Registration>> {
+    PINNED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What is known about a card.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
@@ -121,6 +182,7 @@ impl Context {
         let device = result::device::get(ordinal).named("cuDeviceGet")?;
         // SAFETY: the device comes from the driver.
         let raw = unsafe { result::ctx::create_v3(0, device) }.named("cuCtxCreate")?;
+        CONTEXTS.fetch_add(1, Ordering::Relaxed);
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Ok(Arc::new(Self {
             raw: Mutex::new(Some(Raw(raw))),
@@ -159,28 +221,40 @@ impl Context {
         })
     }
 
-    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed. Less
-    /// than a page is left as it is: its page is others' too, and half-pinned memory cannot be
-    /// copied.
-    pub fn pin(self: &Arc<Self>, arena: &Arena) -> Result<(), CallError> {
-        let has_own_pages = !arena.is_empty() && arena.len().is_multiple_of(PAGE_BYTES);
-        if !has_own_pages || arena.is_pinned_by(self.id) {
-            return Ok(());
+    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed. What
+    /// shares a page with other memory is left as it is: half-pinned memory cannot be copied. So is
+    /// what the driver refuses to pin, which is merely slower.
+    pub fn pin(self: &Arc<Self>, arena: &Arena) -> Pinned {
+        let (start, bytes) = (arena.pages().as_ptr() as usize, arena.pages().len());
+        let has_own_pages = start.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
+        if arena.is_empty() || !has_own_pages {
+            return Pinned::No;
         }
-        let start = arena.as_ptr().cast_mut().cast();
+        let mut registry = registry();
+        let before = registry.range(..start + bytes).next_back();
+        if let Some((_, known)) = before.filter(|(at, known)| **at + known.bytes > start) {
+            let is_ours = known.owner.is_none_or(|owner| owner == self.id);
+            return if is_ours { Pinned::Here } else { Pinned::Elsewhere };
+        }
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
         // SAFETY: the memory is that of the arena, which unpins it by the guard before it frees it.
-        unsafe { sys::cuMemHostRegister_v2(start, arena.len(), sys::CU_MEMHOSTREGISTER_PORTABLE) }
-            .result()
-            .named("cuMemHostRegister")?;
-        let pin = Pin { context: Arc::downgrade(self), owner: self.id, start: start as usize };
+        let pinned = unsafe { sys::cuMemHostRegister_v2(start as *mut _, bytes, flags) };
+        if pinned.result().is_err() {
+            return Pinned::No;
+        }
+        registry.insert(start, Registration { bytes, owner: Some(self.id) });
+        let pin = Pin { context: Arc::downgrade(self), owner: self.id, start };
         arena.attach(Box::new(pin));
-        Ok(())
+        Pinned::Here
     }
 
     /// Destroys it with everything in it; what was in flight is over afterwards.
     pub fn destroy(&self) {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(raw) = raw.filter(|_| !self.is_hung()) {
+            // With it goes what it pinned.
+            registry().retain(|_, known| known.owner != Some(self.id));
+            CONTEXTS.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: it was taken out, so that it is not used or destroyed again. An error means
             // that the context is past destroying.
             let _ = unsafe { sys::cuCtxDestroy_v2(raw.0) };
@@ -191,6 +265,9 @@ impl Context {
     pub fn give_up(&self) {
         // Read by `is_hung` in threads that only decide whether to leak; no data goes with it.
         self.is_hung.store(true, Ordering::Relaxed);
+        let mut registry = registry();
+        let ours = registry.values_mut().filter(|known| known.owner == Some(self.id));
+        ours.for_each(|known| known.owner = None);
     }
 
     pub fn is_hung(&self) -> bool {
@@ -225,6 +302,7 @@ impl Guard for Pin {
         let raw = context.raw.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(raw) = *raw else { return true };
         let current = result::ctx::get_current().ok().flatten().unwrap_or(ptr::null_mut());
+        let mut registry = registry();
         // SAFETY: the context exists while its lock is held; the memory was pinned in it.
         unsafe {
             let is_entered = result::ctx::set_current(raw.0).is_ok();
@@ -232,6 +310,9 @@ impl Guard for Pin {
                 is_entered && sys::cuMemHostUnregister(self.start as *mut _).result().is_ok();
             // An error leaves no context current, which `enter` puts right.
             let _ = result::ctx::set_current(current);
+            if unpinned {
+                registry.remove(&self.start);
+            }
             unpinned
         }
     }

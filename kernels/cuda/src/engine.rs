@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  submit   a free lane: stream, device arena, staging for tables of jobs
-//!    copy tables, copy input -> draw, invert, prepare, multiply -> copy output -> mark
+//!    copy tables and input -> draw, invert, prepare, multiply -> copy output -> mark
 //!  poll     a lane whose mark is reached gives its bundle back
 //! ```
 //!
@@ -25,8 +25,11 @@ use recoded_code::engine::{
 
 use recoded_gf::Field;
 
+use crate::choice;
 use crate::compiler::{CompileError, Compiled, Compiler, Matrix};
-use crate::driver::{CallError, Context, DeviceInfo, DeviceMemory, Function, Module, Stream};
+use crate::driver::{
+    CallError, Context, DeviceInfo, DeviceMemory, Function, Module, Pinned, Stream,
+};
 use crate::image::Image;
 use crate::job::{self, Form, Geometry, TABLES_BYTES, TECHNIQUES, Technique};
 use crate::plan::Plan;
@@ -41,19 +44,21 @@ pub struct Options {
     pub device: usize,
     /// The technique for all products; `None` chooses one by the shape of each.
     pub technique: Option<&'static Technique>,
-    /// Bundles in flight beside each other: three keep both copy engines and the cores busy.
+    /// Bundles in flight beside each other: both copy engines and the multiprocessors are to be
+    /// busy though a bundle spends most of its time waiting for one of the three. Eight of 2 MB are
+    /// what a bus has on its way in 0.3 ms.
     pub streams: usize,
     /// The compiled kernels.
     pub image: Image,
 }
 
 impl Options {
-    /// Card 0 with three streams, techniques chosen by shape, and the image that is installed.
+    /// Card 0 with eight streams, techniques chosen by shape, and the image that is installed.
     ///
     /// # Errors
     /// [`OpenError::Image`] when there is none.
     pub fn find() -> Result<Self, OpenError> {
-        Ok(Self { device: 0, technique: None, streams: 3, image: Image::find()? })
+        Ok(Self { device: 0, technique: None, streams: 8, image: Image::find()? })
     }
 
     /// The same with the technique of that name; `auto` chooses by shape.
@@ -149,7 +154,7 @@ struct Special {
 struct Lane {
     stream: Stream,
     memory: Option<DeviceMemory>,
-    /// Tables of jobs, where the copy to the card reads them.
+    /// Tables of jobs, and small inputs behind them, where the copy to the card reads them.
     staging: Arena,
     in_flight: Option<InFlight>,
 }
@@ -231,7 +236,7 @@ impl CudaEngine {
     /// The technique for products of that shape by a matrix that has no code of its own.
     #[must_use]
     pub fn technique(&self, job: &Job) -> &'static Technique {
-        self.technique.unwrap_or_else(|| by_shape(job))
+        self.technique.unwrap_or_else(|| choice::technique([job], self.info.multiprocessors))
     }
 
     /// Matrices that have code of their own by now; see [`Engine::expect`].
@@ -320,10 +325,12 @@ impl CudaEngine {
     /// Everything that can be refused before the card has begun anything.
     fn prepare(&mut self, lane: usize, bundle: &Bundle) -> Result<Vec<Function>, Unprepared> {
         self.load_compiled();
-        let (technique, special) = (self.technique, &self.special);
-        self.plan.make(bundle, |number, job| match technique {
+        let (special, jobs) = (&self.special, bundle.jobs().iter().map(|placed| &placed.job));
+        let chosen = choice::technique(jobs, self.info.multiprocessors);
+        let technique = self.technique;
+        self.plan.make(bundle, |number, _| match technique {
             Some(technique) => *technique,
-            None => special_for(special, bundle, number).unwrap_or_else(|| *by_shape(job)),
+            None => special_for(special, bundle, number).unwrap_or(*chosen),
         })?;
         let kernels: Vec<_> =
             self.plan.launches.iter().map(|launch| (launch.kernel, launch.geometry)).collect();
@@ -338,19 +345,25 @@ impl CudaEngine {
                 DeviceMemory::new(bytes.next_power_of_two()).or_else(|_| DeviceMemory::new(bytes));
             lane.memory = Some(memory?);
         }
-        let table_bytes = self.plan.table.len() * size_of::<job::Job>();
-        if lane.staging.len() < table_bytes {
-            lane.staging = Arena::new(table_bytes.next_power_of_two());
+        let staged_bytes = self.plan.staged_bytes(bundle.input_bytes());
+        if lane.staging.len() < staged_bytes {
+            lane.staging = Arena::new(staged_bytes.next_power_of_two());
         }
         for (bytes, job) in
             lane.staging.chunks_exact_mut(size_of::<job::Job>()).zip(&self.plan.table)
         {
             bytes.copy_from_slice(&job.to_bytes());
         }
-        // Memory that cannot be pinned is merely slower.
-        let rows = bundle.segment().map(|segment| segment.arena());
-        for arena in [&lane.staging, bundle.input(), bundle.output()].into_iter().chain(rows) {
-            let _ = context.pin(arena);
+        if let Some(input) = lane.staging[..staged_bytes].get_mut(self.plan.input as usize..) {
+            input.copy_from_slice(&bundle.input()[..input.len()]);
+        }
+        let kept = bundle.segment().filter(|segment| !self.segments.keeps(segment));
+        let rows = kept.map(|segment| segment.arena());
+        let arenas = [&lane.staging, bundle.input(), bundle.output()].into_iter().chain(rows);
+        let mut pinned = arenas.map(|arena| context.pin(arena));
+        if pinned.any(|pinned| pinned == Pinned::Elsewhere) {
+            let reason = "another engine of this process has pinned the memory".into();
+            return Err(Error::Failed { call: "pin", code: 712, reason }.into());
         }
         Ok(functions)
     }
@@ -361,13 +374,15 @@ impl CudaEngine {
         let Some(InFlight { bundle, .. }) = &mut lane.in_flight else { return Ok(()) };
         let arena = lane.memory.as_ref().map_or(0, DeviceMemory::start);
         let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
-        let table_bytes = plan.table.len() * size_of::<job::Job>();
+        let staged_bytes = plan.staged_bytes(bundle.input_bytes());
         // SAFETY: the device arena has the bytes of the plan, which keeps everything within them.
         // Staging and bundle stay in the lane until the stream is idle, and are leaked if it never
         // is.
         unsafe {
-            lane.stream.copy_to(arena, &lane.staging[..table_bytes])?;
-            lane.stream.copy_to(arena + plan.input, &bundle.input()[..bundle.input_bytes()])?;
+            lane.stream.copy_to(arena, &lane.staging[..staged_bytes])?;
+            if staged_bytes as u64 <= plan.input {
+                lane.stream.copy_to(arena + plan.input, &bundle.input()[..bundle.input_bytes()])?;
+            }
             if let Some(segment) = bundle.segment() {
                 self.segments.bring(&lane.stream, segment, arena + plan.sources)?;
             }
@@ -542,12 +557,6 @@ fn special_for(special: &[Special], bundle: &Bundle, number: usize) -> Option<Te
     special.iter().find(is_same).map(|special| special.technique)
 }
 
-/// The universal technique, in the variant that wastes no rows of its tiles.
-fn by_shape(job: &Job) -> &'static Technique {
-    let name = if job.rows <= NARROW_ROWS { "permute-narrow" } else { "permute" };
-    TECHNIQUES.iter().find(|technique| technique.name == name).unwrap_or(&TECHNIQUES[0])
-}
-
 fn failed(error: &CallError) -> Error {
     Error::Failed { call: error.call, code: error.code, reason: error.name.clone() }
 }
@@ -565,11 +574,8 @@ const fn is_harmless(error: &CallError) -> bool {
 /// Segments take this part of a card's memory at most: the rest is for bundles.
 const KEPT_PART: u64 = 2;
 
-/// Rows of a tile of `permute-narrow`.
-const NARROW_ROWS: usize = 4;
-
 /// The first launch also loads the code, and JIT-compiles it where there is only PTX for the card.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is in flight when an engine is dropped takes milliseconds, or does not end.
 const DROP_TIMEOUT: Duration = Duration::from_millis(500);

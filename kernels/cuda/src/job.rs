@@ -207,7 +207,7 @@ pub const KERNELS: &[Geometry] = kernels![
     (matmul_table_5, 1024, 1, 4, 8192, 65536),
     (matmul_permute, 128, 16, 16, 128, 24576),
     (matmul_permute_narrow, 128, 4, 16, 128, 24576),
-    (matmul_four_russians, 256, 64, 256, 1, 65536),
+    (matmul_four_russians, 512, 64, 256, 1, 65536),
     (matmul_bmma, 128, 32, 256, 1, 6144),
     (field_tables, 256, 1, 1, 1, 0),
     (prepare_log_ff, 256, 1, 4, 256, 0),

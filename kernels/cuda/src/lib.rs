@@ -7,6 +7,8 @@
 //!   segments  rows that stay on the card
 //!   measure, progressive  for benchmarks: parts of a bundle, the card itself, the papers' decoders
 //!   compiler  kernels for single matrices, by NVRTC
+//!  bare     a card without an engine, for tests and first runs
+//!   choice    which technique does a bundle
 //!   plan      what a card is told to do with a bundle; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
@@ -20,6 +22,10 @@ mod image;
 mod probe;
 
 mod engine;
+
+mod bare;
+
+mod choice;
 mod plan;
 
 mod compiler;
@@ -30,6 +36,7 @@ mod job;
 mod limits;
 pub mod reed_solomon_source;
 
+pub use bare::{BareCard, FirstUse};
 pub use compiler::CompileError;
 pub use driver::{CallError, DeviceInfo};
 pub use engine::{CudaEngine, Direction, LaunchCost, OpenError, Options, Progressive, Timings};

@@ -91,6 +91,17 @@ impl Plan {
         Ok(())
     }
 
+    /// Bytes from the start of the arena that are one copy: the tables, and after them an input
+    /// that this CPU copies to there faster than a second copy is started.
+    #[must_use]
+    pub const fn staged_bytes(&self, input_bytes: usize) -> usize {
+        if input_bytes <= STAGED_INPUT_MAX {
+            self.input as usize + input_bytes
+        } else {
+            self.table.len() * size_of::<Job>()
+        }
+    }
+
     /// A job with the places of its parts in the arena.
     fn work(&mut self, placed: &Placed, number: usize, technique: Technique) -> Work {
         let job = placed.job;
@@ -370,6 +381,9 @@ const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
 /// Jobs of the table that one job of a bundle becomes at most: draw or invert, two preparations,
 /// the product.
 const LAUNCHES_MAX: usize = 4;
+
+/// A copy takes 2 us of the driver's time, as does moving about this much.
+const STAGED_INPUT_MAX: usize = 32 << 10;
 
 /// Regions of the arena begin at multiples of this: twice what a warp loads at once.
 const ALIGNMENT: u64 = 256;

@@ -41,6 +41,9 @@ pub enum Unusable {
         /// Cards that there are.
         cards: usize,
     },
+    /// The card has another user, who does not share it.
+    #[error("the compute mode of the card gives it to another process, or to none")]
+    Taken,
     /// The driver or the card failed the test.
     #[error("{reason}")]
     Failed {
@@ -98,16 +101,26 @@ pub fn probe(options: &Options, timeout: Duration) -> Result<DeviceInfo, Unusabl
     parse(answer.ok_or_else(crashed)?).ok_or_else(crashed)?
 }
 
-/// What a queue opens the card with, again and again: the probe first, then the card.
+/// What a queue opens the card with, again and again: the probe first, then the card. There is no
+/// probe where this process keeps all others from the card; its driver has proved itself then.
+///
+/// A driver that refuses a new context by the error that ended the last one has no use for this
+/// process any more: [`Error::RestartNeeded`].
 pub fn opener(
     options: Options,
     timeout: Duration,
 ) -> impl Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync + 'static {
     move || {
         let absent = |reason| Error::Absent { reason };
-        probe(&options, timeout).map_err(|error| absent(error.to_string()))?;
+        if !driver::is_exclusively_ours(options.device) {
+            probe(&options, timeout).map_err(|error| absent(error.to_string()))?;
+        }
         match CudaEngine::open(&options) {
             Ok(engine) => Ok(Box::new(engine)),
+            Err(OpenError::Call(error)) if error.outlives_context() => {
+                let CallError { call, code, name } = error;
+                Err(Error::RestartNeeded { call, code, reason: name })
+            }
             Err(OpenError::Call(CallError { call, code, name })) => {
                 Err(Error::Lost { call, code, reason: name })
             }
@@ -150,6 +163,7 @@ fn parse(answer: &str) -> Option<Result<DeviceInfo, Unusable>> {
         "no-device" => {
             Err(Unusable::NoDevice { device: number()? as usize, cards: number()? as usize })
         }
+        "taken" => Err(Unusable::Taken),
         "failed" => Err(Unusable::Failed { reason: words.next()?.into() }),
         _ => return None,
     })
@@ -180,6 +194,7 @@ fn answer(request: &str) -> String {
             format!("usable\t{capability}\t{multiprocessors}\t{memory_bytes}\t{driver}\t{name}")
         }
         Err(Unusable::NoLibrary) => "no-library".into(),
+        Err(Unusable::Taken) => "taken".into(),
         Err(Unusable::TooOld { driver }) => format!("too-old\t{driver}"),
         Err(Unusable::NoDevice { device, cards }) => format!("no-device\t{device}\t{cards}"),
         Err(error) => format!("failed\t{error}"),
@@ -204,7 +219,10 @@ fn examine(device: usize, technique: &str) -> Result<DeviceInfo, Unusable> {
     }
     let options = Options { device, technique: None, streams: 1, image: Image::find()? };
     let options = options.with_technique(technique).map_err(|error| failed(&error))?;
-    let mut engine = CudaEngine::open(&options).map_err(|error| failed(&error))?;
+    let mut engine = CudaEngine::open(&options).map_err(|error| match error {
+        OpenError::Call(call) if call.is_unavailable() => Unusable::Taken,
+        error => failed(&error),
+    })?;
     self_test(&mut engine, SELF_TEST_TIMEOUT).map_err(|error| failed(&error))?;
     let info = engine.info().clone();
     // This process is about to end: no need to put anything away.
@@ -238,8 +256,9 @@ const CHILD_VARIABLE: &str = "RECODED_CUDA_PROBE";
 /// Begins the child's answer: drivers print what they like.
 const ANSWER: &str = "recoded-cuda-probe: ";
 
-/// CUDA 12.0: what the functions that cudarc is told to call come with.
-const DRIVER_MIN: u32 = 12000;
+/// CUDA 13.0, with whose compiler the image is made (toolchain.txt); what cudarc is told to call
+/// came earlier.
+const DRIVER_MIN: u32 = 13000;
 
 /// CUDA_ERROR_NO_DEVICE.
 const NO_DEVICE: u32 = 100;

@@ -8,10 +8,15 @@
 // Environment:
 //   STANDIN_DEVICES=0        cuInit finds no card
 //   STANDIN_VERSION=11040    what cuDriverGetVersion says
+//   STANDIN_CAPABILITY=75    compute capability times ten, with the limits that belong to it
+//   STANDIN_EXCLUSIVE=FILE   compute mode EXCLUSIVE_PROCESS: who has a context holds a lock on FILE
 //   STANDIN_MEMORY=1048576   bytes of device memory
 //   STANDIN_DELAY_MICROS=200 each operation of a stream takes up to that long, at random
 //   STANDIN_SEED=1           of the delays
-//   STANDIN_STICKY=process   a sticky error outlives its context
+//   STANDIN_CALL_MICROS=5    each call takes that long at least
+//   STANDIN_STICKY=context   a sticky error ends with its context, not only with the process
+//   STANDIN_STRAY=700        what the shim finds wrong in a kernel is this error of the kernel, as
+//                            on a card, instead of the end of the process
 //   STANDIN_FAULTS=cuLaunchKernel@3=719,kernel@5+=hang,cuMemAlloc_v2@2=2
 //     the third launch fails; every kernel from the fifth on never ends; ...
 //     At `kernel`, which counts kernels as they run: a code fails later, as real kernels do; `hang`
@@ -34,6 +39,10 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include "../job.h"
 #include "../shim/fiber.h"
 
@@ -47,8 +56,10 @@ extern "C" bool recoded_shim_geometry(size_t index, GeometryRow *row);
 namespace {
 
 using Result = int;
-constexpr Result OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101,
-                 INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600;
+constexpr Result OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, UNAVAILABLE = 46, NO_DEVICE = 100,
+                 INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600,
+                 ALREADY_REGISTERED = 712, NOT_REGISTERED = 713;
+constexpr uintptr_t PAGE_BYTES = 4096;
 constexpr int HANG = -1, WRONG = -2, CRASH = -3;
 
 [[noreturn]] void die(const std::string &message) {
@@ -106,9 +117,28 @@ int fault(const char *call) {
     return 0;
 }
 
+uint64_t capability() { return number("STANDIN_CAPABILITY", 90); }
+
+// What a kernel may have of shared memory once it has asked for it: CUDA C++ Programming Guide,
+// compute capabilities.
+uint32_t shared_max() {
+    switch (capability()) {
+    case 75: return 64 << 10;
+    case 80: return 163 << 10;
+    case 86:
+    case 89: return 99 << 10;
+    default: return 227 << 10;
+    }
+}
+constexpr uint32_t SHARED_UNASKED = 48 << 10, THREADS_MAX = 1024;
+
 // Device memory and pinned host memory, by their starts.
+struct Pinned {
+    size_t bytes;
+    void *context;
+};
 auto &allocations = forever<std::map<uintptr_t, size_t>>();
-auto &pinned = forever<std::map<uintptr_t, size_t>>();
+auto &pinned = forever<std::map<uintptr_t, Pinned>>();
 size_t allocated;
 
 bool contains(const std::map<uintptr_t, size_t> &ranges, uintptr_t start, size_t bytes) {
@@ -123,6 +153,14 @@ struct Context {
     std::atomic<bool> cancelled{false};
 };
 std::atomic<int> process_error{0};
+
+// An error of a kernel or a call that ends its context, and the process's use of the card with it
+// unless the test wants otherwise.
+void fail(Context &of, int code) {
+    const char *sticky = getenv("STANDIN_STICKY");
+    of.error = code;
+    if (!sticky || std::string(sticky) != "context") process_error = code;
+}
 
 struct Operation {
     std::function<void()> run;
@@ -197,6 +235,7 @@ struct Event {
 struct Function {
     std::string name;
     GeometryRow geometry;
+    uint32_t shared_allowed = SHARED_UNASKED;
 };
 
 auto &contexts = forever<std::map<void *, std::shared_ptr<Context>>>();
@@ -221,13 +260,15 @@ Stream *stream_of(void *handle) {
 }
 
 Result enter(const char *call) {
+    if (const uint64_t micros = number("STANDIN_CALL_MICROS", 0))
+        std::this_thread::sleep_for(std::chrono::microseconds(micros));
     const int what = fault(call);
     if (what == CRASH) die(std::string("crash asked for at ") + call);
     if (what == HANG) never();
     if (is_sticky(what)) {
-        if (auto of = context()) of->error = what;
-        const char *sticky = getenv("STANDIN_STICKY");
-        if (sticky && std::string(sticky) == "process") process_error = what;
+        Context none;
+        auto of = context();
+        fail(of ? *of : none, what);
     }
     if (what > 0) return what;
     if (process_error) return process_error;
@@ -246,10 +287,12 @@ struct Launch {
     shim::Launch shim;
 };
 
-void run(const Launch &launch) {
+void run(Context &of, const Launch &launch) {
     const char *name = launch.function->name.c_str();
-    if (const char *message = recoded_shim_launch(name, &launch.shim))
-        die(std::string("kernel ") + name + ": " + message);
+    const char *message = recoded_shim_launch(name, &launch.shim);
+    if (message == nullptr) return;
+    if (const uint64_t code = number("STANDIN_STRAY", 0)) return fail(of, (int)code);
+    die(std::string("kernel ") + name + ": " + message);
 }
 
 void run_kernel(const std::shared_ptr<Context> &of, const Launch &launch) {
@@ -257,9 +300,9 @@ void run_kernel(const std::shared_ptr<Context> &of, const Launch &launch) {
     if (what == HANG)
         while (!of->cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     else if (what > 0)
-        of->error = what;
+        fail(*of, what);
     else
-        run(launch);
+        run(*of, launch);
     if (what == WRONG)
         for (uint32_t index = 0; index < launch.shim.jobs_count; index++) {
             const Job &job = launch.shim.jobs[index];
@@ -278,7 +321,7 @@ Result cuInit(unsigned) {
 }
 Result cuDriverGetVersion(int *version) {
     ENTER;
-    *version = (int)number("STANDIN_VERSION", 12080);
+    *version = (int)number("STANDIN_VERSION", 13000);
     return OK;
 }
 // Asked by NVIDIA's run-time compiler wherever it finds a driver, and called without a look whether
@@ -309,13 +352,29 @@ Result cuDeviceTotalMem_v2(size_t *bytes, int) {
 }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
     ENTER;
-    // Multiprocessors, and the compute capability, major and minor.
-    *value = attribute == 16 ? 4 : attribute == 75 ? 9 : 0;
+    // Multiprocessors, compute mode, and the compute capability, major and minor.
+    switch (attribute) {
+    case 16: *value = 4; break;
+    case 20: *value = getenv("STANDIN_EXCLUSIVE") ? 3 : 0; break;
+    case 75: *value = (int)capability() / 10; break;
+    case 76: *value = (int)capability() % 10; break;
+    default: *value = 0;
+    }
     return OK;
+}
+
+// Whether this process may have a context: in EXCLUSIVE_PROCESS mode the first one to ask has the
+// card for as long as it lives. (A real driver releases it with the last context.)
+static bool is_ours() {
+    const char *path = getenv("STANDIN_EXCLUSIVE");
+    if (!path) return true;
+    static const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0;
 }
 
 Result cuCtxCreate_v3(void **handle, void *, int, unsigned, int) {
     ENTER;
+    if (!is_ours()) return UNAVAILABLE;
     auto created = std::make_shared<Context>();
     created->error = process_error.load();
     std::lock_guard<std::mutex> lock(global);
@@ -341,7 +400,16 @@ Result cuCtxDestroy_v2(void *handle) {
             }
         }
         contexts.erase(found);
-        pinned.clear(); // our engine has one context at a time, if none hangs
+        for (auto range = pinned.begin(); range != pinned.end();) {
+            if (range->second.context != handle) {
+                ++range;
+                continue;
+            }
+            for (auto &stream : streams)
+                if (stream.second->uses(range->first, range->second.bytes))
+                    die("a context is destroyed while another one copies memory that it has pinned");
+            range = pinned.erase(range);
+        }
         if (current == handle) current = nullptr;
     }
     for (auto &stream : stopping) stream->stop();
@@ -427,33 +495,51 @@ Result cuMemFree_v2(uint64_t start) {
 Result cuMemHostRegister_v2(void *start, size_t bytes, unsigned) {
     ENTER_CONTEXT;
     std::lock_guard<std::mutex> lock(global);
+    // Pages, not bytes, are pinned.
+    const uintptr_t first = (uintptr_t)start & ~(PAGE_BYTES - 1);
+    const uintptr_t last = ((uintptr_t)start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (const auto &range : pinned)
-        if (range.first < (uintptr_t)start + bytes && (uintptr_t)start < range.first + range.second)
-            return 712; // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-    pinned[(uintptr_t)start] = bytes;
+        if (range.first < last && first < range.first + range.second.bytes) return ALREADY_REGISTERED;
+    pinned[first] = {last - first, current};
     return OK;
 }
 Result cuMemHostUnregister(void *start) {
     ENTER_CONTEXT;
     std::lock_guard<std::mutex> lock(global);
-    auto found = pinned.find((uintptr_t)start);
-    if (found == pinned.end()) return 713; // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+    auto found = pinned.find((uintptr_t)start & ~(PAGE_BYTES - 1));
+    if (found == pinned.end()) return NOT_REGISTERED;
     for (auto &stream : streams)
-        if (stream.second->uses(found->first, found->second))
+        if (stream.second->uses(found->first, found->second.bytes))
             die("host memory is unpinned while a copy uses it");
     pinned.erase(found);
     return OK;
 }
 
+enum class Host { Pinned, Pageable, Half };
+
 // As cards have it: host memory is pinned or not, but not partly.
-static bool is_half_pinned(uintptr_t start, size_t bytes) {
+static Host host(uintptr_t start, size_t bytes) {
     for (const auto &range : pinned) {
-        // Pages, not bytes, are pinned.
-        const uintptr_t first = range.first & ~(uintptr_t)4095;
-        const uintptr_t last = (range.first + range.second + 4095) & ~(uintptr_t)4095;
-        if (start < last && first < start + bytes && (start < first || start + bytes > last)) return true;
+        const uintptr_t last = range.first + range.second.bytes;
+        if (start >= last || range.first >= start + bytes) continue;
+        return range.first <= start && start + bytes <= last ? Host::Pinned : Host::Half;
     }
-    return false;
+    return Host::Pageable;
+}
+
+// Puts a copy into a stream. One of memory that is not pinned keeps its caller until it is done.
+static Result enqueue(void *handle, uintptr_t start, size_t bytes, std::function<void()> copy) {
+    Host kind;
+    {
+        std::lock_guard<std::mutex> lock(global);
+        kind = host(start, bytes);
+    }
+    if (kind == Host::Half) return INVALID_VALUE;
+    Stream *stream = stream_of(handle);
+    stream->push({std::move(copy), start, bytes});
+    while (kind == Host::Pageable && stream->is_busy())
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+    return OK;
 }
 
 Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
@@ -461,22 +547,16 @@ Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *s
     {
         std::lock_guard<std::mutex> lock(global);
         if (bytes && !contains(allocations, to, bytes)) die("a copy to outside of device memory");
-        if (is_half_pinned((uintptr_t)from, bytes)) return INVALID_VALUE;
     }
-    auto copy = [=] { memcpy((void *)to, from, bytes); };
-    stream_of(stream)->push({copy, (uintptr_t)from, bytes});
-    return OK;
+    return enqueue(stream, (uintptr_t)from, bytes, [=] { memcpy((void *)to, from, bytes); });
 }
 Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
     ENTER_CONTEXT;
     {
         std::lock_guard<std::mutex> lock(global);
         if (bytes && !contains(allocations, from, bytes)) die("a copy from outside of device memory");
-        if (is_half_pinned((uintptr_t)to, bytes)) return INVALID_VALUE;
     }
-    auto copy = [=] { memcpy(to, (void *)from, bytes); };
-    stream_of(stream)->push({copy, (uintptr_t)to, bytes});
-    return OK;
+    return enqueue(stream, (uintptr_t)to, bytes, [=] { memcpy(to, (void *)from, bytes); });
 }
 
 Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
@@ -509,19 +589,29 @@ Result cuModuleGetFunction(void **function, void *, const char *name) {
     GeometryRow row;
     for (size_t index = 0; recoded_shim_geometry(index, &row); index++) {
         if (strcmp(row.name, wanted) != 0) continue;
-        *function = new Function{name, row}; // for as long as the process: there are few
+        // For as long as the process: there are few.
+        *function = new Function{name, row, SHARED_UNASKED};
         return OK;
     }
     return NOT_FOUND;
 }
-Result cuFuncSetAttribute(void *, int, int) {
+Result cuFuncSetAttribute(void *function, int attribute, int value) {
     ENTER_CONTEXT;
+    // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if (attribute != 8 || value < 0 || (uint32_t)value > shared_max()) return INVALID_VALUE;
+    ((Function *)function)->shared_allowed = std::max((uint32_t)value, SHARED_UNASKED);
     return OK;
 }
 Result cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
                       unsigned, unsigned shared, void *stream, void **parameters, void **) {
     ENTER_CONTEXT;
     Launch launch{(const Function *)function, {}};
+    if (shared > launch.function->shared_allowed || threads > THREADS_MAX || blocks == 0 ||
+        blocks > INT32_MAX)
+        return INVALID_VALUE;
+    const bool has_bmma = capability() >= 80 && capability() < 100;
+    if (launch.function->name == "matmul_bmma" && !has_bmma)
+        die("a launch of matmul_bmma, which does nothing on such a card");
     // threads and shared memory as job.h has them
     if (threads != launch.function->geometry.numbers[0] || shared != launch.function->geometry.numbers[4])
         die("a launch of another shape than that of the kernel " + launch.function->name);

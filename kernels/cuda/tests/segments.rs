@@ -73,7 +73,7 @@ fn card_that_fails_while_it_keeps_says_so_and_the_cpu_serves() {
         ("cuMemAlloc_v2@2=2", false),
         ("cuMemcpyHtoDAsync_v2@1=1", false),
         ("cuMemcpyHtoDAsync_v2@1=719", true),
-        ("cuStreamCreate@4=719", true),
+        ("cuStreamCreate@9=719", true),
         ("cuEventRecord@2=700", true),
     ];
     for (fault, is_lost) in faults {
@@ -112,7 +112,11 @@ fn streaming_server_serves_through_faults() {
         "cuMemcpyHtoDAsync_v2@6=719",
     ];
     for fault in faults {
-        let variables = [("STANDIN_FAULTS", fault), ("STANDIN_DELAY_MICROS", "100")];
+        let variables = [
+            ("STANDIN_FAULTS", fault),
+            ("STANDIN_DELAY_MICROS", "100"),
+            ("STANDIN_STICKY", "context"),
+        ];
         in_child("streaming_server_serves_through_faults", &variables, || {
             let mut random = random();
             let config = Config {

@@ -14,86 +14,14 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
-use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Operation, Refused, check};
-use recoded_code::reed_solomon::ReedSolomon;
-use recoded_cuda::{
-    CompileError, CudaEngine, OpenError, Options, TECHNIQUES, Unusable, opener, probe, self_test,
+use recoded_code::engine::{
+    Bundle, Completed, Engine, Error, Job, Operation, Refused, Segment, check,
 };
+use recoded_code::reed_solomon::ReedSolomon;
+use recoded_cuda::{CompileError, CudaEngine, OpenError, Options, TECHNIQUES, opener, self_test};
 use recoded_gf::FieldOrder;
 use recoded_offload::gibraltar::Context;
 use recoded_offload::{By, Config, Device, Fault, Mode, Offload, SpotCheck};
-
-#[test]
-fn probe_without_library_says_so() {
-    in_child("probe_without_library_says_so", &[("LD_LIBRARY_PATH", "")], || {
-        match probe(&options(), PATIENCE) {
-            Ok(info) => println!("skipped: this machine has a card, {}", info.name),
-            Err(error) => assert_eq!(error, Unusable::NoLibrary),
-        }
-    });
-}
-
-#[test]
-fn probe_with_stub_of_a_library_survives() {
-    let stub = recoded_cuda_standin::stub_folder().display().to_string();
-    in_child("probe_with_stub_of_a_library_survives", &[("LD_LIBRARY_PATH", &stub)], || {
-        assert!(matches!(probe(&options(), PATIENCE), Err(Unusable::Crashed { .. })));
-    });
-}
-
-#[test]
-fn probe_with_old_driver_says_so() {
-    in_child("probe_with_old_driver_says_so", &[("STANDIN_VERSION", "11040")], || {
-        assert_eq!(probe(&options(), PATIENCE), Err(Unusable::TooOld { driver: 11040 }));
-    });
-}
-
-#[test]
-fn probe_without_card_says_so() {
-    in_child("probe_without_card_says_so", &[("STANDIN_DEVICES", "0")], || {
-        assert_eq!(probe(&options(), PATIENCE), Err(Unusable::NoDevice { device: 0, cards: 0 }));
-    });
-    in_child("probe_without_card_says_so", &[], || {
-        let options = Options { device: 3, ..options() };
-        assert_eq!(probe(&options, PATIENCE), Err(Unusable::NoDevice { device: 3, cards: 1 }));
-    });
-}
-
-#[test]
-fn probe_survives_a_crash() {
-    in_child("probe_survives_a_crash", &[("STANDIN_FAULTS", "cuInit@1=crash")], || {
-        assert!(matches!(probe(&options(), PATIENCE), Err(Unusable::Crashed { .. })));
-    });
-}
-
-#[test]
-fn probe_ends_a_driver_that_hangs() {
-    in_child(
-        "probe_ends_a_driver_that_hangs",
-        &[("STANDIN_FAULTS", "cuCtxCreate_v3@1=hang")],
-        || {
-            let answer = probe(&options(), Duration::from_secs(1));
-            assert_eq!(answer, Err(Unusable::Silent { seconds: 1 }));
-        },
-    );
-}
-
-#[test]
-fn probe_finds_wrong_results() {
-    // The first kernel fills tables; of the others, each is spoilt.
-    in_child("probe_finds_wrong_results", &[("STANDIN_FAULTS", "kernel@2+=wrong")], || {
-        let wrong = Unusable::Failed { reason: OpenError::Wrong.to_string() };
-        assert_eq!(probe(&options(), PATIENCE), Err(wrong));
-    });
-}
-
-#[test]
-fn probe_of_a_card_that_works_describes_it() {
-    in_child("probe_of_a_card_that_works_describes_it", &[], || {
-        let info = probe(&options(), PATIENCE).expect("usable");
-        assert_eq!((info.name.as_str(), info.capability, info.driver), ("stand-in", 90, 12080));
-    });
-}
 
 #[test]
 fn every_technique_matches_the_cpu() {
@@ -106,13 +34,110 @@ fn every_technique_matches_the_cpu() {
     });
 }
 
+/// Shared memory beyond 48 KB has to be asked for, and each capability has a limit.
+#[test]
+fn techniques_keep_the_limits_of_every_capability() {
+    for capability in ["75", "80", "86", "89", "90"] {
+        let variables = [("STANDIN_CAPABILITY", capability)];
+        in_child("techniques_keep_the_limits_of_every_capability", &variables, || {
+            let number: u32 =
+                std::env::var("STANDIN_CAPABILITY").expect("given").parse().expect("n");
+            for technique in TECHNIQUES {
+                let (from, to) = technique.capability;
+                let opened = CudaEngine::open(&Options { technique: Some(technique), ..options() });
+                match opened {
+                    Ok(mut engine) => self_test(&mut engine, PATIENCE).expect(technique.name),
+                    Err(error) => {
+                        let expected = matches!(error, OpenError::Capability { .. });
+                        assert!(expected && !(from..=to).contains(&number), "{error}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The stand-in once launched anything.
+#[test]
+fn stand_in_refuses_shared_memory_that_was_not_asked_for() {
+    use cudarc::driver::{result, sys};
+    in_child("stand_in_refuses_shared_memory_that_was_not_asked_for", &[], || {
+        let mut engine = open(&options());
+        self_test(&mut engine, PATIENCE).expect("its context is current here");
+        let attribute =
+            sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the stand-in looks at the shape of a launch before anything else.
+        unsafe {
+            let module = result::module::load_data([0_u8].as_ptr().cast()).expect("any image");
+            let name = c"recoded_matmul_four_russians".to_owned();
+            let function = result::module::get_function(module, name).expect("a kernel");
+            let (bytes, stream) = (65_536, std::ptr::null_mut());
+            let launch =
+                || result::launch_kernel(function, (1, 1, 1), (512, 1, 1), bytes, stream, &mut []);
+            let invalid = sys::CUresult::CUDA_ERROR_INVALID_VALUE;
+            assert_eq!(launch().map_err(|error| error.0), Err(invalid));
+            let ask = |bytes| {
+                let asked = result::function::set_function_attribute(function, attribute, bytes);
+                asked.map_err(|error| error.0)
+            };
+            assert_eq!(ask(1 << 20), Err(invalid));
+            assert_eq!(ask(65_536), Ok(()));
+        }
+    });
+}
+
+/// Tables of jobs once were a copy of their own, of memory too small to be pinned.
+#[test]
+fn small_bundle_is_one_copy() {
+    let variables = [("STANDIN_FAULTS", "cuMemcpyHtoDAsync_v2@2+=1")];
+    in_child("small_bundle_is_one_copy", &variables, || {
+        let (mut engine, mut random) = (open(&options()), random());
+        let mut bundle = |columns| {
+            let job = Job::new(Operation::Multiply, 5, columns, 900);
+            let mut bundle = Bundle::of(job).expect("valid");
+            fill_job(&mut bundle, 0, &mut random);
+            bundle
+        };
+        let (small, large) = (bundle(7), bundle(70));
+        engine.submit(small).expect("taken");
+        let Completed { bundle, result } = wait(&mut engine);
+        assert_eq!(result, Ok(()));
+        assert!(check::agrees(&bundle));
+        engine.submit(large).expect("taken");
+        assert!(wait(&mut engine).result.is_err(), "tables and input are two copies");
+    });
+}
+
+/// A second engine once copied through the registration of the first one, which may end meanwhile.
+#[test]
+fn memory_that_another_engine_has_pinned_is_refused_until_that_one_ends() {
+    let name = "memory_that_another_engine_has_pinned_is_refused_until_that_one_ends";
+    in_child(name, &[], || {
+        let (mut first, mut second) = (open(&options()), open(&options()));
+        let segment = Arc::new(Segment::new(2, 5000).expect("rows"));
+        first.submit(check::sample(1)).expect("taken");
+        let Completed { bundle, result } = wait(&mut first);
+        assert_eq!(result, Ok(()));
+        let Refused { error, bundle } = second.submit(bundle).expect_err("pinned elsewhere");
+        assert!(matches!(error, Error::Failed { code: 712, .. }), "{error}");
+        // A segment is copied by way of memory that is not pinned.
+        first.keep(&segment).expect("room");
+        second.keep(&segment).expect("room");
+        drop(first);
+        second.submit(*bundle).expect("taken");
+        let Completed { bundle, result } = wait(&mut second);
+        assert_eq!(result, Ok(()));
+        assert!(check::agrees(&bundle));
+    });
+}
+
 #[test]
 fn bundles_beside_each_other_match_the_cpu() {
     let variables = [("STANDIN_DELAY_MICROS", "300")];
     in_child("bundles_beside_each_other_match_the_cpu", &variables, || {
         let mut random = random();
         let mut engine = open(&options());
-        assert_eq!(engine.depth(), 3);
+        assert_eq!(engine.depth(), 8);
         let (mut submitted, mut done, mut ready) = (0, 0, Vec::new());
         while done < 30 {
             if submitted < 30 {
@@ -122,7 +147,7 @@ fn bundles_beside_each_other_match_the_cpu() {
                 match engine.submit(bundle) {
                     Ok(()) => submitted += 1,
                     Err(Refused { error, bundle }) => {
-                        assert_eq!(error, Error::Busy { depth: 3 });
+                        assert_eq!(error, Error::Busy { depth: 8 });
                         ready.push(*bundle);
                     }
                 }
@@ -165,7 +190,7 @@ fn launch_that_fails_harmlessly_fails_one_bundle() {
 fn lost_context_returns_all_bundles_and_is_made_again() {
     for fault in ["cuLaunchKernel@4=719", "kernel@4=700", "cuMemcpyDtoHAsync_v2@1=719"] {
         let name = "lost_context_returns_all_bundles_and_is_made_again";
-        in_child(name, &[("STANDIN_FAULTS", fault)], || {
+        in_child(name, &[("STANDIN_FAULTS", fault), ("STANDIN_STICKY", "context")], || {
             let mut engine = open(&options());
             let mut given = 0;
             let mut back = 0;
@@ -190,16 +215,32 @@ fn lost_context_returns_all_bundles_and_is_made_again() {
     }
 }
 
+/// CUDA says of such errors that the process must end. The queue once started a child for a probe
+/// every five minutes for ever.
 #[test]
-fn error_that_outlives_its_context_is_reported() {
-    let variables = [("STANDIN_FAULTS", "cuLaunchKernel@4=719"), ("STANDIN_STICKY", "process")];
-    in_child("error_that_outlives_its_context_is_reported", &variables, || {
-        let mut engine = open(&options());
-        engine.submit(check::sample(1)).expect("taken");
-        assert!(wait(&mut engine).result.is_err_and(|error| error.is_fatal()));
-        drop(engine);
-        let error = CudaEngine::open(&options()).err();
-        assert!(matches!(error, Some(OpenError::Call(call)) if call.code == 719));
+fn error_that_outlives_its_context_ends_all_attempts() {
+    let variables = [("STANDIN_FAULTS", "cuLaunchKernel@12=719")];
+    in_child("error_that_outlives_its_context_ends_all_attempts", &variables, || {
+        let config = Config {
+            mode: Mode::Device,
+            measure: false,
+            retry_min: Duration::from_millis(1),
+            ..Config::default()
+        };
+        let open = Arc::new(opener(options(), PATIENCE));
+        let (offload, mut ports) = Offload::start(config, 1, open).expect("threads");
+        let (port, begun, mut tag) = (&mut ports[0], Instant::now(), 0);
+        while !offload.why_down().is_some_and(|error| error.needs_restart()) {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", offload.why_down());
+            let job = Job::new(Operation::Multiply, 4, 40, 400);
+            tag += u64::from(port.offer(job, tag, Instant::now(), |_| ()).is_ok());
+            port.flush();
+            port.poll(|_| ());
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(offload.metrics().device_ups, 1);
+        let why = offload.why_down().map(|error| error.to_string()).unwrap_or_default();
+        assert!(why.contains("restart this program") && why.contains("719"), "{why}");
     });
 }
 
@@ -305,7 +346,7 @@ fn multiply(engine: &mut CudaEngine, matrix: &[u8], columns: usize, random: &mut
 fn stripes_on_a_card_are_right_and_lost_ones_recovered() {
     for fault in ["", "kernel@9=719", "cuLaunchKernel@12=hang"] {
         let name = "stripes_on_a_card_are_right_and_lost_ones_recovered";
-        in_child(name, &[("STANDIN_FAULTS", fault)], || {
+        in_child(name, &[("STANDIN_FAULTS", fault), ("STANDIN_STICKY", "context")], || {
             let config = Config { mode: Mode::Device, measure: false, ..Config::default() };
             let device = Device::new(config, Arc::new(opener(options(), PATIENCE)));
             let mut context = Context::on(device.clone(), 4, 2).expect("a code");
@@ -351,7 +392,12 @@ fn queue_over_a_card_that_fails_gives_right_results() {
         "kernel@22+=wrong,cuCtxDestroy_v2@1=hang",
     ];
     for fault in faults {
-        let variables = [("STANDIN_FAULTS", fault), ("STANDIN_DELAY_MICROS", "100")];
+        let variables = [
+            ("STANDIN_FAULTS", fault),
+            ("STANDIN_DELAY_MICROS", "100"),
+            ("STANDIN_CALL_MICROS", "5"),
+            ("STANDIN_STICKY", "context"),
+        ];
         in_child("queue_over_a_card_that_fails_gives_right_results", &variables, run_queue);
     }
 }

@@ -83,18 +83,23 @@ pub struct Config {
     /// vector units faster than any bus feeds a card. Measured against 0.18e12 products per second
     /// and core, and 55 GB/s of PCIe.
     pub columns_per_worker_min: f64,
-    /// A device that takes longer than this many times the estimate hangs.
+    /// A device that takes longer than this many times the estimate is late: the CPU does the
+    /// bundle, and the device gets no other until it has returned this one.
     pub watchdog_factor: u32,
     /// But never less than this.
     pub watchdog_min: Duration,
-    /// How long a device may take to be opened, tested and measured.
+    /// A device that has not returned a bundle after this long, and twice the time after which it
+    /// is late, has hung. Cards stall for tens of milliseconds where others use them too.
+    pub hang_min: Duration,
+    /// How long callers wait for a device to be opened, tested and measured. The drivers of large
+    /// machines take ten seconds and more; they are not interrupted after that either.
     pub open_timeout: Duration,
     /// The first pause before a device that failed is tried again; doubled each time.
     pub retry_min: Duration,
     /// The longest such pause.
     pub retry_max: Duration,
-    /// After this many times that it hung, a device is left alone: each time takes memory and a
-    /// thread with it.
+    /// After this many times that it hung without doing a bundle in between, a device is left
+    /// alone: each time takes memory and a thread with it.
     pub hangs_max: u32,
     /// Checks of results.
     pub spot_check: SpotCheck,
@@ -122,7 +127,8 @@ impl Default for Config {
             columns_per_worker_min: 3.3,
             watchdog_factor: 10,
             watchdog_min: Duration::from_millis(20),
-            open_timeout: Duration::from_secs(30),
+            hang_min: Duration::from_millis(500),
+            open_timeout: Duration::from_secs(120),
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
             hangs_max: 3,

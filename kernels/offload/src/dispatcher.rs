@@ -12,6 +12,7 @@ use recoded_counters::engine::{Close, Fault};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
+use crate::measure;
 use crate::metrics::add;
 use crate::model::Class;
 use crate::runner::OpenEngine;
@@ -134,22 +135,33 @@ impl Dispatcher {
 
     /// Products per second of one core, by class.
     fn measure_cpu(&self) {
+        let mut rate = 1.0;
         for class in Class::ALL {
-            let columns = class.columns();
-            let job = Job::new(Operation::Multiply, 16, columns, CPU_ROW_BYTES / columns.max(16));
-            let Ok(mut bundle) = Bundle::of(job) else { continue };
-            (0..16).for_each(|row| bundle.coefficients_mut(0, row).fill(3));
-            (0..columns).for_each(|row| bundle.source_mut(0, row).fill(5));
-            // The first run touches the pages; of the others, the best one was not interrupted.
-            let taken = (0..CPU_REPEATS).map(|_| {
-                let begun = Instant::now();
-                self.cpu.run(&mut bundle);
-                begun.elapsed()
-            });
-            let seconds = taken.min().map_or(1.0, |best| best.as_secs_f64().max(1e-9));
-            let products = bundle.products() as f64 / seconds / self.cpu.threads() as f64;
-            self.shared.model.set_cpu(class, products);
+            // Inverses of more columns would take long, and have the rate of those.
+            if !class.inverts() || class.columns() <= CPU_INVERTED_MAX {
+                rate = self.cpu_rate(class).unwrap_or(rate);
+            }
+            self.shared.model.set_cpu(class, rate);
         }
+    }
+
+    fn cpu_rate(&self, class: Class) -> Option<f64> {
+        let columns = class.columns();
+        let row_bytes = CPU_ROW_BYTES / columns.max(16);
+        let job = if class.inverts() {
+            Job::new(Operation::Solve, columns, columns, row_bytes)
+        } else {
+            Job::new(Operation::Multiply, 16, columns, row_bytes)
+        };
+        let mut bundle = measure::filled(job, 1).ok()?;
+        // The first run touches the pages; of the others, the best one was not interrupted.
+        let taken = (0..CPU_REPEATS).map(|_| {
+            let begun = Instant::now();
+            self.cpu.run(&mut bundle);
+            begun.elapsed()
+        });
+        let seconds = taken.min()?.as_secs_f64().max(1e-9);
+        Some(bundle.products() as f64 / seconds / self.cpu.threads() as f64)
     }
 }
 
@@ -157,6 +169,9 @@ impl Dispatcher {
 const PARK_MAX: Duration = Duration::from_millis(100);
 
 const CPU_REPEATS: usize = 4;
+
+/// Columns of the largest inverse that the CPU is measured with.
+const CPU_INVERTED_MAX: usize = 128;
 
 /// Bytes of all sources of the jobs that the CPU is measured with: as much as stays in its caches.
 const CPU_ROW_BYTES: usize = 256 << 10;

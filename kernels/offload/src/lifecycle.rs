@@ -3,10 +3,15 @@
 //! whose callers do.
 //!
 //! ```text
-//!  Down --retry is due--> Opening --self-test, measurement--> Up
-//!   ^                        | not opened, no answer           | lost, hung, wrong bytes,
+//!  Down --retry is due--> Opening --self-test, measurement--> Up <--- it answers ---> Up, late
+//!   ^                        | not opened                      | lost, hung, wrong bytes,
 //!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
 //! ```
+//!
+//! A bundle that is late is done by the CPU, and the device gets nothing new until it has returned
+//! what is late. Only a device that returns nothing for much longer has hung: it is abandoned with
+//! its thread. A device that is slow to open is waited for, however long: its thread is there
+//! anyway, and another attempt would not be faster.
 //!
 //! Every bundle given to [`Lifecycle::send`] appears in [`Lifecycle::finished`] exactly once: with
 //! results, or with the fault for which the CPU has to compute it.
@@ -41,7 +46,12 @@ pub(crate) struct Lifecycle<T> {
     last_done: Instant,
     /// Bundles that failed since the last one that did not.
     failures: u32,
+    /// Times that it hung since it last did a bundle.
     hangs: u32,
+    /// Whether it rose since [`Self::open_now`] was called last.
+    has_risen: bool,
+    /// Whether this process can never use it again.
+    is_spent: bool,
     pause: Duration,
     random: u64,
 }
@@ -53,7 +63,8 @@ enum State {
     },
     Opening {
         runner: Runner,
-        expires: Instant,
+        /// Until when callers wait for it; `None` when that is over.
+        expires: Option<Instant>,
     },
     Up {
         runner: Runner,
@@ -64,13 +75,27 @@ enum State {
 /// A bundle that the device has.
 struct Flight<T> {
     serial: u64,
-    given: T,
-    retained: Retained,
+    /// `None` when it is late and went to the CPU.
+    wanted: Option<(T, Retained)>,
     class: Class,
     bytes: u64,
     sent: Instant,
     was_idle: bool,
-    expires: Instant,
+    late: Instant,
+    hung: Instant,
+}
+
+impl<T> Flight<T> {
+    /// When [`Lifecycle::watch`] has to look at it.
+    const fn expires(&self) -> Instant {
+        if self.wanted.is_some() { self.late } else { self.hung }
+    }
+
+    /// Takes it from the device for `fault`; `None` when that was done before.
+    fn give_up(&mut self, fault: Fault) -> Option<Finished<T>> {
+        let (given, retained) = self.wanted.take()?;
+        Some(Finished { given, bundle: retained.restore(), result: Err(fault) })
+    }
 }
 
 /// A bundle that the device no longer has.
@@ -94,6 +119,8 @@ impl<T> Lifecycle<T> {
             last_done: now,
             failures: 0,
             hangs: 0,
+            has_risen: false,
+            is_spent: false,
             pause: config.retry_min,
             random: config.seed,
             config,
@@ -112,50 +139,53 @@ impl<T> Lifecycle<T> {
         let config = Arc::clone(&self.config);
         match Runner::start(self.open.clone(), config, thread::current()) {
             Ok(runner) => {
-                let expires = now + self.config.open_timeout;
+                let expires = Some(now + self.config.open_timeout);
                 self.state = State::Opening { runner, expires };
             }
             Err(_) => self.rest(now),
         }
     }
 
-    /// Opens the device when that is due and waits for the result; whether it is newly open.
+    /// Opens the device when that is due and waits for the result, but not for longer than
+    /// [`Config::open_timeout`]; whether it is newly open.
     pub fn open_now(&mut self) -> bool {
+        self.poll();
         self.open();
-        let was_opening = self.is_opening();
-        while self.is_opening() {
+        while matches!(self.state, State::Opening { expires: Some(_), .. }) {
             self.wait();
         }
-        was_opening && self.device().is_some()
+        std::mem::take(&mut self.has_risen) && self.device().is_some()
     }
 
-    /// The device's thread, while the device works.
+    /// The device's thread, while the device works and is not late.
     pub fn device(&self) -> Option<&Runner> {
         match &self.state {
-            State::Up { runner, .. } => Some(runner),
+            State::Up { runner, .. } if !self.is_late() => Some(runner),
             _ => None,
         }
     }
 
-    fn is_opening(&self) -> bool {
-        matches!(self.state, State::Opening { .. })
+    fn is_late(&self) -> bool {
+        self.flights.iter().any(|flight| flight.wanted.is_none())
     }
 
     /// Whether the device has all the bundles that it takes.
     pub fn is_full(&self) -> bool {
-        matches!(self.state, State::Up { depth, .. } if self.flights.len() >= depth)
+        let is_up = self.device().is_some();
+        matches!(self.state, State::Up { depth, .. } if is_up && self.flights.len() >= depth)
     }
 
-    /// Bundles that the device has.
+    /// Bundles that the device has and whose results are waited for.
     pub fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.flights.iter().filter(|flight| flight.wanted.is_some()).count()
     }
 
     /// Gives the device a bundle.
     pub fn send(&mut self, mut bundle: Bundle, given: T) {
-        let State::Up { runner, .. } = &self.state else {
-            return self.finished.push(Finished { given, bundle, result: Err(Fault::Down) });
-        };
+        if self.device().is_none() {
+            let fault = if self.is_late() { Fault::Late } else { Fault::Down };
+            return self.finished.push(Finished { given, bundle, result: Err(fault) });
+        }
         self.serial += 1;
         bundle.tag = self.serial;
         let (class, bytes, now) = (Class::of_bundle(&bundle), bytes(&bundle), Instant::now());
@@ -163,17 +193,18 @@ impl<T> Lifecycle<T> {
         let estimate = self.shared.model.device_seconds(class, ahead + bytes);
         let patience = f64::from(self.config.watchdog_factor) * estimate;
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
+        let patience = patience.clamp(self.config.watchdog_min, WATCHDOG_MAX);
         self.flights.push(Flight {
             serial: self.serial,
-            given,
-            retained: bundle.retain(),
+            wanted: Some((given, bundle.retain())),
             class,
             bytes,
             sent: now,
             was_idle: self.flights.is_empty(),
-            expires: now + patience.clamp(self.config.watchdog_min, WATCHDOG_MAX),
+            late: now + patience,
+            hung: now + self.config.hang_min.max(2 * patience),
         });
-        if runner.submit(bundle).is_err() {
+        if self.device().is_none_or(|device| device.submit(bundle).is_err()) {
             self.fall(unwell("submit", "its thread has ended"), Fault::Lost);
         }
     }
@@ -214,11 +245,11 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// When the device is late.
+    /// When the device is late, or has hung.
     fn expires(&self) -> Option<Instant> {
         match self.state {
-            State::Opening { expires, .. } => Some(expires),
-            _ => self.flights.iter().map(|flight| flight.expires).min(),
+            State::Opening { expires, .. } => expires,
+            _ => self.flights.iter().map(Flight::expires).min(),
         }
     }
 
@@ -230,16 +261,24 @@ impl<T> Lifecycle<T> {
     }
 
     fn watch(&mut self, now: Instant) {
-        if self.expires().is_some_and(|expires| expires <= now) {
-            let call = if self.is_opening() { "open" } else { "watchdog" };
-            self.fall(unwell(call, "no answer in time"), Fault::Hung);
+        if let State::Opening { expires, .. } = &mut self.state {
+            if expires.take_if(|expires| *expires <= now).is_some() {
+                self.shared.explain(unwell("open", "no answer yet"));
+            }
+        } else if self.flights.iter().any(|flight| flight.hung <= now) {
+            self.fall(unwell("watchdog", "no answer in time"), Fault::Hung);
+        } else if self.expires().is_some_and(|expires| expires <= now) {
+            self.shared.explain(unwell("watchdog", "late"));
+            self.shared.is_up.store(false, Ordering::Relaxed);
+            let late = self.flights.iter_mut().filter(|flight| flight.late <= now);
+            self.finished.extend(late.filter_map(|flight| flight.give_up(Fault::Late)));
         }
     }
 
     fn take(&mut self, event: Event) {
         match event {
             Event::Opened(measured) => self.rise(measured),
-            Event::NotOpened(error) => self.fall(error, Fault::Down),
+            Event::NotOpened(error, fault) => self.fall(error, fault),
             Event::Refused(bundle, error) => self.take_back(*bundle, Err((error, Fault::Refused))),
             Event::Completed(completed) => {
                 let Completed { bundle, result } = *completed;
@@ -249,13 +288,14 @@ impl<T> Lifecycle<T> {
     }
 
     /// The device works.
-    fn rise(&mut self, Measured { depth, rates }: Measured) {
+    fn rise(&mut self, Measured { depth, costs }: Measured) {
         let placeholder = State::Down { retry: None };
         if let State::Opening { runner, .. } = std::mem::replace(&mut self.state, placeholder) {
             self.state = State::Up { runner, depth };
-            if let Some((start, bytes)) = rates {
-                self.shared.model.set_device(start, &bytes);
+            if let Some(costs) = costs {
+                self.shared.model.set_device(&costs);
             }
+            self.has_risen = true;
             self.shared.is_up.store(true, Ordering::Relaxed);
             add(&self.shared.counters.device_ups, 1);
         }
@@ -263,23 +303,24 @@ impl<T> Lifecycle<T> {
 
     /// The device failed. Its bundles return to the owner with `fault`.
     fn fall(&mut self, error: Error, fault: Fault) {
+        self.is_spent |= error.needs_restart();
         self.shared.explain(error);
-        if self.shared.is_up.swap(false, Ordering::Relaxed) {
+        self.shared.is_up.store(false, Ordering::Relaxed);
+        if matches!(self.state, State::Up { .. }) {
             add(&self.shared.counters.device_downs, 1);
         }
         self.hangs += u32::from(fault == Fault::Hung);
         self.failures = 0;
         // Its thread finds the channel closed and drops the engine, if it returns from the device.
         self.rest(Instant::now());
-        self.finished.extend(self.flights.drain(..).map(|Flight { given, retained, .. }| {
-            Finished { given, bundle: retained.restore(), result: Err(fault) }
-        }));
+        let flights = self.flights.drain(..);
+        self.finished.extend(flights.filter_map(|mut flight| flight.give_up(fault)));
     }
 
     /// Does not use the device until the pause is over.
     fn rest(&mut self, now: Instant) {
-        let retry = (self.hangs < self.config.hangs_max).then(|| now + self.pause);
-        self.state = State::Down { retry };
+        let is_over = self.is_spent || self.hangs >= self.config.hangs_max;
+        self.state = State::Down { retry: (!is_over).then(|| now + self.pause) };
         self.pause = (2 * self.pause).min(self.config.retry_max);
     }
 
@@ -289,36 +330,53 @@ impl<T> Lifecycle<T> {
         let Some(found) = found else {
             return add(&self.shared.counters.late, 1);
         };
-        let Flight { given, class, bytes, sent, was_idle, .. } = self.flights.swap_remove(found);
+        let flight = self.flights.swap_remove(found);
         let result = match result {
             Ok(()) if self.config.spot_check.passes(&bundle, &mut self.random) => {
-                let now = Instant::now();
-                // Beside others, the device has worked on it since the one before was done.
-                let begun = if was_idle { sent } else { sent.max(self.last_done) };
-                self.shared.model.device_took(class, bytes, now - begun, was_idle);
-                self.last_done = now;
-                self.failures = 0;
-                self.pause = self.config.retry_min;
-                add(&self.shared.counters.device_jobs, bundle.jobs().len() as u64);
-                add(&self.shared.counters.device_bytes, bytes);
+                self.succeed(&flight, &bundle);
                 Ok(())
             }
             Ok(()) => {
                 self.fall(unwell("check", "wrong results"), Fault::Lost);
                 Err(Fault::Wrong)
             }
-            Err((error, fault)) => {
-                self.failures += 1;
-                let is_fatal = error.is_fatal();
-                if is_fatal || self.failures >= FAILURES_MAX {
-                    self.fall(error, Fault::Lost);
-                } else {
-                    self.shared.explain(error);
-                }
-                Err(if is_fatal { Fault::Lost } else { fault })
-            }
+            Err((error, fault)) => Err(self.fail(error, fault)),
         };
-        self.finished.push(Finished { given, bundle, result });
+        match flight.wanted {
+            Some((given, _)) => self.finished.push(Finished { given, bundle, result }),
+            None => add(&self.shared.counters.late, 1),
+        }
+        // What was late has been answered.
+        let is_up = self.device().is_some();
+        self.shared.is_up.store(is_up, Ordering::Relaxed);
+    }
+
+    /// Learns from a bundle that came back right.
+    fn succeed(&mut self, flight: &Flight<T>, bundle: &Bundle) {
+        let now = Instant::now();
+        // Beside others, the device has worked on it since the one before was done.
+        let begun = if flight.was_idle { flight.sent } else { flight.sent.max(self.last_done) };
+        self.shared.model.device_took(flight.class, flight.bytes, now - begun, flight.was_idle);
+        self.last_done = now;
+        self.failures = 0;
+        self.hangs = 0;
+        self.pause = self.config.retry_min;
+        if flight.wanted.is_some() {
+            add(&self.shared.counters.device_jobs, bundle.jobs().len() as u64);
+            add(&self.shared.counters.device_bytes, flight.bytes);
+        }
+    }
+
+    /// Learns from a bundle that came back with an error, and says why the CPU has to do it.
+    fn fail(&mut self, error: Error, fault: Fault) -> Fault {
+        self.failures += 1;
+        let is_fatal = error.is_fatal();
+        if is_fatal || self.failures >= FAILURES_MAX {
+            self.fall(error, Fault::Lost);
+        } else {
+            self.shared.explain(error);
+        }
+        if is_fatal { Fault::Lost } else { fault }
     }
 }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use recoded_code::engine::{Bundle, Job};
 
-/// Jobs of about the same cost per byte: those whose source rows have the same number of bits.
+/// Jobs of about the same cost per byte: those whose numbers of source rows have the same number of
+/// bits, and which invert their coefficients or do not.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Class(usize);
 
 impl Class {
-    /// Every class: 1, 2..=3, 4..=7 and on to 1024 source rows.
+    /// Every class: products of 1, 2..=3, 4..=7 and on to 1024 source rows, then the same with
+    /// inverses.
     pub const ALL: [Self; CLASSES] = {
         let mut all = [Self(0); CLASSES];
         let mut class = 0;
@@ -21,23 +23,41 @@ impl Class {
         all
     };
 
-    /// The class of jobs with `columns` source rows.
+    /// The class of products of `columns` source rows.
     #[must_use]
     pub fn of(columns: usize) -> Self {
-        Self((columns.max(1).ilog2() as usize).min(CLASSES - 1))
+        Self((columns.max(1).ilog2() as usize).min(SIZES - 1))
+    }
+
+    /// The class of a job.
+    #[must_use]
+    pub fn of_job(job: &Job) -> Self {
+        let Self(size) = Self::of(job.columns);
+        Self(if job.operation.inverts() { SIZES + size } else { size })
     }
 
     /// The class that most of the work of a bundle belongs to.
     #[must_use]
     pub fn of_bundle(bundle: &Bundle) -> Self {
         let heaviest = bundle.jobs().iter().map(|placed| placed.job).max_by_key(Job::products);
-        Self::of(heaviest.map_or(1, |job| job.columns))
+        heaviest.map_or(Self(0), |job| Self::of_job(&job))
     }
 
     /// The fewest source rows of the class.
     #[must_use]
     pub const fn columns(self) -> usize {
-        1 << self.0
+        1 << (self.0 % SIZES)
+    }
+
+    /// Whether its jobs invert their coefficients.
+    #[must_use]
+    pub const fn inverts(self) -> bool {
+        self.0 >= SIZES
+    }
+
+    /// Its place in [`Self::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self.0
     }
 }
 
@@ -59,11 +79,20 @@ impl Default for Rates {
     }
 }
 
+/// What a device takes for bundles of a class.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Cost {
+    /// Seconds of the smallest bundle.
+    pub start: f64,
+    /// Bytes of inputs and outputs per second, of bundles that follow each other.
+    pub bytes: f64,
+}
+
 /// Measured rates, written by the dispatcher, read by workers.
 pub struct Model {
     cpu_products: [Number; CLASSES],
     device_bytes: [Number; CLASSES],
-    device_start: Number,
+    device_start: [Number; CLASSES],
     /// Whether jobs of a class go to the device: kept until the other side is clearly better.
     is_offloaded: [AtomicBool; CLASSES],
     /// Jobs of a class declined since the last one was taken.
@@ -77,7 +106,7 @@ impl Model {
         Self {
             cpu_products: [const { Number::new() }; CLASSES].map(|n| n.with(rates.cpu_products)),
             device_bytes: [const { Number::new() }; CLASSES].map(|n| n.with(rates.device_bytes)),
-            device_start: Number::new().with(rates.device_start),
+            device_start: [const { Number::new() }; CLASSES].map(|n| n.with(rates.device_start)),
             is_offloaded: [const { AtomicBool::new(false) }; CLASSES],
             declined: [const { AtomicU32::new(0) }; CLASSES],
         }
@@ -89,14 +118,14 @@ impl Model {
         Rates {
             cpu_products: self.cpu_products[class.0].get(),
             device_bytes: self.device_bytes[class.0].get(),
-            device_start: self.device_start.get(),
+            device_start: self.device_start[class.0].get(),
         }
     }
 
     /// Seconds until `bytes` have been through the device.
     #[must_use]
     pub fn device_seconds(&self, class: Class, bytes: u64) -> f64 {
-        self.device_start.get() + bytes as f64 / self.device_bytes[class.0].get()
+        self.device_start[class.0].get() + bytes as f64 / self.device_bytes[class.0].get()
     }
 
     /// Seconds that `cores` take for that many products.
@@ -113,7 +142,7 @@ impl Model {
         // Half of the bytes are outputs, each of which takes `columns` products.
         let cpu = columns as f64 / 2.0 / (self.cpu_products[class.0].get() * cores.max(1) as f64);
         let gain = cpu - 1.0 / self.device_bytes[class.0].get();
-        (gain > 0.0).then(|| (self.device_start.get() / gain).ceil() as u64)
+        (gain > 0.0).then(|| (self.device_start[class.0].get() / gain).ceil() as u64)
     }
 
     /// Whether work that takes the device `device` seconds and the CPU `cpu` goes to the device.
@@ -136,9 +165,9 @@ impl Model {
     pub(crate) fn device_took(&self, class: Class, bytes: u64, taken: Duration, was_idle: bool) {
         let seconds = taken.as_secs_f64();
         if was_idle && bytes <= START_BYTES_MAX {
-            return self.device_start.learn(seconds);
+            return self.device_start[class.0].learn(seconds);
         }
-        let start = if was_idle { self.device_start.get() } else { 0.0 };
+        let start = if was_idle { self.device_start[class.0].get() } else { 0.0 };
         // A start that was overestimated must not make a rate infinite.
         let moving = (seconds - start).max(seconds / 8.0).max(f64::MIN_POSITIVE);
         self.device_bytes[class.0].learn(bytes as f64 / moving);
@@ -153,10 +182,10 @@ impl Model {
     }
 
     /// Believes what was measured at the start.
-    pub(crate) fn set_device(&self, start: f64, bytes: &[f64; CLASSES]) {
-        self.device_start.set(start);
-        for (number, &rate) in self.device_bytes.iter().zip(bytes) {
-            number.set(rate);
+    pub(crate) fn set_device(&self, costs: &[Cost; CLASSES]) {
+        for (class, cost) in costs.iter().enumerate() {
+            self.device_start[class].set(cost.start);
+            self.device_bytes[class].set(cost.bytes);
         }
     }
 
@@ -195,7 +224,10 @@ impl Number {
 }
 
 /// 1 to 1024 source rows.
-pub(crate) const CLASSES: usize = 11;
+const SIZES: usize = 11;
+
+/// Of products and of inverses.
+pub(crate) const CLASSES: usize = 2 * SIZES;
 
 /// Of a new measurement in the average: about the last ten count.
 const WEIGHT: f64 = 0.2;
@@ -216,7 +248,25 @@ const CPU_PRODUCTS_MIN: u64 = 1 << 18;
 
 #[cfg(test)]
 mod tests {
+    use recoded_code::engine::Operation;
+
     use super::*;
+
+    /// An inversion of 1024 columns takes a card milliseconds, a product of them microseconds: a
+    /// model of one class for both would offload neither or both.
+    #[test]
+    fn inverses_have_costs_of_their_own() {
+        let model = Model::new(Rates::default());
+        let [product, inverse] =
+            [Operation::Multiply, Operation::Solve].map(|o| Class::of_job(&Job::new(o, 99, 99, 9)));
+        let before = model.device_seconds(product, 1 << 20);
+        for _ in 0..50 {
+            model.device_took(inverse, 1 << 20, Duration::from_millis(25), true);
+            model.device_took(inverse, 1 << 10, Duration::from_millis(3), true);
+        }
+        assert_eq!(model.device_seconds(product, 1 << 20), before);
+        assert!((model.device_seconds(inverse, 1 << 20) / 25e-3 - 1.0).abs() < 0.1);
+    }
 
     /// The table of break-even sizes of our notes on GPUs: 20 us to start, 55 GB/s each way.
     #[test]
@@ -269,7 +319,10 @@ mod tests {
     #[test]
     fn classes_cover_all_jobs() {
         assert_eq!(Class::of(0), Class::of(1));
-        assert_eq!(Class::of(1024), Class::ALL[CLASSES - 1]);
+        assert_eq!(Class::of(1024), Class::ALL[SIZES - 1]);
+        let solve = Class::of_job(&Job::new(Operation::Solve, 1024, 1024, 1));
+        assert_eq!(solve, Class::ALL[CLASSES - 1]);
+        assert_eq!((solve.columns(), solve.inverts()), (1024, true));
         assert_eq!(Class::of(1023).columns(), 512);
     }
 }

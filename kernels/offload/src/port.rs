@@ -248,7 +248,7 @@ impl Port {
         if job.columns as f64 <= columns_min {
             return Err(Declined::Rows);
         }
-        self.compare(Class::of(job.columns), work)
+        self.compare(Class::of_job(job), work)
     }
 
     /// Compares what is queued and the bundle that this job is going to be part of, on the device

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Operation, Segment, check};
 
+use recoded_counters::engine::Fault;
+
 use crate::config::Config;
-use crate::model::{CLASSES, Class};
+use crate::measure;
+use crate::model::{CLASSES, Class, Cost};
 
 /// Opens the device, in the thread that is going to use it; called again after the device failed.
 /// It should find out first, in another process, whether opening is safe.
@@ -18,8 +21,8 @@ pub type OpenEngine = Arc<dyn Fn() -> Result<Box<dyn Engine>, Error> + Send + Sy
 pub(crate) enum Event {
     /// The device is open, right, and measured.
     Opened(Measured),
-    /// It is not to be used.
-    NotOpened(Error),
+    /// It is not to be used: it did not open, or hung in its self-test.
+    NotOpened(Error, Fault),
     /// It did not take a bundle.
     Refused(Box<Bundle>, Error),
     /// A bundle came back.
@@ -30,9 +33,8 @@ pub(crate) enum Event {
 pub(crate) struct Measured {
     /// Bundles that it takes at once.
     pub depth: usize,
-    /// Seconds that the smallest bundle takes, and bytes per second by class; `None` when nothing
-    /// was to be measured.
-    pub rates: Option<(f64, [f64; CLASSES])>,
+    /// What each class costs; `None` when nothing was to be measured.
+    pub costs: Option<Box<[Cost; CLASSES]>>,
 }
 
 /// The other end of a device's thread. Dropping it closes the channel; the thread ends when its
@@ -49,18 +51,19 @@ impl Runner {
         let (report, events) = channel::unbounded();
         let reporter = Reporter { events: report, waiter };
         let run = move || {
-            let engine = open().and_then(|mut engine| {
+            let opened = open().map_err(|error| (error, Fault::Down));
+            let tested = opened.and_then(|mut engine| {
                 let measured = test(engine.as_mut(), &config)?;
                 Ok((engine, measured))
             });
-            match engine {
+            match tested {
                 Ok((engine, measured)) => {
                     if reporter.report(Event::Opened(measured)) {
                         serve(engine, &requested, &reporter);
                     }
                 }
-                Err(error) => {
-                    reporter.report(Event::NotOpened(error));
+                Err((error, fault)) => {
+                    reporter.report(Event::NotOpened(error, fault));
                 }
             }
         };
@@ -177,68 +180,86 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
 }
 
 /// Compares the device with this CPU, then measures it.
-fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, Error> {
-    let (bundle, _) = run(engine, check::sample(config.seed))?;
+fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, (Error, Fault)> {
+    let timeout = config.open_timeout.min(TEST_TIMEOUT);
+    let bundle = run(engine, check::sample(config.seed), timeout)?;
     if !check::agrees(&bundle) {
         let reason = "wrong results".into();
-        return Err(Error::Lost { call: "self-test", code: 0, reason });
+        return Err((Error::Lost { call: "self-test", code: 0, reason }, Fault::Wrong));
     }
-    let rates = if config.measure { Some(measure(engine, config)?) } else { None };
-    Ok(Measured { depth: engine.depth().max(1), rates })
+    // A device that stops answering here has hung, as in the self-test.
+    let costs = config.measure.then(|| measure(engine, config)).transpose();
+    let costs = costs.map_err(|error| (error, Fault::Hung))?;
+    Ok(Measured { depth: engine.depth().max(1), costs })
 }
 
-/// The time of the smallest bundle, and the rate of full ones for every class. A slow device is
-/// measured with less, so that this ends soon.
-fn measure(engine: &mut dyn Engine, config: &Config) -> Result<(f64, [f64; CLASSES]), Error> {
-    let mut start = f64::MAX;
-    for _ in 0..REPEATS {
-        let (_, taken) = run(engine, product(1, 1, 128)?)?;
-        start = start.min(taken.as_secs_f64());
-    }
-    let mut rates = [0.0; CLASSES];
+/// What every class costs on bundles whose memory the device has seen before, with as many of them
+/// in flight as it takes. A slow device is measured with less, so that this ends soon.
+fn measure(engine: &mut dyn Engine, config: &Config) -> Result<Box<[Cost; CLASSES]>, Error> {
+    let start = measure::latency(engine, Job::new(Operation::Multiply, 1, 1, 128))?;
+    let mut costs = Box::new([Cost { start, bytes: 0.0 }; CLASSES]);
     // Products per second that were reached so far: to begin with, hardly any.
     let mut products_rate = 1e6_f64;
     for class in Class::ALL {
-        let columns = class.columns();
         let products_max = (products_rate * MEASURE_SECONDS).max(1.0) as usize;
-        // As many rows out as in, cut so that all fits a slot and the time.
-        let row_bytes = config.slot_bytes / 2 / columns.max(8);
-        let rows = columns.clamp(1, products_max.div_ceil(columns * 128));
-        let row_bytes = row_bytes.min(products_max / (rows * columns)).max(128);
-        let bundle = product(rows, columns, row_bytes)?;
-        let (bytes, products) = (bundle.input_bytes() + bundle.output_bytes(), bundle.products());
-        let (_, taken) = run(engine, bundle)?;
-        let seconds = taken.as_secs_f64().max(1e-9);
-        let moving = (seconds - start).max(seconds / 8.0);
-        products_rate = products_rate.max(products as f64 / moving);
-        rates[class_index(class)] = bytes as f64 / moving;
+        let (job, jobs) = sample(class, products_max, config);
+        if class.inverts() && class.columns() > 1 {
+            let is_slow = job.products() > INVERSE_PRODUCTS_MIN.max(products_max as u64);
+            if is_slow || class.columns() > INVERTED_MAX {
+                // Twice the columns are eight times the work, on four times the coefficients.
+                let Cost { start, bytes } = costs[class.index() - 1];
+                costs[class.index()] = Cost { start: 8.0 * start, bytes: bytes / 2.0 };
+                continue;
+            }
+        }
+        let cost = &mut costs[class.index()];
+        if class.inverts() {
+            cost.start = measure::latency(engine, Job { row_bytes: 128, ..job })?;
+        }
+        let rate = measure::rate(engine, job, jobs, Duration::from_secs_f64(MEASURE_SECONDS))?;
+        // One after another, each has a start of its own.
+        let start = if engine.depth() > 1 { 0.0 } else { cost.start };
+        let moving = (rate.bundle_seconds - start).max(rate.bundle_seconds / 8.0);
+        cost.bytes = (jobs * (job.input_bytes() + job.output_bytes())) as f64 / moving.max(1e-9);
+        products_rate = products_rate.max(rate.products);
     }
-    Ok((start, rates))
+    Ok(costs)
 }
 
-fn class_index(class: Class) -> usize {
-    class.columns().ilog2() as usize
+/// What a class is measured with: a job, and how many of them make a bundle.
+fn sample(class: Class, products_max: usize, config: &Config) -> (Job, usize) {
+    let columns = class.columns();
+    if class.inverts() {
+        let job = Job::new(Operation::Solve, columns, columns, INVERSE_ROW_BYTES);
+        let fitting = config.slot_bytes / job.input_bytes().max(job.output_bytes());
+        let quick = products_max / job.products().max(1) as usize;
+        return (job, fitting.min(quick).clamp(1, config.slot_jobs.max(1)));
+    }
+    // As many rows out as in, cut so that all fits a slot and the time.
+    let row_bytes = config.slot_bytes / 2 / columns.max(8);
+    let rows = columns.clamp(1, products_max.div_ceil(columns * 128));
+    let row_bytes = row_bytes.min(products_max / (rows * columns)).max(128);
+    (Job::new(Operation::Multiply, rows, columns, row_bytes), 1)
 }
 
-/// A product of ones, whose inputs have been written, so that its pages are there.
-fn product(rows: usize, columns: usize, row_bytes: usize) -> Result<Bundle, Error> {
-    let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
-    let mut bundle = Bundle::of(job).map_err(|_| Error::Memory { bytes: rows * row_bytes })?;
-    (0..rows).for_each(|row| bundle.coefficients_mut(0, row).fill(1));
-    (0..columns).for_each(|row| bundle.source_mut(0, row).fill(1));
-    Ok(bundle)
-}
-
-/// Has the engine do one bundle, and says how long that took.
-fn run(engine: &mut dyn Engine, bundle: Bundle) -> Result<(Bundle, Duration), Error> {
+/// Has the engine do one bundle.
+fn run(
+    engine: &mut dyn Engine,
+    bundle: Bundle,
+    timeout: Duration,
+) -> Result<Bundle, (Error, Fault)> {
     let begun = Instant::now();
-    engine.submit(bundle).map_err(|refused| refused.error)?;
+    engine.submit(bundle).map_err(|refused| (refused.error, Fault::Refused))?;
     loop {
         match engine.poll() {
             Some(Completed { bundle, result }) => {
-                return result.map(|()| (bundle, begun.elapsed()));
+                return result.map(|()| bundle).map_err(|error| (error, Fault::Failed));
             }
-            None => thread::sleep(POLL_INTERVAL),
+            None if begun.elapsed() > timeout => {
+                let reason = "no answer in time".into();
+                return Err((Error::Lost { call: "self-test", code: 0, reason }, Fault::Hung));
+            }
+            None => thread::yield_now(),
         }
     }
 }
@@ -249,8 +270,17 @@ const AWAKE: Duration = Duration::from_micros(150);
 /// Between two looks at a device after that. Linux adds 50 us of its own.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// The best of these is what a start takes.
-const REPEATS: usize = 5;
-
 /// For each class.
 const MEASURE_SECONDS: f64 = 2e-3;
+
+/// Rows of the systems that inversion is measured with: a payload of one packet.
+const INVERSE_ROW_BYTES: usize = 1024;
+
+/// Inverses of more columns than this are extrapolated until the first of them has been done.
+const INVERTED_MAX: usize = 256;
+
+/// So are those that take a slow device too long; not those of fewer products than this.
+const INVERSE_PRODUCTS_MIN: u64 = 1 << 16;
+
+/// How long a self-test may take: far more than on any device, loading its code included.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);

@@ -32,6 +32,9 @@ pub struct Shares {
 pub struct Together {
     cpu: Cpu,
     lifecycle: Lifecycle<Taken>,
+    /// Bundles that came back, for the next ranges: a device has pinned their memory, which takes
+    /// it longer than the work. As many as it takes at once.
+    idle: Vec<Bundle>,
     /// Bytes of a row per second, once measured.
     device_rate: Option<f64>,
     cores_rate: Option<f64>,
@@ -56,7 +59,7 @@ impl Together {
     pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
         let lifecycle = Lifecycle::new(Arc::new(config), shared, open);
-        Self { cpu, lifecycle, device_rate: None, cores_rate: None }
+        Self { cpu, lifecycle, idle: Vec::new(), device_rate: None, cores_rate: None }
     }
 
     /// Whether the device is in use.
@@ -79,7 +82,7 @@ impl Together {
         let bytes = sources.first().map_or(0, |row| row.len());
         assert!(sources.iter().all(|row| row.len() == bytes), "sources of one length");
         assert!(destinations.iter().all(|row| row.len() == bytes), "destinations of one length");
-        let mut work = Work { coefficients, sources, destinations, left: 0, right: bytes };
+        let mut work = Work { coefficients, sources, destinations, bytes, left: 0, right: bytes };
         let mut shares = Shares::default();
         self.lifecycle.open_now();
         while work.left < work.right || self.lifecycle.in_flight() > 0 {
@@ -113,13 +116,12 @@ impl Together {
         let share = self.share();
         while self.has_device() && !self.lifecycle.is_full() {
             let wanted = (work.right - work.left) as f64 * share * PART;
-            let most = (BUNDLE_BYTES_MAX / work.sources.len().max(1)).max(RANGE_MIN);
-            let length = (wanted as usize / LINE * LINE).min(most / LINE * LINE);
+            let length = (wanted as usize / LINE * LINE).min(range_max(work.sources.len()));
             let range = work.left..work.left + length;
-            let Some(bundle) = (length >= RANGE_MIN).then(|| work.bundle(range.clone())).flatten()
-            else {
+            if length < RANGE_MIN {
                 return;
-            };
+            }
+            let Some(bundle) = work.bundle(range.clone(), &mut self.idle) else { return };
             work.left += length;
             self.lifecycle.send(bundle, Taken { range, since: Instant::now() });
         }
@@ -139,6 +141,7 @@ impl Together {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Taken { range, since } = finished.given;
             if finished.result.is_ok() && work.store(&finished.bundle, range.clone()) {
+                self.idle.push(finished.bundle);
                 shares.device += range.len();
                 let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
                 let rate = rate * (self.lifecycle.in_flight() + 1) as f64;
@@ -150,6 +153,11 @@ impl Together {
             }
         }
     }
+}
+
+/// Bytes of the longest range of a product of that many sources.
+fn range_max(columns: usize) -> usize {
+    (BUNDLE_BYTES_MAX / columns.max(1)).max(RANGE_MIN) / LINE * LINE
 }
 
 /// A rate that follows what is measured.
@@ -168,6 +176,8 @@ struct Work<'a, 'b> {
     coefficients: &'a [u8],
     sources: &'a [&'a [u8]],
     destinations: &'a mut [&'b mut [u8]],
+    /// Of each row.
+    bytes: usize,
     left: usize,
     right: usize,
 }
@@ -179,10 +189,17 @@ impl Work<'_, '_> {
         cpu.matmul(self.coefficients, &sources, &mut rows.collect::<Vec<_>>());
     }
 
-    fn bundle(&self, range: Range<usize>) -> Option<Bundle> {
+    /// A bundle for a range: an idle one, or one with room for any range of this product.
+    fn bundle(&self, range: Range<usize>, idle: &mut Vec<Bundle>) -> Option<Bundle> {
         let (rows, columns) = (self.destinations.len(), self.sources.len());
-        let job = Job::new(Operation::Multiply, rows, columns, range.len());
-        let mut bundle = Bundle::of(job).ok()?;
+        let job = |bytes| Job::new(Operation::Multiply, rows, columns, bytes);
+        let mut bundle = idle.pop().unwrap_or_else(|| Bundle::new(0, 0, 1));
+        bundle.clear();
+        if !bundle.has_room(&job(range.len())) {
+            let largest = job(range_max(columns).min(self.bytes));
+            bundle = Bundle::new(largest.input_bytes(), largest.output_bytes(), 1);
+        }
+        bundle.push(job(range.len()), 0).ok()?;
         bundle.set_coefficients(0, self.coefficients);
         for (index, row) in self.sources.iter().enumerate() {
             bundle.source_mut(0, index).copy_from_slice(&row[range.clone()]);

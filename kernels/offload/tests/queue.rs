@@ -14,8 +14,8 @@ use recoded_code::engine::{
     Refused,
 };
 use recoded_offload::{
-    Class, Close, Config, Declined, Delivered, Fault, Inputs, Mode, Offload, OpenEngine, Port,
-    Rates, SpotCheck,
+    Class, Close, Config, Declined, Delivered, EngineCounters, Fault, Inputs, Mode, Offload,
+    OpenEngine, Port, Rates, SpotCheck,
 };
 
 mod common;
@@ -38,7 +38,8 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
         println!("round {round}: {faults:?}");
         // Soon, as many bundles hang; a bundle that is late for another reason is right all the
         // same.
-        let config = Config { watchdog_min: Duration::from_millis(20), ..config() };
+        let (watchdog_min, hang_min) = (Duration::from_millis(20), Duration::from_millis(50));
+        let config = Config { watchdog_min, hang_min, ..config() };
         let (offload, ports) = start(config, 2, chaos(faults, random.next_u64()));
         let seeds = [random.next_u64(), random.next_u64()];
         let workers: Vec<_> = ports.into_iter().zip(seeds).map(spawn_worker).collect();
@@ -92,12 +93,144 @@ fn device_that_never_answers_is_given_up_by_the_watchdog() {
     // The self-test comes back: the engine hangs once that is over.
     let (offload, mut ports) = start(config, 1, after_self_test(hang, 1));
     one_job_comes_back(&mut ports[0]);
-    let metrics = offload.metrics();
-    assert_eq!(metrics.redone[Fault::Hung as usize], 1);
+    assert_eq!(offload.metrics().redone[Fault::Late as usize], 1);
     assert!(!offload.is_up());
+    wait_until(&offload, |metrics| metrics.device_downs == 1);
     assert!(matches!(offload.why_down(), Some(Error::Lost { call: "watchdog", .. })));
     thread::sleep(Duration::from_millis(30));
     assert_eq!(offload.metrics().device_ups, 1, "left alone after hanging");
+}
+
+/// An engine that takes bundles and returns them when it is released.
+struct Gated {
+    is_open: Arc<AtomicBool>,
+    inner: CpuEngine,
+}
+
+impl Engine for Gated {
+    fn name(&self) -> &str {
+        "gated"
+    }
+    fn depth(&self) -> usize {
+        2
+    }
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+        self.inner.submit(bundle)
+    }
+    fn poll(&mut self) -> Option<Completed> {
+        if self.is_open.load(Ordering::Relaxed) { self.inner.poll() } else { None }
+    }
+}
+
+/// Cards stall for tens of milliseconds where others use them; three stalls in the life of a
+/// process once disabled a card for good.
+#[test]
+fn device_that_is_late_is_kept_and_used_again_when_it_has_answered() {
+    let is_open = Arc::new(AtomicBool::new(true));
+    let gate = Arc::clone(&is_open);
+    let open: OpenEngine =
+        Arc::new(move || Ok(Box::new(Gated { is_open: Arc::clone(&gate), inner: cpu()? })));
+    let (watchdog_min, hang_min) = (Duration::from_millis(50), Duration::from_secs(30));
+    let config = Config { watchdog_min, hang_min, hangs_max: 1, ..config() };
+    let (offload, mut ports) = start(config, 1, open);
+    for stall in 1..=4 {
+        is_open.store(false, Ordering::Relaxed);
+        one_job_comes_back(&mut ports[0]);
+        assert_eq!(offload.metrics().redone[Fault::Late as usize], stall, "by the CPU");
+        let job = Job::new(Operation::Multiply, 4, 4, 64);
+        assert_eq!(ports[0].offer(job, 0, Instant::now(), |_| ()), Err(Declined::Down));
+        is_open.store(true, Ordering::Relaxed);
+        wait_until(&offload, |metrics| metrics.late == stall);
+        let begun = Instant::now();
+        while !offload.is_up() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "still avoided");
+            thread::yield_now();
+        }
+    }
+    let metrics = offload.metrics();
+    assert_eq!((metrics.device_ups, metrics.device_downs), (1, 0));
+}
+
+#[test]
+fn device_that_hangs_now_and_then_is_opened_again_for_ever() {
+    // Its first bundle comes back, the next one does not.
+    let open: OpenEngine = Arc::new(|| {
+        struct Once(CpuEngine, usize);
+        impl Engine for Once {
+            fn name(&self) -> &str {
+                "once"
+            }
+            fn depth(&self) -> usize {
+                2
+            }
+            fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+                self.0.submit(bundle)
+            }
+            fn poll(&mut self) -> Option<Completed> {
+                // Two: the self-test is the first one.
+                let completed = (self.1 < 2).then(|| self.0.poll()).flatten()?;
+                self.1 += 1;
+                Some(completed)
+            }
+        }
+        Ok(Box::new(Once(cpu()?, 0)))
+    });
+    let (watchdog_min, hang_min) = (Duration::from_millis(100), Duration::from_millis(200));
+    let config = Config { watchdog_min, hang_min, hangs_max: 2, ..config() };
+    let (offload, mut ports) = start(config, 1, open);
+    for hangs in 1..=3 {
+        wait_until(&offload, |metrics| metrics.device_ups == hangs);
+        one_job_comes_back(&mut ports[0]);
+        one_job_comes_back(&mut ports[0]);
+        wait_until(&offload, |metrics| metrics.device_downs == hangs);
+    }
+    wait_until(&offload, |metrics| metrics.device_ups == 4);
+}
+
+#[test]
+fn device_that_is_slow_to_open_is_waited_for_and_has_not_hung() {
+    let (is_open, attempts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (gate, counted) = (Arc::clone(&is_open), Arc::clone(&attempts));
+    let open: OpenEngine = Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        while !gate.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Box::new(cpu()?))
+    });
+    let config = Config { open_timeout: Duration::from_millis(1), hangs_max: 1, ..config() };
+    let (offload, ports) = Offload::start(config, 1, open).expect("threads");
+    let begun = Instant::now();
+    while offload.why_down().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no word of it");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(matches!(offload.why_down(), Some(Error::Lost { call: "open", .. })));
+    thread::sleep(Duration::from_millis(20));
+    is_open.store(true, Ordering::Relaxed);
+    wait_until_up(&offload);
+    assert_eq!(attempts.load(Ordering::Relaxed), 1, "one thread for it");
+    drop(ports);
+}
+
+#[test]
+fn device_that_needs_a_new_process_is_not_tried_again() {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&attempts);
+    let open: OpenEngine = Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Err(Error::RestartNeeded { call: "open", code: 719, reason: "sticky".into() })
+    });
+    let (offload, ports) = Offload::start(config(), 1, open).expect("threads");
+    let begun = Instant::now();
+    while offload.why_down().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no word of it");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(30));
+    assert_eq!(attempts.load(Ordering::Relaxed), 1);
+    assert!(offload.why_down().is_some_and(|error| error.needs_restart()));
+    drop(ports);
 }
 
 #[test]
@@ -134,7 +267,8 @@ fn device_that_blocks_its_thread_blocks_no_other() {
     let config = Config { hangs_max: 1, ..config() };
     let (offload, mut ports) = start(config, 1, open);
     one_job_comes_back(&mut ports[0]);
-    assert_eq!(offload.metrics().redone[Fault::Hung as usize], 1);
+    assert_eq!(offload.metrics().redone[Fault::Late as usize], 1);
+    wait_until(&offload, |metrics| metrics.device_downs == 1);
     // What the device does with its bundle later has no effect.
     is_released.store(true, Ordering::Relaxed);
     thread::sleep(Duration::from_millis(20));
@@ -210,7 +344,7 @@ fn full_queue_declines_at_once() {
         ports[0].flush();
     }
     assert_eq!(ports[0].offer(job, 2, Instant::now(), |_| ()), Err(Declined::Full));
-    assert_eq!(offload.metrics().redone, [0; 6], "it waited");
+    assert_eq!(offload.metrics().redone, [0; Fault::ALL.len()], "it waited");
     assert_eq!(offload.metrics().declined[Declined::Full as usize], 1);
     // Stopping waits for the watchdog; nothing is lost.
     offload.stop();
@@ -315,6 +449,7 @@ fn config() -> Config {
         bundle_bytes: 64 << 10,
         // Longer than a busy machine keeps a thread from running.
         watchdog_min: Duration::from_millis(500),
+        hang_min: Duration::from_millis(1000),
         // A device may hang in its self-test, too.
         open_timeout: Duration::from_millis(300),
         retry_min: Duration::from_millis(1),
@@ -333,8 +468,12 @@ fn start(config: Config, workers: usize, open: OpenEngine) -> (Offload, Vec<Port
 }
 
 fn wait_until_up(offload: &Offload) {
+    wait_until(offload, |metrics| metrics.device_ups > 0);
+}
+
+fn wait_until(offload: &Offload, is_so: impl Fn(&EngineCounters) -> bool) {
     let begun = Instant::now();
-    while offload.metrics().device_ups == 0 {
+    while !is_so(&offload.metrics()) {
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", offload.why_down());
         thread::sleep(Duration::from_millis(1));
     }

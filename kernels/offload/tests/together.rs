@@ -1,18 +1,24 @@
 //! A product by CPU and device at once: right however it is split, and whatever the device does.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_code::engine::{Cpu, Faults, Partition};
+use recoded_code::engine::{Bundle, Completed, Cpu, CpuEngine, Engine, Faults, Partition, Refused};
 use recoded_gf::Kernel;
-use recoded_offload::{Config, Shares, SpotCheck, Together};
+use recoded_offload::{Config, OpenEngine, Shares, SpotCheck, Together};
 
 mod common;
 
-use common::after_self_test;
+use common::{after_self_test, cpu};
 
 fn together(faults: Faults, seed: u64) -> Together {
+    over(after_self_test(faults, seed))
+}
+
+fn over(open: OpenEngine) -> Together {
     let cpu = Cpu::new(1, Partition::PartitionedBlock).expect("no thread is needed");
     let config = Config {
         measure: false,
@@ -22,7 +28,7 @@ fn together(faults: Faults, seed: u64) -> Together {
         retry_min: Duration::from_secs(3600),
         ..Config::default()
     };
-    Together::new(cpu, config, after_self_test(faults, seed))
+    Together::new(cpu, config, open)
 }
 
 /// Multiplies random rows, compares every byte, and checks that the shares add up.
@@ -79,4 +85,43 @@ fn what_the_device_does_not_do_the_cores_do() {
         let expected = survives.unwrap_or(together.has_device());
         assert_eq!(together.has_device(), expected, "{faults:?}");
     }
+}
+
+/// A card pins memory that it has not seen before, which takes longer than the work in it.
+#[test]
+fn device_gets_the_same_memory_again_and_again() {
+    struct Watched {
+        inner: CpuEngine,
+        seen: Arc<Mutex<HashSet<usize>>>,
+    }
+    impl Engine for Watched {
+        fn name(&self) -> &str {
+            "watched"
+        }
+        fn depth(&self) -> usize {
+            self.inner.depth()
+        }
+        fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+            let memory = [bundle.input().as_ptr() as usize, bundle.output().as_ptr() as usize];
+            self.seen.lock().expect("no panic").extend(memory);
+            self.inner.submit(bundle)
+        }
+        fn poll(&mut self) -> Option<Completed> {
+            self.inner.poll()
+        }
+    }
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let watched = Arc::clone(&seen);
+    let open: OpenEngine =
+        Arc::new(move || Ok(Box::new(Watched { inner: cpu()?, seen: Arc::clone(&watched) })));
+    let (mut together, mut random) = (over(open), ChaCha8Rng::seed_from_u64(7));
+    let mut device = 0;
+    for _ in 0..6 {
+        device += multiply(&mut together, &mut random, 300_000).device;
+    }
+    assert!(device > 0);
+    // Two arenas of each bundle that it takes at once, and those of the self-test.
+    let most = 2 * cpu().expect("a thread").depth() + 2;
+    let seen = seen.lock().expect("no panic").len();
+    assert!(seen <= most, "{seen} arenas, {most} are enough");
 }

@@ -89,6 +89,8 @@ pub enum CodePlan {
     },
     /// A sliding window that every hop keeps whole; `generation_size` does not matter.
     Stream,
+    /// The same, of profile interactive.
+    Interactive,
     /// A sliding window, not recoded; `generation_size` does not matter.
     Window {
         /// Symbols of the encoding window.
@@ -99,7 +101,7 @@ pub enum CodePlan {
 impl CodePlan {
     /// Whether its field can be chosen.
     fn has_field(self) -> bool {
-        !matches!(self, CodePlan::Auto | CodePlan::Stream)
+        !matches!(self, CodePlan::Auto | CodePlan::Stream | CodePlan::Interactive)
     }
 }
 
@@ -275,6 +277,9 @@ impl FlowPlan {
                 CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
             }
             ("source", CodePlan::Stream) => CodeFile { code: Some("stream"), ..keys },
+            ("source", CodePlan::Interactive) => {
+                CodeFile { code: Some("stream"), stream_profile: Some("interactive"), ..keys }
+            }
             // Others see it by the packets.
             _ => keys,
         }
@@ -376,6 +381,8 @@ struct CodeFile {
     adaptive: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window_symbols: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_profile: Option<&'static str>,
 }
 
 #[cfg(test)]
@@ -435,6 +442,7 @@ mod tests {
         let codes = [
             CodePlan::Auto,
             CodePlan::Stream,
+            CodePlan::Interactive,
             CodePlan::Rlnc,
             CodePlan::Bats { block_symbols: 128, interleave: Some(3), adaptive: false },
             CodePlan::Window { window_symbols: 64 },

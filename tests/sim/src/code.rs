@@ -65,7 +65,7 @@ impl Code {
                 interleave: Interleave::Auto,
             }),
             Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
-            Code::Stream => FlowCode::Stream(StreamParams { window_symbols: 1024 }),
+            Code::Stream => FlowCode::Stream(StreamParams::new(1024)),
         }
     }
 
@@ -99,9 +99,10 @@ impl Code {
                 // Of a window over GF(2), all repair packets of the highest density are the same.
                 density: random.pick(if is_fair { &[3, 7, 11] } else { &[0, 1, 7, 15] }),
             }),
-            Code::Stream => FlowCode::Stream(StreamParams {
-                window_symbols: random.pick(if is_fair { &[256, 1024] } else { &[1, 64, 1024] }),
-            }),
+            Code::Stream => {
+                let sizes: &[usize] = if is_fair { &[256, 1024] } else { &[1, 64, 1024] };
+                FlowCode::Stream(StreamParams::new(random.pick(sizes)))
+            }
         }
     }
 
@@ -275,7 +276,7 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
         FlowCode::Rlnc => FlowCode::Rlnc,
         FlowCode::Stream(stream) => {
             let window_symbols = stream.window_symbols.next_power_of_two().max(STREAM_MIN);
-            FlowCode::Stream(StreamParams { window_symbols })
+            FlowCode::Stream(StreamParams { window_symbols, ..stream })
         }
     };
     let least = if params.code == FlowCode::Rlnc { SIZE_MIN } else { 1 };

@@ -110,6 +110,9 @@ pub(crate) fn streams() -> Vec<Stream> {
         (Flags::END, 15, 3, None),
         (0, 6, 1, Some((u32::MAX - 3, 64))),
         (0, 14, 2, Some((0x0102_0304, COMBINED_MAX))),
+        (symbol | Flags::INTERACTIVE, 14, 9, Some((8, 0))),
+        (Flags::INTERACTIVE, 14, 9, Some((8, 1))),
+        (Flags::END | Flags::INTERACTIVE, 14, 9, None),
         (Flags::END, 0, 0, None),
     ];
     (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
@@ -125,7 +128,7 @@ fn packet(
         round_trips,
     };
     let noise = symbols(u32::from(number) + 40, 1, 20 + usize::from(number)).remove(0);
-    let is_combined = flags == 0;
+    let is_combined = flags & (Flags::SYSTEMATIC | Flags::END) == 0;
     let symbol = carries.filter(|_| !is_combined).map(|(symbol, after)| {
         let place = 0xFFFE + u16::from(number % 2);
         Symbol { number: symbol, after, place, packet: noise.clone() }

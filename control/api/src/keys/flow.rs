@@ -199,6 +199,18 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "stream_profile",
+            roles: &[Source],
+            code: STREAM,
+            is_auto: true,
+            is_live: true,
+            values: Words(&["balanced", "interactive"]),
+            default: Is(r#""balanced""#),
+            meaning: "How many packets each hop sends in advance; interactive, for calls, games and \
+                shells over long lossy links, sends more, above all for sparse traffic.",
+            ..KEY
+        },
+        Key {
             name: "symbol_bytes",
             roles: &Role::ALL,
             values: Whole(16, 1706),

@@ -46,6 +46,8 @@ pub struct Key {
     pub roles: &'static [Role],
     /// The only code that has it, where the role is told the code.
     pub code: Option<&'static str>,
+    /// Whether flows of code auto have it, too, for where that is the code.
+    pub is_auto: bool,
     /// Whether `recodectl set` may change it.
     pub is_live: bool,
     /// What it takes.
@@ -65,6 +67,7 @@ const KEY: Key = Key {
     name: "",
     roles: &[],
     code: None,
+    is_auto: false,
     is_live: false,
     values: Values::Truth,
     unit: "",
@@ -127,7 +130,13 @@ impl Key {
     pub fn owners(&self) -> String {
         let names: Vec<&str> = self.roles.iter().map(|role| role.name()).collect();
         let roles = if self.roles == Role::ALL { String::new() } else { names.join(" and ") };
-        self.code.map(|code| format!("{roles} of code {code}")).unwrap_or(roles)
+        let auto = if self.is_auto { " or auto" } else { "" };
+        self.code.map(|code| format!("{roles} of code {code}{auto}")).unwrap_or(roles)
+    }
+
+    /// Whether flows whose `code` is written so have it.
+    pub fn is_of(&self, code: &str) -> bool {
+        self.code.is_none_or(|own| own == code || self.is_auto && code == "auto")
     }
 
     /// Why a flow of this role does not have the key; `None` where it does.

@@ -220,6 +220,7 @@ fn stream_source() -> Flow {
         parameters: Parameters {
             code: Some("stream".into()),
             stream_symbols: Some(16_384),
+            stream_profile: Some("interactive".into()),
             generation_size: None,
             ..source_parameters()
         },

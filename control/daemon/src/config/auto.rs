@@ -3,7 +3,8 @@
 //! What a path does while it runs decides nothing: a next hop that is down answers no less than
 //! one without a way back, so a choice by answers would change with every outage.
 
-use super::code::{CodeSettings, STREAM_SYMBOLS};
+use super::code::{CodeSettings, STREAM_SYMBOLS, stream_profile};
+use super::reader::Reader;
 use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
 
 /// What the choice depends on.
@@ -25,9 +26,21 @@ pub struct Facts {
     pub symbol_bytes: usize,
 }
 
+/// The code, and what is written for where it is a stream.
+pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
+    let chosen = choose(facts);
+    let FlowCode::Stream(stream) = chosen.code else {
+        let rule = "code = \"auto\" is rlnc here, which has no profiles";
+        reader.unsuitable("stream_profile", rule);
+        return chosen;
+    };
+    let stream = StreamParams { profile: stream_profile(reader), ..stream };
+    CodeSettings { code: FlowCode::Stream(stream), ..chosen }
+}
+
 /// The code: a stream where there is one next hop, a way back, automatic redundancy and room for a
 /// packet of the tunnel in a symbol; generations otherwise.
-pub fn choose(facts: &Facts) -> CodeSettings {
+fn choose(facts: &Facts) -> CodeSettings {
     let is_line = facts.next_hops == 1;
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
     let fits = facts.packet_bytes <= facts.symbol_bytes;
@@ -35,13 +48,17 @@ pub fn choose(facts: &Facts) -> CodeSettings {
         return CodeSettings::RLNC;
     }
     let window_symbols = STREAM_SYMBOLS.div_ceil(facts.shards.max(1)).next_power_of_two();
-    CodeSettings { code: FlowCode::Stream(StreamParams { window_symbols }), ..CodeSettings::STREAM }
+    CodeSettings {
+        code: FlowCode::Stream(StreamParams::new(window_symbols)),
+        ..CodeSettings::STREAM
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{HEAD, SOURCE, errors, parse};
     use super::*;
+    use recoded_pipeline::params::StreamProfile;
 
     const LINE: Facts = Facts {
         next_hops: 1,
@@ -96,6 +113,18 @@ mod tests {
             assert_eq!(config.flows[0].code_is_auto, !text.contains("code = \"rlnc\""));
             assert_eq!(parse(&config.to_toml()).expect("valid"), config);
         }
+    }
+
+    #[test]
+    fn a_profile_is_kept_where_auto_is_a_stream_and_refused_elsewhere() {
+        let file = format!("{HEAD}{SOURCE}stream_profile = \"interactive\"\n");
+        let config = parse(&file).expect("valid");
+        let FlowCode::Stream(stream) = config.flows[0].params.code else { panic!("no stream") };
+        assert_eq!(stream.profile, StreamProfile::Interactive);
+        assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+        let said = "relay.toml:17: flow 1: stream_profile = \"interactive\" does not apply: code = \
+                    \"auto\" is rlnc here, which has no profiles";
+        assert_eq!(errors(&format!("{file}repair = false\n")), said);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::open::SIZE_MIN;
-use recoded_pipeline::params::{FlowCode, StreamParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, StreamParams, StreamProfile, WindowParams};
 
 /// Symbols of a generation, unless told otherwise.
 const GENERATION_SIZE: usize = 16;
@@ -23,6 +23,12 @@ pub const CODES: [(&str, Word); 5] = [
     ("rlnc", Word::Rlnc),
     ("bats", Word::Bats),
     ("window", Word::Window),
+];
+
+/// Words of `stream_profile`.
+const STREAM_PROFILES: [(&str, StreamProfile); 2] = [
+    (StreamProfile::Balanced.name(), StreamProfile::Balanced),
+    (StreamProfile::Interactive.name(), StreamProfile::Interactive),
 ];
 
 /// A code as it is written, without its parameters.
@@ -107,7 +113,7 @@ impl CodeSettings {
 
     /// A stream, with the defaults of all keys.
     pub const STREAM: CodeSettings = CodeSettings {
-        code: FlowCode::Stream(StreamParams { window_symbols: STREAM_SYMBOLS }),
+        code: FlowCode::Stream(StreamParams::new(STREAM_SYMBOLS)),
         field: FieldOrder::TwoFiftySix,
         generation_size: 1,
     };
@@ -179,9 +185,9 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
     let code = section.get("code").and_then(|entry| entry.value.as_str());
     let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
     section.entries.retain(|entry| {
-        let owner = FLOW.find(&entry.key).and_then(|key| key.code);
-        let has_effect = match owner {
-            Some(owner) => Some(owner) == word.map(Word::name),
+        let owned = FLOW.find(&entry.key).filter(|key| key.code.is_some());
+        let has_effect = match owned {
+            Some(key) => word.is_some_and(|word| key.is_of(word.name())),
             // The one key of all codes whose values are not all good for each.
             None => entry.key != "field" || word.is_none_or(|word| word.has_field(&entry.value)),
         };
@@ -192,7 +198,7 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
 /// Keys of another code mislead readers of the file, so they are refused.
 fn refuse_others(reader: &mut Reader<'_>, word: Word) {
     for key in FLOW.keys {
-        if let Some(owner) = key.code.filter(|owner| *owner != word.name()) {
+        if let Some(owner) = key.code.filter(|_| !key.is_of(word.name())) {
             reader.unsuitable(key.name, &format!("it is for code = \"{owner}\""));
         }
     }
@@ -214,9 +220,14 @@ fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
 
 fn stream(reader: &mut Reader<'_>) -> StreamParams {
     let rule = "a node keeps 64 to 32768 packets";
-    StreamParams {
-        window_symbols: reader.whole("stream_symbols", 64..=32_768, rule, STREAM_SYMBOLS),
-    }
+    let window_symbols = reader.whole("stream_symbols", 64..=32_768, rule, STREAM_SYMBOLS);
+    StreamParams { window_symbols, profile: stream_profile(reader) }
+}
+
+/// Reads the profile of a stream.
+pub fn stream_profile(reader: &mut Reader<'_>) -> StreamProfile {
+    let rule = "it is \"balanced\" or \"interactive\"";
+    reader.choice("stream_profile", &STREAM_PROFILES, rule).unwrap_or_default()
 }
 
 fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
@@ -305,6 +316,15 @@ mod tests {
             (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
             (SOURCE, stream, "field = 16", "is not a field we have", "a stream is over field 256"),
             (SOURCE, "", "stream_symbols = 64", none, "it is for code = \"stream\""),
+            (
+                SOURCE,
+                stream,
+                "stream_profile = \"fast\"",
+                "is not a choice",
+                "it is \"balanced\" or \"interactive\"",
+            ),
+            (SOURCE, window, "stream_profile = \"balanced\"", none, "it is for code = \"stream\""),
+            (RELAY, "", "stream_profile = \"interactive\"", none, learned),
             (SINK, "", "block_symbols = 256", none, learned),
             (SINK, "", "profile = \"baseline\"", none, learned),
             (SINK, "", "code = \"bats\"", none, learned),

@@ -71,7 +71,7 @@ pub fn flow(
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
         let facts = facts(context, tunnel, (hops, given_bytes));
-        auto::choose(&Facts { repair, redundancy, shards, ..facts })
+        auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
         Kind::Source => {

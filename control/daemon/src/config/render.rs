@@ -110,13 +110,17 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
 
 /// What was chosen automatically stays a comment.
 fn source_code(text: &mut String, flow: &Flow) {
-    if !flow.code_is_auto {
-        return code_keys(text, &flow.params);
+    if flow.code_is_auto {
+        key(text, "code", Word::Auto.name());
+        let mut chosen = String::new();
+        code_keys(&mut chosen, &flow.params);
+        text.extend(chosen.lines().map(|line| format!("# auto: {line}\n")));
+    } else {
+        code_keys(text, &flow.params);
     }
-    key(text, "code", Word::Auto.name());
-    let mut chosen = String::new();
-    code_keys(&mut chosen, &flow.params);
-    text.extend(chosen.lines().map(|line| format!("# auto: {line}\n")));
+    if let FlowCode::Stream(stream) = flow.params.code {
+        key(text, "stream_profile", stream.profile.name());
+    }
 }
 
 fn code_keys(text: &mut String, params: &FlowParams) {

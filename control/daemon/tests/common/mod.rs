@@ -12,7 +12,7 @@ use recoded_api::v1::Link;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
-    BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Remainder,
+    BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
 };
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
@@ -131,7 +131,8 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss };
     let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
     let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
-    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole }
+    let planned = Planned::default();
+    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole, planned }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

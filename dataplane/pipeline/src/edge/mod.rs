@@ -1,6 +1,9 @@
-//! IP packets in and out of symbols: `[length][bytes]`, back to back; and their traffic classes.
+//! IP packets in and out of symbols: `[length][bytes]`, back to back; and their traffic classes and
+//! flows.
 
 pub mod class;
+
+pub mod inner;
 
 pub(crate) mod packing;
 

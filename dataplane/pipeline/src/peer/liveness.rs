@@ -34,6 +34,11 @@ impl Liveness {
         self.asked_at.is_some()
     }
 
+    /// How long it has not answered.
+    pub(crate) fn silence(&self) -> Nanos {
+        self.silence
+    }
+
     /// Whether it has not answered for [`SILENT_NANOS`].
     pub(crate) fn is_silent(&self) -> bool {
         self.silence >= SILENT_NANOS

@@ -30,7 +30,7 @@ use crate::peer::repair::{RepairBudget, repair_packets};
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{FlowCounters, HopLoss};
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::Plan;
+use recoded_code::theory::stream::{Plan, StreamProfile};
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
@@ -213,7 +213,7 @@ impl Mender {
         let loss = self.sent.loss(None);
         let loss = LossModel { loss: loss.loss, burst_mean: loss.burst_mean };
         let way = self.least.0.min(self.least.1) as f64 * 1e-9;
-        self.is_slow = Plan::new(loss, (pace.rate, false), way).rho > 0.0;
+        self.is_slow = Plan::new(loss, (pace.rate, false), way, StreamProfile::Balanced).rho > 0.0;
     }
 
     /// Whether to wait for reports takes too long.

@@ -79,7 +79,7 @@ const RECENT_WEIGHT: f64 = 0.1;
 
 /// A queue that was never empty for so long, and round trips, is emptied: twice as much of it
 /// within a round trip, at no less than this part of the rate.
-const FULL_NANOS: Nanos = 2_000_000_000;
+const FULL_NANOS: Nanos = 1_000_000_000;
 const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
 
@@ -104,6 +104,12 @@ const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 
 /// How long a link that drops what exceeds its rate is left alone.
 const POLICED_NANOS: Nanos = 1_000_000_000;
+
+/// Part of the rate before an outage that is sent at after it.
+const RETURN: f64 = 0.5;
+
+/// A neighbour in which packets wait for longer sends nothing on: an outage behind it.
+const STALLED_NANOS: Nanos = 900_000_000;
 
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Phase {
@@ -174,6 +180,11 @@ pub(crate) struct Rate {
     recent_loss: f64,
     anchor: Option<Anchor>,
     quiet_until: Nanos,
+    /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent
+    /// or sent nothing on, while that lasts.
+    unhindered: f64,
+    before_silence: Option<f64>,
+    before_stall: Option<f64>,
     /// When there was no queue last, what the link carried then, and the least and the most queue
     /// since.
     empty_at: Nanos,
@@ -212,6 +223,9 @@ impl Rate {
             before: 0.0,
             anchor: None,
             quiet_until: 0,
+            unhindered: FIRST,
+            before_silence: None,
+            before_stall: None,
             empty_at: 0,
             empty_rate: 0.0,
             since_empty: (f64::MAX, 0.0),
@@ -251,7 +265,24 @@ impl Rate {
 
     /// Nothing was heard for long: half as fast.
     pub(crate) fn silence(&mut self) {
+        self.before_silence.get_or_insert(self.bytes_per_second);
         self.set(self.bytes_per_second / 2.0);
+    }
+
+    /// The neighbour is heard.
+    pub(crate) fn heard(&mut self) {
+        let before = self.before_silence.take();
+        self.resume(before);
+    }
+
+    /// A path that is back likely carries what it did: a start, from there.
+    fn resume(&mut self, before: Option<f64>) {
+        if let Some(before) = before {
+            (self.phase, self.before, self.lagging) = (Phase::Startup, 0.0, 0);
+            (self.round, self.most) = (Round::default(), [0.0; 2]);
+            (self.contest, self.drain) = (None, None);
+            self.set(self.bytes_per_second.max(before * RETURN));
+        }
     }
 
     /// Takes in a sample; a step is taken once a round trip.
@@ -323,10 +354,16 @@ impl Rate {
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
+            if sample.backlog > STALLED_NANOS {
+                self.before_stall.get_or_insert(self.unhindered);
+            }
             let fast = if is_limited { self.most() } else { self.capacity };
             self.set(fast * seen.factor().max(FACTOR_LEAST));
             return Verdict::Fine;
         }
+        let before = self.before_stall.take();
+        self.resume(before);
+        self.unhindered = self.bytes_per_second;
         match self.phase {
             Phase::Startup => {
                 self.start(&seen);

@@ -32,10 +32,20 @@ pub(crate) mod relay;
 
 pub(crate) mod sink;
 
-use crate::params::StreamParams;
-use recoded_wire::stream::{STREAM_LOG2_MAX, STREAM_LOG2_MIN};
+use crate::params::{StreamParams, StreamProfile};
+use recoded_wire::header::Flags;
+use recoded_wire::stream::{STREAM_LOG2_MAX, STREAM_LOG2_MIN, StreamHeader};
 
 impl StreamParams {
+    /// What packets say to relays and sinks.
+    pub(crate) fn announced(header: &StreamHeader) -> Self {
+        let profile = match header.common.flags.has(Flags::INTERACTIVE) {
+            true => StreamProfile::Interactive,
+            false => StreamProfile::Balanced,
+        };
+        Self { window_symbols: header.window_symbols(), profile }
+    }
+
     /// Binary logarithm of the symbols that nodes keep, within what packets can say.
     pub(crate) fn window_log2(&self) -> u8 {
         let log2 = self.window_symbols.max(1).next_power_of_two().trailing_zeros() as u8;

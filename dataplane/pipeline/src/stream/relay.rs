@@ -36,7 +36,13 @@ impl StreamRelay {
             senders: Senders::new(&params.next_hops, symbols),
             incoming: Incoming::default(),
             recovery: Recovery::new(params.symbol_bytes),
-            outgoing: Outgoing { epoch: 0, window_log2, hop_index: 0, round_trips: 0 },
+            outgoing: Outgoing {
+                epoch: 0,
+                window_log2,
+                hop_index: 0,
+                round_trips: 0,
+                profile: code.profile,
+            },
         }
     }
 
@@ -79,6 +85,7 @@ impl StreamRelay {
             window_log2: header.window_log2,
             hop_index: header.common.hop_index.saturating_add(1),
             round_trips: header.round_trips,
+            profile: StreamParams::announced(&header).profile,
         };
         let bytes = cx.io.frames.bytes(*payload);
         let is_repair = header.common.flags.has(Flags::REPAIR);

@@ -2,12 +2,12 @@
 //! and is sent again.
 
 use crate::io::earlier;
-use crate::params::Nanos;
+use crate::params::{Nanos, StreamProfile};
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
 use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{BlackHole, HeardHop, HopLoss};
+use crate::report::{BlackHole, HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -35,11 +35,13 @@ const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
 /// Keepalives without an answer after which they become rarer: losses in a row take several. And
 /// after which there is none until there is more to send, unless none is answered: then they come
-/// at this interval. A path that is back is noticed within a second: it may take three of them,
-/// since neither side believes a single number that is far from those before.
+/// at these intervals, the first so many times. A path that is back is noticed within 200 ms, or
+/// within a second after an outage of more than half a minute: it may take three keepalives, since
+/// neither side believes a single number that is far from those before.
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 16;
-const KEEPALIVE_SILENT_NANOS: Nanos = 300_000_000;
+const KEEPALIVES_OFTEN: u32 = 600;
+const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
 /// Half as fast after so long without a report, and round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
@@ -181,6 +183,16 @@ impl Sender {
         self.sent.black_hole()
     }
 
+    /// What it planned to send in advance.
+    pub(crate) fn planned(&self) -> Planned {
+        self.share.planned()
+    }
+
+    /// Protects what it sends from now on as this profile asks.
+    pub(crate) fn protect(&mut self, profile: StreamProfile) {
+        self.share.profile = profile;
+    }
+
     /// Queues a symbol. The oldest goes where more wait than a window holds.
     pub(crate) fn queue(&mut self, number: u32, symbols: usize) {
         if self.fresh.len() >= symbols {
@@ -206,8 +218,12 @@ impl Sender {
         self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
-    /// How long what is queued now waits until it leaves.
+    /// How long what is queued now waits until it leaves: without end where the neighbour is
+    /// silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
+        if self.liveness.silence() > self.patience_with_silence() {
+            return Nanos::MAX;
+        }
         let waiting = self.fresh.len() + self.again.len();
         let queued = self.rate.nanos(waiting * (symbol_bytes + AROUND_BYTES));
         queued + if waiting > 0 { self.free_at.saturating_sub(now) } else { 0 }
@@ -358,19 +374,22 @@ impl Sender {
             Next::Keepalive => {
                 self.keepalive.count += 1;
                 let silence = now.saturating_sub(self.heard_at);
-                if self.round_trip.is_some() && silence > SILENCE_NANOS + 4 * self.round_trip() {
+                let patience = self.patience_with_silence();
+                if self.round_trip.is_some() && silence > patience {
                     self.heard_at = now;
                     self.rate.silence();
                 }
                 let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
                 let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
+                let goes_on = !is_over || is_unanswered;
+                let (often, rarely) = KEEPALIVE_SILENT_NANOS;
                 let most = match self.is_idle() {
-                    true if is_over => KEEPALIVE_SILENT_NANOS,
+                    true if self.keepalive.count > KEEPALIVES_OFTEN => rarely,
+                    true if self.liveness.silence() > patience => often,
                     true => KEEPALIVE_MAX_NANOS,
                     false => self.waiting_interval(),
                 };
-                let goes_on = !is_over || is_unanswered;
                 self.keepalive.due = goes_on.then(|| now + wait.min(most));
                 if is_over {
                     // It may be there again: what comes next is sent to see.
@@ -378,6 +397,11 @@ impl Sender {
                 }
             }
         }
+    }
+
+    /// A neighbour that is not heard for longer than this has fallen silent.
+    fn patience_with_silence(&self) -> Nanos {
+        SILENCE_NANOS + 4 * self.round_trip()
     }
 
     /// Between keepalives while symbols wait for a report.
@@ -447,6 +471,7 @@ impl Sender {
         {
             self.sent.accept_queue();
         }
+        self.rate.heard();
         let has_all = report.missing.places().is_empty();
         if self.sent.on_their_way() == 0 && self.is_idle() && has_all {
             self.keepalive.due = None;

@@ -5,7 +5,7 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{Nanos, PeerId};
+use crate::params::{Nanos, PeerId, StreamProfile};
 use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::report::{DropReason, NextHop};
 use crate::stream::sender::{Next, Sender};
@@ -33,6 +33,7 @@ pub(crate) struct Outgoing {
     /// Hops travelled, and the sum of their round trips, in units of the wire.
     pub hop_index: u8,
     pub round_trips: u16,
+    pub profile: StreamProfile,
 }
 
 /// What became of a request of the sink.
@@ -160,6 +161,7 @@ impl Senders {
         self.follow(cx);
         self.again_at = None;
         for (_, sender) in &mut self.hops {
+            sender.protect(outgoing.profile);
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
                     if sender.due(cx.io.now).is_some_and(|due| due <= cx.io.now) {
@@ -203,6 +205,7 @@ impl Senders {
             heard: sender.heard(),
             is_silent: sender.is_silent(),
             black_hole: sender.black_hole(),
+            planned: sender.planned(),
         })
         .collect()
     }
@@ -220,12 +223,13 @@ fn write<F: Frames, E: Egress>(
     (sender, next, span): (&Sender, Next, Span),
     outgoing: &Outgoing,
 ) -> (Span, u8) {
-    let Outgoing { epoch, window_log2, hop_index, round_trips } = *outgoing;
+    let Outgoing { epoch, window_log2, hop_index, round_trips, profile } = *outgoing;
     let flags = match next {
         Next::Keepalive => Flags(Flags::END),
         Next::Combination(_) => Flags(0),
         Next::Symbol { is_repair, .. } => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
     };
+    let flags = flags.with(Flags::INTERACTIVE, profile == StreamProfile::Interactive);
     let mut common = cx.header(PacketType::Stream, flags, epoch);
     common.hop_index = hop_index;
     let header =

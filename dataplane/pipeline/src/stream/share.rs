@@ -2,9 +2,9 @@
 //! many symbols, by what the hop loses and carries.
 
 use crate::params::Nanos;
-use crate::report::HopLoss;
+use crate::report::{HopLoss, Planned};
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::Plan;
+use recoded_code::theory::stream::{Plan, StreamProfile};
 
 /// How often it is planned.
 const PLAN_NANOS: Nanos = 100_000_000;
@@ -27,24 +27,40 @@ const PAUSE_DISTANCES: f64 = 2.0;
 /// What a hop sends in advance.
 #[derive(Debug)]
 pub(crate) struct Share {
+    pub(crate) profile: StreamProfile,
     plan: Plan,
     credit: f64,
     /// Symbols a second; and since the last plan.
     rate: f64,
     sent: u32,
     planned_at: Nanos,
+    planned: Planned,
     /// Since when there is a pause, if there is one before the next combination.
     pause_at: Option<Nanos>,
 }
 
 impl Share {
     pub(crate) fn new() -> Self {
-        Self { plan: Plan::NONE, credit: 0.0, rate: 0.0, sent: 0, planned_at: 0, pause_at: None }
+        Self {
+            profile: StreamProfile::Balanced,
+            plan: Plan::NONE,
+            credit: 0.0,
+            rate: 0.0,
+            sent: 0,
+            planned_at: 0,
+            planned: Planned::default(),
+            pause_at: None,
+        }
     }
 
     /// Symbols that a combination takes, at most.
     pub(crate) fn symbols(&self) -> usize {
         self.plan.symbols
+    }
+
+    /// What was planned so far.
+    pub(crate) fn planned(&self) -> Planned {
+        Planned { symbols_per_second: self.rate, ..self.planned }
     }
 
     /// Notes a symbol that is sent for the first time, over a hop that loses so much.
@@ -61,8 +77,10 @@ impl Share {
             (self.planned_at, self.sent) = (now, 0);
             let HopLoss { loss, burst_mean, .. } = loss;
             let (loss, traffic) = (LossModel { loss, burst_mean }, (self.rate, is_growing));
-            self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9);
+            self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
         }
+        self.planned.symbols += 1;
+        self.planned.combinations += self.plan.rho;
         self.credit = (self.credit + self.plan.rho).min(2.0);
         let distance = (PAUSE_DISTANCES * 1e9 / self.rate.max(1.0)) as Nanos;
         self.pause_at = (self.plan.rho > 0.0).then_some(now + PAUSE_NANOS.max(distance));
@@ -76,6 +94,8 @@ impl Share {
 
     /// Notes that one is sent.
     pub(crate) fn spend(&mut self) {
+        // Of one before a pause, that part was not.
+        self.planned.combinations += (1.0 - self.credit).max(0.0);
         self.credit = (self.credit - 1.0).max(0.0);
         self.pause_at = None;
     }

@@ -4,7 +4,7 @@
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::Context;
-use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams};
+use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamProfile};
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
@@ -25,6 +25,7 @@ const STUCK_NANOS: Nanos = 1_500_000_000;
 /// Source state of a stream.
 pub(crate) struct StreamSource {
     window_log2: u8,
+    profile: StreamProfile,
     store: Store,
     senders: Senders,
     order: Order,
@@ -45,6 +46,7 @@ impl StreamSource {
         store.begin(next);
         Self {
             window_log2,
+            profile: code.profile,
             store,
             senders: Senders::new(&params.next_hops, symbols),
             order: Order::new(),
@@ -64,8 +66,8 @@ impl StreamSource {
     }
 
     fn outgoing(&self) -> Outgoing {
-        let (epoch, window_log2) = (self.epoch, self.window_log2);
-        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0 }
+        let Self { epoch, window_log2, profile, .. } = *self;
+        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0, profile }
     }
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -110,6 +112,7 @@ impl StreamSource {
 impl SourceCode for StreamSource {
     fn apply(&mut self, new: &FlowParams, _cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let FlowCode::Stream(code) = new.code else { return };
+        self.profile = code.profile;
         if code.window_log2() == self.window_log2 && new.symbol_bytes <= self.store.symbol_bytes() {
             return;
         }

@@ -18,17 +18,15 @@
 
 mod codel;
 
-mod key;
-
 mod list;
 
 mod store;
 
 use codel::Codel;
-use key::Key;
 use list::{Links, List};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::edge::class;
+use recoded_pipeline::edge::inner::FlowKey;
 use recoded_pipeline::params::Nanos;
 use std::hash::{BuildHasher, RandomState};
 use store::Store;
@@ -136,7 +134,7 @@ impl FairQueue {
         }
         // Linux gives a tunnel 256 queues at most.
         let Some(place) = self.store.put(queue as u16, packet, now) else { return };
-        let index = self.hasher.hash_one(Key::of(packet)) as usize % self.flows.len();
+        let index = self.hasher.hash_one(FlowKey::of(packet)) as usize % self.flows.len();
         let flow = &mut self.flows[index];
         flow.packets.push(&mut self.store.links, place);
         flow.bytes += packet.len();
@@ -276,7 +274,7 @@ mod tests {
     /// Flows that share no hash.
     fn apart<const N: usize>(queue: &FairQueue) -> [u8; N] {
         let index = |flow: u8| {
-            queue.hasher.hash_one(Key::of(&packet(flow, 0, 4, 0))) as usize % queue.flows.len()
+            queue.hasher.hash_one(FlowKey::of(&packet(flow, 0, 4, 0))) as usize % queue.flows.len()
         };
         let by_index: BTreeMap<usize, u8> = (0..=255).map(|flow| (index(flow), flow)).collect();
         let mut flows = by_index.into_values();

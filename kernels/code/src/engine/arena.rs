@@ -19,7 +19,7 @@ pub trait Guard: Send {
     fn unpin(&mut self) -> bool;
 }
 
-/// Host memory that begins at a page, or at [`ALIGNMENT`] for less than a page.
+/// Host memory of whole pages: pinning works on pages, and two arenas must not share one.
 pub struct Arena {
     guards: Mutex<Vec<Box<dyn Guard>>>,
     memory: Box<[u8]>,
@@ -31,12 +31,16 @@ impl Arena {
     /// Zeroed memory; pages are touched when they are first written.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let alignment = if bytes < PAGE_BYTES { ALIGNMENT } else { PAGE_BYTES };
-        // Whole pages, as pinning works on pages and two arenas must not share one.
-        let bytes = bytes.next_multiple_of(alignment);
-        let memory = vec![0; bytes + alignment].into_boxed_slice();
-        let start = memory.as_ptr().align_offset(alignment).min(alignment);
+        let bytes = bytes.next_multiple_of(if bytes < PAGE_BYTES { ALIGNMENT } else { PAGE_BYTES });
+        let memory = vec![0; bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES].into_boxed_slice();
+        let start = memory.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
         Self { guards: Mutex::default(), memory, start, bytes }
+    }
+
+    /// All pages that it lies in, which are nothing else's: what a device pins.
+    #[must_use]
+    pub fn pages(&self) -> &[u8] {
+        &self.memory[self.start..][..self.bytes.next_multiple_of(PAGE_BYTES)]
     }
 
     /// Keeps `guard` until this memory is freed.
@@ -85,3 +89,25 @@ impl fmt::Debug for Arena {
 }
 
 const PAGE_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Arenas of 3969 to 4095 bytes once filled a page that did not begin at one: they were pinned
+    /// together with half of the next one's page.
+    #[test]
+    fn no_two_arenas_share_a_page() {
+        for bytes in [0, 1, 128, 3968, 3969, 4095, 4096, 4097] {
+            let arenas: Vec<Arena> = (0..8).map(|_| Arena::new(bytes)).collect();
+            let mut pages: Vec<_> =
+                arenas.iter().map(|arena| arena.pages().as_ptr_range()).collect();
+            pages.sort_by_key(|range| range.start);
+            assert!(pages.is_sorted_by(|a, b| a.end <= b.start));
+            for arena in &arenas {
+                assert!(arena.is_empty() || (arena.as_ptr() as usize).is_multiple_of(PAGE_BYTES));
+                assert!(arena.len() >= bytes && arena.len() <= arena.pages().len());
+            }
+        }
+    }
+}

@@ -168,6 +168,16 @@ pub enum Error {
         /// The device's name for it.
         reason: String,
     },
+    /// The device is gone for as long as this process lives.
+    #[error("restart this program to use the device again: {call} failed: {reason} ({code})")]
+    RestartNeeded {
+        /// What was attempted.
+        call: &'static str,
+        /// The device's error number.
+        code: u32,
+        /// The device's name for it.
+        reason: String,
+    },
     /// The engine's threads could not be started.
     #[error("cannot start {threads} threads")]
     Threads {
@@ -180,6 +190,18 @@ impl Error {
     /// Whether the engine is of no more use.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
-        matches!(self, Self::Absent { .. } | Self::Lost { .. } | Self::Threads { .. })
+        !matches!(
+            self,
+            Self::Busy { .. }
+                | Self::Unsupported { .. }
+                | Self::Memory { .. }
+                | Self::Failed { .. }
+        )
+    }
+
+    /// Whether no later attempt of this process can succeed.
+    #[must_use]
+    pub const fn needs_restart(&self) -> bool {
+        matches!(self, Self::RestartNeeded { .. })
     }
 }

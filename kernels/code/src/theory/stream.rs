@@ -33,7 +33,7 @@
 
 mod plan;
 
-pub use plan::Plan;
+pub use plan::{Plan, StreamProfile};
 
 use super::LossModel;
 use super::chain::Channel;
@@ -103,8 +103,9 @@ impl StreamHop {
 
     /// A hop that sends in advance what [`Plan`] says.
     #[must_use]
-    pub fn planned(loss: LossModel, round_trip: f64, rate: f64) -> Self {
-        Self::new(loss, round_trip, rate, Plan::new(loss, (rate, false), round_trip).rho)
+    pub fn planned(loss: LossModel, round_trip: f64, rate: f64, profile: StreamProfile) -> Self {
+        let plan = Plan::new(loss, (rate, false), round_trip, profile);
+        Self::new(loss, round_trip, rate, plan.rho)
     }
 
     /// Packets that leave over the link for each symbol.
@@ -223,17 +224,17 @@ impl Queue {
         queue
     }
 
-    /// A symbol is sent, and the combinations that are due then. Returns the probability that it is
-    /// lost and there is no place for it.
+    /// A symbol is sent, and the combinations that are due then. Returns how many are still lacking
+    /// for which there is no place.
     fn symbol(&mut self) -> f64 {
         self.deficit.source();
-        let refused = self.deficit.refuse(self.most);
         self.credit += self.rho;
         while self.credit >= 1.0 {
             self.credit -= 1.0;
             self.deficit.repair();
         }
-        refused
+        // One report tells of the symbol and of these.
+        self.deficit.refuse(self.most)
     }
 }
 

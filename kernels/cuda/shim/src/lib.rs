@@ -28,6 +28,11 @@ pub struct Launch {
     pub arena_bytes: u64,
     /// The order in which warps and lanes run.
     pub seed: u64,
+    /// Which bytes of the arena were written, a byte each: loads of others are errors, and stores
+    /// mark theirs. Null where that is not looked at.
+    pub written: *mut u8,
+    /// Whether races are errors.
+    pub finds_races: bool,
 }
 
 impl Launch {
@@ -45,6 +50,8 @@ impl Launch {
             arena: std::ptr::null_mut(),
             arena_bytes: 0,
             seed: 0,
+            written: std::ptr::null_mut(),
+            finds_races: false,
         }
     }
 }
@@ -57,7 +64,8 @@ pub struct Fault(pub String);
 ///
 /// # Errors
 /// No thread can go on, threads wait in different places, an access is misaligned or outside the
-/// arena, something was written beyond the shared memory, or there is no such kernel.
+/// arena, something was written beyond the shared memory, two threads race, a byte is loaded that
+/// was not written, or there is no such kernel.
 ///
 /// # Safety
 /// `jobs`, `tables` and `arena` must be valid for what `launch` says of them, and no other thread

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use recoded_code::engine::{Arena, Bundle, Error, Refused};
 
 use super::{CudaEngine, InFlight, Unprepared, failed, is_harmless, lost};
-use crate::driver::{CallError, DeviceMemory, Function, Stream};
+use crate::driver::{CallError, DeviceMemory, Function, Pinned, Stream};
 use crate::job::{Geometry, Job, PROBE_OPERATIONS};
 use crate::limits::IssueRates;
 
@@ -123,7 +123,10 @@ impl CudaEngine {
         bundle.output_mut().fill(1); // pages that exist
         if is_pinned {
             for arena in [bundle.input(), bundle.output()] {
-                self.context.pin(arena).map_err(|error| self.ended(&error))?;
+                if self.context.pin(arena) != Pinned::Here {
+                    let reason = "the driver does not pin the memory".into();
+                    return Err(Error::Failed { call: "pin", code: 0, reason });
+                }
             }
         }
         let from = self.reserve(2 * bytes as u64)?;

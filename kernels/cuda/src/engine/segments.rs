@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use recoded_code::engine::{Error, Segment};
 
 use super::{CudaEngine, failed, is_harmless, lost};
-use crate::driver::{CallError, DeviceMemory, Stream};
+use crate::driver::{CallError, DeviceMemory, Pinned, Stream};
 
 /// What is kept, within a limit.
 pub(super) struct Segments {
@@ -31,6 +31,11 @@ impl Segments {
         // Nothing else can have the address while the weak pointer is there.
         let same = |kept: &&(Weak<Segment>, _)| kept.0.as_ptr() == Arc::as_ptr(segment);
         self.kept.iter().find(same).map(|(_, memory)| memory)
+    }
+
+    /// Whether the rows of `segment` are on the card.
+    pub(super) fn keeps(&self, segment: &Arc<Segment>) -> bool {
+        self.find(segment).is_some()
     }
 
     /// Frees segments without another holder. Bundles in flight hold their segments.
@@ -97,12 +102,14 @@ impl CudaEngine {
         }
         let room = self.segments.room_for(segment);
         let memory = room.map_err(|error| self.unkept(&error, segment))?;
-        // Memory that cannot be pinned is merely slower.
-        let _ = self.context.pin(segment.arena());
+        // What another engine has pinned is copied from memory that is not pinned.
+        let is_elsewhere = self.context.pin(segment.arena()) == Pinned::Elsewhere;
+        let own = is_elsewhere.then(|| segment.arena().to_vec());
+        let rows: &[u8] = own.as_deref().unwrap_or(segment.arena());
         let copied = Stream::new().and_then(|stream| {
             // SAFETY: the memory has as many bytes; neither is used otherwise until the stream
             // is idle, and leaked if it never is.
-            unsafe { stream.copy_to(memory.start(), &segment.arena()[..segment.bytes()]) }?;
+            unsafe { stream.copy_to(memory.start(), &rows[..segment.bytes()]) }?;
             stream.mark()?;
             let begun = Instant::now();
             while !stream.is_done()? {
@@ -120,7 +127,7 @@ impl CudaEngine {
                 Ok(())
             }
             Ok(false) => {
-                mem::forget((Arc::clone(segment), memory));
+                mem::forget((Arc::clone(segment), own, memory));
                 self.give_up();
                 Err(self.lost.clone().unwrap_or(Error::Memory { bytes: segment.bytes() }))
             }

@@ -1,8 +1,10 @@
-//! A card that is not there: the device code on the CPU, launched as a card is launched.
+//! A card for tests of single kernels: memory, rows in it, launches, products.
 
-use recoded_cuda::{Form, Geometry, Job, Returned, TABLES_BYTES, Technique};
-use recoded_cuda_shim::{Fault, Launch, launch};
+use recoded_cuda::{Form, Geometry, Job, Returned, Technique};
+use recoded_cuda_shim::Fault;
 use recoded_gf::{Field, Kernel};
+
+use crate::memory::Memory;
 
 /// Random numbers of a seed that `RECODED_SEED` sets; printed, so that a failure can be repeated.
 pub struct Random(u64);
@@ -34,50 +36,41 @@ impl Random {
     }
 }
 
-/// The arena and the constant tables, 16-byte aligned as a card's are.
+/// The arena and the constant tables, of the shim or of a card.
 pub struct Card {
-    arena: Vec<u128>,
+    memory: Memory,
     used: usize,
-    tables: Vec<u128>,
     pub seed: u64,
+    /// Whether the shim takes races for faults: not where a test wants to see what comes of one.
+    pub finds_races: bool,
 }
-
-/// What memory holds before somebody writes it.
-const POISON: u128 = 0xEEEE_EEEE_EEEE_EEEE_EEEE_EEEE_EEEE_EEEE;
 
 impl Card {
     /// A card with `bytes` bytes of memory, and its tables made.
     pub fn new(bytes: usize, seed: u64) -> Self {
-        let arena = vec![POISON; bytes.div_ceil(16)];
-        let mut card = Self { arena, used: 0, tables: vec![POISON; TABLES_BYTES / 16], seed };
+        let mut card = Self { memory: Memory::new(bytes), used: 0, seed, finds_races: true };
         card.launch("field_tables", Field::ALL.len() as u32, &[]).expect("tables can be made");
         card
     }
 
-    pub fn tables(&self) -> Vec<u8> {
-        self.tables.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    pub fn tables(&mut self) -> Vec<u8> {
+        self.memory.tables()
     }
 
     /// Memory not allocated before, followed by 16 bytes that are never allocated.
     pub fn allocate(&mut self, bytes: u64) -> u64 {
         let offset = self.used;
         self.used += (bytes as usize).next_multiple_of(16) + 16;
-        assert!(self.used <= self.arena.len() * 16, "the test's arena is too small");
+        assert!(self.used <= self.memory.bytes(), "the test's arena is too small");
         offset as u64
     }
 
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
-        self.memory()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.memory.write(offset, bytes);
     }
 
     pub fn read(&mut self, offset: u64, bytes: usize) -> Vec<u8> {
-        self.memory()[offset as usize..][..bytes].to_vec()
-    }
-
-    fn memory(&mut self) -> &mut [u8] {
-        let bytes = self.arena.len() * 16;
-        // SAFETY: the words are initialised, and bytes have no alignment and no invalid values.
-        unsafe { std::slice::from_raw_parts_mut(self.arena.as_mut_ptr().cast(), bytes) }
+        self.memory.read(offset, bytes)
     }
 
     /// Rows `stride` bytes apart, in fresh memory; gaps keep their poison.
@@ -137,15 +130,7 @@ impl Card {
         jobs: &[Job],
     ) -> Result<(), Fault> {
         self.seed = self.seed.wrapping_add(1);
-        let mut how = Launch::new(grid, geometry.threads, geometry.shared_bytes);
-        how.jobs = jobs.as_ptr().cast();
-        how.jobs_count = jobs.len() as u32;
-        how.tables = self.tables.as_mut_ptr().cast();
-        how.arena = self.arena.as_mut_ptr().cast();
-        how.arena_bytes = self.arena.len() as u64 * 16;
-        how.seed = self.seed;
-        // SAFETY: the vectors outlive the call and are not used meanwhile.
-        unsafe { launch(kernel, &how) }
+        self.memory.launch(kernel, geometry, grid, jobs, (self.seed, self.finds_races))
     }
 
     /// `matrix`, of `columns` columns, `stride` bytes apart at `offset`, in the form that a

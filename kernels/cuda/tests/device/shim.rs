@@ -22,6 +22,7 @@ fn geometry(shared_bytes: u32) -> Geometry {
 /// differ.
 fn wrong_bytes(kernel: &str, seed: u64, partner: impl Fn(u32) -> u32) -> usize {
     let mut card = Card::new(4096, seed);
+    card.finds_races = false;
     let destinations = card.allocate(u64::from(THREADS));
     let jobs = [Job { destinations, ..Job::default() }];
     let fault = card.try_launch(kernel, &geometry(THREADS), 1, &jobs).err();
@@ -49,8 +50,13 @@ fn missing_warp_barrier_gives_wrong_bytes_for_any_seed() {
 
 /// The fault that launching `kernel` ends in.
 fn fault(kernel: &str, shared_bytes: u32, job: Job) -> String {
+    fault_of_blocks(1, kernel, shared_bytes, job)
+}
+
+fn fault_of_blocks(blocks: u32, kernel: &str, shared_bytes: u32, job: Job) -> String {
     let mut card = Card::new(4096, 7);
-    let fault = card.try_launch(kernel, &geometry(shared_bytes), 1, &[job]).expect_err("a fault").0;
+    let launched = card.try_launch(kernel, &geometry(shared_bytes), blocks, &[job]);
+    let fault = launched.expect_err("a fault").0;
     // The next launch is not affected.
     card.launch("field_tables", 5, &[]).expect("tables can be made");
     fault
@@ -84,6 +90,31 @@ fn a_misaligned_access_is_a_fault() {
 fn a_write_beyond_shared_memory_is_a_fault() {
     let text = fault("broken_shared", THREADS, Job::default());
     assert!(text.contains("beyond its 128 bytes of shared memory"), "{text}");
+}
+
+/// Whatever the order of threads makes of it.
+#[test]
+fn races_are_faults() {
+    for (kernel, blocks, memory) in [
+        ("broken_barrier", 1, "shared"),
+        ("broken_warp", 1, "shared"),
+        ("broken_blocks", 2, "arena"),
+    ] {
+        let text = fault_of_blocks(blocks, kernel, THREADS, Job::default());
+        assert!(text.contains("another thread") && text.contains(memory), "{kernel}: {text}");
+    }
+}
+
+#[test]
+fn a_load_by_the_read_only_path_of_what_the_launch_writes_is_a_fault() {
+    let text = fault("broken_read_only", 0, Job::default());
+    assert!(text.contains("read-only path"), "{text}");
+}
+
+#[test]
+fn a_load_of_what_was_never_written_is_a_fault() {
+    let text = fault("broken_unwritten", 0, Job::default());
+    assert!(text.contains("never written"), "{text}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 25] = [
+const DIRECTIONS: [(&str, Allowed); 26] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -51,6 +51,7 @@ const DIRECTIONS: [(&str, Allowed); 25] = [
     // For the tests of the one above; its build writes Reed-Solomon kernels.
     ("recoded-cuda-shim", Allowed::Only(&["recoded-code"])),
     ("recoded-cuda-standin", Allowed::Only(&["recoded-cuda-shim"])),
+    ("recoded-fpga", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-offload"])),
     // Beside the path, as it brings a solver. That the dataplane must not depend on it is the
     // point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),

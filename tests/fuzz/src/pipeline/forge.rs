@@ -342,6 +342,7 @@ impl Strike {
             Some(_) => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is(4)),
             None => Flags(Flags::END),
         };
+        let flags = flags.with(Flags::INTERACTIVE, self.amount & 1 != 0);
         let common = seen.header.common;
         let common = Header {
             flags,

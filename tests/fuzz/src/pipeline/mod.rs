@@ -65,7 +65,7 @@ fn code(input: &mut Input<'_>) -> FlowCode {
             window_symbols: 1 + input.below(20),
             density: input.byte() % 16,
         }),
-        _ => FlowCode::Stream(StreamParams { window_symbols: 64 << input.below(2) }),
+        _ => FlowCode::Stream(StreamParams::new(64 << input.below(2))),
     }
 }
 

@@ -204,7 +204,9 @@ fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
     let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
     for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
         let config = File::new(role, code).parse().expect("valid");
-        let serves = |key: &Key| !role.has_code() || key.code.is_none() || key.code == code;
+        let serves = |key: &Key| {
+            !role.has_code() || key.code.is_none() || code.is_none_or(|code| key.is_of(code))
+        };
         let own = |key: &&Key| key.roles.contains(&role) && serves(key);
         let names = |table: Table, own: &dyn Fn(&&Key) -> bool| -> BTreeSet<&str> {
             let always = |key: &&Key| !matches!(key.default, DefaultValue::Depends(_));

@@ -25,14 +25,18 @@ const SPARSE: f64 = 1500.0;
 const SPARSE_SECONDS: f64 = 0.015;
 const BULK_SECONDS: f64 = 0.010;
 
+/// What losses may add where a flow is interactive, whatever its traffic.
+const INTERACTIVE_SECONDS: f64 = 0.008;
+
 /// Most that is planned with.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
 
 /// What lies above the losses, where traffic is not sparse.
 const ABOVE: (f64, f64) = (0.03, 0.06);
 
-/// Most combinations for a symbol.
+/// Most combinations for a symbol, and where a flow is interactive.
 const SHARE_MAX: f64 = 1.0;
+const INTERACTIVE_SHARE_MAX: f64 = 2.0;
 
 /// Symbols of a combination.
 const SYMBOLS: (f64, f64) = (8.0, 512.0);
@@ -57,6 +61,27 @@ const LATE: f64 = 0.02;
 /// ln(100): what one in a hundred exceeds.
 const QUANTILE: f64 = 4.605;
 
+/// What the traffic of a stream is worth.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub enum StreamProfile {
+    /// Few packets for bulk, more for sparse traffic.
+    #[default]
+    Balanced,
+    /// Least delay: more packets for all traffic, and most for sparse traffic.
+    Interactive,
+}
+
+impl StreamProfile {
+    /// Name in configurations and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Balanced => "balanced",
+            Self::Interactive => "interactive",
+        }
+    }
+}
+
 /// What a hop sends in advance.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Plan {
@@ -77,6 +102,7 @@ impl Plan {
         LossModel { loss, burst_mean }: LossModel,
         (rate, is_growing): (f64, bool),
         round_trip: f64,
+        profile: StreamProfile,
     ) -> Self {
         if loss < 1e-4 || rate <= 0.0 {
             return Self::NONE;
@@ -84,8 +110,13 @@ impl Plan {
         let loss = loss.min(0.5);
         // Losses in a row that come by themselves are none in bursts.
         let burst = (burst_mean * (1.0 - loss)).max(1.0);
-        let is_urgent = is_growing || rate < SPARSE;
-        let soon = if is_urgent { SPARSE_SECONDS } else { 2.0 * round_trip + BULK_SECONDS };
+        let is_interactive = profile == StreamProfile::Interactive;
+        let is_urgent = is_interactive || is_growing || rate < SPARSE;
+        let (soon, most) = match is_urgent {
+            _ if is_interactive => (INTERACTIVE_SECONDS, INTERACTIVE_SHARE_MAX),
+            true => (SPARSE_SECONDS, SHARE_MAX),
+            false => (2.0 * round_trip + BULK_SECONDS, SHARE_MAX),
+        };
         let repaired = repaired(loss, rate, round_trip);
         if repaired <= soon {
             return Self::NONE;
@@ -96,7 +127,7 @@ impl Plan {
         let within = |seconds: f64, rho: f64| {
             (path * variance(rho) * QUANTILE / (2.0 * seconds * rate)).sqrt()
         };
-        let share = |x: f64| ((loss + x) / (1.0 - loss)).min(SHARE_MAX);
+        let share = |x: f64| ((loss + x) / (1.0 - loss)).min(most);
         let budget = soon.min(BUDGET_MAX_SECONDS);
         // The share is on both sides.
         let mut x = within(budget, loss / (1.0 - loss));
@@ -138,12 +169,13 @@ fn repaired(loss: f64, rate: f64, round_trip: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::StreamProfile::{Balanced, Interactive};
     use super::*;
 
     fn planned(loss: f64, burst: f64, rate: f64, round_trip: f64) -> (f64, usize) {
         let burst_mean = if burst > 1.0 { burst } else { 1.0 / (1.0 - loss) };
         let loss = LossModel { loss, burst_mean };
-        let Plan { rho, symbols } = Plan::new(loss, (rate, false), round_trip);
+        let Plan { rho, symbols } = Plan::new(loss, (rate, false), round_trip, Balanced);
         (rho, symbols)
     }
 
@@ -181,8 +213,14 @@ mod tests {
     #[test]
     fn traffic_that_grows_is_protected_by_more() {
         let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
-        let rho = |is_growing| Plan::new(loss, (4000.0, is_growing), 0.02).rho;
+        let rho = |is_growing| Plan::new(loss, (4000.0, is_growing), 0.02, Balanced).rho;
         assert!(rho(true) > 1.15 * rho(false), "{} {}", rho(true), rho(false));
+    }
+
+    #[test]
+    fn few_combinations_are_of_many_symbols() {
+        let (rho, symbols) = planned(0.02, 1.0, 1000.0, 0.02);
+        assert!(rho < 0.3 && symbols as f64 * rho > 3.0, "{rho} of {symbols}");
     }
 
     #[test]
@@ -191,5 +229,22 @@ mod tests {
         assert!((0.5..1.0).contains(&probe), "{probe}");
         let (voice, symbols) = planned(0.1, 1.0, 50.0, 0.02);
         assert_eq!((voice, symbols), (SHARE_MAX, 8));
+    }
+
+    /// Each rate takes more than it does otherwise, and the sparser it is the more; what a round
+    /// trip mends soon enough is left to that.
+    #[test]
+    fn interactive_flows_are_protected_by_more_at_any_rate() {
+        let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
+        let share =
+            |rate, round_trip, profile| Plan::new(loss, (rate, false), round_trip, profile).rho;
+        let mut before = INTERACTIVE_SHARE_MAX;
+        for rate in [50.0, 250.0, 1000.0, 5000.0, 25_000.0] {
+            let (balanced, rho) = (share(rate, 0.02, Balanced), share(rate, 0.02, Interactive));
+            assert!(rho > balanced + 0.01 && rho <= before, "{rho}, {balanced} at {rate}");
+            before = rho;
+            assert_eq!(share(rate, 0.000_6, Interactive), 0.0);
+        }
+        assert_eq!(share(50.0, 0.02, Interactive), INTERACTIVE_SHARE_MAX);
     }
 }

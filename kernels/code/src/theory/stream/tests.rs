@@ -1,6 +1,7 @@
 //! What is known by hand. `dataplane/pipeline/tests/stream_theory.rs` holds the pipeline against
 //! theory.
 
+use super::StreamProfile::Balanced;
 use super::{Delay, Plan, StreamHop, delays};
 use crate::theory::LossModel;
 
@@ -21,9 +22,9 @@ fn sending_again_takes_what_the_losses_take_whatever_the_bursts() {
 fn combinations_above_the_losses_are_all_that_is_added() {
     for loss in LOSSES {
         let model = LossModel::independent(loss);
-        let rho = Plan::new(model, (9600.0, false), 0.1).rho;
+        let rho = Plan::new(model, (9600.0, false), 0.1, Balanced).rho;
         assert!(rho > loss / (1.0 - loss));
-        let packets = StreamHop::planned(model, 0.1, 9600.0).packets();
+        let packets = StreamHop::planned(model, 0.1, 9600.0, Balanced).packets();
         assert!((packets - 1.0 - rho).abs() < 1e-6, "{packets} at {loss}");
     }
 }
@@ -72,7 +73,7 @@ fn distributions_are_whole() {
         for burst_mean in [1.0, 8.0] {
             for round_trip in [0.001, 0.02, 0.1] {
                 let model = LossModel { loss, burst_mean };
-                let hop = StreamHop::planned(model, round_trip, 9600.0);
+                let hop = StreamHop::planned(model, round_trip, 9600.0, Balanced);
                 let sum = hop.delay().within(1e3);
                 assert!((sum - 1.0).abs() < 1e-4, "{sum} of {hop:?}");
             }
@@ -86,6 +87,6 @@ fn nonsense_has_an_answer() {
         let model = LossModel { loss: odd, burst_mean: odd };
         let hop = StreamHop::new(model, odd.min(0.1), odd, odd);
         assert!(hop.packets().is_finite(), "{hop:?}");
-        assert!(Plan::new(model, (odd, false), odd).rho.is_finite());
+        assert!(Plan::new(model, (odd, false), odd, Balanced).rho.is_finite());
     }
 }

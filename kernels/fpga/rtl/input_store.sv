@@ -1,0 +1,81 @@
+// Source rows in, columns out: the corner turn before the tile.
+//
+//   64 memories of one byte each, in KT blocks of LANES bytes. Word w of row k (LANES bytes) lies
+//   in block (w + k) mod KT, at address {unit, k}. So a beat of one row fills all blocks, and
+//   word w of all rows is in all blocks, too: both are one access to each memory.
+//
+// One rotation by bytes puts a beat in its place, whatever its alignment in memory: bytes before
+// the row's first byte belong to the unit before, so each memory has its own address.
+module input_store
+  import engine_pkg::*;
+#(
+  parameter int LANES = 4,
+  parameter int KT = 16,
+  localparam int KT_BITS = $clog2(KT)
+) (
+  input  logic                          clk,
+  input  logic                          rst,
+  input  read_beat_t                    beat,
+  output logic                          chunk_stored,
+  // Word `word` of unit `unit`, of all KT rows, two clocks later.
+  input  logic [UNIT_BITS-1:0]          unit,
+  input  logic [KT_BITS-1:0]            word,
+  output logic [LANES-1:0][KT-1:0][7:0] x
+);
+  row_tag_t tag;
+  assign tag = row_tag_t'(beat.tag);
+  logic is_row;
+  assign is_row = beat.valid && beat.kind == READ_ROW;
+
+  // Stage 1: rotate. Byte b of the beat goes to memory (b - shift + lane) mod 64.
+  logic write, write_first, write_inside, write_done;
+  logic [5:0] lane, shift;
+  logic [UNIT_BITS-1:0] write_unit;
+  logic [63:0][7:0] rotated;
+  logic [5:0] rotation;
+  assign rotation = tag.shift - tag.lane;
+  always_ff @(posedge clk) begin
+    write <= is_row && !rst;
+    write_done <= is_row && beat.last && tag.last_row && !rst;
+    write_first <= beat.index == 0;
+    write_inside <= beat.index < 6'(tag.beats);
+    write_unit <= tag.unit + UNIT_BITS'(beat.index);
+    lane <= tag.lane;
+    shift <= tag.shift;
+    rotated <= 512'({beat.data, beat.data} >> {rotation, 3'd0});
+  end
+  always_ff @(posedge clk) chunk_stored <= write_done && !rst;
+
+  // Stage 2: write. Memory m holds byte q = m - lane of the row's beat.
+  logic [KT_BITS-1:0] write_row;
+  assign write_row = KT_BITS'(lane / 6'(LANES));
+  logic [63:0][7:0] stored;
+  for (genvar m = 0; m < 64; m++) begin : g_memory
+    logic [7:0] bytes [UNITS * KT];
+    logic [5:0] place;
+    logic [6:0] position;
+    logic is_before;
+    assign place = 6'(m) - lane;
+    assign position = 7'(place) + 7'(shift);
+    assign is_before = position[6];
+    logic [UNIT_BITS-1:0] byte_unit;
+    assign byte_unit = write_unit - UNIT_BITS'(is_before);
+    logic [KT_BITS-1:0] read_row;
+    assign read_row = KT_BITS'(m / LANES) - word;
+    always_ff @(posedge clk) begin
+      if (write && (is_before ? !write_first : write_inside))
+        bytes[{byte_unit, write_row}] <= rotated[m];
+      stored[m] <= bytes[{unit, read_row}];
+    end
+  end
+
+  // Row k's word was stored in block word + k.
+  logic [KT_BITS-1:0] word_stored;
+  logic [511:0] turned;
+  assign turned = 512'({stored, stored} >> (10'(word_stored) * 10'(8 * LANES)));
+  always_ff @(posedge clk) begin
+    word_stored <= word;
+    for (int i = 0; i < LANES; i++)
+      for (int k = 0; k < KT; k++) x[i][k] <= turned[8*(k*LANES + i) +: 8];
+  end
+endmodule

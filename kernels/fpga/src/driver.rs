@@ -1,0 +1,357 @@
+//! Rings, doorbells and completions: what is the same for every way to a card. Nothing here waits
+//! without an end.
+
+use std::time::Duration;
+
+use crate::layout::{
+    COMPLETION_BYTES, Completion, DESCRIPTOR_BYTES, Descriptor, MAGIC_VALUE, VERSION_VALUE,
+    control, counter, register, state,
+};
+use crate::transport::{MemoryError, Transport};
+
+/// How a card is driven.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Logarithm of the entries of both rings, 1 to 15.
+    pub ring_log2: u32,
+    /// A card with jobs in flight that completes none for so long hangs. The longest job (256 x
+    /// 256, 9,216 bytes) takes 2 ms at 300 MHz.
+    pub hang_timeout: Duration,
+    /// How long a reset may take: what is in flight on the bus ends first.
+    pub reset_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let hang_timeout = Duration::from_millis(10);
+        Self { ring_log2: 8, hang_timeout, reset_timeout: Duration::from_millis(1) }
+    }
+}
+
+/// Why a card is of no use, or of no more use.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DriverError {
+    /// Something else answers, or nothing.
+    #[error("no engine behind these registers: magic {magic:#010x}")]
+    Magic {
+        /// What was read.
+        magic: u32,
+    },
+    /// Host and card do not agree on descriptors.
+    #[error("the card speaks version {version}, not {VERSION_VALUE}")]
+    Version {
+        /// What was read.
+        version: u32,
+    },
+    /// A ring of that size is not to be had.
+    #[error("rings of 2^{log2} entries; 1 to 15 are possible")]
+    Ring {
+        /// Logarithm of the entries.
+        log2: u32,
+    },
+    /// Memory for the rings.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A reset has not ended.
+    #[error("the card does not end its reset: memory does not answer it")]
+    Reset,
+    /// No completion in [`Options::hang_timeout`].
+    #[error(
+        "the card completes nothing: {in_flight} jobs in flight, status {status:#x}, errors {errors:#x}"
+    )]
+    Hang {
+        /// Jobs without completion.
+        in_flight: u32,
+        /// Its register.
+        status: u32,
+        /// Its register.
+        errors: u32,
+    },
+    /// A completion that belongs to no job, or not to the next.
+    #[error("a completion of job {tag:#x}, not {expected:#x}")]
+    Stray {
+        /// Whose turn it was.
+        expected: u32,
+        /// What the card says.
+        tag: u32,
+    },
+}
+
+/// A descriptor that there was no room for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{entries} jobs are in flight already")]
+pub struct Full {
+    /// Entries of the ring.
+    pub entries: u32,
+}
+
+/// What a card is, as its registers say.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes of each row that are computed in one clock.
+    pub lanes: usize,
+    /// Sources of the tile.
+    pub tile_sources: usize,
+    /// Destinations of the tile.
+    pub tile_destinations: usize,
+    /// Columns of tables that are made at once.
+    pub columns_at_once: usize,
+    /// The most sources, and the most destinations, of a job.
+    pub rows_max: usize,
+    /// The most bytes of a row.
+    pub row_bytes_max: usize,
+    /// Of the card's clock.
+    pub clock_khz: u32,
+}
+
+/// What a card has counted since it was configured, in the order of [`counter`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters(pub [u64; counter::ALL.len()]);
+
+/// One card: its rings, and what is in flight.
+pub struct Driver<T> {
+    transport: T,
+    options: Options,
+    shape: Shape,
+    submissions: u64,
+    completions: u64,
+    submitted: u32,
+    announced: u32,
+    completed: u32,
+    /// When something last began or ended.
+    progress: Duration,
+}
+
+impl<T: Transport> Driver<T> {
+    /// Resets the card and gives it rings.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub fn open(mut transport: T, options: Options) -> Result<Self, DriverError> {
+        if !(1..=RING_LOG2_MAX).contains(&options.ring_log2) {
+            return Err(DriverError::Ring { log2: options.ring_log2 });
+        }
+        let magic = transport.read32(register::MAGIC);
+        if magic != MAGIC_VALUE {
+            return Err(DriverError::Magic { magic });
+        }
+        let version = transport.read32(register::VERSION);
+        if version != VERSION_VALUE {
+            return Err(DriverError::Version { version });
+        }
+        let shape = Shape::read(&mut transport);
+        let submissions = transport.allocate(DESCRIPTOR_BYTES << options.ring_log2)?;
+        let completions = transport.allocate(COMPLETION_BYTES << options.ring_log2)?;
+        let mut driver = Self {
+            transport,
+            options,
+            shape,
+            submissions,
+            completions,
+            submitted: 0,
+            announced: 0,
+            completed: 0,
+            progress: Duration::ZERO,
+        };
+        driver.reset()?;
+        Ok(driver)
+    }
+
+    /// Drops all jobs and starts the card again. Jobs in flight have no completion.
+    ///
+    /// # Errors
+    /// [`DriverError::Reset`] when the card does not come back.
+    pub fn reset(&mut self) -> Result<(), DriverError> {
+        self.transport.write32(register::CONTROL, 1 << control::RESET);
+        let begun = self.transport.now();
+        while self.transport.read32(register::STATUS) >> state::RESETTING & 1 == 1 {
+            if self.transport.now() - begun > self.options.reset_timeout {
+                return Err(DriverError::Reset);
+            }
+            self.transport.wait(RESET_INTERVAL);
+        }
+        let log2 = self.options.ring_log2;
+        // An old phase bit would be taken for a completion.
+        self.transport.write(self.completions, &vec![0; COMPLETION_BYTES << log2])?;
+        let [submissions, completions] = [self.submissions, self.completions];
+        for (offset, value) in [
+            (register::ERROR, u32::MAX),
+            (register::SUBMISSION_BASE_LOW, submissions as u32),
+            (register::SUBMISSION_BASE_HIGH, (submissions >> 32) as u32),
+            (register::SUBMISSION_LOG2, log2),
+            (register::COMPLETION_BASE_LOW, completions as u32),
+            (register::COMPLETION_BASE_HIGH, (completions >> 32) as u32),
+            (register::COMPLETION_LOG2, log2),
+            (register::CONTROL, 1 << control::RUN),
+        ] {
+            self.transport.write32(offset, value);
+        }
+        (self.submitted, self.announced, self.completed) = (0, 0, 0);
+        self.progress = self.transport.now();
+        Ok(())
+    }
+
+    /// What the card is.
+    #[must_use]
+    pub const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Jobs without completion.
+    #[must_use]
+    pub const fn in_flight(&self) -> u32 {
+        self.submitted.wrapping_sub(self.completed)
+    }
+
+    /// The way to the card.
+    pub const fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Jobs that can be submitted now.
+    #[must_use]
+    pub const fn room(&self) -> u32 {
+        (1 << self.options.ring_log2) - self.in_flight()
+    }
+
+    /// Puts a job into the ring. The card learns of it by [`Driver::announce`]. Its tag is chosen
+    /// here and returned: jobs are completed in the order of their tags.
+    ///
+    /// # Errors
+    /// [`Full`]; nothing has changed.
+    pub fn submit(&mut self, descriptor: Descriptor) -> Result<u32, Full> {
+        let entries = 1 << self.options.ring_log2;
+        if self.in_flight() == entries {
+            return Err(Full { entries });
+        }
+        let tag = self.submitted;
+        let place = self.submissions + u64::from(tag & (entries - 1)) * DESCRIPTOR_BYTES as u64;
+        let bytes = Descriptor { tag, ..descriptor }.to_bytes();
+        self.transport.write(place, &bytes).expect("the ring was allocated");
+        if self.in_flight() == 0 {
+            self.progress = self.transport.now();
+        }
+        self.submitted = self.submitted.wrapping_add(1);
+        Ok(tag)
+    }
+
+    /// Rings the doorbell for all jobs submitted so far.
+    pub fn announce(&mut self) {
+        if self.announced != self.submitted {
+            self.announced = self.submitted;
+            self.transport.write32(register::SUBMISSION_TAIL, self.submitted);
+        }
+    }
+
+    /// The next completion, if there is one. Never waits.
+    ///
+    /// # Errors
+    /// [`DriverError::Hang`] or [`DriverError::Stray`]: the card is to be reset.
+    pub fn poll(&mut self) -> Result<Option<Completion>, DriverError> {
+        if self.in_flight() == 0 {
+            return Ok(None);
+        }
+        self.transport.advance();
+        let log2 = self.options.ring_log2;
+        let place = self.completed & ((1 << log2) - 1);
+        let mut bytes = [0; COMPLETION_BYTES];
+        self.transport
+            .read(self.completions + u64::from(place) * bytes.len() as u64, &mut bytes)?;
+        let completion = Completion::from_bytes(&bytes);
+        let now = self.transport.now();
+        if completion.phase != (self.completed >> log2 & 1 == 0) {
+            if now.saturating_sub(self.progress) > self.options.hang_timeout {
+                return Err(self.hang());
+            }
+            return Ok(None);
+        }
+        // A descriptor that could not be read has no tag.
+        if completion.tag != self.completed && completion.tag != u32::MAX {
+            return Err(DriverError::Stray { expected: self.completed, tag: completion.tag });
+        }
+        self.progress = now;
+        let completion = Completion { tag: self.completed, ..completion };
+        self.completed = self.completed.wrapping_add(1);
+        self.transport.write32(register::COMPLETION_HEAD, self.completed);
+        Ok(Some(completion))
+    }
+
+    /// The next completion, waiting for it as long as the card does not hang; `None` when nothing
+    /// is in flight.
+    ///
+    /// # Errors
+    /// As [`Driver::poll`].
+    pub fn wait(&mut self) -> Result<Option<Completion>, DriverError> {
+        self.announce();
+        while self.in_flight() > 0 {
+            if let Some(completion) = self.poll()? {
+                return Ok(Some(completion));
+            }
+            self.transport.wait(self.options.hang_timeout / WAITS_PER_HANG);
+        }
+        Ok(None)
+    }
+
+    /// What the card has counted.
+    #[must_use]
+    pub fn counters(&mut self) -> Counters {
+        let mut counters = Counters::default();
+        for (value, (_, number)) in counters.0.iter_mut().zip(counter::ALL) {
+            let offset = register::COUNTER_FIRST + 8 * number;
+            let low = self.transport.read32(offset);
+            *value = u64::from(self.transport.read32(offset + 4)) << 32 | u64::from(low);
+        }
+        counters
+    }
+
+    /// Bits of [`error`](crate::layout::error) since the last reset.
+    #[must_use]
+    pub fn errors(&mut self) -> u32 {
+        self.transport.read32(register::ERROR)
+    }
+
+    fn hang(&mut self) -> DriverError {
+        let status = self.transport.read32(register::STATUS);
+        DriverError::Hang { in_flight: self.in_flight(), status, errors: self.errors() }
+    }
+}
+
+impl Shape {
+    /// Destinations and sources of the tile, as [`append_tiles`](crate::append_tiles) wants them.
+    #[must_use]
+    pub const fn tile(&self) -> (usize, usize) {
+        (self.tile_destinations, self.tile_sources)
+    }
+
+    fn read(transport: &mut impl Transport) -> Self {
+        let [lanes, sources, destinations, columns] =
+            transport.read32(register::SHAPE).to_le_bytes().map(usize::from);
+        let limits = transport.read32(register::LIMITS) as usize;
+        Self {
+            lanes,
+            tile_sources: sources,
+            tile_destinations: destinations,
+            columns_at_once: columns,
+            rows_max: limits & 0xFFFF,
+            row_bytes_max: limits >> 16,
+            clock_khz: transport.read32(register::CLOCK),
+        }
+    }
+}
+
+impl Counters {
+    /// The counter of that number: see [`counter`].
+    #[must_use]
+    pub const fn get(&self, number: u32) -> u64 {
+        self.0[number as usize]
+    }
+}
+
+/// What four bits hold.
+const RING_LOG2_MAX: u32 = 15;
+
+/// Looks at a card that does not interrupt before it is said to hang.
+const WAITS_PER_HANG: u32 = 8;
+
+/// Between two looks at a card that is resetting.
+const RESET_INTERVAL: Duration = Duration::from_micros(1);

@@ -1,0 +1,251 @@
+//! Bundles in, descriptors to the card, bundles out.
+//!
+//! ```text
+//!  submit   a free lane: sources and coefficients are copied to memory that the card reaches;
+//!           descriptors wait their turn, as many in the ring as it takes
+//!  poll     completions come in the order of the descriptors; a lane that waits for none gives its
+//!           bundle back, with destinations copied from where the card wrote them
+//! ```
+//!
+//! The card never sees a bundle's own memory, so a bundle can be returned while the card still
+//! works on its copy. A card that hangs or answers out of order is lost; the caller opens it again,
+//! which resets it.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Refused};
+use recoded_gf::Kernel;
+
+use crate::driver::{Driver, DriverError, Options};
+use crate::layout::{Completion, Descriptor, status};
+use crate::plan::{Place, Plan, Sum};
+use crate::transport::{MemoryError, Transport};
+
+/// How an engine uses a card.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct EngineOptions {
+    /// The rings.
+    pub driver: Options,
+    /// Bundles in flight beside each other: while one is computed, the next is copied.
+    pub lanes: usize,
+    /// Bytes that a bundle may have, each for sources, for coefficients in tile order, and for
+    /// destinations. All of it is allocated when the engine is opened.
+    pub lane_bytes: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { driver: Options::default(), lanes: 2, lane_bytes: 4 << 20 }
+    }
+}
+
+/// One card as an engine.
+pub struct FpgaEngine<T> {
+    driver: Driver<T>,
+    lanes: Vec<Lane>,
+    lane_bytes: usize,
+    /// Descriptors that the ring has no room for yet, with their lanes.
+    waiting: VecDeque<(usize, Descriptor)>,
+    /// The lanes of the descriptors in the ring, in their order.
+    in_ring: VecDeque<usize>,
+    /// Why the card is of no more use.
+    lost: Option<Error>,
+    /// Where rows of a product's parts are added up.
+    scratch: Vec<u8>,
+}
+
+/// Memory that the card reaches, for one bundle.
+struct Lane {
+    place: Place,
+    in_flight: Option<InFlight>,
+}
+
+struct InFlight {
+    bundle: Bundle,
+    sums: Vec<Sum>,
+    /// Descriptors without completion.
+    pending: usize,
+    error: Option<Error>,
+}
+
+impl<T: Transport> FpgaEngine<T> {
+    /// Resets a card and takes it into use.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub fn open(transport: T, options: EngineOptions) -> Result<Self, DriverError> {
+        let mut driver = Driver::open(transport, options.driver)?;
+        let lane_bytes = options.lane_bytes;
+        let lanes = (0..options.lanes.max(1)).map(|_| {
+            let memory = driver.transport();
+            let place = Place {
+                sources: memory.allocate(lane_bytes)?,
+                tiles: memory.allocate(lane_bytes)?,
+                destinations: memory.allocate(lane_bytes)?,
+            };
+            Ok(Lane { place, in_flight: None })
+        });
+        let lanes = lanes.collect::<Result<_, MemoryError>>()?;
+        Ok(Self {
+            driver,
+            lanes,
+            lane_bytes,
+            waiting: VecDeque::new(),
+            in_ring: VecDeque::new(),
+            lost: None,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The card's driver.
+    pub const fn driver(&mut self) -> &mut Driver<T> {
+        &mut self.driver
+    }
+
+    /// Copies what the card is to read.
+    fn begin(&mut self, lane: usize, mut bundle: Bundle) -> Result<(), Refused> {
+        let place = self.lanes[lane].place;
+        let plan = Plan::make(&mut bundle, self.driver.shape(), place);
+        let bytes = bundle.segment().map_or(bundle.input_bytes(), |segment| segment.bytes());
+        let memory = self.driver.transport();
+        let copied = memory
+            .write(place.sources, &bundle.sources()[..bytes])
+            .and_then(|()| memory.write(place.tiles, &plan.tiles));
+        if let Err(error) = copied {
+            return refuse(lost("copy", &error.to_string()), bundle);
+        }
+        let pending = plan.descriptors.len();
+        self.waiting.extend(plan.descriptors.into_iter().map(|descriptor| (lane, descriptor)));
+        let in_flight = InFlight { bundle, sums: plan.sums, pending, error: None };
+        self.lanes[lane].in_flight = Some(in_flight);
+        self.fill_ring();
+        Ok(())
+    }
+
+    fn fill_ring(&mut self) {
+        while let Some((lane, descriptor)) = self.waiting.front() {
+            if self.driver.submit(*descriptor).is_err() {
+                break;
+            }
+            self.in_ring.push_back(*lane);
+            self.waiting.pop_front();
+        }
+        self.driver.announce();
+    }
+
+    /// Takes completions until there are none.
+    fn take_completions(&mut self) -> Result<(), DriverError> {
+        while let Some(completion) = self.driver.poll()? {
+            let lane = self.in_ring.pop_front().and_then(|lane| self.lanes.get_mut(lane));
+            if let Some(InFlight { pending, error, .. }) =
+                lane.and_then(|lane| lane.in_flight.as_mut())
+            {
+                *pending -= 1;
+                if completion.status != status::OK {
+                    error.get_or_insert_with(|| failed(completion));
+                }
+            }
+        }
+        self.fill_ring();
+        Ok(())
+    }
+
+    /// A bundle of which nothing is pending, with its destinations.
+    fn finish(&mut self, lane: usize) -> Option<Completed> {
+        let Lane { place, in_flight } = &mut self.lanes[lane];
+        let InFlight { mut bundle, sums, error, .. } = in_flight.take()?;
+        let place = *place;
+        let result = match error {
+            Some(error) => Err(error),
+            None => sums
+                .iter()
+                .try_for_each(|sum| self.copy_out(place, *sum, &mut bundle))
+                .map_err(|error| lost("copy", &error.to_string())),
+        };
+        Some(Completed { bundle, result })
+    }
+
+    fn copy_out(&mut self, place: Place, sum: Sum, bundle: &mut Bundle) -> Result<(), MemoryError> {
+        let placed = bundle.jobs()[sum.job];
+        let Job { rows, row_bytes, .. } = placed.job;
+        self.scratch.resize(row_bytes, 0);
+        for row in 0..rows {
+            let offset = row * placed.job.stride();
+            let made = &mut bundle.output_mut()[placed.destinations + offset..][..row_bytes];
+            for part in 0..sum.parts {
+                let start = sum.start + part * placed.job.output_bytes() + offset;
+                let memory = self.driver.transport();
+                let address = place.destinations + start as u64;
+                if part == 0 {
+                    memory.read(address, made)?;
+                } else {
+                    memory.read(address, &mut self.scratch)?;
+                    Kernel::best().add(made, &self.scratch);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, bundle: &Bundle) -> Option<Error> {
+        if let Some(error) = &self.lost {
+            return Some(error.clone());
+        }
+        let bytes = Plan::bytes(bundle, self.driver.shape()).into_iter().max().unwrap_or(0);
+        (bytes > self.lane_bytes).then_some(Error::Memory { bytes })
+    }
+}
+
+impl<T: Transport> Engine for FpgaEngine<T> {
+    fn name(&self) -> &str {
+        "fpga"
+    }
+
+    fn depth(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+        if let Some(error) = self.refusal(&bundle) {
+            return refuse(error, bundle);
+        }
+        let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
+            return refuse(Error::Busy { depth: self.lanes.len() }, bundle);
+        };
+        self.begin(lane, bundle)
+    }
+
+    fn poll(&mut self) -> Option<Completed> {
+        if self.lost.is_none()
+            && let Err(error) = self.take_completions()
+        {
+            // Nothing of it is given to the card any more: the bundles have memory of their own.
+            self.lost = Some(lost("poll", &error.to_string()));
+            self.waiting.clear();
+            self.in_ring.clear();
+        }
+        if let Some(error) = &self.lost {
+            let in_flight =
+                self.lanes.iter_mut().find_map(|lane| mem::take(&mut lane.in_flight))?;
+            return Some(Completed { bundle: in_flight.bundle, result: Err(error.clone()) });
+        }
+        let is_done = |lane: &Lane| lane.in_flight.as_ref().is_some_and(|one| one.pending == 0);
+        let lane = self.lanes.iter().position(is_done)?;
+        self.finish(lane)
+    }
+}
+
+fn refuse(error: Error, bundle: Bundle) -> Result<(), Refused> {
+    Err(Refused { error, bundle: Box::new(bundle) })
+}
+
+fn failed(completion: Completion) -> Error {
+    let name = status::ALL.iter().find(|(_, code)| *code == completion.status);
+    let reason = name.map_or("an unknown status", |(name, _)| *name);
+    Error::Failed { call: "multiply", code: completion.status.into(), reason: reason.into() }
+}
+
+fn lost(call: &'static str, reason: &str) -> Error {
+    Error::Lost { call, code: 0, reason: reason.into() }
+}

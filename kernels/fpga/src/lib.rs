@@ -1,0 +1,33 @@
+//! An FPGA card that multiplies matrices over small fields by rows of bytes: the host's side of the
+//! engine in `rtl`, and, with the feature `fpga-sim`, the engine itself, simulated clock by clock.
+//!
+//! ```text
+//!  FpgaEngine  bundles in, bundles out: an engine for `recoded-offload`
+//!    plan        what a card is asked to do for a bundle; no card
+//!    tiles       coefficients in the order in which the card reads them
+//!  Driver      rings, doorbells, completions, resets; bounded in time
+//!    layout      registers, descriptors, completions: the one table, also of `rtl/layout_pkg.sv`
+//!  Transport   the way to the card
+//!    sim         Simulation: the RTL and a model of its memory, in this process
+//! ```
+
+#![cfg_attr(not(feature = "fpga-sim"), forbid(unsafe_code))]
+
+pub mod layout;
+mod tiles;
+
+mod transport;
+
+mod driver;
+
+mod plan;
+
+mod engine;
+
+#[cfg(feature = "fpga-sim")]
+pub mod sim;
+
+pub use driver::{Counters, Driver, DriverError, Full, Options, Shape};
+pub use engine::{EngineOptions, FpgaEngine};
+pub use tiles::{append_tiles, tiled_bytes};
+pub use transport::{MemoryError, Transport};

@@ -1,0 +1,144 @@
+//! A simulated card: the RTL as compiled by Verilator, with a memory that is a model, in this
+//! process. It runs only while a method of it is called.
+
+mod memory;
+mod model;
+
+use std::time::Duration;
+
+pub use memory::{MemoryFaults, MemoryModel};
+
+use crate::transport::{MemoryError, Transport};
+use memory::Memory;
+use model::{Inputs, Model, Outputs};
+
+/// An engine of the default shape with its memory.
+pub struct Simulation {
+    model: Model,
+    memory: Memory,
+    inputs: Inputs,
+    outputs: Outputs,
+    cycle: u64,
+}
+
+impl Simulation {
+    /// A card with so many bytes of memory, after power-on reset.
+    #[must_use]
+    pub fn new(model: MemoryModel, memory_bytes: usize) -> Self {
+        let mut simulation = Self {
+            model: Model::new(),
+            memory: Memory::new(model, memory_bytes),
+            inputs: Inputs { reset: true, ..Inputs::default() },
+            outputs: Outputs::default(),
+            cycle: 0,
+        };
+        simulation.run(RESET_CYCLES);
+        simulation.inputs.reset = false;
+        simulation
+    }
+
+    /// Clocks since power-on.
+    #[must_use]
+    pub const fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// What is to go wrong from now on.
+    pub const fn faults(&mut self) -> &mut MemoryFaults {
+        &mut self.memory.faults
+    }
+
+    /// Flips one bit of the tables in the tile, which wrong results must show.
+    pub fn flip_table_bit(&mut self) {
+        self.model.flip_table_bit();
+    }
+
+    /// Runs for so many clocks.
+    pub fn run(&mut self, cycles: u64) {
+        (0..cycles).for_each(|_| self.step());
+    }
+
+    fn step(&mut self) {
+        if !self.inputs.reset {
+            self.memory.drive(self.cycle, &mut self.inputs);
+        }
+        self.model.step(&self.inputs, &mut self.outputs);
+        if !self.inputs.reset {
+            self.memory.settle(self.cycle, &mut self.inputs, &self.outputs);
+        }
+        self.cycle += 1;
+    }
+}
+
+impl Transport for Simulation {
+    fn read32(&mut self, offset: u32) -> u32 {
+        self.inputs.lite_read_address = offset;
+        self.inputs.lite_read = true;
+        self.step();
+        self.inputs.lite_read = false;
+        for _ in 0..LITE_CYCLES_MAX {
+            self.step();
+            if self.outputs.lite_read_done != 0 {
+                return self.outputs.lite_data;
+            }
+        }
+        u32::MAX
+    }
+
+    fn write32(&mut self, offset: u32, value: u32) {
+        self.inputs.lite_write_address = offset;
+        self.inputs.lite_write_data = value;
+        self.inputs.lite_write = true;
+        for _ in 0..LITE_CYCLES_MAX {
+            self.step();
+            if self.outputs.lite_write_done != 0 {
+                break;
+            }
+        }
+        self.inputs.lite_write = false;
+        // Its acknowledgement.
+        self.step();
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<u64, MemoryError> {
+        self.memory.allocate(bytes)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        self.memory.slice(address, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        bytes.copy_from_slice(self.memory.slice(address, bytes.len())?);
+        Ok(())
+    }
+
+    fn advance(&mut self) {
+        self.wait(ADVANCE);
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        let end = self.cycle + (timeout.as_nanos() as u64 * CLOCK_KHZ).div_ceil(1_000_000);
+        while self.cycle < end && self.outputs.interrupt == 0 {
+            self.step();
+        }
+        // So that one who has taken a completion, but not said so yet, makes progress.
+        self.step();
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.cycle * 1_000_000 / CLOCK_KHZ)
+    }
+}
+
+/// What the RTL says of itself. An assumption until it has been placed and routed.
+pub const CLOCK_KHZ: u64 = 300_000;
+
+/// What the card does while the host looks once: a call takes a millisecond or so.
+const ADVANCE: Duration = Duration::from_micros(1);
+
+const RESET_CYCLES: u64 = 4;
+
+/// The register page answers in two.
+const LITE_CYCLES_MAX: u32 = 64;

@@ -1,0 +1,61 @@
+//! How the host reaches a card: its register page, memory that both can reach, and waiting.
+
+use std::time::Duration;
+
+/// A way to a card. Whatever the way, [`Driver`](crate::Driver) is the same.
+pub trait Transport: Send {
+    /// Reads a register; all ones when the card does not answer, as on PCIe.
+    fn read32(&mut self, offset: u32) -> u32;
+
+    /// Writes a register.
+    fn write32(&mut self, offset: u32, value: u32);
+
+    /// Zeroed memory of at least `bytes` that host and card reach, at a multiple of 4,096. It stays
+    /// until the transport is dropped.
+    ///
+    /// # Errors
+    /// [`MemoryError::NoRoom`].
+    fn allocate(&mut self, bytes: usize) -> Result<u64, MemoryError>;
+
+    /// Copies `bytes` to `address`.
+    ///
+    /// # Errors
+    /// [`MemoryError::Outside`] when they are not in memory from [`Transport::allocate`].
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError>;
+
+    /// Copies what lies at `address` to `bytes`.
+    ///
+    /// # Errors
+    /// [`MemoryError::Outside`] when it is not in memory from [`Transport::allocate`].
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Called before the host looks for completions without waiting: a simulated card works while
+    /// this runs, others need nothing.
+    fn advance(&mut self) {}
+
+    /// Waits until the card interrupts, at most so long.
+    fn wait(&mut self, timeout: Duration);
+
+    /// Time since the transport was opened, by the clock that the card works by: a simulated card
+    /// is hundreds of times slower than a real one, and is not late for that.
+    fn now(&self) -> Duration;
+}
+
+/// Memory that host and card share was not to be had, or not there.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// None left.
+    #[error("no room for {bytes} bytes that the card can reach")]
+    NoRoom {
+        /// How many were wanted.
+        bytes: usize,
+    },
+    /// Not allocated.
+    #[error("{bytes} bytes at {address:#x} are not shared with the card")]
+    Outside {
+        /// The first one.
+        address: u64,
+        /// How many.
+        bytes: usize,
+    },
+}
