@@ -223,7 +223,9 @@ pub struct Flow {
     pub overhead: Option<f64>,
     /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
     /// length and the loss from end to end take for target_loss. Stream: what the losses of the
-    /// first link take with the combinations that were planned. Null for generations.
+    /// first link take with the combinations that were planned. Generations and batches whose hops
+    /// make up for their losses: what the losses of the first link take when nothing is sent in
+    /// advance. Null for other generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
     /// Sink: time from the first packet of a generation or block until it was complete, on average.

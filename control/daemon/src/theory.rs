@@ -11,12 +11,15 @@ const SIZE_MAX: usize = 128;
 
 /// Expected rank at the sink over the size of a generation or batch, as the source of a flow can
 /// know it: from what the hops report. Relays are taken to recode systematically, and batches
-/// adaptively, which is their default.
+/// adaptively, which is their default; where hops make up for their losses, all of it arrives.
 pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
     let size = report.generation_size;
     if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
         return None;
+    }
+    if report.is_mended {
+        return Some(1.0);
     }
     let line = line(hops);
     match report.code {
@@ -33,15 +36,17 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
 /// [`expected_rank`]. Of a stream, those on the links that leave the source, with what it planned
-/// to send in advance: their losses are those of the first hop. Not for generations, whose number
-/// of packets follows from how many may stay incomplete.
+/// to send in advance: their losses are those of the first hop. Where hops of generations and
+/// batches make up for their losses, those on the link that leaves the source when nothing is sent
+/// in advance: what is, follows from round trips and rates. Not for generations otherwise, whose
+/// number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
 )]
 pub fn overhead(
     params: &FlowParams,
-    rank: Option<f64>,
+    (rank, is_mended): (Option<f64>, bool),
     (hops, next_hops): (&[HopLoss], &[NextHop]),
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
@@ -55,6 +60,10 @@ pub fn overhead(
             let first = model(hops.iter().find(|hop| hop.hop == 0)?);
             let packets = next_hops.iter().map(|hop| stream_hop(first, hop).packets());
             Some(packets.sum()).filter(|packets| *packets > 0.0)
+        }
+        _ if is_source && is_mended => {
+            let first = hops.iter().find(|hop| hop.hop == 0)?;
+            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
         }
         #[cfg(feature = "bats")]
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
@@ -130,6 +139,7 @@ mod tests {
             generation_size: 16,
             symbol_bytes: 1428,
             planned,
+            is_mended: false,
             next_hops: Vec::new(),
             hops: Vec::new(),
             remote: None,
@@ -171,7 +181,7 @@ mod tests {
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
-            overhead(&params, None, (&ten_hops(), &next_hops))
+            overhead(&params, (None, false), (&ten_hops(), &next_hops))
         };
         for (planned, expected) in [
             (&[0.0][..], 1.0 / 0.9),
@@ -184,7 +194,18 @@ mod tests {
             assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
         }
         assert_eq!(packets(&[]), None);
-        assert_eq!(overhead(&params, None, (&[], &[next_hop(0.0)])), None);
+        assert_eq!(overhead(&params, (None, false), (&[], &[next_hop(0.0)])), None);
+    }
+
+    #[test]
+    fn generations_pay_for_the_first_hop_alone_where_hops_make_up_for_losses() {
+        let mended = FlowReport { is_mended: true, ..report(FlowCode::Rlnc, 16) };
+        let rank = expected_rank(&mended, &ten_hops());
+        assert_eq!(rank, Some(1.0));
+        let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
+        let packets = overhead(&params, (rank, true), (&ten_hops(), &[])).expect("hops are known");
+        assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
+        assert_eq!(overhead(&params, (rank, false), (&ten_hops(), &[])), None);
     }
 
     #[cfg(feature = "bats")]

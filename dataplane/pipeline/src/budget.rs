@@ -7,9 +7,11 @@
 //! whatever its flows hold.
 
 #[cfg(feature = "bats")]
-use crate::bats::{params::BatsParams, received};
+use crate::bats::{kept::KeptBatches, params::BatsParams, received};
 use crate::collected::Collected;
 use crate::params::{FlowCode, FlowParams, Role, WindowParams};
+use crate::peer::mender::Mender;
+use crate::relay::mended::mended_packets;
 #[cfg(feature = "bats")]
 use crate::sink::unit::Progress;
 use crate::stream::relay::StreamRelay;
@@ -42,13 +44,15 @@ impl FlowParams {
 }
 
 fn source(params: &FlowParams) -> usize {
-    params.generations.max(2) * (ENTRY_BYTES + SIZE_MAX * size_of::<Span>())
+    let mender = Mender::memory_bytes(mended_packets(params));
+    params.generations.max(2) * (ENTRY_BYTES + SIZE_MAX * size_of::<Span>()) + mender
 }
 
 fn relay(params: &FlowParams) -> usize {
     let size = params.generation_size;
     let generation = collected(size) + size * size;
-    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES
+    let mender = Mender::memory_bytes(mended_packets(params));
+    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES + mender
 }
 
 fn sink(params: &FlowParams) -> usize {
@@ -74,7 +78,9 @@ fn bats_source(params: &FlowParams, bats: &BatsParams) -> usize {
     // A precode adds a fifth at most, and some.
     let symbols = bats.source_symbols + bats.source_symbols / 4 + 256;
     let former = FORMER_BYTES + params.generation_size * FORMER_COLUMN_BYTES;
-    params.blocks(bats) * (ENTRY_BYTES + symbols * size_of::<Span>()) + former
+    let mended = Mender::memory_bytes(mended_packets(params))
+        + KeptBatches::memory_bytes(params.generations, params.generation_size);
+    params.blocks(bats) * (ENTRY_BYTES + symbols * size_of::<Span>()) + former + mended
 }
 
 #[cfg(feature = "bats")]

@@ -3,6 +3,7 @@
 //! the frames they arrived in.
 
 use crate::params::Nanos;
+use crate::peer::mender::Tally;
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, Coded, PackedCoding, SIZE_MAX};
@@ -43,8 +44,11 @@ pub(crate) struct Collected {
     pub planned: u16,
     /// Whether that was decided by the rank it ended with.
     pub is_planned: bool,
-    /// Packets this hop has sent.
-    pub sent: u16,
+    /// Whether hops make up for their own losses of it.
+    pub is_mended: bool,
+    /// Packets of it on this hop, and how many are sent in advance when it ends.
+    pub tally: Tally,
+    pub share: u16,
     /// Packets still to be sent since it closed.
     pub pending: u16,
     /// When the first packet arrived.
@@ -73,7 +77,9 @@ impl Collected {
             touched: 0,
             planned: 0,
             is_planned: false,
-            sent: 0,
+            is_mended: false,
+            tally: Tally::default(),
+            share: 0,
             pending: 0,
             first: 0,
             repaired: 0,
@@ -90,12 +96,13 @@ impl Collected {
     /// time and comes back has sent a part of its plan, or all of it: that remains.
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
         debug_assert!(self.symbols.is_empty());
-        let sent = if self.generation == generation { self.sent } else { 0 };
+        let sent = if self.generation == generation { self.tally.outstanding() } else { 0 };
         self.generation = generation;
         self.closed = false;
         self.touched = now;
-        (self.planned, self.sent, self.pending, self.repaired) = (0, sent, 0, 0);
-        self.is_planned = false;
+        (self.planned, self.share, self.pending, self.repaired) = (0, 0, 0, 0);
+        self.tally = Tally { sent, ..Tally::default() };
+        (self.is_planned, self.is_mended) = (false, false);
         self.shape = None;
     }
 
@@ -163,6 +170,12 @@ impl Collected {
     /// Rank.
     pub(crate) fn rank(&self) -> usize {
         self.symbols.len()
+    }
+
+    /// Packets to be sent so that the next node comes to hold what is held here, beside those that
+    /// are pending.
+    pub(crate) fn lacks(&self) -> u16 {
+        self.tally.lacks(self.rank()).saturating_sub(self.pending)
     }
 
     /// Whether the rank equals the size.

@@ -4,7 +4,7 @@ use crate::collected::PacketView;
 use crate::combine::Combiner;
 use crate::edge::class::{self, Marks};
 use crate::egress::Egress;
-use crate::params::{FlowParams, Nanos, ShardId};
+use crate::params::{FlowParams, Nanos, Redundancy, ShardId};
 use crate::peer::Upstream;
 use crate::peer::next_hops::NextHops;
 use crate::report::{DropReason, FlowCounters, PacketCounters};
@@ -67,6 +67,14 @@ impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
 }
 
 impl<F, E> Context<'_, '_, F, E> {
+    /// Whether a source tells the hops of a flow to make up for their own losses: not where an
+    /// operator says how many packets leave, or that there is no way back; and of several next hops
+    /// each lacks something else.
+    pub(crate) fn asks_to_mend(&self) -> bool {
+        let params = self.params;
+        params.repair && params.redundancy == Redundancy::Auto && self.hops.len() == 1
+    }
+
     /// The header of a packet formed here; its link sequence number is that of the hop it goes to.
     pub(crate) fn header(&self, packet_type: PacketType, flags: Flags, epoch: u8) -> Header {
         let ShardId { flow, shard } = self.shard;
@@ -95,6 +103,11 @@ pub(crate) enum Data<'a> {
 }
 
 impl Data<'_> {
+    /// Whether it is a keepalive of a flow that is no stream.
+    pub(crate) fn is_keepalive(&self) -> bool {
+        matches!(self, Data::Stream(packet) if packet.header.is_of_other_code())
+    }
+
     /// What every packet says.
     pub(crate) fn header(&self) -> &Header {
         match self {

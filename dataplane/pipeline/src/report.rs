@@ -168,6 +168,9 @@ pub struct FlowReport {
     pub symbol_bytes: usize,
     /// Source: packets planned for a full generation. Relay: of the newest packet.
     pub planned: usize,
+    /// Source of generations or batches: whether the first hop makes up for its losses by what the
+    /// next node reports, and sends nothing in advance.
+    pub is_mended: bool,
     /// Source: what the hops report. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
     /// Source and relay of a stream: the neighbours that it is sent to.

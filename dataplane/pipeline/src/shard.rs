@@ -205,6 +205,9 @@ impl Shard {
         io: &mut Io<'_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
     ) -> Fate {
+        if arrival.data.is_keepalive() {
+            return self.answer_keepalive(arrival, io.now);
+        }
         if let Err(reason) = self.choose(&arrival.data, io.now) {
             return Fate::Dropped(reason);
         }
@@ -219,13 +222,25 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
-        if let (Data::Stream(packet), Fate::Consumed) = (&arrival.data, fate) {
+        let is_mended = match &arrival.data {
+            Data::Stream(_) => true,
+            Data::Coded { header, .. } => header.is_mended(),
+            Data::Window(_) => false,
+        };
+        if is_mended && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let bytes = usize::from(arrival.payload.len);
-            self.upstream.track(&packet.header.common, bytes, io.now);
+            self.upstream.track(arrival.data.header(), bytes, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         self.wake(io.now);
         fate
+    }
+
+    /// A keepalive of a hop of generations or batches asks for a link report, and no more.
+    fn answer_keepalive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Fate {
+        self.upstream.track(arrival.data.header(), usize::from(arrival.payload.len), now);
+        self.wake(now);
+        Fate::Consumed
     }
 
     /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of
@@ -363,13 +378,26 @@ impl Shard {
         if let Err(reason) = self.hops.heard(peer, &report.header, io.now) {
             return Fate::Dropped(reason);
         }
-        self.present.is_proven |= matches!(self.present.state, State::StreamRelay(_));
+        self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
             let about = (peer, report, payload);
             match state {
                 State::StreamSource(source) => source.hear_link(&mut cx, about),
                 State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
+                State::Relay(relay) => {
+                    relay.hear_link(&mut cx, (report, payload));
+                    Ok(())
+                }
+                State::RlncSource(source) => {
+                    source.hear_link(&mut cx, (report, payload));
+                    Ok(())
+                }
+                #[cfg(feature = "bats")]
+                State::BatsSource(source) => {
+                    source.hear_link(&mut cx, (report, payload));
+                    Ok(())
+                }
                 _ => Err(DropReason::WrongCode),
             }
         });
@@ -495,6 +523,7 @@ impl Shard {
             generation_size: params.generation_size,
             symbol_bytes: params.symbol_bytes,
             planned: 0,
+            is_mended: false,
             hops: self.upstream.loss.estimate().into_iter().collect(),
             next_hops: Vec::new(),
             remote: None,

@@ -209,6 +209,10 @@ impl Shards {
     ) -> Fate {
         let Place { id, index } = place;
         let Some(index) = index else {
+            if arrival.data.is_keepalive() {
+                // It says nothing of what is to come.
+                return Fate::Dropped(DropReason::Opening);
+            }
             return self.open_for(io, (place, origin), arrival, DropReason::Oversize);
         };
         let shard = &mut self.shards[index];

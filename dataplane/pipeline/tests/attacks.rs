@@ -8,14 +8,16 @@ use common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowCode, FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
 use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, write_index};
-use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer};
+use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
+use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
 use recoded_wire::window::{WindowPacket, parse_window, write_header};
 
 const MILLI: u64 = 1_000_000;
@@ -304,6 +306,84 @@ fn forged_repair_requests_are_answered_within_a_budget() {
         assert!(answers <= 1100, "{unit}: {answers} packets of repair");
         assert_eq!(node.leaked(), 0);
     }
+}
+
+/// A link report that says that nothing came up to `next`.
+fn nothing_came(next: u32, number: u32, now: u64) -> Vec<u8> {
+    let report = LinkReport {
+        header: header(PacketType::Link, 0, number),
+        from: next,
+        horizon: next,
+        latest: next.wrapping_sub(1),
+        arrived: (now / 1000) as u32,
+        held: 0,
+        backlog: 0,
+        bytes: 0,
+        packets: number,
+        missing: Missing::default(),
+    };
+    let mut bytes = vec![0; LINK_BYTES];
+    write_link(&report, [].into_iter(), &mut bytes);
+    bytes
+}
+
+/// Who reports every packet lost gets each of them once more, and a reserve.
+#[test]
+fn forged_link_reports_are_answered_within_a_budget() {
+    for params in codes().into_iter().filter(|params| !matches!(params.code, FlowCode::Window(_))) {
+        let mut node = Node::new(params, 1);
+        let (mut sent, mut answers) = (0, 0);
+        for number in 0..4000u32 {
+            let now = u64::from(number) * MILLI / 4;
+            let mut data = node.ingress(&ip_packet(190, number), now);
+            data.extend(node.tick(now));
+            sent += data.len();
+            let Some((_, newest)) = data.last() else { continue };
+            let next = Header::parse(newest).unwrap().link_sequence.wrapping_add(1);
+            answers += node.receive(&nothing_came(next, number, now), now).len();
+        }
+        println!("{answers} packets in the place of {sent}");
+        assert!(answers > 100, "{answers} packets in the place of lost ones");
+        assert!(answers <= 1100 + sent, "{answers} packets in the place of {sent}");
+        assert_eq!(node.leaked(), 0);
+    }
+}
+
+/// A sink that is led to believe that it lacks ever more asks within a budget.
+#[test]
+fn forged_generations_draw_few_requests() {
+    let mut sink = Node::new(params(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 3);
+    let (mut asked, mut received) = (0, 0);
+    for number in 0..20_000u32 {
+        let now = u64::from(number) * MILLI / 8;
+        let common = header(PacketType::Generation, 2 | Flags::END, number);
+        let packet = forged(&coded(common, 0, 16), number, number);
+        let out = [sink.receive(&packet, now), sink.tick(now)].concat();
+        received += 1;
+        let asks = |(_, bytes): &&(PeerId, Vec<u8>)| {
+            items(bytes).any(|item| matches!(item, Item::Nack(_)))
+        };
+        asked += out.iter().filter(asks).count();
+    }
+    println!("{asked} reports with requests for {received} packets");
+    // The first ones are copied, while the loss of the link is not known.
+    assert!(asked <= 1300 + received / 8, "{asked} reports with requests");
+    assert_eq!(sink.leaked(), 0);
+}
+
+/// A keepalive of a flow that nothing is known of says nothing of its code.
+#[test]
+fn forged_keepalives_open_nothing() {
+    let mut relay = Node::new(params(Role::Relay { upstream: UP }), 5);
+    for number in 0..100 {
+        let common = header(PacketType::Stream, Flags::END, number);
+        let header = StreamHeader { common, window_log2: STREAM_LOG2_NONE, round_trips: 0 };
+        let mut bytes = vec![0; KEEPALIVE_BYTES];
+        header.write(&mut bytes);
+        assert!(relay.receive(&bytes, u64::from(number)).is_empty());
+    }
+    assert!(relay.pipeline.report().flows.is_empty());
+    assert_eq!(relay.packets().dropped[DropReason::Opening as usize], 100);
 }
 
 /// One stale packet, repeated ten times as often as good ones come, once left the sink a fifth.

@@ -270,8 +270,12 @@ fn a_source_that_changes_its_code_back_and_forth_is_followed() {
         assert!((0..=3).all(|node| line.flow(node).code.name() == code), "{code} everywhere");
         let (delivered, entered) = (line.delivered.len() - before.0, line.entered() - before.1);
         println!("{code}: {delivered} of {entered} packets");
-        assert!(delivered * 1000 >= entered * 999, "{delivered} of {entered} with {code}");
+        // Generations are on their way for longer than single packets.
+        assert!(delivered * 100 >= entered * 99, "{delivered} of {entered} with {code}");
     }
+    line.stop(SECOND);
+    let (delivered, entered) = (line.delivered.len(), line.entered());
+    assert!(delivered * 1000 >= entered * 999, "{delivered} of {entered} packets");
     assert_delivery(&line);
 }
 

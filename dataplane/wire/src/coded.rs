@@ -22,7 +22,7 @@ pub const PLANNED_MAX: u16 = (1 << 12) - 1;
 pub const SIZE_MAX: usize = 256;
 
 /// The flags of a packet of a batch.
-const BATCH_FLAGS: u8 = Flags::SYSTEMATIC | Flags::END | Flags::RECODED;
+const BATCH_FLAGS: u8 = Flags::SYSTEMATIC | Flags::END | Flags::RECODED | Flags::MENDED;
 
 /// The flags of a packet of a generation. Batches have no plan that a packet could be outside of.
 const GENERATION_FLAGS: u8 = BATCH_FLAGS | Flags::REPAIR;
@@ -92,6 +92,11 @@ impl CodedHeader {
     /// Whether the packet was sent outside the plan.
     pub fn is_repair(&self) -> bool {
         self.common.flags.has(Flags::REPAIR)
+    }
+
+    /// Whether each hop makes up for its own losses.
+    pub fn is_mended(&self) -> bool {
+        self.common.flags.has(Flags::MENDED)
     }
 
     /// Bytes of coding vector (or symbol index) that follow the header, or the block word.
@@ -404,7 +409,7 @@ mod tests {
 
     #[test]
     fn flags_without_a_meaning_are_refused() {
-        for flags in [0x04, 0x08, 0x0C] {
+        for flags in [Flags::INTERACTIVE, Flags::INTERACTIVE | Flags::MENDED] {
             let bytes = packet(&header(flags), 8);
             assert_eq!(parse_coded(&bytes), Err(HeaderError::Flags(flags)));
         }

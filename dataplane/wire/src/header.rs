@@ -78,6 +78,8 @@ impl Flags {
     pub const RECODED: u8 = 0x10;
     /// Each hop protects the stream by more packets, for little delay.
     pub const INTERACTIVE: u8 = 0x08;
+    /// Each hop makes up for its own losses: nodes send link reports. Set by the source.
+    pub const MENDED: u8 = 0x04;
     /// Mask of the field code: 0, 1, 2, 3 for orders 2, 4, 16, 256.
     pub const FIELD: u8 = 0x03;
 

@@ -28,6 +28,9 @@ pub const STREAM_LOG2_MIN: u8 = 6;
 /// See [`STREAM_LOG2_MIN`].
 pub const STREAM_LOG2_MAX: u8 = 15;
 
+/// In a keepalive of a flow that is no stream.
+pub const STREAM_LOG2_NONE: u8 = 0;
+
 /// Nanoseconds in a unit of [`StreamHeader::round_trips`].
 const ROUND_TRIPS_UNIT_NANOS: u64 = 250_000;
 
@@ -36,7 +39,8 @@ const ROUND_TRIPS_UNIT_NANOS: u64 = 250_000;
 pub struct StreamHeader {
     /// What every packet says.
     pub common: Header,
-    /// Binary logarithm of the symbols that nodes keep in this epoch.
+    /// Binary logarithm of the symbols that nodes keep in this epoch; [`STREAM_LOG2_NONE`] in a
+    /// keepalive of a flow that is no stream.
     pub window_log2: u8,
     /// Sum of the round trips of the hops travelled, in units of 1/4 ms; saturates. Hop-mutable.
     pub round_trips: u16,
@@ -46,6 +50,11 @@ impl StreamHeader {
     /// Symbols that nodes keep.
     pub fn window_symbols(&self) -> usize {
         1 << self.window_log2
+    }
+
+    /// Whether it belongs to a flow that is no stream: then it is a keepalive.
+    pub fn is_of_other_code(&self) -> bool {
+        self.window_log2 == STREAM_LOG2_NONE
     }
 
     /// Sum of the round trips of the hops travelled, in nanoseconds.
@@ -65,8 +74,8 @@ impl StreamHeader {
     /// # Panics
     /// When `out` is shorter than [`HEADER_BYTES`] or the window out of range.
     pub fn write(&self, out: &mut [u8]) {
-        let range = STREAM_LOG2_MIN..=STREAM_LOG2_MAX;
-        assert!(range.contains(&self.window_log2), "window of 2^{}", self.window_log2);
+        let is_keepalive = self.common.flags.has(Flags::END);
+        assert!(is_window(self.window_log2, is_keepalive), "window of 2^{}", self.window_log2);
         self.common.write(out);
         out[13] = self.window_log2;
         out[14..16].copy_from_slice(&self.round_trips.to_be_bytes());
@@ -129,6 +138,11 @@ pub struct Combination {
     pub key: u16,
 }
 
+/// Whether a packet may announce such a window.
+fn is_window(log2: u8, is_keepalive: bool) -> bool {
+    (STREAM_LOG2_MIN..=STREAM_LOG2_MAX).contains(&log2) || is_keepalive && log2 == STREAM_LOG2_NONE
+}
+
 /// Parses a packet of a stream.
 ///
 /// # Errors
@@ -147,7 +161,7 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
         return Err(HeaderError::Flags(flags));
     }
     let window_log2 = payload[13];
-    if !(STREAM_LOG2_MIN..=STREAM_LOG2_MAX).contains(&window_log2) {
+    if !is_window(window_log2, common.flags.has(Flags::END)) {
         return Err(HeaderError::Value);
     }
     let round_trips = u16::from_be_bytes([payload[14], payload[15]]);
@@ -276,7 +290,12 @@ mod tests {
         header.write(&mut bytes);
         let body = StreamBody::Keepalive;
         assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, body }));
-        for flags in [Flags::SYSTEMATIC | Flags::END, Flags::REPAIR, Flags::RECODED] {
+        let header = StreamHeader { window_log2: STREAM_LOG2_NONE, ..header };
+        header.write(&mut bytes);
+        assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, body }), "of another code");
+        bytes[13] = 6;
+        let both = Flags::SYSTEMATIC | Flags::END;
+        for flags in [both, Flags::REPAIR, Flags::RECODED, Flags::MENDED] {
             bytes[1] = flags;
             assert_eq!(parse_stream(&bytes), Err(HeaderError::Flags(flags)));
         }
@@ -295,7 +314,7 @@ mod tests {
         assert_eq!(parse_stream(&bytes), Err(HeaderError::Value), "before the window");
         bytes[21] = 63;
         assert!(parse_stream(&bytes).is_ok());
-        for log2 in [STREAM_LOG2_MIN - 1, STREAM_LOG2_MAX + 1] {
+        for log2 in [STREAM_LOG2_NONE, STREAM_LOG2_MIN - 1, STREAM_LOG2_MAX + 1] {
             bytes[13] = log2;
             assert_eq!(parse_stream(&bytes), Err(HeaderError::Value));
         }

@@ -1,5 +1,5 @@
-//! What a worker of a stream sends beside symbols, held against what it was told: symbols sent
-//! again, keepalives, link reports.
+//! What a worker whose hops make up for their losses sends beside symbols, held against what it was
+//! told: symbols of streams sent again, keepalives, link reports.
 
 use recoded_pipeline::params::Nanos;
 use recoded_wire::header::{Flags, serial_before};
@@ -18,7 +18,8 @@ const WAITING_NANOS: Nanos = 10_000_000;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// Packets of streams that came and left.
+/// Packets that came and left of streams, and of generations and batches whose hops make up for
+/// their losses.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Hops {
     /// Data packets that came.
@@ -28,6 +29,10 @@ pub(crate) struct Hops {
     /// How far they spoke, by shard.
     horizons: [Option<u32>; SHARDS_MAX],
     symbols: u64,
+    /// Packets of generations and batches that left.
+    coded: u64,
+    /// Link reports that came.
+    told: u64,
     repairs: u64,
     keepalives: u64,
     combinations: u64,
@@ -39,7 +44,11 @@ impl Hops {
     pub(crate) fn note_received(&mut self, payload: &[u8]) {
         match parse(payload) {
             Ok(Packet::Stream(_)) => self.came += 1,
-            Ok(Packet::Link(report)) => self.note_report(&report, payload),
+            Ok(Packet::Coded(packet)) => self.came += u64::from(packet.header.is_mended()),
+            Ok(Packet::Link(report)) => {
+                self.told += 1;
+                self.note_report(&report, payload);
+            }
             _ => {}
         }
     }
@@ -74,9 +83,15 @@ impl Hops {
                 let is_combination = matches!(packet.body, StreamBody::Combination(_));
                 self.combinations += u64::from(is_combination);
             }
+            Ok(Packet::Coded(packet)) => self.coded += u64::from(packet.header.is_mended()),
             Ok(Packet::Link(_)) => self.reports += 1,
             _ => {}
         }
+    }
+
+    /// Whether anything was told of what was lost of generations or batches.
+    pub(crate) fn is_mended(&self) -> bool {
+        self.told > 0 && self.coded > 0
     }
 
     /// Link reports sent.
@@ -104,7 +119,7 @@ impl Hops {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
         // A gap may be told apart from the packet that ends it.
         let reports = (2 * self.came).min(every(LINK_REPORT_NANOS));
-        let keepalives = match self.symbols + self.repairs {
+        let keepalives = match self.symbols + self.repairs + self.coded {
             0 => 0,
             sent => KEEPALIVES * sent + every(WAITING_NANOS),
         };

@@ -180,9 +180,10 @@ impl fmt::Display for Payload<'_> {
 }
 
 /// Flags, and how they are shown.
-const FLAGS: [(u8, &str); 4] = [
+const FLAGS: [(u8, &str); 5] = [
     (Flags::SYSTEMATIC, " systematic"),
     (Flags::RECODED, " recoded"),
     (Flags::REPAIR, " repair"),
     (Flags::END, " end"),
+    (Flags::MENDED, " mended"),
 ];

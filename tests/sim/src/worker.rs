@@ -415,7 +415,9 @@ impl Worker {
             Role::Sink { .. } => 0,
         };
         let hops = &observed.hops;
-        let down = plans + more + repairs.min(budget);
+        // In the place of what the next node lacks.
+        let mended = if hops.is_mended() { REPAIR_RESERVE * shards + symbols } else { 0 };
+        let down = plans + more + repairs.min(budget) + mended;
         let reports = shards * (observed.lived_nanos / REPORT_NANOS + 2);
         let up = match self.role {
             Role::Source { .. } => 0,

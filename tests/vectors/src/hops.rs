@@ -98,7 +98,7 @@ impl From<link::LinkGap> for Gap {
     }
 }
 
-/// Symbols, one that is sent again, and keepalives.
+/// Symbols, one that is sent again, combinations, and keepalives, the last of another code.
 pub(crate) fn streams() -> Vec<Stream> {
     let symbol = Flags::SYSTEMATIC;
     let cases = [
@@ -113,6 +113,7 @@ pub(crate) fn streams() -> Vec<Stream> {
         (symbol | Flags::INTERACTIVE, 14, 9, Some((8, 0))),
         (Flags::INTERACTIVE, 14, 9, Some((8, 1))),
         (Flags::END | Flags::INTERACTIVE, 14, 9, None),
+        (Flags::END, 0, 0, None),
     ];
     (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
 }

@@ -221,8 +221,9 @@ pub fn document() -> Document {
         (end | 3, 256, 0),
     ];
     let repairs = [(Flags::REPAIR | 3, 64, 0), (Flags::REPAIR | Flags::RECODED | 2, 7, 0)];
-    let generations = (0..).zip(cases.into_iter().chain(repairs));
-    let batches = (0..).zip(cases);
+    let mended = [(Flags::MENDED | Flags::SYSTEMATIC | 2, 16, 3), (Flags::MENDED | end | 2, 16, 0)];
+    let generations = (0..).zip(cases.into_iter().chain(repairs).chain(mended));
+    let batches = (0..).zip(cases.into_iter().chain(mended));
     Document {
         coded: generations
             .map(|(number, case)| coded(PacketType::Generation, number, case))
@@ -255,7 +256,11 @@ fn coded(packet_type: PacketType, number: u8, (flags, size, index): (u8, u16, u8
         common: common(packet_type, flags, number),
         size,
         full_log2: (log2_ceil(usize::from(size)) + number % 2).min(8),
-        planned: if is_repair { 0 } else { [4095, 18, 36, 54, 0x102, 300][usize::from(number)] },
+        planned: if is_repair {
+            0
+        } else {
+            [4095, 18, 36, 54, 0x102, 300, 16, 17][usize::from(number % 8)]
+        },
         generation: u32::MAX - 2 + u32::from(number % 3),
     };
     let block = is_bats.then(|| {
@@ -266,7 +271,7 @@ fn coded(packet_type: PacketType, number: u8, (flags, size, index): (u8, u16, u8
             source_symbols,
             full_log2: (log2_ceil(usize::from(source_symbols)) + number % 2).min(12),
             profile: number % 3,
-            generator_bits: [1, 2, 3, 4, 8, 8][usize::from(number)],
+            generator_bits: [1, 2, 3, 4, 8, 8, 4, 8][usize::from(number % 8)],
             interleave: 16 - number,
         }
     });

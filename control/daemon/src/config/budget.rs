@@ -190,7 +190,7 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains("takes 23 MiB: flow 3 (sink) ") && said.contains(", 2 more: lower"),
+            said.contains("takes 24 MiB: flow 1 (relay) ") && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");

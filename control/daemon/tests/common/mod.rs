@@ -93,6 +93,7 @@ impl Dataplane for Handle {
             generation_size: 16,
             symbol_bytes: 1428,
             planned: 20,
+            is_mended: false,
             hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
             next_hops: vec![next_hop(received, loss)],
             remote: None,

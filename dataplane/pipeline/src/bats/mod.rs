@@ -10,6 +10,8 @@ pub(crate) mod source;
 
 mod block;
 
+pub(crate) mod kept;
+
 pub(crate) mod plan;
 
 pub(crate) mod received;

@@ -53,6 +53,11 @@ const WEIGHT: f64 = 0.3;
 /// bursts are longer than interleaving covers far worse.
 const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 
+/// Weight of a block in the share of those that ask for more, and the share above which hops are
+/// not taken to make up for their losses: one of them does not.
+const ASKING_WEIGHT: f64 = 1.0 / 16.0;
+const ASKING_MAX: f64 = 0.25;
+
 /// Mean and variance of the rank of a batch at the sink.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Rank {
@@ -126,6 +131,10 @@ pub(crate) struct BatchPlanner {
     path: Path,
     model: Plan,
     ratio: f64,
+    /// Whether hops make up for their losses; and the share of blocks that ask for more all the
+    /// same.
+    is_mended: bool,
+    asking: f64,
     /// Of the sink's histogram when it was last taken in: epoch, batches, sum of their ranks.
     seen: Option<(u8, u32, u32)>,
 }
@@ -137,6 +146,8 @@ impl BatchPlanner {
             path: Path::new(),
             model: Plan::assumed(),
             ratio: 1.0,
+            is_mended: false,
+            asking: 0.0,
             seen: None,
         }
     }
@@ -203,8 +214,32 @@ impl BatchPlanner {
         self.ratio = self.ratio.clamp(*RATIO.start(), *RATIO.end());
     }
 
-    /// Rank that a batch of `size` has at the sink.
+    /// Says whether the first hop makes up for its losses, as those behind it are asked to.
+    pub(crate) fn set_mended(&mut self, is_mended: bool) {
+        self.is_mended = is_mended;
+    }
+
+    /// Whether plans rest on that.
+    pub(crate) fn is_mended(&self) -> bool {
+        self.is_mended && self.asking < ASKING_MAX
+    }
+
+    /// Notes that a block begins to be sent.
+    pub(crate) fn begin_block(&mut self) {
+        self.asking -= ASKING_WEIGHT * self.asking;
+    }
+
+    /// Notes that a block asks for more.
+    pub(crate) fn note_asked(&mut self) {
+        self.asking += ASKING_WEIGHT;
+    }
+
+    /// Rank that a batch of `size` has at the sink. Where hops make up for their losses it arrives
+    /// whole; its histogram, taken when blocks decode, does not say so.
     pub(crate) fn rank(&self, size: usize) -> Rank {
+        if self.is_mended() {
+            return Rank { mean: size as f64, variance: 0.0 };
+        }
         let Rank { mean, variance } = self.model(size);
         let mean = (mean * self.ratio).min(size as f64);
         // A rank is never far from the mean on a good path; on a bad one it scatters more than the

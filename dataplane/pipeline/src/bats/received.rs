@@ -50,6 +50,8 @@ pub(crate) struct ReceivedBlock {
     newest_batch: u16,
     /// Batches seen when a round was first asked for: newer ones answer it.
     asked_after: u16,
+    /// As of the first of them.
+    first_asked_after: Option<u16>,
 }
 
 impl ReceivedBlock {
@@ -69,6 +71,7 @@ impl ReceivedBlock {
             batches_max: limits.batches_max,
             newest_batch: 0,
             asked_after: 0,
+            first_asked_after: None,
         }
     }
 
@@ -130,7 +133,7 @@ impl Unit for ReceivedBlock {
 
     fn open(&mut self, _number: u32) {
         self.agreed = None;
-        (self.newest_batch, self.asked_after) = (0, 0);
+        (self.newest_batch, self.asked_after, self.first_asked_after) = (0, 0, None);
     }
 
     fn clear(&mut self, frames: &mut impl Frames) {
@@ -142,6 +145,11 @@ impl Unit for ReceivedBlock {
         self.progress.has_asked()
             && !self.progress.decoded
             && view.block.is_some_and(|block| is_newer(block.batch))
+    }
+
+    fn is_planned(&self, _header: &CodedHeader, view: &PacketView) -> bool {
+        let is_first = |batch: u16| self.first_asked_after.is_none_or(|first| batch <= first);
+        view.block.is_some_and(|block| is_first(block.batch))
     }
 
     fn accept(
@@ -173,6 +181,11 @@ impl Unit for ReceivedBlock {
             self.rows.push(io.frames, view.symbol);
         }
         Ok(innovative)
+    }
+
+    fn lacks(&self, view: &PacketView) -> bool {
+        let rank = |batch| self.decoder.batch_rank(batch);
+        !self.progress.decoded && view.block.is_some_and(|block| rank(block.batch) < view.size)
     }
 
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, _shard: ShardId) -> bool {
@@ -228,6 +241,7 @@ impl Unit for ReceivedBlock {
 
     fn begin_round(&mut self) {
         self.asked_after = self.newest_batch;
+        self.first_asked_after.get_or_insert(self.newest_batch);
     }
 
     fn block_ack(number: u32) -> Option<Item<'static>> {

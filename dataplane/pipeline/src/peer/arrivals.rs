@@ -8,6 +8,7 @@ use crate::egress::{Egress, Outer};
 use crate::io::Io;
 use crate::layout::symbol_offset;
 use crate::params::{Nanos, PeerId, ShardId};
+use crate::peer::lateness::Lateness;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{
@@ -22,9 +23,8 @@ const DELAY_NANOS: Nanos = 500_000;
 /// Gaps that a report repeats.
 const SAID: usize = 24;
 
-/// Longest that a gap waits for packets that are overtaken, and how fast that is forgotten.
+/// Longest that a gap waits for packets that are overtaken.
 const LATE_MAX_NANOS: Nanos = 30_000_000;
-const FORGET_NANOS: Nanos = 1_000_000_000;
 
 /// Numbers so far ahead are believed one by one; else it takes as many in a row, so that one that
 /// is forged or damaged moves nothing.
@@ -57,9 +57,8 @@ pub(crate) struct Arrivals {
     from: u32,
     /// Oldest first.
     gaps: VecDeque<Gap>,
-    /// How late packets were that others overtook, and when that was forgotten by half.
-    late: Nanos,
-    late_at: Nanos,
+    /// How late packets were that others overtook.
+    late: Lateness,
     latest: (u32, Nanos),
     packets: u32,
     bytes: u32,
@@ -74,8 +73,7 @@ impl Arrivals {
             newest_at: 0,
             from: 0,
             gaps: VecDeque::with_capacity(LINK_GAPS_MAX + 1),
-            late: 0,
-            late_at: 0,
+            late: Lateness::new(LATE_MAX_NANOS),
             latest: (0, 0),
             packets: 0,
             bytes: 0,
@@ -142,9 +140,7 @@ impl Arrivals {
         let holds = |gap: &Gap| number.wrapping_sub(gap.first) < u32::from(gap.count);
         let Some(index) = self.gaps.iter().position(holds) else { return };
         let gap = self.gaps[index];
-        let lateness = now.saturating_sub(gap.at);
-        self.late = self.late.max(lateness + lateness / 8).min(LATE_MAX_NANOS);
-        self.late_at = now;
+        self.late.note(now.saturating_sub(gap.at), now);
         let before = number.wrapping_sub(gap.first) as u16;
         let after = gap.count - before - 1;
         self.gaps.remove(index);
@@ -169,15 +165,6 @@ impl Arrivals {
         self.due
     }
 
-    /// How long a gap waits for packets that are overtaken.
-    fn patience(&mut self, now: Nanos) -> Nanos {
-        if self.late > 0 && now >= self.late_at + FORGET_NANOS {
-            self.late_at = now;
-            self.late = if self.late < 50_000 { 0 } else { self.late / 2 };
-        }
-        self.late
-    }
-
     /// Sends a report to the neighbour that packets come from; what came last has to wait here for
     /// `backlog`, and `missing` neither came nor came back. `link_sequence` counts what is sent to
     /// it.
@@ -190,7 +177,7 @@ impl Arrivals {
     ) {
         self.due = None;
         let Some(next) = self.next else { return };
-        let patience = self.patience(io.now);
+        let patience = self.late.patience(io.now);
         let is_ripe = |gap: &&Gap| gap.at + patience <= io.now;
         let ripe = self.gaps.iter().take_while(is_ripe).count();
         let horizon = self.gaps.get(ripe).map_or(next, |gap| gap.first);

@@ -10,6 +10,8 @@ mod contest;
 
 mod sequence;
 
+pub(crate) mod lateness;
+
 pub(crate) mod loss;
 
 pub(crate) mod repair;
@@ -25,6 +27,8 @@ pub(crate) mod liveness;
 mod sizes;
 
 pub(crate) mod sent;
+
+pub(crate) mod mender;
 
 use crate::combine::Combiner;
 use crate::egress::Egress;
@@ -46,6 +50,8 @@ pub(crate) struct Upstream {
     pub loss: LossTracker,
     pub reporter: Reporter,
     arrivals: Arrivals,
+    /// Whether the packet at hand said nothing new where something is still missing.
+    was_useless: bool,
     /// The newest packet, and when it came.
     newest: Option<(Header, Nanos)>,
 }
@@ -57,6 +63,7 @@ impl Upstream {
             loss: LossTracker::default(),
             reporter: Reporter::new(shard, combiner),
             arrivals: Arrivals::new(),
+            was_useless: false,
             newest: None,
         }
     }
@@ -73,6 +80,7 @@ impl Upstream {
             Arrived::Replayed => return Err(DropReason::Replayed),
         }
         self.newest = Some((*header, now));
+        self.was_useless = false;
         self.reporter.note(now);
         Ok(())
     }
@@ -80,7 +88,15 @@ impl Upstream {
     /// Notes a packet of a code whose hops mend themselves, of so many bytes, that was noted by
     /// [`Upstream::arrived`].
     pub(crate) fn track(&mut self, header: &Header, bytes: usize, now: Nanos) {
-        self.arrivals.note(header.link_sequence, bytes, now);
+        if !self.was_useless {
+            self.arrivals.note(header.link_sequence, bytes, now);
+        }
+    }
+
+    /// Notes that the packet at hand said nothing new of a unit that still lacks some: as good as
+    /// lost, and reported as that.
+    pub(crate) fn note_useless(&mut self) {
+        self.was_useless = true;
     }
 
     /// When a link report is due.

@@ -97,6 +97,14 @@ impl NextHops {
         failed
     }
 
+    /// Link sequence number of the next packet, where there is one next hop.
+    pub(crate) fn next_number(&self) -> Option<u32> {
+        match &self.hops[..] {
+            [hop] => Some(hop.next),
+            _ => None,
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.hops.len()

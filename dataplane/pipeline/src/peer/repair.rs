@@ -33,12 +33,19 @@ const RESERVE_PACKETS: f64 = 1024.0;
 #[derive(Debug)]
 pub(crate) struct RepairBudget {
     packets: f64,
+    /// Packets of repair that each other packet allows for.
+    share: f64,
 }
 
 impl RepairBudget {
     /// A full reserve.
     pub(crate) fn new() -> RepairBudget {
-        RepairBudget { packets: RESERVE_PACKETS }
+        RepairBudget::of_share(SHARE)
+    }
+
+    /// A full reserve, of which each other packet renews so much.
+    pub(crate) fn of_share(share: f64) -> RepairBudget {
+        RepairBudget { packets: RESERVE_PACKETS, share }
     }
 
     /// Whether there is anything to spend.
@@ -48,7 +55,7 @@ impl RepairBudget {
 
     /// Notes packets sent by plan.
     pub(crate) fn earn(&mut self, packets: u64) {
-        self.packets = (self.packets + SHARE * packets as f64).min(RESERVE_PACKETS);
+        self.packets = (self.packets + self.share * packets as f64).min(RESERVE_PACKETS);
     }
 
     /// Takes up to as many packets as `wanted` works out, which takes its time: only when anything

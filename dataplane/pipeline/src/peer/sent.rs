@@ -31,6 +31,8 @@ pub(crate) enum Carried {
     Symbol { number: u32, place: u32 },
     /// A combination of the symbols of so many places, from the first on.
     Combination { first: u32, count: u16 },
+    /// A packet of a generation or batch.
+    Unit(u32),
 }
 
 /// A packet on its way.
@@ -133,6 +135,11 @@ impl Sent {
     /// Packets sent that no report has spoken of.
     pub(crate) fn on_their_way(&self) -> usize {
         self.next.wrapping_sub(self.base) as usize
+    }
+
+    /// When the oldest of them was sent.
+    pub(crate) fn oldest_at(&self) -> Option<Nanos> {
+        (self.base != self.next).then(|| self.entries[self.place(self.base)].at)
     }
 
     /// Combinations among them.

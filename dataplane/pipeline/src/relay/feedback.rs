@@ -29,7 +29,7 @@ impl Relay {
         if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
             return Fate::Consumed;
         }
-        self.hear_link(cx, payload);
+        self.learn_of_link(cx, payload);
         let mut answers = [None; NACKS_MAX];
         let mut answered = answers.iter_mut();
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
@@ -46,7 +46,7 @@ impl Relay {
     }
 
     /// Learns from a report what the link to the next node loses.
-    fn hear_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
+    fn learn_of_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
         let params = cx.params;
         let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
             return;

@@ -17,6 +17,8 @@ pub(crate) mod adaptive;
 
 mod feedback;
 
+pub(crate) mod mended;
+
 use crate::collected::{Accepted, Collected, PacketView};
 use crate::combine::Combiner;
 use crate::edge::class;
@@ -24,9 +26,11 @@ use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding, ShardId};
+use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
 use crate::relay::adaptive::AdaptivePlan;
+use crate::relay::mended::mended_packets;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
@@ -44,6 +48,7 @@ pub(crate) struct Relay {
     incoming: Incoming,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
+    mender: Mender,
     /// Closed batches with pending packets, by place in the table, and when they are flushed.
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
@@ -74,6 +79,7 @@ impl Relay {
             incoming: Incoming::default(),
             adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
+            mender: Mender::new(mended_packets(params)),
             deferred: Vec::with_capacity(params.generations.max(1)),
             flush_at: None,
         }
@@ -123,8 +129,16 @@ impl Relay {
         }
         match accepted {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
-            Accepted::Innovative => cx.counters.innovative += 1,
-            Accepted::Redundant => cx.counters.redundant += 1,
+            Accepted::Innovative => {
+                cx.counters.innovative += 1;
+                collected.is_mended = header.is_mended();
+            }
+            Accepted::Redundant => {
+                cx.counters.redundant += 1;
+                if !collected.is_complete() {
+                    cx.upstream.note_useless();
+                }
+            }
         }
         if is_repair {
             return self.repair((index, accepted), cx, arrival, header);
@@ -134,22 +148,28 @@ impl Relay {
         if !collected.is_planned {
             collected.planned = plan_within(params, collected.size(), announced);
         }
+        let is_mended = self.is_mended(index, cx.io.now);
+        let collected = &self.generations[index];
         let cut_through = accepted == Accepted::Innovative
             && params.recoding == Recoding::Systematic
             && !collected.closed
-            && collected.sent < collected.planned;
+            && (is_mended || collected.tally.sent < collected.planned);
         if collected.closed && accepted == Accepted::Innovative {
             return self.straggle(index, cx, arrival, header);
         }
         if ends && !collected.closed {
-            self.plan_by_rank(index, params, cx.io.combiner);
+            self.settle(index, cx);
         }
         if cut_through {
             let collected = &mut self.generations[index];
-            collected.sent += 1;
+            collected.tally.add(1);
             let forwarded = CodedHeader { planned: collected.planned, ..header };
-            // What a batch will be worth is not known before it ends.
-            let last = collected.sent == collected.planned && (ends || view.block.is_none());
+            let last = if is_mended {
+                ends && collected.lacks() + collected.share == 0
+            } else {
+                // What a batch will be worth is not known before it ends.
+                collected.tally.sent == collected.planned && (ends || view.block.is_none())
+            };
             self.forward(cx, arrival, forwarded, last);
         }
         if ends && !self.generations[index].closed {
@@ -272,13 +292,19 @@ impl Relay {
         cx.counters.generations += 1;
         cx.counters.generations_complete += u64::from(collected.is_complete());
         self.incoming.ranks.record(shape.epoch, collected.size(), collected.rank());
-        self.plan_by_rank(index, params, cx.io.combiner);
+        self.settle(index, cx);
         let depth = self.depth(shape.block.as_ref());
+        let is_mended = self.is_mended(index, cx.io.now);
         let collected = &mut self.generations[index];
-        // What leaves is bounded by what came, not by what packets announce.
-        collected.planned = plan_within(params, collected.rank(), collected.planned);
+        let shortfall = if is_mended {
+            collected.lacks() + collected.share
+        } else {
+            // What leaves is bounded by what came, not by what packets announce.
+            collected.planned = plan_within(params, collected.rank(), collected.planned);
+            collected.planned.saturating_sub(collected.tally.sent)
+        };
         self.repair_budget.earn(u64::from(collected.planned));
-        let shortfall = collected.planned.saturating_sub(collected.sent);
+        self.mender.unit(collected.rank(), cx.io.now);
         if depth > 1 {
             collected.pending = shortfall;
             if shortfall > 0 {
@@ -287,7 +313,6 @@ impl Relay {
             }
             return;
         }
-        collected.sent += shortfall;
         cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, false);
     }
 
@@ -299,7 +324,6 @@ impl Relay {
                 let index = self.deferred[place];
                 let collected = &mut self.generations[index];
                 collected.pending -= 1;
-                collected.sent += 1;
                 cx.counters.sent_recoded += self.send_recoded(index, cx, 1, false);
             }
             let generations = &self.generations;
@@ -322,6 +346,7 @@ impl Relay {
         };
         let flags = Flags(Flags::RECODED)
             .with(Flags::END, !is_repair && collected.pending == 0)
+            .with(Flags::MENDED, collected.is_mended)
             .with(Flags::REPAIR, is_repair);
         let mut common = cx.header(sources.packet_type(), flags, shape.epoch);
         common.hop_index = cx.upstream.hop_index().saturating_add(1);
@@ -332,6 +357,7 @@ impl Relay {
             planned: if is_repair { 0 } else { collected.planned },
             generation: collected.generation,
         };
+        let first = cx.hops.next_number();
         let (sent, failed) = cx.hops.send_combinations(
             cx.io,
             &sources,
@@ -339,6 +365,13 @@ impl Relay {
             (usize::from(count), collected.class),
         );
         cx.counters.send_failed += failed;
+        let collected = &mut self.generations[index];
+        if !is_repair || collected.is_mended {
+            collected.tally.add(sent);
+        }
+        if let Some(first) = first.filter(|_| collected.is_mended) {
+            self.mender.left(collected.generation, (first, sent), cx.io.now);
+        }
         sent
     }
 
@@ -353,7 +386,11 @@ impl Relay {
         let mut header = header.with(Flags::END, last);
         header.common.hop_index = header.common.hop_index.saturating_add(1);
         header.write(cx.io.frames.bytes_mut(arrival.payload));
+        let number = cx.hops.next_number();
         send_on(cx, arrival);
+        if let Some(number) = number.filter(|_| header.is_mended()) {
+            self.mender.left(header.generation, (number, 1), cx.io.now);
+        }
     }
 
     /// Passes a packet of a window flow on as it came: no recoding is defined for it.
@@ -383,10 +420,13 @@ impl Relay {
         arrival: &Arrival<'_>,
         header: CodedHeader,
     ) -> Fate {
+        let is_mended = self.is_mended(index, cx.io.now);
         let collected = &mut self.generations[index];
-        if collected.pending > 1 {
+        if is_mended {
+            collected.tally.add(1);
+        } else if collected.pending > 1 {
             collected.pending -= 1;
-            collected.sent += 1;
+            collected.tally.add(1);
         }
         // One that ended with a silence still has its end to come.
         let last = header.common.flags.has(Flags::END) && collected.pending == 0;
@@ -406,6 +446,8 @@ impl Relay {
     ) -> Fate {
         cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
+            let collected = &mut self.generations[index];
+            collected.tally.add(u64::from(collected.is_mended));
             self.forward(cx, arrival, header, false);
             return Fate::Forwarded;
         }
@@ -456,11 +498,14 @@ impl Lifecycle for Relay {
         if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report_loss(cx);
         }
-        earlier(deadline, self.flush_at)
+        let about = (cx.upstream.epoch(), cx.upstream.hop_index().saturating_add(1));
+        self.mender.tick(cx, about);
+        self.mender.earlier(earlier(deadline, self.flush_at))
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        earlier(Some(now + params.generation_timeout_nanos), self.flush_at)
+        let closes_at = Some(now + params.generation_timeout_nanos);
+        self.mender.earlier(earlier(closes_at, self.flush_at))
     }
 
     fn held(&self) -> usize {

@@ -117,6 +117,10 @@ impl Unit for Generation {
         header.is_repair() && self.progress.has_asked() && !self.is_complete()
     }
 
+    fn is_planned(&self, header: &CodedHeader, _view: &PacketView) -> bool {
+        !header.is_repair()
+    }
+
     fn accept(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -135,6 +139,10 @@ impl Unit for Generation {
                 Ok(true)
             }
         }
+    }
+
+    fn lacks(&self, _view: &PacketView) -> bool {
+        !self.is_complete()
     }
 
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool {

@@ -13,8 +13,10 @@ use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos, ShardId};
+use crate::peer::mender::{Mender, Tally};
 use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
+use crate::relay::mended::mended_packets;
 use crate::report::FlowReport;
 use crate::rlnc::redundancy::Planner;
 use crate::role::Lifecycle;
@@ -28,6 +30,7 @@ use recoded_wire::coded::{
 use recoded_wire::feedback::{FeedbackHeader, Item, Nack, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
+use recoded_wire::link::LinkReport;
 
 /// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it
 /// is sent after this time, and again after twice as long, ...
@@ -43,6 +46,8 @@ struct Generation {
     number: u32,
     /// Repair rounds answered.
     repaired: u8,
+    /// Packets of it on the first hop.
+    tally: Tally,
     epoch: u8,
     field: FieldOrder,
     /// Size of full ones.
@@ -70,6 +75,9 @@ pub(crate) struct RlncSource {
     /// Packets of the newest full generation.
     planned: usize,
     repair_budget: RepairBudget,
+    mender: Mender,
+    /// Whether the next node reported what it lacks when the newest generation ended.
+    is_mended: bool,
     remote: Remote,
 }
 
@@ -78,6 +86,7 @@ impl RlncSource {
         let generation = |_| Generation {
             number: 0,
             repaired: 0,
+            tally: Tally::default(),
             epoch: 0,
             field: params.field,
             full: params.generation_size,
@@ -97,6 +106,8 @@ impl RlncSource {
             planner: Planner::new(shard),
             planned: 0,
             repair_budget: RepairBudget::new(),
+            mender: Mender::new(mended_packets(params)),
+            is_mended: false,
             remote: Remote::new(),
         }
     }
@@ -117,7 +128,7 @@ impl RlncSource {
         generation.epoch = epoch;
         generation.field = params.field;
         generation.full = params.generation_size;
-        generation.repaired = 0;
+        (generation.repaired, generation.tally) = (0, Tally::default());
         generation.class = class::outer(class);
         self.open = true;
         self.opened = cx.io.now;
@@ -150,15 +161,25 @@ impl RlncSource {
         if size == params.generation_size {
             self.planned = planned;
         }
+        self.is_mended = self.is_on(cx);
+        let coded = if self.is_mended {
+            let most = (params.redundancy_max * size as f64) as u16;
+            let share = self.mender.share(size).min(most.saturating_sub(size as u16));
+            usize::from(self.generations[index].tally.lost + share)
+        } else {
+            planned - size
+        };
         while self.sent < size {
-            let ends = planned == size && self.sent + 1 == size;
+            let ends = coded == 0 && self.sent + 1 == size;
             self.send_systematic(cx, size, ends);
         }
         cx.counters.source_symbols += size as u64;
-        let coded = planned - size;
         cx.counters.sent_coded += self.send_coded(index, cx, coded, Some(planned as u16));
         self.repair_budget.earn(planned as u64);
-        self.tail = params.repair.then_some((0, cx.io.now + TAIL_PROBE_NANOS));
+        self.mender.unit(size, cx.io.now);
+        // Where the first hop mends itself, so does what follows it.
+        let is_probed = params.repair && !self.is_mended;
+        self.tail = is_probed.then_some((0, cx.io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
     }
 
@@ -177,13 +198,71 @@ impl RlncSource {
         let class = generation.class;
         let flags = Flags(Flags::SYSTEMATIC).with(Flags::END, ends);
         let header = generation.header(cx, flags, (size, planned));
+        let number = generation.number;
         let payload = payload_of(generation.symbols[index], coding_offset(false) + INDEX_BYTES);
         cx.io.frames.retain(payload.frame);
         let bytes = cx.io.frames.bytes_mut(payload);
         header.write(bytes);
         write_index(bytes, false, index as u8);
         cx.counters.sent_systematic += 1;
+        let first = cx.hops.next_number();
         cx.send(payload, class);
+        self.left(cx, number, (first, 1));
+    }
+
+    /// Whether the next node reports what it lacks.
+    fn is_on<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
+        cx.asks_to_mend() && self.mender.is_on(cx.io.now)
+    }
+
+    /// Notes packets of a generation that left.
+    fn left<F, E>(
+        &mut self,
+        cx: &Context<'_, '_, F, E>,
+        number: u32,
+        (first, count): (Option<u32>, u64),
+    ) {
+        let index = self.generations.index(number);
+        self.generations[index].tally.add(count);
+        if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
+            self.mender.left(number, (first, count), cx.io.now);
+        }
+    }
+
+    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (report, payload): (&LinkReport, Span),
+    ) {
+        let Self { mender, generations, .. } = self;
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
+            let index = generations.index(number);
+            if generations.is_held(index) && generations[index].number == number {
+                generations[index].tally.lose();
+            }
+        });
+        let mut from = 0;
+        while let Some(index) = self.generations.next_held(from) {
+            from = index + 1;
+            self.mend(index, cx);
+        }
+    }
+
+    /// Sends combinations in the place of what the next node lacks of a closed generation. What an
+    /// open one lacks is sent when it closes.
+    fn mend(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let generation = &self.generations[index];
+        let is_open = self.open && generation.number == self.number;
+        let size = generation.symbols.len();
+        let lacks = generation.tally.lacks(size);
+        if is_open || lacks == 0 || !self.is_on(cx) {
+            return;
+        }
+        let granted = self.mender.spend(lacks, generation.field, cx.counters);
+        let planned = self.planner.packets(cx.params, size);
+        let sent = self.send_coded(index, cx, granted, Some(planned));
+        cx.counters.sent_repair += sent;
     }
 
     /// Sends `count` coded packets of a closed generation: by its plan of so many packets, or as
@@ -206,9 +285,11 @@ impl RlncSource {
         };
         let kind = if plan.is_some() { Flags::END } else { Flags::REPAIR };
         let header = generation.header(cx, Flags(kind), (size, plan.unwrap_or(0)));
+        let (number, first) = (generation.number, cx.hops.next_number());
         let (sent, failed) =
             cx.hops.send_combinations(cx.io, &sources, header, (count, generation.class));
         cx.counters.send_failed += failed;
+        self.left(cx, number, (first, sent));
         sent
     }
 
@@ -358,12 +439,14 @@ impl Lifecycle for RlncSource {
             self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, cx.io.now + pause));
         }
         self.planner.refresh(params, cx.io);
+        self.mender.tick(cx, (self.epoch, 0));
         self.wake(params, cx.io.now)
     }
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
         let flush = self.open.then_some(self.opened + params.flush_timeout_nanos);
-        earlier(earlier(flush, self.planner.due(params)), self.tail.map(|(_, due)| due))
+        let tail = earlier(self.tail.map(|(_, due)| due), self.mender.due());
+        earlier(earlier(flush, self.planner.due(params)), tail)
     }
 
     fn held(&self) -> usize {
@@ -398,7 +481,8 @@ impl Lifecycle for RlncSource {
 
     fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
-        report.planned = self.planned;
+        report.is_mended = self.is_mended && !self.mender.is_slow();
+        report.planned = if report.is_mended { report.generation_size } else { self.planned };
         report.hops = self.planner.hops().to_vec();
         self.remote.fill(report);
     }
@@ -418,7 +502,8 @@ impl Generation {
         flags: Flags,
         (size, planned): (usize, u16),
     ) -> CodedHeader {
-        let flags = flags.with(self.field.code(), true);
+        let is_mended = cx.asks_to_mend();
+        let flags = flags.with(self.field.code(), true).with(Flags::MENDED, is_mended);
         let common = cx.header(PacketType::Generation, flags, self.epoch);
         let full_log2 = log2_ceil(self.full);
         let planned = planned.min(PLANNED_MAX);

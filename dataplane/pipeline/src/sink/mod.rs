@@ -3,6 +3,8 @@
 
 mod trial;
 
+mod requests;
+
 pub(crate) mod unit;
 
 pub(crate) mod units;

@@ -50,6 +50,9 @@ pub(crate) trait Unit {
     /// Whether the packet was sent because this unit asked for more.
     fn is_answer(&self, header: &CodedHeader, view: &PacketView) -> bool;
 
+    /// Whether the packet belongs to what was sent before this unit asked for more.
+    fn is_planned(&self, header: &CodedHeader, view: &PacketView) -> bool;
+
     /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it
     /// was innovative.
     fn accept(
@@ -59,6 +62,9 @@ pub(crate) trait Unit {
         payload: Span,
         view: &PacketView,
     ) -> Result<bool, DropReason>;
+
+    /// Whether what the packet is of still lacks some: of a block, the batch.
+    fn lacks(&self, view: &PacketView) -> bool;
 
     /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool;
@@ -118,6 +124,8 @@ pub(crate) struct Progress {
     pub closed: Option<Nanos>,
     /// Whether all its symbols are known.
     pub decoded: bool,
+    /// Whether its ranks were counted.
+    pub is_recorded: bool,
     /// Requests said.
     asks: u8,
     first_asked_at: Nanos,
@@ -149,11 +157,10 @@ impl Progress {
         self.asks < REQUEST_COPIES * ROUNDS
     }
 
-    /// Whether a request may be sent now.
-    pub(crate) fn may_ask(&self, now: Nanos, interval: Nanos) -> bool {
-        self.closed.is_some()
-            && self.has_requests()
-            && (self.asks == 0 || now >= self.asked_at + interval)
+    /// Whether a request may be sent now, where it takes a time after the end of the unit, and
+    /// between two.
+    pub(crate) fn may_ask(&self, now: Nanos, timing: (Nanos, Nanos)) -> bool {
+        self.closed.is_some() && self.asks_at(timing).is_some_and(|at| at <= now)
     }
 
     /// Notes a request. Its round, and whether it is the first of the round.
@@ -167,8 +174,10 @@ impl Progress {
         round
     }
 
-    /// When it may ask again, if it is not decoded.
-    pub(crate) fn asks_at(&self, interval: Nanos) -> Option<Nanos> {
-        (!self.decoded && self.has_requests()).then_some(self.asked_at + interval)
+    /// When it may ask again, if it is not decoded: see [`Progress::may_ask`].
+    pub(crate) fn asks_at(&self, (interval, patience): (Nanos, Nanos)) -> Option<Nanos> {
+        let closed = self.closed.unwrap_or(self.touched);
+        let at = if self.asks == 0 { closed + patience } else { self.asked_at + interval };
+        (!self.decoded && self.has_requests()).then_some(at)
     }
 }

@@ -19,20 +19,17 @@ use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, Io, earlier};
 use crate::params::{FlowParams, Nanos, Role, TunnelId};
 use crate::peer::loss::hop_report;
-use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
+use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
-use crate::sink::unit::{Progress, REQUEST_COPIES, Unit};
+use crate::sink::unit::{Progress, Unit};
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::{Frames, Span};
 
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
-
-/// Shortest time between two copies of a request, and its initial value.
-const REQUEST_INTERVAL_NANOS: Nanos = 4_000_000;
 
 /// Parameters of a source change seldom: what comes late is less than so many epochs away. A source
 /// that restarts draws another, so that it is followed also where it numbers a little behind its
@@ -65,9 +62,7 @@ pub(crate) struct UnitSink<U> {
     cursor: usize,
     /// A unit closed short: the next tick must see it.
     urgent: bool,
-    /// Time between two copies of a request: a third of a round trip to the source, so that a round
-    /// ends when its answer is due.
-    request_interval: Nanos,
+    requests: Requests,
     /// A unit out of range.
     trial: Trial<U>,
     /// When the last packet in range arrived.
@@ -88,7 +83,7 @@ impl<U: Unit> UnitSink<U> {
             admitted_at: 0,
             cursor: 0,
             urgent: false,
-            request_interval: REQUEST_INTERVAL_NANOS,
+            requests: Requests::new(),
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
         }
@@ -252,8 +247,19 @@ impl<U: Unit> UnitSink<U> {
             return;
         }
         unit.progress_mut().closed = Some(now);
-        unit.record_ranks(&mut self.incoming);
-        self.urgent |= !unit.is_complete();
+        let is_complete = unit.is_complete();
+        if is_complete || !self.requests.is_mended() {
+            self.record_ranks(index);
+        }
+        self.urgent |= !is_complete;
+    }
+
+    /// Counts the ranks of a unit, once: what hops will make up for is not there at its end.
+    fn record_ranks(&mut self, index: usize) {
+        let unit = &mut self.units[index];
+        if !std::mem::replace(&mut unit.progress_mut().is_recorded, true) {
+            unit.record_ranks(&mut self.incoming);
+        }
     }
 
     /// Decodes a unit as far as it goes.
@@ -288,7 +294,10 @@ impl<U: Unit> UnitSink<U> {
                 cx.counters.generations += 1;
                 cx.counters.generations_complete += 1;
                 self.finish(cx.io.frames);
-            } else if closed.is_some() && !params.repair && !unit.is_complete() {
+            } else if closed.is_some()
+                && !(params.repair || self.requests.is_mended())
+                && !unit.is_complete()
+            {
                 self.give_up(cx);
             } else {
                 return;
@@ -328,6 +337,7 @@ impl<U: Unit> UnitSink<U> {
     fn finish(&mut self, frames: &mut impl Frames) {
         if let Some((next, newest)) = self.range {
             let index = self.index(next);
+            self.record_ranks(index);
             self.clear(index, frames);
             self.range = Some((next.wrapping_add(U::STEP), newest));
         }
@@ -350,7 +360,8 @@ impl<U: Unit> UnitSink<U> {
     fn hold_ends_at(&self, params: &FlowParams) -> Option<Nanos> {
         let (next, _) = self.range.filter(|_| self.holds())?;
         let Progress { closed, decoded, .. } = *self.units[self.index(next)].progress();
-        closed.filter(|_| !decoded).map(|closed| closed + params.hold_timeout_nanos)
+        let hold = params.hold_timeout_nanos + self.requests.hold();
+        closed.filter(|_| !decoded).map(|closed| closed + hold)
     }
 
     /// Gives up what has blocked delivery for longer than the hold timeout.
@@ -420,18 +431,29 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             }
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
+        self.requests.arrived(header.is_mended());
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(header, view) {
             let trip = unit.progress().asked_for(cx.io.now);
-            let smoothed = (7 * self.request_interval + trip / u64::from(REQUEST_COPIES)) / 8;
-            let most = params.hold_timeout_nanos / u64::from(REQUEST_COPIES * ROUNDS);
-            self.request_interval = smoothed.min(most).max(REQUEST_INTERVAL_NANOS);
+            self.requests.answered(trip, params.hold_timeout_nanos);
         }
         unit.progress_mut().touched = cx.io.now;
         match unit.accept(cx.io, told, payload, view) {
-            Ok(true) => cx.counters.innovative += 1,
-            Ok(false) => cx.counters.redundant += 1,
+            Ok(true) => {
+                cx.counters.innovative += 1;
+                let is_planned = unit.is_planned(header, view);
+                if let Some(closed) = unit.progress().closed.filter(|_| is_planned) {
+                    let late = cx.io.now.saturating_sub(closed).min(params.hold_timeout_nanos);
+                    self.requests.late(late, cx.io.now);
+                }
+            }
+            Ok(false) => {
+                cx.counters.redundant += 1;
+                if unit.lacks(view) {
+                    cx.upstream.note_useless();
+                }
+            }
             Err(reason) => return Fate::Dropped(reason),
         }
         unit.progress_mut().first.get_or_insert(cx.io.now);
@@ -476,6 +498,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         let mut asks = [Nack { unit: 0, missing: 0, round: 0 }; ASKS_MAX];
         let mut count = 0;
         let (next, _) = self.range?;
+        let (timing, has_budget) = (self.requests.timing(cx.io.now), self.requests.has_budget());
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
             let index = self.index(number);
             let progress = self.units[index].progress();
@@ -489,12 +512,14 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.decode(index, cx);
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete();
-            let interval = self.request_interval;
-            if may_ask && count < asks.len() && unit.progress().may_ask(cx.io.now, interval) {
+            let has_place = has_budget && count < asks.len();
+            if may_ask && has_place && unit.progress().may_ask(cx.io.now, timing) {
                 asks[count] = ask(unit, number, cx.io.now);
                 count += 1;
             }
-            deadline = earlier(deadline, unit.progress().asks_at(interval).filter(|_| may_ask));
+            let asks_at = unit.progress().asks_at(timing).filter(|_| may_ask);
+            let least = if has_budget { 0 } else { cx.io.now + timing.0 };
+            deadline = earlier(deadline, asks_at.map(|at| at.max(least)));
         }
         self.urgent = false;
         cx.counters.repairs += asks[..count].iter().filter(|ask| ask.missing > 0).count() as u64;
@@ -502,6 +527,9 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         self.pump(cx);
         if count > 0 || cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report(cx, &asks[..count]);
+        }
+        if count > 0 {
+            self.requests.sent();
         }
         earlier(deadline, self.hold_ends_at(params))
     }

@@ -203,6 +203,11 @@ pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
 impl Line {
     /// A line over these links; the way back has the same ones.
     pub fn new(links: &[Link], load: Load, seed: u64) -> Line {
+        Line::with(links, load, seed, |_| ())
+    }
+
+    /// As [`Line::new`]; `change` edits the parameters of every node.
+    pub fn with(links: &[Link], load: Load, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
         eprintln!("seed {seed}");
         let hops = links.len();
         let role = |index: usize| match index {
@@ -212,7 +217,8 @@ impl Line {
         };
         let node = |index: usize| {
             let next = if index == hops { vec![] } else { vec![DOWN] };
-            let params = params(role(index), next);
+            let mut params = params(role(index), next);
+            change(&mut params);
             Node {
                 pipeline: pipeline(&params, seed + index as u64),
                 frames: HeapFrames::new(4096, 2048),
@@ -265,6 +271,18 @@ impl Line {
     /// Changes both directions of a link.
     pub fn set(&mut self, hop: usize, link: Link) {
         (self.down[hop].link, self.up[hop].link) = (link, link);
+    }
+
+    /// Changes the way back of a link.
+    pub fn set_back(&mut self, hop: usize, link: Link) {
+        self.up[hop].link = link;
+    }
+
+    /// Nothing enters any more, and what is under way arrives.
+    pub fn stop(&mut self, nanos: Nanos) {
+        self.load.rate = Some(1e-9);
+        self.ingress_at = Some(Nanos::MAX);
+        self.run(nanos);
     }
 
     /// Changes the parameters of the source, as a live change does.

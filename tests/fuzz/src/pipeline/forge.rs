@@ -287,7 +287,8 @@ impl Strike {
             epoch: common.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
             flags: Flags(common.flags.field_code())
                 .with(Flags::SYSTEMATIC, is(8))
-                .with(Flags::END, is(16)),
+                .with(Flags::END, is(16))
+                .with(Flags::MENDED, common.flags.has(Flags::MENDED) != is(64)),
             hop_index: if is(32) { self.amount } else { common.hop_index },
             ..common
         };

@@ -120,7 +120,8 @@ fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
     assert_eq!(source.parameters.code.as_deref(), Some("bats"));
     println!("{:?} packets per symbol, theory {:?}", source.overhead, source.overhead_theory);
     let theory = source.overhead_theory.expect("hops have reported");
-    assert!((1.0 / 0.9..1.35).contains(&theory), "three hops at 10 %: {theory}");
+    // Each hop makes up for its own losses, as far as they are known.
+    assert!((1.05..1.35).contains(&theory), "three hops at 10 %: {theory}");
     // TCP leaves blocks short now and then; that they all decode is what counts here.
     assert!(source.overhead.expect("something was sent") < 2.0 * theory);
     let sink = line.daemons[3].show().unwrap().flows.remove(0);

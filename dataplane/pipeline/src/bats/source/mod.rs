@@ -12,8 +12,11 @@
 //! Blocks are kept until the sink needs no more of them, to form further batches for it: the code
 //! is rateless.
 
+mod answers;
+
 use crate::bats::block::{Block, Former};
-use crate::bats::plan::{BatchPlanner, FEW, most};
+use crate::bats::kept::KeptBatches;
+use crate::bats::plan::BatchPlanner;
 use crate::combine::Combiner;
 use crate::edge::class;
 use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
@@ -22,9 +25,11 @@ use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, ShardId};
-use crate::peer::repair::{ROUNDS, RepairBudget};
+use crate::peer::mender::Mender;
+use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
-use crate::report::{FlowCounters, FlowReport};
+use crate::relay::mended::mended_packets;
+use crate::report::FlowReport;
 use crate::role::Lifecycle;
 use crate::source::SourceCode;
 use crate::source::remote::Remote;
@@ -32,7 +37,7 @@ use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::coded::{
     Block as BlockWord, CodedHeader, INDEX_BYTES, coding_offset, write_index,
 };
-use recoded_wire::feedback::{FeedbackHeader, Item, Nack, items};
+use recoded_wire::feedback::{FeedbackHeader, Item, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
 
@@ -95,6 +100,8 @@ pub(crate) struct BatsSource {
     probe: Option<(u8, Nanos)>,
     planner: BatchPlanner,
     repair_budget: RepairBudget,
+    mender: Mender,
+    kept: KeptBatches,
     remote: Remote,
 }
 
@@ -123,6 +130,8 @@ impl BatsSource {
             probe: None,
             planner: BatchPlanner::new(shard),
             repair_budget: RepairBudget::new(),
+            mender: Mender::new(mended_packets(params)),
+            kept: KeptBatches::new(params.generations, params.generation_size),
             remote: Remote::new(),
         }
     }
@@ -216,6 +225,7 @@ impl BatsSource {
         }
         let size = block.params.batch_size;
         let batches = self.planner.first(params, size, symbols);
+        self.planner.begin_block();
         block.due = batches as u16;
         self.repair_budget.earn((batches * size) as u64);
         let turns = batches.min(GROUP_PACKETS_MAX / size);
@@ -310,7 +320,8 @@ impl BatsSource {
             return false;
         }
         let size = block.params.batch_size as u16;
-        let flags = Flags(Flags::SYSTEMATIC | block.field.code());
+        let flags =
+            Flags(Flags::SYSTEMATIC | block.field.code()).with(Flags::MENDED, cx.asks_to_mend());
         let common = cx.header(PacketType::Bats, flags, block.epoch);
         let full_log2 = block.batch_log2;
         let header =
@@ -325,6 +336,12 @@ impl BatsSource {
 
     /// Sends the batches of the group, packet by packet in turns.
     fn send_group(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let is_asked = cx.asks_to_mend();
+        let is_mended = self.is_mended(cx);
+        for Formed { header, word, first, class } in self.group.iter().filter(|_| is_mended) {
+            let symbols = &self.packets[*first..][..usize::from(header.size)];
+            self.kept.keep(cx.io.frames, (*header, *word, *class), symbols);
+        }
         let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
         for index in 0..longest {
             for Formed { header, word, first, class } in &self.group {
@@ -338,60 +355,18 @@ impl BatsSource {
                 word.write(bytes);
                 write_index(bytes, true, index as u8);
                 cx.counters.sent_coded += 1;
+                let number = cx.hops.next_number();
                 cx.send(payload, *class);
+                if let Some(number) = number.filter(|_| is_asked) {
+                    self.mender.left(header.generation, (number, 1), cx.io.now);
+                    self.kept.left(header.generation, 1);
+                }
             }
         }
+        let symbols = self.group.iter().map(|formed| usize::from(formed.header.size)).sum();
+        self.mender.unit(symbols, cx.io.now);
         self.group.clear();
         self.packets.clear();
-    }
-
-    /// Answers a NACK with further batches of the block, once per round.
-    fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, nack: Nack) {
-        let index = self.index(nack.unit as u16);
-        let block = &mut self.blocks[index];
-        if !block.live
-            || u32::from(block.number) != nack.unit
-            || block.batches == 0
-            || block.due > 0
-            || !(block.repaired..ROUNDS).contains(&nack.round)
-            || nack.missing == 0
-        {
-            return;
-        }
-        let Params { source_symbols, batch_size, .. } = block.params;
-        let missing = usize::from(nack.missing).min(source_symbols);
-        let so_far = (usize::from(block.batches), source_symbols - missing);
-        let wanted = || {
-            let wanted = self.planner.further(params, batch_size, so_far, missing);
-            let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
-            wanted.min(usize::from(u16::MAX - block.batches)) * batch_size
-        };
-        let (wanted, packets) = self.repair_budget.grant(missing, wanted);
-        let batches = packets / batch_size;
-        counters.repairs_refused += (wanted - batches * batch_size) as u64;
-        if batches == 0 {
-            // A copy of the NACK may find some budget again.
-            return;
-        }
-        block.repaired = nack.round.saturating_add(1);
-        block.due = batches as u16;
-        counters.repairs += 1;
-        counters.sent_repair += (batches * batch_size) as u64;
-    }
-
-    /// Lets block `last` and those before it go: the sink is done with them.
-    fn forget(&mut self, last: u16, frames: &mut impl Frames) {
-        // Closed blocks are at most so many behind the next one; anything else is no honest wish.
-        let behind = self.number.wrapping_sub(last);
-        if behind == 0 || usize::from(behind) > self.blocks.len() {
-            return;
-        }
-        for block in &mut self.blocks {
-            let is_closed = !(self.open && block.number == self.number);
-            if block.live && is_closed && self.number.wrapping_sub(block.number) >= behind {
-                block.clear(frames);
-            }
-        }
     }
 
     /// When the open block is closed as it is: as soon as packets pause, and after a while even if
@@ -438,6 +413,7 @@ impl SourceCode for BatsSource {
 
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
         let params = cx.params;
+        self.planner.set_mended(self.is_mended(cx));
         self.planner.refresh(params.generation_size, cx.io);
         if !self.pack(cx, packet) {
             cx.counters.ingress_dropped += 1;
@@ -503,6 +479,7 @@ impl Lifecycle for BatsSource {
         }
         self.planner.refresh(params.generation_size, cx.io);
         self.step(cx);
+        self.mender.tick(cx, (self.epoch, 0));
         self.wake(params, cx.io.now)
     }
 
@@ -510,7 +487,7 @@ impl Lifecycle for BatsSource {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
         let step = self.sending().map(|_| self.retry.map_or(now, |(retry, _)| retry));
-        earlier(earlier(flush, probe), earlier(step, self.planner.due()))
+        self.mender.earlier(earlier(earlier(flush, probe), earlier(step, self.planner.due())))
     }
 
     fn held(&self) -> usize {
@@ -526,6 +503,9 @@ impl Lifecycle for BatsSource {
     }
 
     fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+        if self.kept.release(cx.io.frames) {
+            return true;
+        }
         let count = self.blocks.len() as u16;
         for age in (1..=count).rev() {
             let index = self.index(self.number.wrapping_sub(age));
@@ -546,6 +526,7 @@ impl Lifecycle for BatsSource {
         for block in &mut self.blocks {
             block.clear(frames);
         }
+        self.kept.release(frames);
         self.group.clear();
         for packet in self.packets.drain(..) {
             frames.release(packet.frame);
@@ -555,6 +536,7 @@ impl Lifecycle for BatsSource {
     fn fill(&self, report: &mut FlowReport) {
         report.epoch = self.epoch;
         report.planned = report.generation_size;
+        report.is_mended = self.planner.is_mended();
         report.hops = self.planner.hops().to_vec();
         self.remote.fill(report);
     }

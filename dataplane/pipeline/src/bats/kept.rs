@@ -1,0 +1,178 @@
+//! Batches that left the source lately, kept in the frames they left in, so that what the first hop
+//! loses of them can be made up for.
+
+use crate::combine::Sources;
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::peer::mender::{Mender, Tally};
+use crate::table::Table;
+use recoded_gf::FieldOrder;
+use recoded_wire::coded::{Block as BlockWord, CodedHeader};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Flags;
+use recoded_wire::link::LinkReport;
+
+/// A batch.
+#[derive(Debug)]
+struct Batch {
+    header: CodedHeader,
+    word: BlockWord,
+    field: FieldOrder,
+    /// Traffic class of its packets.
+    class: u8,
+    /// Its symbols as they were formed.
+    symbols: Vec<Span>,
+    tally: Tally,
+}
+
+/// The newest batches, found by number modulo their count.
+#[derive(Debug)]
+pub(crate) struct KeptBatches {
+    batches: Table<Option<Batch>>,
+    /// Lists of symbols that are not in use.
+    lists: Vec<Vec<Span>>,
+}
+
+impl KeptBatches {
+    /// Room for `count` batches of up to `size`.
+    pub(crate) fn new(count: usize, size: usize) -> Self {
+        let count = count.max(1);
+        Self {
+            batches: Table::new((0..count).map(|_| None)),
+            lists: (0..count).map(|_| Vec::with_capacity(size)).collect(),
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(count: usize, size: usize) -> usize {
+        let lists = size * size_of::<Span>() + size_of::<Vec<Span>>();
+        count.max(1) * (size_of::<Option<Batch>>() + lists)
+    }
+
+    /// Keeps a batch that is about to leave, and lets the one go that has its place.
+    pub(crate) fn keep(
+        &mut self,
+        frames: &mut impl Frames,
+        (header, word, class): (CodedHeader, BlockWord, u8),
+        symbols: &[Span],
+    ) {
+        let Some(field) = FieldOrder::from_code(header.common.flags.field_code()) else { return };
+        let index = self.batches.index(header.generation);
+        self.clear(index, frames);
+        let Some(mut list) = self.lists.pop() else { return };
+        if list.capacity() < symbols.len() {
+            // Its parameters changed: the table is made anew with the next stage.
+            self.lists.push(list);
+            return;
+        }
+        for symbol in symbols {
+            frames.retain(symbol.frame);
+            list.push(*symbol);
+        }
+        let tally = Tally::default();
+        self.batches[index] = Some(Batch { header, word, field, class, symbols: list, tally });
+        self.batches.hold(index);
+    }
+
+    /// Notes packets of a batch that left.
+    pub(crate) fn left(&mut self, number: u32, sent: u64) {
+        if let Some(batch) = self.find(number) {
+            batch.tally.add(sent);
+        }
+    }
+
+    fn find(&mut self, number: u32) -> Option<&mut Batch> {
+        let index = self.batches.index(number);
+        self.batches[index].as_mut().filter(|batch| batch.header.generation == number)
+    }
+
+    /// Reads what the next node reports of the link to it.
+    pub(crate) fn hear(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        mender: &mut Mender,
+        (report, payload): (&LinkReport, Span),
+    ) {
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
+            if let Some(batch) = self.find(number) {
+                batch.tally.lose();
+            }
+        });
+        let mut from = 0;
+        while let Some(index) = self.batches.next_held(from) {
+            from = index + 1;
+            if let Some(batch) = &mut self.batches[index] {
+                batch.mend(cx, mender);
+            }
+        }
+    }
+
+    /// Lets the batches of block `last` and of those before it go.
+    pub(crate) fn forget(&mut self, last: u16, frames: &mut impl Frames) {
+        let is_done = |batch: &Batch| last.wrapping_sub(batch.word.number) < 1 << 15;
+        let mut from = 0;
+        while let Some(index) = self.batches.next_held(from) {
+            from = index + 1;
+            if self.batches[index].as_ref().is_some_and(is_done) {
+                self.clear(index, frames);
+            }
+        }
+    }
+
+    /// Lets all go. Whether there were any.
+    pub(crate) fn release(&mut self, frames: &mut impl Frames) -> bool {
+        let held = self.batches.held() > 0;
+        while let Some(index) = self.batches.next_held(0) {
+            self.clear(index, frames);
+        }
+        held
+    }
+
+    fn clear(&mut self, index: usize, frames: &mut impl Frames) {
+        if let Some(mut batch) = self.batches[index].take() {
+            for symbol in batch.symbols.drain(..) {
+                frames.release(symbol.frame);
+            }
+            self.lists.push(batch.symbols);
+        }
+        self.batches.free(index);
+    }
+}
+
+impl Batch {
+    /// Sends combinations in the place of what the next node lacks.
+    fn mend(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, mender: &mut Mender) {
+        let lacks = self.tally.lacks(self.symbols.len());
+        if lacks == 0 || self.tally.sent == 0 || !mender.is_on(cx.io.now) || mender.is_slow() {
+            return;
+        }
+        let granted = mender.spend(lacks, self.field, cx.counters);
+        cx.counters.sent_repair += self.send(cx, mender, granted);
+    }
+
+    /// Sends fresh combinations. Returns how many.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        mender: &mut Mender,
+        count: usize,
+    ) -> u64 {
+        let sources = Sources {
+            size: self.symbols.len(),
+            field: self.field,
+            block: Some(self.word),
+            symbols: &self.symbols,
+            vectors: None,
+        };
+        let header = self.header.with(Flags::SYSTEMATIC, false).with(Flags::END, true);
+        let first = cx.hops.next_number();
+        let (sent, failed) =
+            cx.hops.send_combinations(cx.io, &sources, header, (count, self.class));
+        cx.counters.send_failed += failed;
+        self.tally.add(sent);
+        if let Some(first) = first {
+            mender.left(self.header.generation, (first, sent), cx.io.now);
+        }
+        sent
+    }
+}

@@ -1,0 +1,83 @@
+//! What a source of batches sends beyond its plan: in the place of what the first hop lost, and for
+//! blocks that the sink asks for.
+
+use crate::bats::plan::{FEW, most};
+use crate::bats::source::BatsSource;
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::params::FlowParams;
+use crate::peer::repair::ROUNDS;
+use crate::report::FlowCounters;
+use recoded_code::bats::Params;
+use recoded_wire::feedback::Nack;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::link::LinkReport;
+
+impl BatsSource {
+    /// Whether the first hop makes up for its losses.
+    pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
+        cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_slow()
+    }
+
+    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        about: (&LinkReport, Span),
+    ) {
+        self.kept.hear(cx, &mut self.mender, about);
+    }
+
+    /// Answers a NACK with further batches of the block, once per round.
+    pub(super) fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, nack: Nack) {
+        let index = self.index(nack.unit as u16);
+        let block = &mut self.blocks[index];
+        if !block.live
+            || u32::from(block.number) != nack.unit
+            || block.batches == 0
+            || block.due > 0
+            || !(block.repaired..ROUNDS).contains(&nack.round)
+            || nack.missing == 0
+        {
+            return;
+        }
+        let Params { source_symbols, batch_size, .. } = block.params;
+        let missing = usize::from(nack.missing).min(source_symbols);
+        let so_far = (usize::from(block.batches), source_symbols - missing);
+        let wanted = || {
+            let wanted = self.planner.further(params, batch_size, so_far, missing);
+            let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
+            wanted.min(usize::from(u16::MAX - block.batches)) * batch_size
+        };
+        let (wanted, packets) = self.repair_budget.grant(missing, wanted);
+        let batches = packets / batch_size;
+        counters.repairs_refused += (wanted - batches * batch_size) as u64;
+        if batches == 0 {
+            // A copy of the NACK may find some budget again.
+            return;
+        }
+        if block.repaired == 0 {
+            self.planner.note_asked();
+        }
+        block.repaired = nack.round.saturating_add(1);
+        block.due = batches as u16;
+        counters.repairs += 1;
+        counters.sent_repair += (batches * batch_size) as u64;
+    }
+
+    /// Lets block `last` and those before it go: the sink is done with them.
+    pub(super) fn forget(&mut self, last: u16, frames: &mut impl Frames) {
+        // Closed blocks are at most so many behind the next one; anything else is no honest wish.
+        let behind = self.number.wrapping_sub(last);
+        if behind == 0 || usize::from(behind) > self.blocks.len() {
+            return;
+        }
+        self.kept.forget(last, frames);
+        for block in &mut self.blocks {
+            let is_closed = !(self.open && block.number == self.number);
+            if block.live && is_closed && self.number.wrapping_sub(block.number) >= behind {
+                block.clear(frames);
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The sending side of a hop of generations or batches that makes up for its own losses: which unit
+//! each packet on its way belongs to, what the next node reports of them, what is sent in advance
+//! and what in their place.
+//!
+//! ```text
+//!  unit at this node: rank r  |  packets of it: sent s, lost l  |  wanted: s - l >= r
+//! ```
+//!
+//! A packet that arrives is innovative at the next node as long as that has less rank than this
+//! one, so a unit arrives as whole as it is here once `s - l` packets of it came. The role that
+//! holds the unit counts `s` and `l`; numbers that are reported lost come from here. What said
+//! nothing new there is reported lost as well.
+//!
+//! Where the rule for streams says that to wait for reports takes too long, a share is sent in
+//! advance when a generation ends: not the few per cent above the losses that a sliding window
+//! takes, with which most would wait for reports still, and all behind them, but so many that a
+//! few in a thousand wait. Measured in virtual time, four hops of 10 % and 10 ms, 150 Mbit/s,
+//! generations of 16: with no deviation to spare (1.17 packets per symbol) the median delay in
+//! order is 97 ms, with 1.65 (1.34) 65 ms, with 2.6 (1.43) 41 ms, which is that of the way.
+//! Batches are not made up for on such a hop: a block does without some of their rank.
+//!
+//! Without reports, as on a path without a way back, it is off: then what the source plans for a
+//! hop is sent.
+
+use crate::egress::Egress;
+use crate::io::{Context, earlier};
+use crate::layout::{payload_of, symbol_offset};
+use crate::params::Nanos;
+use crate::peer::repair::{RepairBudget, repair_packets};
+use crate::peer::sent::{Carried, Outcome, Sent};
+use crate::report::{FlowCounters, HopLoss};
+use recoded_code::theory::LossModel;
+use recoded_code::theory::stream::{Plan, StreamProfile};
+use recoded_gf::FieldOrder;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, PacketType};
+use recoded_wire::link::LinkReport;
+use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
+
+/// Packets sent in the place of lost ones, for each other packet: half of all may be lost.
+const BUDGET_SHARE: f64 = 1.0;
+
+/// Packets that may be on their way: at least those of a short round trip, at most as many as a
+/// receiver tells apart.
+const PACKETS: (usize, usize) = (256, 1 << 14);
+
+/// The next node is silent when it has not reported on a packet for so long, and round trips.
+const SILENCE_NANOS: Nanos = 100_000_000;
+const SILENCE_ROUND_TRIPS: Nanos = 4;
+
+/// Wait before the first keepalive after a packet, at least; keepalives after which they become
+/// rarer, since losses in a row take several; and after which the next node is taken to be gone.
+const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
+const KEEPALIVES_SOON: u32 = 6;
+const KEEPALIVES: u32 = 12;
+
+/// The way without a queue is the least round trip of so long.
+const LEAST_NANOS: Nanos = 5_000_000_000;
+
+/// Weight of a new round trip in the mean.
+const ROUND_TRIP_WEIGHT: u64 = 8;
+
+/// Most packets in the place of one.
+const AGAIN_MAX: usize = 16;
+
+/// More loss is not planned for: the unit is asked for from end to end.
+const LOSS_MAX: f64 = 0.5;
+
+/// Standard deviations of the packets that arrive that a share allows for.
+const DEVIATIONS: f64 = 2.6;
+
+/// How often the share is planned, and the weight of such a period in the rate of symbols.
+const PLAN_NANOS: Nanos = 100_000_000;
+const RATE_WEIGHT: f64 = 0.3;
+
+/// One hop.
+#[derive(Debug)]
+pub(crate) struct Mender {
+    sent: Sent,
+    budget: RepairBudget,
+    /// Mean round trip, once the next node reports; the least of the present period and the one
+    /// before, and when that began.
+    round_trip: Option<Nanos>,
+    least: (Nanos, Nanos),
+    least_at: Nanos,
+    /// When the next keepalive is due, and how many there were since something was sent or heard.
+    keepalive_at: Option<Nanos>,
+    keepalives: u32,
+    pace: Pace,
+    is_slow: bool,
+    /// Share of a packet that is still to be sent in advance.
+    credit: f64,
+}
+
+/// How fast symbols come.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Symbols a second; and since the last plan.
+    rate: f64,
+    symbols: usize,
+    planned_at: Nanos,
+}
+
+/// Packets of a unit on one hop.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Tally {
+    /// Sent.
+    pub sent: u16,
+    /// Reported lost.
+    pub lost: u16,
+}
+
+impl Tally {
+    /// Packets that came or are on their way.
+    pub(crate) fn outstanding(&self) -> u16 {
+        self.sent.saturating_sub(self.lost)
+    }
+
+    /// Packets to be sent so that the next node comes to hold a unit of this rank.
+    pub(crate) fn lacks(&self, rank: usize) -> u16 {
+        (rank as u16).saturating_sub(self.outstanding())
+    }
+
+    /// Notes packets that leave.
+    pub(crate) fn add(&mut self, sent: u64) {
+        self.sent = self.sent.saturating_add(u16::try_from(sent).unwrap_or(u16::MAX));
+    }
+
+    /// Notes a packet that was lost.
+    pub(crate) fn lose(&mut self) {
+        self.lost = self.lost.saturating_add(1);
+    }
+}
+
+impl Mender {
+    /// For `packets` of all units that are held at once.
+    pub(crate) fn new(packets: usize) -> Self {
+        Self {
+            sent: Sent::new(room(packets)),
+            budget: RepairBudget::of_share(BUDGET_SHARE),
+            round_trip: None,
+            least: (Nanos::MAX, Nanos::MAX),
+            least_at: 0,
+            keepalive_at: None,
+            keepalives: 0,
+            pace: Pace::default(),
+            is_slow: false,
+            credit: 0.0,
+        }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(packets: usize) -> usize {
+        Sent::memory_bytes(room(packets))
+    }
+
+    /// Whether the next node reports, so that what is lost can be sent again.
+    pub(crate) fn is_on(&self, now: Nanos) -> bool {
+        let Some(round_trip) = self.round_trip else { return false };
+        let patience = SILENCE_NANOS + SILENCE_ROUND_TRIPS * round_trip;
+        self.sent.oldest_at().is_none_or(|at| at + patience > now)
+    }
+
+    /// Notes `count` packets of a unit that left under consecutive link sequence numbers.
+    pub(crate) fn left(&mut self, unit: u32, (first, count): (u32, u64), now: Nanos) {
+        for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
+            self.sent.note(number, (Carried::Unit(unit), 0), now);
+        }
+        if let Some(round_trip) = self.round_trip.filter(|_| count > 0) {
+            self.keepalives = 0;
+            self.keepalive_at = Some(now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS));
+        }
+    }
+
+    /// Reads what the next node reports. `lost` is told the unit of each packet that it lacks.
+    pub(crate) fn hear(
+        &mut self,
+        about: (&LinkReport, &[u8]),
+        now: Nanos,
+        mut lost: impl FnMut(u32),
+    ) {
+        let round_trip = self.round_trip.unwrap_or(0);
+        let heard = self.sent.hear(about, (now, round_trip), |carried, outcome| {
+            if let (Carried::Unit(unit), Outcome::Lost) = (carried, outcome) {
+                lost(unit);
+            }
+        });
+        let Some(heard) = heard else { return };
+        self.round_trip = Some(self.round_trip.map_or(heard.round_trip, |mean| {
+            mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
+        }));
+        if now >= self.least_at + LEAST_NANOS {
+            (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
+        }
+        self.least.0 = self.least.0.min(heard.round_trip);
+        if self.sent.on_their_way() == 0 {
+            self.keepalive_at = None;
+        }
+    }
+
+    /// Notes that a unit of so many symbols ends, and plans anew where that is due.
+    pub(crate) fn unit(&mut self, symbols: usize, now: Nanos) {
+        self.budget.earn(symbols as u64);
+        let pace = &mut self.pace;
+        pace.symbols += symbols;
+        let since = now.saturating_sub(pace.planned_at);
+        if since < PLAN_NANOS {
+            return;
+        }
+        let rate = pace.symbols as f64 * 1e9 / since as f64;
+        pace.rate += RATE_WEIGHT * (rate - pace.rate);
+        (pace.planned_at, pace.symbols) = (now, 0);
+        let loss = self.sent.loss(None);
+        let loss = LossModel { loss: loss.loss, burst_mean: loss.burst_mean };
+        let way = self.least.0.min(self.least.1) as f64 * 1e-9;
+        self.is_slow = Plan::new(loss, (pace.rate, false), way, StreamProfile::Balanced).rho > 0.0;
+    }
+
+    /// Whether to wait for reports takes too long.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
+    /// Packets to be sent in advance for a generation of so many symbols.
+    pub(crate) fn share(&mut self, symbols: usize) -> u16 {
+        if !self.is_slow {
+            return 0;
+        }
+        self.credit += ahead(self.sent.loss(None), symbols);
+        let whole = self.credit as u16;
+        self.credit -= f64::from(whole);
+        whole
+    }
+
+    /// Packets to send in the place of what a unit lacks, as far as the budget grants them. Where
+    /// reports take too long it is more than that: another round would be worse.
+    pub(crate) fn spend(
+        &mut self,
+        lacks: u16,
+        field: FieldOrder,
+        counters: &mut FlowCounters,
+    ) -> usize {
+        let lacks = usize::from(lacks);
+        let through = 1.0 - self.sent.loss(None).loss;
+        let is_slow = self.is_slow;
+        let wanted = || match is_slow {
+            true => repair_packets(through, field, lacks, AGAIN_MAX.max(lacks)),
+            false => lacks,
+        };
+        let (wanted, granted) = self.budget.grant(lacks, wanted);
+        counters.repairs_refused += (wanted - granted) as u64;
+        granted
+    }
+
+    /// When [`Mender::tick`] has something to do.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.keepalive_at
+    }
+
+    /// Sends a keepalive of `epoch` where one is due: it shows the next node what was lost last.
+    pub(crate) fn tick(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (epoch, hop_index): (u8, u8),
+    ) {
+        if self.keepalive_at.is_none_or(|due| due > cx.io.now) {
+            return;
+        }
+        if cx.hops.next_number().is_none() {
+            self.keepalive_at = None;
+            return;
+        }
+        self.keepalives += 1;
+        if self.keepalives > KEEPALIVES {
+            self.keepalive_at = None;
+            self.round_trip = None;
+            return self.sent.forget();
+        }
+        let shift = self.keepalives.saturating_sub(KEEPALIVES_SOON);
+        let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
+        self.keepalive_at = Some(cx.io.now + pause);
+        let Some(frame) = cx.io.frames.take() else { return };
+        let mut common = cx.header(PacketType::Stream, Flags(Flags::END), epoch);
+        common.hop_index = hop_index;
+        let header = StreamHeader { common, window_log2: STREAM_LOG2_NONE, round_trips: 0 };
+        let span = Span { frame, offset: symbol_offset(KEEPALIVE_BYTES) as u16, len: 0 };
+        let payload = payload_of(span, KEEPALIVE_BYTES);
+        header.write(cx.io.frames.bytes_mut(payload));
+        cx.counters.sent_keepalive += 1;
+        let number = cx.send_to(0, payload, 0);
+        self.sent.note(number, (Carried::Nothing, 0), cx.io.now);
+    }
+
+    /// The earlier of a deadline and its own.
+    pub(crate) fn earlier(&self, deadline: Option<Nanos>) -> Option<Nanos> {
+        earlier(deadline, self.due())
+    }
+}
+
+/// Packets that may be on their way, where units of so many are held.
+fn room(packets: usize) -> usize {
+    (2 * packets).clamp(PACKETS.0, PACKETS.1)
+}
+
+/// Packets beyond its symbols with which a unit arrives whole, but for a few in a thousand: of n
+/// packets n (1 - e) arrive, with a variance of n e (1 - e) (2 B - 1) for bursts of B.
+fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -> f64 {
+    let loss = loss.clamp(0.0, LOSS_MAX);
+    let spread = DEVIATIONS * (loss * (2.0 * burst_mean.max(1.0) - 1.0)).sqrt();
+    // With y^2 = n (1 - e): y^2 - spread y = symbols
+    let root = f64::midpoint(spread, (spread * spread + 4.0 * symbols as f64).sqrt());
+    root * root / (1.0 - loss) - symbols as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tally_lacks_what_neither_came_nor_is_on_its_way() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.lacks(3), 3);
+        tally.add(5);
+        assert_eq!(tally.lacks(3), 0);
+        (0..3).for_each(|_| tally.lose());
+        assert_eq!((tally.outstanding(), tally.lacks(3)), (2, 1));
+        (0..9).for_each(|_| tally.lose());
+        assert_eq!(tally.lacks(3), 3, "more losses than packets were forged");
+        tally.add(u64::MAX);
+        assert_eq!(tally.sent, u16::MAX);
+    }
+
+    /// By the binomial distribution, 22 packets bring 16 at 10 % loss but for 0.44 %, 21 but for
+    /// 1.4 %.
+    #[test]
+    fn share_leaves_a_few_units_in_a_thousand() {
+        let loss = HopLoss { hop: 0, loss: 0.1, burst_mean: 1.0 };
+        let packets = 16.0 + ahead(loss, 16);
+        assert!((21.5..22.5).contains(&packets), "{packets}");
+        assert!(ahead(HopLoss { loss: 0.0, ..loss }, 16).abs() < 1e-9);
+        assert!(ahead(HopLoss { burst_mean: 8.0, ..loss }, 16) > 15.0);
+    }
+}

@@ -1,0 +1,74 @@
+//! A relay's part in making up for what the link to the next node loses: how many packets a
+//! generation is worth there, and those in the place of lost ones.
+
+use crate::collected::Shape;
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::params::{FlowParams, Nanos, Recoding};
+use crate::relay::{Relay, plan_within};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::link::LinkReport;
+
+/// Packets of all generations that a relay holds.
+pub(crate) fn mended_packets(params: &FlowParams) -> usize {
+    params.generations.max(1) * params.generation_size
+}
+
+impl Relay {
+    /// Whether the next node reports what it lacks of a generation.
+    pub(super) fn is_mended(&self, index: usize, now: Nanos) -> bool {
+        let collected = &self.generations[index];
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
+        collected.is_mended && self.mender.is_on(now) && !(is_batch && self.mender.is_slow())
+    }
+
+    /// Sets how many packets a generation that ends is worth.
+    pub(super) fn settle(
+        &mut self,
+        index: usize,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+    ) {
+        if !self.is_mended(index, cx.io.now) {
+            return self.plan_by_rank(index, cx.params, cx.io.combiner);
+        }
+        let collected = &mut self.generations[index];
+        if !std::mem::replace(&mut collected.is_planned, true) {
+            let rank = collected.rank();
+            let most = plan_within(cx.params, rank, u16::MAX).saturating_sub(rank as u16);
+            collected.share = self.mender.share(rank).min(most);
+        }
+    }
+
+    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (report, payload): (&LinkReport, Span),
+    ) {
+        let Self { mender, generations, .. } = self;
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
+            let index = generations.index(number);
+            if generations.is_held(index) && generations[index].generation == number {
+                generations[index].tally.lose();
+            }
+        });
+        let mut from = 0;
+        while let Some(index) = self.generations.next_held(from) {
+            from = index + 1;
+            self.mend(index, cx);
+        }
+    }
+
+    /// Sends combinations in the place of what the next node lacks of a generation.
+    fn mend(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let collected = &self.generations[index];
+        let lacks = collected.lacks();
+        let has_begun = collected.closed || cx.params.recoding == Recoding::Systematic;
+        if lacks == 0 || !has_begun || !self.is_mended(index, cx.io.now) {
+            return;
+        }
+        let Some(Shape { field, .. }) = collected.shape() else { return };
+        let granted = self.mender.spend(lacks, field, cx.counters);
+        cx.counters.sent_repair += self.send_recoded(index, cx, granted as u16, false);
+    }
+}

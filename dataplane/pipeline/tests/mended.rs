@@ -1,0 +1,181 @@
+//! Generations and batches over links with a rate, a queue and a delay, whose hops make up for
+//! their own losses: packets per symbol on every link, what arrives, and how long it takes.
+
+mod timed;
+
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+use recoded_pipeline::params::{FlowCode, FlowParams};
+use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+
+/// 150 Mbit/s of datagrams, over links of 300.
+const STEADY: Load = Load { bytes: 1300, rate: Some(150e6 / 8.0 / 1300.0), ordered: true };
+
+fn rlnc(params: &mut FlowParams) {
+    params.code = FlowCode::Rlnc;
+    params.generations = 256;
+}
+
+#[cfg(feature = "bats")]
+fn bats(params: &mut FlowParams) {
+    params.code = FlowCode::Bats(BatsParams {
+        source_symbols: 256,
+        profile: Profile::CyclicShift,
+        generator_bits: 8,
+        interleave: Interleave::Auto,
+    });
+    params.generations = 256;
+}
+
+/// Runs a line for two seconds, the first of which does not count. Packets per symbol on each link.
+fn packets(line: &mut Line, hops: usize) -> Vec<f64> {
+    let counts = |line: &Line| -> Vec<u64> {
+        let symbols = line.flow(0).counters.source_symbols;
+        (0..hops).map(|hop| line.sent(hop).0).chain([symbols]).collect()
+    };
+    line.run(SECOND);
+    let before = counts(line);
+    line.run(SECOND);
+    let mut grown: Vec<f64> =
+        counts(line).iter().zip(before).map(|(now, before)| (now - before) as f64).collect();
+    let symbols = grown.pop().expect("there are symbols");
+    let packets = grown.iter().map(|packets| packets / symbols).collect();
+    let since = line.now - SECOND;
+    let delays = [0.5, 0.99].map(|share| line.delay(since, share) / MILLI);
+    println!("{packets:.3?} packets per symbol, median and 99 % after {delays:?} ms");
+    packets
+}
+
+/// What entered is delivered, once each and in order, but for `missing_max`.
+fn assert_delivery(line: &mut Line, missing_max: usize) {
+    line.stop(SECOND);
+    let numbers: Vec<u32> = line.delivered.iter().map(|packet| packet.number).collect();
+    if let Some(pair) = numbers.windows(2).find(|pair| pair[0] >= pair[1]) {
+        panic!("{pair:?} in this order");
+    }
+    let missing = line.entered() - numbers.len();
+    assert!(missing <= missing_max, "{missing} of {} are missing", line.entered());
+}
+
+/// Over short hops nothing is sent in advance: 1.44 packets per symbol once were.
+fn costs_what_losses_take(code: fn(&mut FlowParams), most: f64) {
+    for (hops, loss) in [(1, 0.1), (4, 0.1), (6, 0.1), (4, 0.01), (2, 0.3)] {
+        println!("{hops} hops, {loss} lost");
+        let mut line = Line::with(&vec![Link::new(loss, 0); hops], STEADY, 1, code);
+        for packets in packets(&mut line, hops) {
+            assert!(packets < most / (1.0 - loss), "{packets} packets per symbol");
+        }
+        assert_delivery(&mut line, 0);
+        assert!(line.flow(0).is_mended);
+    }
+}
+
+#[test]
+fn generations_over_short_hops_cost_what_their_losses_take() {
+    if !is_emulated() {
+        costs_what_losses_take(rlnc, 1.02);
+    }
+}
+
+#[cfg(feature = "bats")]
+#[test]
+fn batches_over_short_hops_cost_what_their_losses_take() {
+    if !is_emulated() {
+        // Blocks need a symbol or two more than they have.
+        costs_what_losses_take(bats, 1.035);
+    }
+}
+
+#[test]
+fn generations_over_long_hops_seldom_wait_for_a_report() {
+    if is_emulated() {
+        return;
+    }
+    let mut line = Line::with(&[Link::new(0.1, 10); 4], STEADY, 1, rlnc);
+    for packets in packets(&mut line, 4) {
+        assert!(packets < 1.46, "{packets} packets per symbol");
+    }
+    let median = line.delay(line.now - SECOND, 0.5);
+    assert!(median < 45 * MILLI, "{median} ns over 40 ms of way");
+    assert_delivery(&mut line, 0);
+}
+
+/// Bursts on short hops once took three packets per symbol, or a round trip from end to end each.
+#[test]
+fn generations_hit_by_bursts_are_made_up_for_hop_by_hop() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link { burst: 8.0, ..Link::new(0.1, 0) };
+    let mut line = Line::with(&[link; 4], STEADY, 1, rlnc);
+    for packets in packets(&mut line, 4) {
+        assert!(packets < 1.2, "{packets} packets per symbol");
+    }
+    assert_delivery(&mut line, 0);
+}
+
+#[test]
+fn last_packets_before_a_pause_are_made_up_for() {
+    if is_emulated() {
+        return;
+    }
+    let load = Load { rate: Some(40.0), ..STEADY };
+    let mut line = Line::with(&[Link::new(0.2, 1); 3], load, 2, rlnc);
+    line.run(10 * SECOND);
+    assert_delivery(&mut line, 0);
+    let counters = line.flow(3).counters;
+    assert!(counters.repairs < 12, "{} requests from end to end", counters.repairs);
+}
+
+#[test]
+fn without_a_way_back_what_is_planned_is_sent() {
+    if is_emulated() {
+        return;
+    }
+    let dead = Link::new(1.0, 0);
+    let mut line = Line::with(&[Link::new(0.1, 0); 2], STEADY, 1, rlnc);
+    (0..2).for_each(|hop| line.set_back(hop, dead));
+    for packets in packets(&mut line, 2) {
+        assert!(packets > 1.3, "{packets} packets per symbol");
+    }
+    let entered = line.entered();
+    assert_delivery(&mut line, entered / 20);
+    assert_eq!(line.flow(0).counters.sent_keepalive, 0);
+    assert!(!line.flow(0).is_mended);
+}
+
+/// Reports end while traffic runs, and come again.
+#[test]
+fn hop_that_falls_silent_is_sent_what_is_planned() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.1, 0);
+    let mut line = Line::with(&[link; 2], STEADY, 1, rlnc);
+    line.run(SECOND);
+    line.set_back(1, Link::new(1.0, 0));
+    line.run(SECOND);
+    let silent = packets(&mut line, 2);
+    assert!(silent[0] < 1.14 && silent[1] > 1.3, "{silent:?} packets per symbol");
+    line.set_back(1, link);
+    line.run(SECOND);
+    let heard = packets(&mut line, 2);
+    assert!(heard[1] < 1.14, "{heard:?} packets per symbol");
+    let entered = line.entered();
+    assert_delivery(&mut line, entered / 20);
+}
+
+#[test]
+fn relay_that_restarts_is_made_up_for_again() {
+    if is_emulated() {
+        return;
+    }
+    let mut line = Line::with(&[Link::new(0.1, 0); 3], STEADY, 1, rlnc);
+    line.run(SECOND);
+    line.restart(1);
+    line.run(SECOND);
+    for packets in packets(&mut line, 3) {
+        assert!(packets < 1.14, "{packets} packets per symbol");
+    }
+    assert_delivery(&mut line, 1000);
+}
