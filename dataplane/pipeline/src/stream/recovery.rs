@@ -111,15 +111,16 @@ impl Recovery {
         });
     }
 
-    /// Takes in a combination that came. Whether it brought anything.
+    /// Takes in a combination that came. Whether it brought anything; `None` where its places are
+    /// not believed, so that it cannot make anything good.
     pub(crate) fn combination(
         &mut self,
         combination: &Combination,
         sum: &[u8],
         now: Nanos,
-    ) -> bool {
+    ) -> Option<bool> {
         let Combination { first, count, key } = *combination;
-        let Some(first) = self.near(first as u16, AHEAD) else { return false };
+        let first = self.near(first as u16, AHEAD)?;
         let end = first.wrapping_add(u32::from(count));
         self.had.hear(end);
         if self.active_at.is_none() {
@@ -130,10 +131,10 @@ impl Recovery {
         self.active_at = Some(now);
         let is_before = first.wrapping_sub(self.since).cast_signed() < 0;
         if is_before || sum.len() > usize::from(coded_bytes(self.symbol_bytes)) {
-            return false;
+            return Some(false);
         }
         self.equations.hear(end);
-        self.equations.combine((first, usize::from(count)), key, sum)
+        Some(self.equations.combine((first, usize::from(count)), key, sum))
     }
 
     /// Symbols that neither came nor came back.

@@ -105,7 +105,12 @@ impl StreamRelay {
                 }
             }
             StreamBody::Combination(combination) => {
-                self.recovery.combination(&combination, &bytes[COMBINATION_BYTES..], cx.io.now)
+                let sum = &bytes[COMBINATION_BYTES..];
+                match self.recovery.combination(&combination, sum, cx.io.now) {
+                    Some(is_news) => is_news,
+                    // Not acknowledged: what it was to make good is sent again.
+                    None => return Fate::Dropped(DropReason::Stray),
+                }
             }
         };
         cx.counters.innovative += u64::from(is_news);

@@ -293,7 +293,11 @@ impl SinkCode for StreamSink {
             }
             StreamBody::Combination(combination) => {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
-                self.recovery.combination(&combination, sum, cx.io.now)
+                match self.recovery.combination(&combination, sum, cx.io.now) {
+                    Some(is_news) => is_news,
+                    // Not acknowledged: what it was to make good is sent again.
+                    None => return Fate::Dropped(DropReason::Stray),
+                }
             }
         };
         cx.counters.innovative += u64::from(is_news);
