@@ -499,6 +499,8 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         let mut count = 0;
         let (next, _) = self.range?;
         let (timing, has_budget) = (self.requests.timing(cx.io.now), self.requests.has_budget());
+        // The oldest unit does not wait for hops where those behind it are about to push it out.
+        let is_crowded = (self.held_span() / U::STEP) as usize + 1 >= self.units.len();
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
             let index = self.index(number);
             let progress = self.units[index].progress();
@@ -510,6 +512,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.close(index, cx.io.now);
             // Frames may have run out the last time.
             self.decode(index, cx);
+            let timing = if is_crowded && number == next { (timing.0, 0) } else { timing };
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete();
             let has_place = has_budget && count < asks.len();
