@@ -48,9 +48,11 @@ const PACKETS: (usize, usize) = (256, 1 << 14);
 const SILENCE_NANOS: Nanos = 100_000_000;
 const SILENCE_ROUND_TRIPS: Nanos = 4;
 
-/// Wait before the first keepalive after a packet, at least; keepalives after which they become
-/// rarer, since losses in a row take several; and after which the next node is taken to be gone.
+/// Wait before the first keepalive after a packet, at least, and between two at most: a damaged
+/// report may tell of any round trip. Keepalives after which they become rarer, since losses in a
+/// row take several, and after which the next node is taken to be gone.
 const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
+const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 12;
 
@@ -278,7 +280,7 @@ impl Mender {
         }
         let shift = self.keepalives.saturating_sub(KEEPALIVES_SOON);
         let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-        self.keepalive_at = Some(cx.io.now + pause);
+        self.keepalive_at = Some(cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
         let Some(frame) = cx.io.frames.take() else { return };
         let mut common = cx.header(PacketType::Stream, Flags(Flags::END), epoch);
         common.hop_index = hop_index;
