@@ -33,6 +33,12 @@ const TARGET_NANOS: f64 = 4e6;
 const TARGET_PART: f64 = 1.0 / 16.0;
 const TARGET_MAX_NANOS: f64 = 8e6;
 
+/// At this rate, in bytes per second. Who sends less aims at more, as in Swift (SIGCOMM 2020, 3.5):
+/// of two on one link, the slower one goes on where the faster one slows down.
+const TARGET_RATE: f64 = 37.5e6;
+const TARGET_SCALE: (f64, f64) = (0.75, 4.0);
+const TARGET_SCALED_MAX_NANOS: f64 = 16e6;
+
 /// Times what arrives that is sent at the start; and that may be sent while less is sent than could
 /// be: a start of TCP comes in bursts, and ends where it is slowed down.
 const START: f64 = 3.0;
@@ -74,6 +80,13 @@ const LAGGING: u32 = 3;
 /// Loss beyond the usual one that is that of a queue.
 const OVERFLOW: f64 = 0.03;
 
+/// Part of what was carried without them that is sent when a contest begins.
+const BEGINNING: f64 = 0.6;
+
+/// Of one sample: so much more, and so many standard deviations.
+const DROPPED: f64 = 0.003;
+const DEVIATIONS: f64 = 3.0;
+
 /// Weight of a sample in the mean of the newest.
 const RECENT_WEIGHT: f64 = 0.1;
 
@@ -89,6 +102,9 @@ const DRAINED: u32 = 3;
 /// So long after a contest, a queue that stays is that of others again, and sooner.
 const RIVAL_NANOS: Nanos = 10_000_000_000;
 const RIVAL_SOONER: Nanos = 4;
+
+/// Targets beyond which the queue is that of others who do not aim at a short one.
+const CONTESTED: f64 = 2.0;
 
 /// Part of the target that is no queue.
 const EMPTY: f64 = 0.2;
@@ -134,9 +150,16 @@ struct Seen {
     is_limited: bool,
     /// Whether what waits is of this sender.
     is_ours: bool,
+    /// Whether more was lost than a link loses without a queue.
+    dropped: bool,
 }
 
 impl Seen {
+    /// Whether the queue is longer than several who aim at short ones would make it.
+    fn is_contested(&self) -> bool {
+        self.queue > CONTESTED * unscaled_target(self.round_trip)
+    }
+
     fn is_flooded(&self) -> bool {
         self.queue > FLOODED * self.target
     }
@@ -195,6 +218,16 @@ pub(crate) struct Rate {
     rival_at: Option<Nanos>,
 }
 
+/// Standard deviation of what is lost of so many packets.
+fn deviation(loss: f64, packets: u32) -> f64 {
+    (loss * (1.0 - loss) / f64::from(packets.max(1))).sqrt()
+}
+
+/// The queue to aim at with a rate of `TARGET_RATE`, in nanoseconds.
+fn unscaled_target(round_trip: Nanos) -> f64 {
+    (TARGET_NANOS + TARGET_PART * round_trip as f64).min(TARGET_MAX_NANOS)
+}
+
 /// What is to be done about a queue that stays.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -250,14 +283,17 @@ impl Rate {
     }
 
     /// The queue to aim at.
-    pub(crate) fn target(round_trip: Nanos) -> Nanos {
-        (TARGET_NANOS + TARGET_PART * round_trip as f64).min(TARGET_MAX_NANOS) as Nanos
+    pub(crate) fn target(&self, round_trip: Nanos) -> Nanos {
+        let target = unscaled_target(round_trip);
+        let (least, most) = TARGET_SCALE;
+        let scale = (TARGET_RATE / self.bytes_per_second).sqrt().clamp(least, most);
+        (target * scale).min(TARGET_SCALED_MAX_NANOS) as Nanos
     }
 
     /// Notes how long packets wait on the link now: a start ends at once when they do.
     pub(crate) fn queue(&mut self, waited: Nanos, round_trip: Nanos) {
         // Where less is sent than could be, the queue is of others.
-        if self.phase == Phase::Startup && self.was_limited && waited > Self::target(round_trip) {
+        if self.phase == Phase::Startup && self.was_limited && waited > self.target(round_trip) {
             self.phase = Phase::Steady;
             self.set(self.bytes_per_second.min(self.most()));
         }
@@ -293,7 +329,7 @@ impl Rate {
         let all = self.round.add(sample, carried);
         if self.phase == Phase::Startup {
             self.was_limited = sample.is_limited;
-            let target = Self::target(round_trip);
+            let target = self.target(round_trip);
             if sample.is_limited && (sample.is_stretched() || sample.queue > target) {
                 // A burst may be over before a round trip is.
                 self.phase = Phase::Steady;
@@ -322,14 +358,16 @@ impl Rate {
         now: Nanos,
     ) -> Verdict {
         let (received, loss) = (sample.received(), sample.loss());
-        let (queue, target) = (sample.queue as f64, Self::target(round_trip) as f64);
+        let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
         let usual = self.usual_loss.get_or_insert(loss);
-        // What was dropped before a queue ended is told after it.
-        let is_calm = queue < target / 2.0;
-        if is_calm && std::mem::replace(&mut self.was_calm, is_calm) {
+        // What was dropped before a queue ended is told after it. And what a burst loses in a queue
+        // is not what the link loses, which is never more than what is lost with a queue.
+        let is_calm = queue < target / 2.0 && !sample.is_stretched();
+        let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
+        let is_less = loss < *usual - 2.0 * deviation(*usual, sample.sent);
+        if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
-        self.was_calm = is_calm;
         self.capacity = limited.unwrap_or(received / (1.0 - *usual).max(0.05));
         // What came of little that was sent says only what the link carries at least.
         if sample.is_limited || queue > target {
@@ -350,7 +388,8 @@ impl Rate {
         let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let seen = Seen { queue, target, round_trip, is_limited, is_ours };
+        let dropped = self.was_dropped(sample);
+        let seen = Seen { queue, target, round_trip, is_limited, is_ours, dropped };
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
@@ -405,6 +444,12 @@ impl Rate {
         self.since_empty = (f64::MAX, 0.0);
     }
 
+    /// Whether more of a sample was lost than chance explains.
+    fn was_dropped(&self, sample: &Sample) -> bool {
+        let usual = self.usual_loss.unwrap_or(0.0);
+        sample.loss() > usual + DROPPED + DEVIATIONS * deviation(usual, sample.sent)
+    }
+
     /// Whether more is lost than without a queue.
     fn overflows(&self) -> bool {
         self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW
@@ -412,9 +457,8 @@ impl Rate {
 
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
-        let overflows = self.overflows();
         if let Some(contest) = &mut self.contest {
-            let &Seen { queue, target, round_trip, .. } = seen;
+            let &Seen { queue, target, round_trip, dropped: overflows, .. } = seen;
             let shared = Shared { queue, target, round_trip, overflows };
             if let Some(next) = contest.step(&shared, now) {
                 self.rival_at = Some(now);
@@ -429,7 +473,7 @@ impl Rate {
         }
         let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
         let has_rival = self.rival_at.is_some_and(|at| now < at + RIVAL_NANOS);
-        if has_rival && seen.is_limited && now > self.empty_at + full / RIVAL_SOONER {
+        if has_rival && seen.is_contested() && now > self.empty_at + full / RIVAL_SOONER {
             self.begin_contest(seen.round_trip, now);
         } else if seen.is_limited && now > self.empty_at + full {
             // Without a look at the way itself, a queue that stays becomes part of it.
@@ -452,20 +496,23 @@ impl Rate {
             return Verdict::Fine;
         }
         let (least, most) = self.since_empty;
-        if is_shorter {
-            self.set(self.most());
-        } else if most > least + seen.target {
+        let changes = most > least + seen.target / 2.0;
+        if !is_shorter && changes && seen.is_contested() {
             self.begin_contest(seen.round_trip, now);
             return Verdict::Fine;
         }
+        if is_shorter {
+            self.set(self.most());
+        }
         self.was_empty(now);
         // A queue that overflows is shortened by sending less, in time.
-        if is_shorter || self.overflows() { Verdict::Fine } else { Verdict::NotOurs }
+        let is_fine = is_shorter || changes || self.overflows();
+        if is_fine { Verdict::Fine } else { Verdict::NotOurs }
     }
 
     /// Others fill the queue: from what was carried before they did.
     fn begin_contest(&mut self, round_trip: Nanos, now: Nanos) {
-        let rate = self.empty_rate.max(self.most());
+        let rate = (BEGINNING * self.empty_rate).max(self.most());
         self.contest = Some(Contest::new(rate, round_trip, now));
         self.set(rate);
     }
@@ -533,43 +580,6 @@ impl Rate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::peer::sample::AROUND_BYTES;
-
-    const ROUND_TRIP: Nanos = 20_000_000;
-
-    /// A sample of 20 ms, of 60 bytes a packet.
-    fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
-        let (bytes, nanos) = (60 * packets, ROUND_TRIP);
-        Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
-    }
-
-    /// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they
-    /// took at that time, and they, and what they acknowledged, stayed slow.
-    #[test]
-    fn a_flow_that_sends_little_is_not_slowed_down_for_long() {
-        let mut rate = Rate::new();
-        for now in 1..100 {
-            rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
-        }
-        let before = rate.bytes_per_second();
-        assert!(before >= FIRST);
-        rate.sample(&sample(40, 30_000_000, 30_000_000, false), ROUND_TRIP, 100 * ROUND_TRIP);
-        assert!(rate.bytes_per_second() < before, "a neighbour that is behind is obeyed");
-        for now in 101..105 {
-            rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
-        }
-        let sent = 40.0 * (60 + AROUND_BYTES) as f64 * 1e9 / ROUND_TRIP as f64;
-        assert!(rate.bytes_per_second() > 3.0 * sent, "{} of {before}", rate.bytes_per_second());
-    }
-
-    #[test]
-    fn a_queue_of_others_is_no_reason_to_send_less() {
-        let mut rate = Rate::new();
-        for now in 1..200 {
-            rate.sample(&sample(40, 20_000_000, 0, false), ROUND_TRIP, now * ROUND_TRIP);
-        }
-        assert!(rate.bytes_per_second() >= FIRST);
-    }
-}
+mod shared_link;
+#[cfg(test)]
+mod tests;

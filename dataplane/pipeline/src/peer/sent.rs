@@ -463,4 +463,46 @@ mod tests {
         let symbols = |(carried, _): &(Carried, Outcome)| *carried != Carried::Nothing;
         assert_eq!(outcomes.into_iter().filter(symbols).collect::<Vec<_>>(), expected);
     }
+
+    /// Bursts with pauses between them once told only how much was sent, not how fast the link is.
+    #[test]
+    fn what_comes_between_two_pauses_is_a_sample_by_itself() {
+        let header = Header {
+            packet_type: PacketType::Link,
+            flags: Flags(0),
+            epoch: 0,
+            shard: 0,
+            flow: 0,
+            link_sequence: 0,
+            hop_index: 0,
+        };
+        let at = |packets: u32, arrived_ms: u32, sent_ms: u64, pauses: u32| Reported {
+            report: LinkReport {
+                header,
+                from: 0,
+                horizon: packets,
+                latest: packets,
+                arrived: 1000 * arrived_ms,
+                held: 0,
+                backlog: 0,
+                bytes: 1000 * packets,
+                packets,
+                missing: Missing::default(),
+            },
+            pauses,
+            sent_at: sent_ms * 1_000_000,
+        };
+        let mut meter = Meter::default();
+        let mut note = |reported| meter.note(reported, (0, 0), 100_000_000);
+        assert_eq!(note(at(0, 80, 75, 0)), None);
+        // A burst of 200 packets that leaves within 5 ms and arrives within 20.
+        assert_eq!(note(at(10, 100, 95, 1)), None);
+        assert_eq!(note(at(110, 110, 97, 1)), None);
+        assert_eq!(note(at(210, 120, 100, 1)), None);
+        let sample = note(at(220, 145, 140, 2)).expect("the burst is over");
+        assert!(sample.is_limited && sample.is_stretched());
+        let expected = (200, 200, 200_000, 20_000_000, 5_000_000);
+        let Sample { packets, sent, bytes, nanos, took, .. } = sample;
+        assert_eq!((packets, sent, bytes, nanos, took), expected);
+    }
 }

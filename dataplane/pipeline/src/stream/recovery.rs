@@ -23,6 +23,10 @@ const AHEAD: i32 = WINDOW as i32;
 const BEHIND: i32 = 1 << 14;
 const FAR_PACKETS: u8 = 3;
 
+/// Where another life begins, so many places before it are asked for, too: those of packets that
+/// were far, or were not taken because nothing confirmed their numbers.
+const BEFORE: u32 = 2 * FAR_PACKETS as u32;
+
 /// The symbols of one hop, by place.
 pub(crate) struct Recovery {
     equations: Equations,
@@ -33,6 +37,8 @@ pub(crate) struct Recovery {
     active_at: Option<Nanos>,
     far: u8,
     had: Had,
+    /// Places before the first one that are asked for.
+    before: u32,
     /// Place of the symbol that came back last.
     last: u32,
 }
@@ -48,6 +54,7 @@ impl Recovery {
             active_at: None,
             far: 0,
             had: Had::new(),
+            before: 0,
             last: 0,
         }
     }
@@ -61,7 +68,8 @@ impl Recovery {
     fn near(&mut self, low: u16, behind_most: i32) -> Option<u32> {
         let Some(end) = self.had.end() else {
             let first = u32::from(low);
-            self.had.begin(first);
+            self.had.begin(first.wrapping_sub(self.before));
+            self.had.hear(first);
             return Some(first);
         };
         let distance = i32::from(low.wrapping_sub(end as u16).cast_signed());
@@ -73,7 +81,7 @@ impl Recovery {
         if self.far >= FAR_PACKETS {
             // Another life of the neighbour.
             (self.far, self.active_at) = (0, None);
-            self.had = Had::new();
+            (self.had, self.before) = (Had::new(), BEFORE);
         }
         None
     }

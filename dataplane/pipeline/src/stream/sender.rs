@@ -232,7 +232,7 @@ impl Sender {
     /// Most packets on the way.
     fn window(&self) -> usize {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
-        let nanos = 2 * Rate::target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
+        let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
         let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
         ((bytes / 1500.0 + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
     }

@@ -1,0 +1,72 @@
+use super::*;
+use crate::peer::sample::AROUND_BYTES;
+
+const ROUND_TRIP: Nanos = 20_000_000;
+
+/// A sample of 20 ms, of 60 bytes a packet.
+fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
+    let (bytes, nanos) = (60 * packets, ROUND_TRIP);
+    Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
+}
+
+/// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they
+/// took at that time, and they, and what they acknowledged, stayed slow.
+#[test]
+fn a_flow_that_sends_little_is_not_slowed_down_for_long() {
+    let mut rate = Rate::new();
+    for now in 1..100 {
+        rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    let before = rate.bytes_per_second();
+    assert!(before >= FIRST);
+    rate.sample(&sample(40, 30_000_000, 30_000_000, false), ROUND_TRIP, 100 * ROUND_TRIP);
+    assert!(rate.bytes_per_second() < before, "a neighbour that is behind is obeyed");
+    for now in 101..105 {
+        rate.sample(&sample(40, 0, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    let sent = 40.0 * (60 + AROUND_BYTES) as f64 * 1e9 / ROUND_TRIP as f64;
+    assert!(rate.bytes_per_second() > 3.0 * sent, "{} of {before}", rate.bytes_per_second());
+}
+
+#[test]
+fn a_queue_of_others_is_no_reason_to_send_less() {
+    let mut rate = Rate::new();
+    for now in 1..200 {
+        rate.sample(&sample(40, 20_000_000, 0, false), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert!(rate.bytes_per_second() >= FIRST);
+}
+
+/// Over 100 ms, bursts of a start that left four times as fast as the link was lost a thousand
+/// packets of its queue, and TCP took what came late for congestion.
+#[test]
+fn a_burst_that_arrives_slower_than_it_left_ends_the_start() {
+    const LONG: Nanos = 100_000_000;
+    let burst = |took: Nanos| Sample { nanos: 20_000_000, took, ..sample(500, 0, 0, true) };
+    let arrived = burst(1).received();
+    let mut rate = Rate::new();
+    rate.sample(&burst(20_000_000), LONG, LONG);
+    let ahead = rate.bytes_per_second();
+    assert!(ahead <= FIRST.max(AHEAD_LEAST * arrived) * 1.001, "{ahead} of {arrived}");
+    rate.sample(&burst(5_000_000), LONG, 2 * LONG);
+    assert_eq!(rate.phase, Phase::Steady);
+    assert!((rate.bytes_per_second() / arrived - 1.0).abs() < 0.05, "{arrived}");
+}
+
+/// A start floods the queue: what that drops was once taken for what the link loses, and hid
+/// every later drop.
+#[test]
+fn what_a_link_loses_is_never_more_than_what_is_lost_with_a_queue() {
+    let mut rate = Rate::new();
+    let flooded = Sample { sent: 1000, took: ROUND_TRIP / 4, ..sample(500, 0, 0, true) };
+    rate.usual_loss = Some(0.0);
+    for now in 1..4 {
+        rate.sample(&flooded, ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert_eq!(rate.usual_loss(), Some(0.0));
+    rate.usual_loss = Some(0.1);
+    for now in 4..100 {
+        rate.sample(&sample(1000, 9_000_000, 0, true), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert!(rate.usual_loss().unwrap() < 0.02, "{:?}", rate.usual_loss());
+}
