@@ -421,6 +421,16 @@ mod tests {
     use recoded_wire::header::{Flags, Header, PacketType};
     use recoded_wire::link::{LINK_BYTES, Missing, write_link};
 
+    const HEADER: Header = Header {
+        packet_type: PacketType::Link,
+        flags: Flags(0),
+        epoch: 0,
+        shard: 0,
+        flow: 0,
+        link_sequence: 0,
+        hop_index: 0,
+    };
+
     /// What was on the way was once forgotten when a packet of another code came between.
     #[test]
     fn packets_of_other_codes_between_are_passed_over() {
@@ -428,19 +438,10 @@ mod tests {
         for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
             sent.note(number, (Carried::Symbol { number: symbol, place: 0 }, 100), 0);
         }
-        let header = Header {
-            packet_type: PacketType::Link,
-            flags: Flags(0),
-            epoch: 0,
-            shard: 0,
-            flow: 0,
-            link_sequence: 0,
-            hop_index: 0,
-        };
         let (from, horizon, latest) = (10, 15, 14);
         let (arrived, held, backlog, bytes, packets) = (1, 0, 0, 100, 2);
         let report = LinkReport {
-            header,
+            header: HEADER,
             from,
             horizon,
             latest,
@@ -467,18 +468,9 @@ mod tests {
     /// Bursts with pauses between them once told only how much was sent, not how fast the link is.
     #[test]
     fn what_comes_between_two_pauses_is_a_sample_by_itself() {
-        let header = Header {
-            packet_type: PacketType::Link,
-            flags: Flags(0),
-            epoch: 0,
-            shard: 0,
-            flow: 0,
-            link_sequence: 0,
-            hop_index: 0,
-        };
         let at = |packets: u32, arrived_ms: u32, sent_ms: u64, pauses: u32| Reported {
             report: LinkReport {
-                header,
+                header: HEADER,
                 from: 0,
                 horizon: packets,
                 latest: packets,
