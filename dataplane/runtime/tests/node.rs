@@ -366,8 +366,8 @@ fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     let counters = relay.report().links[0].counters;
     let seconds = begin.elapsed().as_secs_f64();
     // The backlog at the end may be one allowance of 32 packets, which at this pace are more than
-    // 50 ms.
-    let most = (4e6 / 8.0 * seconds) + 40.0 * 1514.0;
+    // 50 ms. Link reports, two thousand a second at most, are not held back.
+    let most = (4e6 / 8.0 * seconds) + 40.0 * 1514.0 + 2000.0 * 100.0 * seconds;
     assert!(counters.tx_over_rate > 500, "{counters:?}");
     assert!((counters.tx_bytes as f64) < most, "{counters:?} in {seconds} s");
     assert!(counters.tx_bytes > 400_000, "the pace is used: {counters:?}");

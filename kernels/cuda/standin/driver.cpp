@@ -22,6 +22,7 @@
 //     At `kernel`, which counts kernels as they run: a code fails later, as real kernels do; `hang`
 //     never ends; `wrong` flips bits of the destinations. At a function: a code is returned; `hang`
 //     never returns; `crash` ends the process.
+//   STANDIN_FAULTS_WHILE=FILE calls count, and fail, only while FILE exists
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -110,6 +111,8 @@ auto &calls = forever<std::map<std::string, uint64_t>>();
 // What is to go wrong at this occurrence of `call`: 0 for nothing.
 int fault(const char *call) {
     static const auto &faults = *new std::vector<Fault>(parse_faults());
+    static const char *file = getenv("STANDIN_FAULTS_WHILE");
+    if (file && access(file, F_OK) != 0) return 0;
     std::lock_guard<std::mutex> lock(global);
     const uint64_t count = ++calls[call];
     for (const Fault &fault : faults)

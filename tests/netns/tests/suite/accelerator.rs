@@ -20,7 +20,8 @@ struct Line {
 }
 
 impl Line {
-    /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says.
+    /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says from when
+    /// `fail` is called.
     fn start(faults: &str, file_bytes: u64) -> Line {
         let bed = common::bed(1, Loss::independent(0.1), RATE_MBIT);
         write_random_file(&bed.directory().join("file"), file_bytes).unwrap();
@@ -34,9 +35,14 @@ impl Line {
             // The stand-in has its kernels built in: any file will do.
             ("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
             ("STANDIN_FAULTS", faults.into()),
+            ("STANDIN_FAULTS_WHILE", bed.directory().join("faults").display().to_string()),
         ];
         let sink = Daemon::start(&bed, 1, &plan).unwrap();
         Line { daemons: vec![source, sink], _server: server, bed }
+    }
+
+    fn fail(&self) {
+        std::fs::write(self.bed.directory().join("faults"), "").unwrap();
     }
 
     fn engine(&self) -> Engine {
@@ -87,9 +93,11 @@ fn download_is_decoded_by_the_card_until_an_operator_says_otherwise() {
 #[test]
 fn download_survives_a_card_that_dies() {
     let Some(_turn) = common::daemons() else { return };
-    // Enough launches for the probe and for measuring the card; then its context is lost.
-    let line = Line::start("cuLaunchKernel@60+=719", 2 << 20);
+    let line = Line::start("cuLaunchKernel@1+=719", 2 << 20);
     line.wait_for_card();
+    line.download();
+    // Its context is lost.
+    line.fail();
     let begun = Instant::now();
     while line.engine().redone["lost"] + line.engine().redone["failed"] == 0 {
         assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", line.engine());
