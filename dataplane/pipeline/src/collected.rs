@@ -3,7 +3,7 @@
 //! the frames they arrived in.
 
 use crate::params::Nanos;
-use crate::peer::mender::Tally;
+use crate::peer::mender::{Tallied, Tally};
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, Coded, PackedCoding, SIZE_MAX};
@@ -65,6 +65,12 @@ pub(crate) struct Collected {
     vectors: Vec<u8>,
     size_max: usize,
     elimination: Elimination,
+}
+
+impl Tallied for Collected {
+    fn tally_of(&mut self, unit: u32) -> Option<&mut Tally> {
+        (self.generation == unit).then_some(&mut self.tally)
+    }
 }
 
 impl Collected {

@@ -193,7 +193,7 @@ impl<T> Lifecycle<T> {
         let estimate = self.shared.model.device_seconds(class, ahead + bytes);
         let patience = f64::from(self.config.watchdog_factor) * estimate;
         let patience = Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX);
-        let patience = patience.clamp(self.config.watchdog_min, WATCHDOG_MAX);
+        let patience = patience.min(WATCHDOG_MAX).max(self.config.watchdog_min);
         self.flights.push(Flight {
             serial: self.serial,
             wanted: Some((given, bundle.retain())),

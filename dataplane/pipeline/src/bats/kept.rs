@@ -4,7 +4,7 @@
 use crate::combine::Sources;
 use crate::egress::Egress;
 use crate::io::Context;
-use crate::peer::mender::{Mender, Tally};
+use crate::peer::mender::{Mender, Tallied, Tally};
 use crate::table::Table;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block as BlockWord, CodedHeader};
@@ -76,14 +76,10 @@ impl KeptBatches {
 
     /// Notes packets of a batch that left.
     pub(crate) fn left(&mut self, number: u32, sent: u64) {
-        if let Some(batch) = self.find(number) {
-            batch.tally.add(sent);
-        }
-    }
-
-    fn find(&mut self, number: u32) -> Option<&mut Batch> {
         let index = self.batches.index(number);
-        self.batches[index].as_mut().filter(|batch| batch.header.generation == number)
+        if let Some(tally) = self.batches[index].tally_of(number) {
+            tally.add(sent);
+        }
     }
 
     /// Reads what the next node reports of the link to it.
@@ -93,11 +89,8 @@ impl KeptBatches {
         mender: &mut Mender,
         (report, payload): (&LinkReport, Span),
     ) {
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
-            if let Some(batch) = self.find(number) {
-                batch.tally.lose();
-            }
-        });
+        let bytes = cx.io.frames.bytes(payload);
+        mender.hear((report, bytes), cx.io.now, &mut self.batches);
         let mut from = 0;
         while let Some(index) = self.batches.next_held(from) {
             from = index + 1;
@@ -136,6 +129,13 @@ impl KeptBatches {
             self.lists.push(batch.symbols);
         }
         self.batches.free(index);
+    }
+}
+
+impl Tallied for Option<Batch> {
+    fn tally_of(&mut self, unit: u32) -> Option<&mut Tally> {
+        let batch = self.as_mut().filter(|batch| batch.header.generation == unit);
+        batch.map(|batch| &mut batch.tally)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::params::Nanos;
 use crate::peer::repair::{RepairBudget, repair_packets};
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{FlowCounters, HopLoss};
+use crate::table::Table;
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
 use recoded_gf::FieldOrder;
@@ -112,6 +113,12 @@ pub(crate) struct Tally {
     pub lost: u16,
 }
 
+/// What a table holds of a unit whose packets are counted.
+pub(crate) trait Tallied {
+    /// Its tally, if it is the unit of this number.
+    fn tally_of(&mut self, unit: u32) -> Option<&mut Tally>;
+}
+
 impl Tally {
     /// Packets that came or are on their way.
     pub(crate) fn outstanding(&self) -> u16 {
@@ -174,17 +181,22 @@ impl Mender {
         }
     }
 
-    /// Reads what the next node reports. `lost` is told the unit of each packet that it lacks.
-    pub(crate) fn hear(
+    /// Reads what the next node reports: the units it lacks packets of count them as lost.
+    pub(crate) fn hear<T: Tallied>(
         &mut self,
         about: (&LinkReport, &[u8]),
         now: Nanos,
-        mut lost: impl FnMut(u32),
+        units: &mut Table<T>,
     ) {
         let round_trip = self.round_trip.unwrap_or(0);
         let heard = self.sent.hear(about, (now, round_trip), |carried, outcome| {
             if let (Carried::Unit(unit), Outcome::Lost) = (carried, outcome) {
-                lost(unit);
+                let index = units.index(unit);
+                if units.is_held(index)
+                    && let Some(tally) = units[index].tally_of(unit)
+                {
+                    tally.lose();
+                }
             }
         });
         let Some(heard) = heard else { return };

@@ -46,12 +46,7 @@ impl Relay {
         (report, payload): (&LinkReport, Span),
     ) {
         let Self { mender, generations, .. } = self;
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
-            let index = generations.index(number);
-            if generations.is_held(index) && generations[index].generation == number {
-                generations[index].tally.lose();
-            }
-        });
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;

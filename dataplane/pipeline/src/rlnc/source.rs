@@ -13,7 +13,7 @@ use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos, ShardId};
-use crate::peer::mender::{Mender, Tally};
+use crate::peer::mender::{Mender, Tallied, Tally};
 use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
 use crate::relay::mended::mended_packets;
@@ -236,12 +236,7 @@ impl RlncSource {
         (report, payload): (&LinkReport, Span),
     ) {
         let Self { mender, generations, .. } = self;
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, |number| {
-            let index = generations.index(number);
-            if generations.is_held(index) && generations[index].number == number {
-                generations[index].tally.lose();
-            }
-        });
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
@@ -485,6 +480,12 @@ impl Lifecycle for RlncSource {
         report.planned = if report.is_mended { report.generation_size } else { self.planned };
         report.hops = self.planner.hops().to_vec();
         self.remote.fill(report);
+    }
+}
+
+impl Tallied for Generation {
+    fn tally_of(&mut self, unit: u32) -> Option<&mut Tally> {
+        (self.number == unit).then_some(&mut self.tally)
     }
 }
 
