@@ -32,7 +32,7 @@ impl StreamRelay {
         let window_log2 = code.window_log2();
         let symbols = 1 << window_log2;
         Self {
-            store: Store::new(symbols, params.symbol_bytes),
+            store: Store::new(symbols, params.symbol_bytes, params.next_hops.len()),
             senders: Senders::new(&params.next_hops, symbols),
             incoming: Incoming::default(),
             recovery: Recovery::new(params.symbol_bytes),

@@ -11,7 +11,7 @@ use crate::report::{BlackHole, HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
-use recoded_wire::stream::Combination;
+use recoded_wire::stream::{Combination, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
 
 /// What may leave at once after a pause: a worker that shares its core may be woken late.
@@ -47,7 +47,7 @@ const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 const SILENCE_NANOS: Nanos = 100_000_000;
 
 /// Newest places whose numbers are kept: what is on its way, and more than is combined.
-const PLACES: usize = 1 << 14;
+const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
 /// A symbol is lacking that does not come so long after a round trip and a quarter.
 const MISSING_NANOS: Nanos = 2_000_000;

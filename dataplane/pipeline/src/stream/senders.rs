@@ -70,14 +70,16 @@ impl Senders {
         peers * (Sender::memory_bytes(symbols) + size_of::<Sender>())
     }
 
-    /// Follows a change of neighbours: one that is new begins with what comes next.
-    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
+    /// Follows a change of neighbours: one that is new begins with what comes next. Whether there
+    /// was one.
+    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) -> bool {
         let is_same = self.hops.len() == cx.hops.len()
             && self.hops.iter().enumerate().all(|(place, (peer, _))| cx.hops.peer(place) == *peer);
         if !is_same {
             let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
             *self = Senders::new(&peers, self.symbols);
         }
+        !is_same
     }
 
     /// Queues a symbol for all next hops.
@@ -158,7 +160,9 @@ impl Senders {
         store: &mut Store,
         outgoing: &Outgoing,
     ) {
-        self.follow(cx);
+        if self.follow(cx) {
+            store.follow(self.hops.len());
+        }
         self.again_at = None;
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile);
