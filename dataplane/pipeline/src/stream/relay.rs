@@ -64,6 +64,11 @@ impl StreamRelay {
         self.senders.backlog(symbol_bytes, now)
     }
 
+    /// Sum of the round trips of the hops from here on.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.senders.path_round_trip()
+    }
+
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let Self { store, senders, outgoing, .. } = self;
         senders.pump(cx, store, outgoing);

@@ -89,6 +89,8 @@ pub(crate) struct Sender {
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
+    /// Sum of the round trips of the hops behind the neighbour, as it says.
+    beyond: Nanos,
     /// Mean time that packets wait on the link.
     queued: Nanos,
     /// When it reported last.
@@ -125,6 +127,7 @@ impl Sender {
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
+            beyond: 0,
             queued: 0,
             reported_at: 0,
             least: (Nanos::MAX, Nanos::MAX),
@@ -160,6 +163,11 @@ impl Sender {
     /// Mean round trip to the neighbour, as far as it is known.
     pub(crate) fn round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0)
+    }
+
+    /// Sum of the round trips of the hops from here on, as far as it is known.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.round_trip() + self.beyond
     }
 
     /// How fast it may be sent to.
@@ -457,7 +465,7 @@ impl Sender {
         let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
-        self.round_trip = Some(mean);
+        (self.round_trip, self.beyond) = (Some(mean), report.beyond_nanos());
         self.reported_at = now;
         self.queued =
             self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;

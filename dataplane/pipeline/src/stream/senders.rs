@@ -137,6 +137,11 @@ impl Senders {
         self.hops.iter().map(backlog).max().unwrap_or(0)
     }
 
+    /// The longest sum of the round trips of the hops from here on.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.hops.iter().map(|(_, sender)| sender.path_round_trip()).max().unwrap_or(0)
+    }
+
     /// Reads what a neighbour reports.
     ///
     /// # Errors

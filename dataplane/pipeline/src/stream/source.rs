@@ -96,6 +96,11 @@ impl StreamSource {
         self.senders.opens_at(now)
     }
 
+    /// Sum of the round trips of all hops.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.senders.path_round_trip()
+    }
+
     /// Reads what a next hop reports of its link.
     pub(crate) fn hear_link(
         &mut self,
