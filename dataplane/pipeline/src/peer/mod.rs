@@ -10,6 +10,7 @@ mod contest;
 
 mod sequence;
 
+pub(crate) mod headroom;
 pub(crate) mod lateness;
 
 pub(crate) mod loss;

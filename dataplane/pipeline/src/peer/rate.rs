@@ -21,6 +21,7 @@
 
 use crate::params::Nanos;
 use crate::peer::contest::{Contest, Shared};
+use crate::peer::headroom::Headroom;
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
 
 /// Rates, in bytes per second: the first, the least, the most.
@@ -49,14 +50,8 @@ const AHEAD: f64 = 4.0;
 const AHEAD_NANOS: f64 = 50e6;
 const AHEAD_LEAST: f64 = 2.0;
 
-/// The queue that a sender may fill beyond what it knows of the link, in a round trip.
-const BEYOND_NANOS: f64 = 12e6;
-
-/// As much again for each round trip in a row that was filled and made none, up to so many.
-const RISES_MAX: u32 = 16;
-
-/// In shorter round trips, no more than that is sent before it is heard of.
-const LONG_NANOS: Nanos = 50_000_000;
+/// Part of the best samples that is as good as those.
+const NEARLY: f64 = 0.9;
 
 /// Part of the rate below which a queue is that of others.
 const OTHERS: f64 = 8.0;
@@ -187,16 +182,9 @@ impl Seen {
 pub(crate) struct Rate {
     bytes_per_second: f64,
     phase: Phase,
-    /// What a start began with; and bytes that may exceed what the link is known to carry, in this
-    /// round trip.
+    /// What a start began with.
     first: f64,
-    beyond: f64,
-    /// What it carried in the last round trip in which there was always more to send.
-    proven: f64,
-    /// Such round trips in a row that made no queue.
-    rises: u32,
-    /// Whether round trips are long.
-    is_long: bool,
+    headroom: Headroom,
     /// Share that is lost where there is no queue.
     usual_loss: Option<f64>,
     round: Round,
@@ -235,6 +223,7 @@ pub(crate) struct Rate {
     contest: Option<Contest>,
     /// When the last contest was.
     rival_at: Option<Nanos>,
+    has_rival: bool,
 }
 
 /// Standard deviation of what is lost of so many packets.
@@ -266,10 +255,7 @@ impl Rate {
             bytes_per_second: FIRST,
             phase: Phase::Startup,
             first: FIRST,
-            beyond: FIRST * BEYOND_NANOS * 1e-9,
-            proven: MOST,
-            rises: 0,
-            is_long: false,
+            headroom: Headroom::new(FIRST),
             usual_loss: None,
             round: Round::default(),
             capacity: 0.0,
@@ -293,6 +279,7 @@ impl Rate {
             since_empty: (f64::MAX, 0.0),
             contest: None,
             rival_at: None,
+            has_rival: false,
         }
     }
 
@@ -311,25 +298,21 @@ impl Rate {
         (bytes as f64 * 1e9 / self.bytes_per_second) as Nanos
     }
 
-    /// Sends so many bytes; how long they take. What exceeds what the link is known to carry fills
-    /// a queue until that is heard of: so it is bounded by a short one in each round trip.
+    /// Sends so many bytes; how long they take.
     pub(crate) fn spend(&mut self, bytes: usize) -> Nanos {
         let (known, bytes) = (self.known(), bytes as f64);
-        let beyond = bytes * (1.0 - known / self.bytes_per_second);
-        let is_known = beyond <= 0.0 || self.beyond < beyond;
-        self.beyond -= if is_known { 0.0 } else { beyond };
-        let rate = if is_known { self.bytes_per_second.min(known) } else { self.bytes_per_second };
+        let rate = self.headroom.spend(bytes, self.bytes_per_second, known);
         (bytes * 1e9 / rate) as Nanos
     }
 
-    /// What the link is known to carry; at a start, what it is taken to carry. Without end where
-    /// it would be heard of soon that it is less.
+    /// What the link is known to carry; at a start, what it is taken to carry.
     fn known(&self) -> f64 {
-        match self.phase {
-            _ if !self.is_long || self.contest.is_some() => MOST,
+        let most = match self.phase {
             Phase::Startup => self.first.max(self.most()),
-            Phase::Steady => self.proven.min(self.most()),
-        }
+            Phase::Steady => self.most(),
+        };
+        let is_alone = self.contest.is_none() && !self.has_rival;
+        self.headroom.known(most).filter(|_| is_alone).unwrap_or(MOST)
     }
 
     /// The queue to aim at.
@@ -366,9 +349,10 @@ impl Rate {
         if let Some(before) = before {
             (self.phase, self.before, self.lagging) = (Phase::Startup, 0.0, 0);
             (self.round, self.most) = (Round::default(), [0.0; 2]);
-            (self.contest, self.drain, self.proven) = (None, None, MOST);
+            (self.contest, self.drain) = (None, None);
             self.set(self.bytes_per_second.max(before * RETURN));
             self.first = self.bytes_per_second;
+            self.headroom = Headroom::new(self.first);
         }
     }
 
@@ -378,6 +362,7 @@ impl Rate {
         let carried = carried_of(sample, usual);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
+        self.headroom.queue(sample.queue as f64);
         if self.phase == Phase::Startup {
             self.was_limited = sample.is_limited;
             let target = self.target(round_trip);
@@ -399,14 +384,9 @@ impl Rate {
         // The best of them is a little more than the link carries.
         let best = std::mem::take(&mut self.round).limited;
         let limited = if all.is_limited { best.map(|_| carried_of(&all, usual)) } else { best };
-        if let Some(carried) = limited.filter(|_| all.is_limited) {
-            let is_calm = (all.queue as f64) < EMPTY * self.target(round_trip) as f64;
-            self.rises = if is_calm { self.rises + 1 } else { 0 };
-            self.proven = carried;
-        }
-        self.is_long = round_trip > LONG_NANOS;
-        let beyond = BEYOND_NANOS * f64::from(1 + self.rises.min(RISES_MAX)) * 1e-9;
-        self.beyond = self.known().min(self.bytes_per_second) * beyond;
+        let filled = limited.filter(|_| all.is_limited);
+        let known = self.known().min(self.bytes_per_second);
+        self.headroom.round(filled, sample.queue as f64, known, round_trip);
         self.step((&all, limited), round_trip, now)
     }
 
@@ -533,8 +513,8 @@ impl Rate {
             return self.drained((before, samples), seen, now);
         }
         let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
-        let has_rival = self.rival_at.is_some_and(|at| now < at + RIVAL_NANOS);
-        if has_rival && seen.is_contested() && now > self.empty_at + full / RIVAL_SOONER {
+        self.has_rival = self.rival_at.is_some_and(|at| now < at + RIVAL_NANOS);
+        if self.has_rival && seen.is_contested() && now > self.empty_at + full / RIVAL_SOONER {
             self.begin_contest(seen.round_trip, now);
         } else if seen.is_limited && now > self.empty_at + full {
             // Without a look at the way itself, a queue that stays becomes part of it.
@@ -608,7 +588,10 @@ impl Rate {
         if seen.is_limited {
             self.ceiling = Some(self.most());
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
-            self.set(self.known().min(self.most()) * seen.factor());
+            // The best of many samples is a little too much; what is far from it is a share.
+            let (known, most) = (self.known(), self.most());
+            let carries = if known > NEARLY * most { known.min(most) } else { most };
+            self.set(carries * seen.factor());
         } else if seen.is_ours {
             self.set(self.bytes_per_second.max(self.capacity) * seen.factor());
         }
