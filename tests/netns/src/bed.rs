@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{BedConfig, LinkConfig, Loss};
 use crate::counters::LinkCounters;
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, TimedLinks};
 use crate::namespace::Namespace;
 use crate::{BedError, sweep};
 
@@ -49,6 +49,7 @@ pub struct Bed {
     directory: PathBuf,
     hosts: Vec<Namespace>,
     links: Vec<Link>,
+    timed: TimedLinks,
     seed: u64,
     keep: bool,
 }
@@ -79,8 +80,9 @@ impl Bed {
         config.check()?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
-        let (hosts, links, seed) = (Vec::new(), Vec::new(), config.seed);
-        let mut bed = Bed { prefix, directory, hosts, links, seed, keep: false };
+        let (hosts, links, timed) = (Vec::new(), Vec::new(), TimedLinks::default());
+        let mut bed =
+            Bed { prefix, directory, hosts, links, timed, seed: config.seed, keep: false };
         for index in 0..=config.links.len() {
             bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
@@ -237,7 +239,7 @@ impl Bed {
         Ok(())
     }
 
-    fn build_link(&self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
+    fn build_link(&mut self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
         let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
         let queues = config.queues;
@@ -262,7 +264,7 @@ impl Bed {
             ))?;
         }
         let link = config.links[number - 1];
-        let emulator = Emulator::start(&namespace, &link, config.seed, number)?;
+        let emulator = Emulator::start(&mut self.timed, &namespace, &link, config.seed, number)?;
         Ok(Link { namespace, config: link, emulator })
     }
 
@@ -331,8 +333,9 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // Threads end first: their sockets would keep the namespaces alive.
+        // Their thread ends first: its sockets would keep the namespaces alive.
         self.links.clear();
+        self.timed = TimedLinks::default();
         if !self.keep {
             sweep::remove(&self.prefix);
         }
