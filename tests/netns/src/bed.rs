@@ -77,6 +77,22 @@ impl Bed {
     /// When a parameter is out of range, a tool is missing, or Linux refuses (not root, mostly).
     /// Whatever was built by then is removed again.
     pub fn build(config: &BedConfig) -> Result<Bed, BedError> {
+        Bed::build_on(config, None)
+    }
+
+    /// Builds a second line of hosts, with the same addresses, whose packets share the links of
+    /// this bed: rate, queue, losses and counters are those of both. Hosts of one do not see those
+    /// of the other. Change links by the first bed only, and drop it last.
+    ///
+    /// # Errors
+    /// As for [`Bed::build`], and when a link is not timed.
+    pub fn build_beside(&self) -> Result<Bed, BedError> {
+        let links = self.links.iter().map(|link| link.config).collect();
+        let config = BedConfig { links, neighbours_known: true, queues: 1, seed: self.seed };
+        Bed::build_on(&config, Some(self))
+    }
+
+    fn build_on(config: &BedConfig, shared: Option<&Bed>) -> Result<Bed, BedError> {
         config.check()?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
@@ -87,7 +103,7 @@ impl Bed {
             bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
         for number in 1..=config.links.len() {
-            let link = bed.build_link(number, config)?;
+            let link = bed.build_link(number, config, shared)?;
             bed.links.push(link);
         }
         bed.build_routes()?;
@@ -221,6 +237,15 @@ impl Bed {
         self.links.iter().try_for_each(|link| link.emulator.reset_sojourns())
     }
 
+    /// Processor time that the timed links have used so far: the thread that carries them, and what
+    /// Linux does on it for hosts that receive.
+    ///
+    /// # Errors
+    /// When Linux does not say.
+    pub fn processor_time(&self) -> Result<Duration, BedError> {
+        self.timed.processor_time()
+    }
+
     /// Leaves everything up when this value is dropped. [`crate::sweep::sweep`] with `kept` removes
     /// it later.
     ///
@@ -239,7 +264,12 @@ impl Bed {
         Ok(())
     }
 
-    fn build_link(&mut self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
+    fn build_link(
+        &mut self,
+        number: usize,
+        config: &BedConfig,
+        shared: Option<&Bed>,
+    ) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
         let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
         let queues = config.queues;
@@ -264,7 +294,10 @@ impl Bed {
             ))?;
         }
         let link = config.links[number - 1];
-        let emulator = Emulator::start(&mut self.timed, &namespace, &link, config.seed, number)?;
+        let emulator = match shared {
+            Some(bed) => bed.links[number - 1].emulator.join(&namespace)?,
+            None => Emulator::start(&mut self.timed, &namespace, &link, config.seed, number)?,
+        };
         Ok(Link { namespace, config: link, emulator })
     }
 

@@ -17,7 +17,7 @@ use nix::sys::socket::MultiHeaders;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::model::{Direction, Packet};
-use super::port::{BURST, Burst, Port, send_headers};
+use super::port::{BURST, Burst, Kind, Port, send_headers};
 use super::random::Random;
 use super::timed::Order;
 use crate::config::LinkConfig;
@@ -51,60 +51,96 @@ const TIMER_SLACK_NANOS: u32 = 5_000;
 /// Where Linux does not run the thread before all others, it gets the most of a core.
 const NICE: i32 = -20;
 
-/// A direction, and the packets of it that are about to be sent.
+/// Ports of one line of hosts on a link: west and east.
+pub(super) type Lane = [Port; 2];
+
+/// A direction, and what is about to enter and to leave it.
 struct Way {
     direction: Direction,
-    out: Vec<Packet>,
+    /// Packets of the bursts, as (time of arrival, lane, number in its burst).
+    arrived: Vec<(u64, usize, usize)>,
+    /// Packets about to be sent, by lane.
+    leaving: Vec<Vec<Packet>>,
 }
 
 impl Way {
     fn new(direction: Direction) -> Way {
-        Way { direction, out: Vec::with_capacity(BURST) }
+        Way { direction, arrived: Vec::new(), leaving: Vec::new() }
     }
 
-    /// Takes in what has come in by `port`; returns the number of packets.
-    fn take(&mut self, port: &Port, burst: &mut Burst, others: bool, started: Instant) -> usize {
+    fn add_lane(&mut self) {
+        self.arrived.reserve(BURST * (self.leaving.len() + 1));
+        self.leaving.push(Vec::with_capacity(BURST));
+    }
+
+    /// Takes in what has come by `ports`, one of each lane; returns the number of packets.
+    fn take<'a>(
+        &mut self,
+        ports: impl Iterator<Item = &'a Port> + Clone,
+        bursts: &mut [Burst],
+        others: bool,
+        started: Instant,
+    ) -> usize {
         let mut taken = 0;
-        for other in (0..2).filter(|_| others) {
-            let count = port.receive_other(other, burst);
-            self.enter(burst, started);
-            taken += count;
-        }
-        loop {
-            let count = port.receive(burst);
-            self.enter(burst, started);
-            taken += count;
-            if count < BURST {
-                return taken;
+        let kinds = if others { &[Kind::Ipv6, Kind::Arp, Kind::Ipv4][..] } else { &[Kind::Ipv4] };
+        for kind in kinds {
+            let mut most = BURST;
+            while most == BURST {
+                let received = ports.clone().zip(&mut *bursts);
+                let counts = received.map(|(port, burst)| port.receive(*kind, burst));
+                (taken, most) =
+                    counts.fold((taken, 0), |(sum, most), count| (sum + count, most.max(count)));
+                self.enter(bursts, started);
             }
         }
+        taken
     }
 
-    fn enter(&mut self, burst: &mut Burst, started: Instant) {
+    /// Lets the packets of all lanes enter in the order in which they came.
+    fn enter(&mut self, bursts: &mut [Burst], started: Instant) {
         let now = nanos(started.elapsed());
-        for (frame, length, age) in burst.packets() {
+        self.arrived.clear();
+        for (lane, burst) in bursts.iter().enumerate().take(self.leaving.len()) {
             // A clock that was set must not bring packets from long ago.
-            let age = nanos(age.min(Duration::from_millis(100)));
-            self.direction.enter(now.saturating_sub(age), frame, length);
+            let ages = burst.ages().map(|age| nanos(age.min(Duration::from_millis(100))));
+            let packets =
+                ages.enumerate().map(|(number, age)| (now.saturating_sub(age), lane, number));
+            self.arrived.extend(packets);
+        }
+        self.arrived.sort_unstable();
+        for (at, lane, number) in self.arrived.drain(..) {
+            let (frame, length) = bursts[lane].packet(number);
+            self.direction.enter(at, frame, length, lane);
         }
     }
 
-    /// Sends by `port` what is due until `now`.
-    fn send(&mut self, port: &Port, headers: &mut MultiHeaders<()>, now: u64) {
+    /// Sends by `ports`, one of each lane, what is due until `now`.
+    fn send<'a>(
+        &mut self,
+        ports: impl Iterator<Item = &'a Port> + Clone,
+        headers: &mut MultiHeaders<()>,
+        now: u64,
+    ) {
         self.direction.serve(now);
         loop {
-            while self.out.len() < BURST {
+            let mut count = 0;
+            while count < BURST {
                 let Some(packet) = self.direction.leave(now) else { break };
-                self.out.push(packet);
+                self.leaving[packet.lane()].push(packet);
+                count += 1;
             }
-            if self.out.is_empty() {
+            if count == 0 {
                 return;
             }
-            let sent = port.send(&self.out, headers);
-            // What Linux refuses is lost; what is behind it gets its turn.
-            let gone = (sent + 1).min(self.out.len());
-            for (number, packet) in self.out.drain(..gone).enumerate() {
-                self.direction.recycle(packet, number >= sent);
+            for (packets, port) in self.leaving.iter_mut().zip(ports.clone()) {
+                while !packets.is_empty() {
+                    let sent = port.send(packets, headers);
+                    // What Linux refuses is lost; what is behind it gets its turn.
+                    let gone = (sent + 1).min(packets.len());
+                    for (number, packet) in packets.drain(..gone).enumerate() {
+                        self.direction.recycle(packet, number >= sent);
+                    }
+                }
             }
         }
     }
@@ -112,32 +148,40 @@ impl Way {
 
 /// A link as the thread knows it.
 pub(super) struct Link {
-    /// West and east.
-    ports: [Port; 2],
+    lanes: Vec<Lane>,
     /// Eastward and westward.
     ways: [Way; 2],
 }
 
 impl Link {
     /// A link with the memory that its settings need.
-    pub fn new(ports: [Port; 2], config: &LinkConfig, random: [Random; 2]) -> Link {
+    pub fn new(lane: Lane, config: &LinkConfig, random: [Random; 2]) -> Link {
         let [east, west] = random;
         let ways = [
             Way::new(Direction::new(config.eastward, east)),
             Way::new(Direction::new(config.westward, west)),
         ];
-        Link { ports, ways }
+        let mut link = Link { lanes: Vec::new(), ways };
+        link.join(lane);
+        link
     }
 
-    fn take(&mut self, burst: &mut Burst, others: bool, started: Instant) -> usize {
-        let ways = self.ways.iter_mut().zip(&self.ports);
-        ways.map(|(way, port)| way.take(port, burst, others, started)).sum()
+    /// Carries the packets of one more line of hosts.
+    fn join(&mut self, lane: Lane) {
+        self.lanes.push(lane);
+        self.ways.iter_mut().for_each(Way::add_lane);
+    }
+
+    fn take(&mut self, bursts: &mut [Burst], others: bool, started: Instant) -> usize {
+        let [eastward, westward] = &mut self.ways;
+        eastward.take(self.lanes.iter().map(|lane| &lane[0]), bursts, others, started)
+            + westward.take(self.lanes.iter().map(|lane| &lane[1]), bursts, others, started)
     }
 
     fn send(&mut self, headers: &mut MultiHeaders<()>, until: u64) {
-        for (way, port) in self.ways.iter_mut().zip(self.ports.iter().rev()) {
-            way.send(port, headers, until);
-        }
+        let [eastward, westward] = &mut self.ways;
+        eastward.send(self.lanes.iter().map(|lane| &lane[1]), headers, until);
+        westward.send(self.lanes.iter().map(|lane| &lane[0]), headers, until);
     }
 
     fn configure(&mut self, now: u64, config: &LinkConfig) {
@@ -145,8 +189,8 @@ impl Link {
         self.ways[1].direction.configure(now, config.westward);
     }
 
-    fn counters(&self) -> LinkCounters {
-        let [eastward, westward] = self.ways.each_ref().map(|way| *way.direction.counters());
+    fn counters(&mut self, now: u64) -> LinkCounters {
+        let [eastward, westward] = self.ways.each_mut().map(|way| way.direction.counters(now));
         LinkCounters { eastward, westward }
     }
 }
@@ -154,6 +198,8 @@ impl Link {
 /// What the thread works with.
 pub(super) struct Carrier {
     links: Vec<Link>,
+    /// One for each lane of the link that has most.
+    bursts: Vec<Burst>,
     alarm: UnixStream,
     started: Instant,
     /// When to look for IPv6 and ARP again.
@@ -166,14 +212,13 @@ pub(super) struct Carrier {
 impl Carrier {
     /// Without links yet; a byte from `alarm` ends its wait.
     pub fn new(alarm: UnixStream) -> Carrier {
-        let (links, started) = (Vec::new(), Instant::now());
-        Carrier { links, alarm, started, others_at: 0, tick: TICK_MIN, delay: 0 }
+        let (links, bursts, started) = (Vec::new(), Vec::new(), Instant::now());
+        Carrier { links, bursts, alarm, started, others_at: 0, tick: TICK_MIN, delay: 0 }
     }
 
     /// Carries and obeys until nobody can give orders.
     pub fn run(mut self, inbox: &Receiver<(Order, SyncSender<LinkCounters>)>) {
         be_prompt();
-        let mut burst = Burst::new();
         let mut headers = send_headers();
         let mut active_until = 0;
         loop {
@@ -185,7 +230,7 @@ impl Carrier {
                 }
             }
             let began = self.now();
-            if self.carry(&mut burst, &mut headers, began) > 0 {
+            if self.carry(&mut headers, began) > 0 {
                 active_until = began + nanos(ACTIVE);
             }
             let now = self.now();
@@ -211,14 +256,18 @@ impl Carrier {
     }
 
     fn obey(&mut self, order: Order, reply: &SyncSender<LinkCounters>) {
+        let now = self.now();
         let number = match order {
             Order::Add(link) => {
                 self.links.push(*link);
                 self.links.len() - 1
             }
+            Order::Join(number, lane) => {
+                self.links[number].join(*lane);
+                number
+            }
             Order::Report(number) => number,
             Order::Configure(number, config) => {
-                let now = self.now();
                 self.links[number].configure(now, &config);
                 number
             }
@@ -231,24 +280,21 @@ impl Carrier {
         self.delay = self.ways().map(|way| way.direction.delay()).min().unwrap_or(0);
         let tick = Duration::from_nanos(self.delay / TICKS);
         self.tick = tick.max(TICK_OF_LINK * self.links.len() as u32).clamp(TICK_MIN, TICK_MAX);
+        let lanes = self.links.iter().map(|link| link.lanes.len()).max().unwrap_or(0);
+        self.bursts.resize_with(lanes, Burst::new);
         // An order that is no longer waited for has failed already.
-        let _ = reply.try_send(self.links[number].counters());
+        let _ = reply.try_send(self.links[number].counters(now));
     }
 
     /// Moves what has come and what is due until half a tick from now; returns the number that
     /// came.
-    fn carry(
-        &mut self,
-        burst: &mut Burst,
-        headers: &mut MultiHeaders<()>,
-        now: u64,
-    ) -> usize {
+    fn carry(&mut self, headers: &mut MultiHeaders<()>, now: u64) -> usize {
         let others = now >= self.others_at;
         if others {
             self.others_at = now + nanos(OTHERS);
         }
-        let started = self.started;
-        let taken = self.links.iter_mut().map(|link| link.take(burst, others, started)).sum();
+        let links = self.links.iter_mut();
+        let taken = links.map(|link| link.take(&mut self.bursts, others, self.started)).sum();
         let until = self.now() + nanos(self.tick) / 2;
         self.links.iter_mut().for_each(|link| link.send(headers, until));
         taken
@@ -257,7 +303,8 @@ impl Carrier {
     /// Waits for a packet or an order, at most `limit`.
     fn wait(&mut self, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        let sockets = self.links.iter().flat_map(|link| &link.ports).flat_map(Port::sockets);
+        let sockets =
+            self.links.iter().flat_map(|link| link.lanes.iter().flatten()).flat_map(Port::sockets);
         let mut sockets: Vec<PollFd<'_>> = sockets
             .chain([self.alarm.as_fd()])
             .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))

@@ -45,6 +45,18 @@ impl Emulator {
         timed.add(namespace, config, random).map(Emulator::Timed)
     }
 
+    /// Joins `west` and `east` of another namespace over the same link.
+    pub fn join(&self, namespace: &Namespace) -> Result<Emulator, BedError> {
+        match self {
+            Emulator::Timed(timed) => timed.join(namespace).map(Emulator::Timed),
+            Emulator::Programs(_) => Err(BedError::Parameter {
+                what: "link to share",
+                value: "one without time".into(),
+                rule: "only timed links can be shared (LinkConfig::timed)",
+            }),
+        }
+    }
+
     /// Whether this is a thread, which ends with the process.
     pub fn is_timed(&self) -> bool {
         matches!(self, Emulator::Timed(_))

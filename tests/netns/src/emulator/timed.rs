@@ -6,13 +6,16 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channe
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::carrier::{Carrier, Link};
+use rustix::thread::{Pid, gettid};
+
+use super::carrier::{Carrier, Lane, Link};
 use super::port::Port;
 use super::random::Random;
 use crate::BedError;
 use crate::config::LinkConfig;
 use crate::counters::LinkCounters;
 use crate::namespace::Namespace;
+use crate::process;
 
 /// How long the thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Order {
     /// Carry one more link, whose number is the next one.
     Add(Box<Link>),
+    /// Carry the packets of another line of hosts, too.
+    Join(usize, Box<Lane>),
     Report(usize),
     Configure(usize, Box<LinkConfig>),
     ResetSojourns(usize),
@@ -47,6 +52,7 @@ struct Thread {
     orders: Option<Sender<(Order, SyncSender<LinkCounters>)>>,
     /// A byte here ends the thread's wait.
     bell: UnixStream,
+    tid: Pid,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,24 +64,34 @@ impl TimedLinks {
         config: &LinkConfig,
         random: [Random; 2],
     ) -> Result<Timed, BedError> {
-        let place = format!("west and east of {}", namespace.name());
-        let system = |what: &str| BedError::system(format!("{what} of the link {place}"));
-        let ports = namespace
-            .inside(|| Ok([Port::open("west")?, Port::open("east")?]))?
-            .map_err(system("packet sockets"))?;
+        let lane = open_lane(namespace)?;
         let thread = match &self.thread {
             Some(thread) => Arc::clone(thread),
-            None => Arc::new(Thread::start().map_err(system("thread"))?),
+            None => Arc::new(Thread::start().map_err(BedError::system("thread of the links"))?),
         };
         self.thread = Some(Arc::clone(&thread));
-        let timed = Timed { place, number: self.count, thread };
-        timed.ask(Order::Add(Box::new(Link::new(ports, config, random))))?;
+        let timed = Timed { place: place(namespace), number: self.count, thread };
+        timed.ask(Order::Add(Box::new(Link::new(lane, config, random))))?;
         self.count += 1;
         Ok(timed)
+    }
+
+    /// Processor time of the thread; none if there is no such link.
+    pub fn processor_time(&self) -> Result<Duration, BedError> {
+        let thread = self.thread.as_ref();
+        thread.map_or(Ok(Duration::ZERO), |thread| process::processor_time_of_thread(thread.tid))
     }
 }
 
 impl Timed {
+    /// Carries packets between `west` and `east` of another namespace over the same link.
+    pub fn join(&self, namespace: &Namespace) -> Result<Timed, BedError> {
+        let (number, thread) = (self.number, Arc::clone(&self.thread));
+        let timed = Timed { place: place(namespace), number, thread };
+        timed.ask(Order::Join(number, Box::new(open_lane(namespace)?)))?;
+        Ok(timed)
+    }
+
     pub fn set(&self, config: LinkConfig) -> Result<(), BedError> {
         self.ask(Order::Configure(self.number, Box::new(config))).map(drop)
     }
@@ -103,14 +119,30 @@ impl Timed {
     }
 }
 
+fn place(namespace: &Namespace) -> String {
+    format!("west and east of {}", namespace.name())
+}
+
+fn open_lane(namespace: &Namespace) -> Result<Lane, BedError> {
+    let opened = namespace.inside(|| Ok([Port::open("west")?, Port::open("east")?]))?;
+    opened.map_err(BedError::system(format!("packet sockets of {}", place(namespace))))
+}
+
 impl Thread {
     fn start() -> std::io::Result<Thread> {
         let (bell, alarm) = UnixStream::pair()?;
         alarm.set_nonblocking(true)?;
         let (orders, inbox) = channel();
         let builder = std::thread::Builder::new().name("links".into());
-        let thread = builder.spawn(move || Carrier::new(alarm).run(&inbox))?;
-        Ok(Thread { orders: Some(orders), bell, thread: Some(thread) })
+        let (own, tid) = sync_channel(1);
+        let run = move || {
+            // It is waited for.
+            let _ = own.send(gettid());
+            Carrier::new(alarm).run(&inbox);
+        };
+        let thread = builder.spawn(run)?;
+        let tid = tid.recv().map_err(std::io::Error::other)?;
+        Ok(Thread { orders: Some(orders), bell, tid, thread: Some(thread) })
     }
 
     fn ring(&self) {
