@@ -19,8 +19,9 @@ const SETTLE_SECONDS: f64 = 2.0;
 /// Port of the stream of others.
 const BESIDE_PORT: u16 = 5203;
 
-/// How long datagrams are measured.
-const DATAGRAM_TIME: Duration = Duration::from_secs(4);
+/// How long datagrams are measured, and voice, which has few of them.
+const DATAGRAM_TIME: Duration = Duration::from_secs(3);
+const VOICE_TIME: Duration = Duration::from_secs(4);
 
 /// TCP payload of a full packet without tunnel.
 const SEGMENT_BYTES: f64 = 1448.0;
@@ -156,10 +157,13 @@ impl Setup<'_> {
         if self.case.datagrams && !is_other {
             // What the stream has left behind drains.
             std::thread::sleep(Duration::from_millis(500) + self.case.round_trip());
-            let plan = |payload, rate| self.datagrams(&line[0], payload, rate, DATAGRAM_TIME);
-            sample.idle = Some(self.measure(&bed, &line, &plan(172, 250.0))?);
-            sample.voice = Some(self.measure(&bed, &line, &plan(172, 50.0))?);
-            sample.load = Some(self.measure(&bed, &line, &plan(1300, 100e6 / 8.0 / 1300.0))?);
+            let plan = |payload, rate, time| self.datagrams(&line[0], payload, rate, time);
+            let idle = plan(172, 250.0, DATAGRAM_TIME);
+            let voice = plan(172, 50.0, VOICE_TIME);
+            let load = plan(1300, 100e6 / 8.0 / 1300.0, DATAGRAM_TIME);
+            sample.idle = Some(self.measure(&bed, &line, &idle)?);
+            sample.voice = Some(self.measure(&bed, &line, &voice)?);
+            sample.load = Some(self.measure(&bed, &line, &load)?);
         }
         Ok(sample)
     }
