@@ -65,7 +65,7 @@ fn line_for_a_moment_measures_or_says_why_not() {
         // Linux treats datagrams the same, however TCP is carried.
         let has_datagrams = sample["idle"].is_object();
         if has_datagrams {
-            // Who waits for those before never waits less.
+            // Waiting for the packets before it never makes a delay shorter.
             let load = |name: &str| sample["load"][name].as_f64().unwrap();
             assert!(load("in_order_p99_ms") >= load("p99_ms"), "{series}");
         }
@@ -98,7 +98,7 @@ fn twins_and_a_rate_that_falls_have_figures_of_their_own() {
     assert!(one > 1.0 && other > 1.0, "{one} and {other} Mbit/s");
     let jain = (one + other).powi(2) / (2.0 * (one * one + other * other));
     assert!((number(&stream(0)["jain"]) - jain).abs() < 1e-9);
-    // The link carries no more than it can, whoever sends.
+    // Both together cannot exceed the rate of the link.
     assert!(one + other < 300.0, "{one} and {other} Mbit/s");
     // A single run has no spread.
     let goodput = &series(0)["goodput_mbit"][0];

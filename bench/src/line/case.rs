@@ -136,8 +136,8 @@ impl Case {
                 duplicate: self.duplicate,
                 ..DirectionConfig::new(loss, RATE_MBIT)
             };
-            // All timed: lost packets have spent airtime on every line, all senders can fill queues,
-            // and the queue of each link is known.
+            // All timed: lost packets have spent airtime on every line, all senders can fill
+            // queues, and the queue of each link is known.
             LinkConfig { timed: true, ..LinkConfig::both(direction) }
         };
         let mut config = BedConfig { seed, ..BedConfig::uniform(self.hops, link(self.loss)) };

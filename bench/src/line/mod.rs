@@ -55,8 +55,8 @@ pub struct Options {
     /// where the rate falls
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Runs of each contender on each line; the tables show their medians, of goodput also the least
-    /// and the most
+    /// Runs of each contender on each line; the tables show their medians, and of goodput also the
+    /// least and the most
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     runs: u16,
     /// Only these lines

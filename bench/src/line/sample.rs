@@ -102,7 +102,7 @@ pub struct Datagrams {
     pub p99_ms: f64,
     /// The same.
     pub max_ms: f64,
-    /// Delay until all packets before it that ever came had come, too.
+    /// In-order delay: until it and all packets before it have arrived, lost ones left out.
     pub in_order_p99_ms: f64,
     /// Longest time in which none came, in milliseconds.
     pub gap_max_ms: f64,

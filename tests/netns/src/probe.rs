@@ -73,8 +73,8 @@ pub struct ProbeOutcome {
     pub overtaken: u64,
     /// Delay of each packet that came first, ascending, in milliseconds.
     pub delays_millis: Vec<f64>,
-    /// The same until all packets before it that ever came had come, too: what a reader has to wait
-    /// who needs them in order.
+    /// In-order delay of each of these, ascending, in milliseconds: until it and all packets before
+    /// it have arrived. Packets that never arrive are left out.
     pub in_order_millis: Vec<f64>,
     /// When each of these came, in milliseconds since the start, in order of arrival.
     pub arrivals_millis: Vec<f64>,
@@ -118,7 +118,7 @@ impl ProbeOutcome {
         quantile(&self.delays_millis, share)
     }
 
-    /// The same of the delay until all before it had come.
+    /// The same for the in-order delay.
     pub fn in_order_quantile_millis(&self, share: f64) -> f64 {
         quantile(&self.in_order_millis, share)
     }
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_order_delay_lasts_until_all_before_have_come_and_lost_ones_hold_nobody() {
+    fn in_order_delay_lasts_until_all_before_have_arrived_and_lost_packets_do_not_count() {
         const MILLI: u64 = 1_000_000;
         let mut arrivals = Arrivals { stamps: vec![None; 5], ..Arrivals::default() };
         // One packet a millisecond; number 1 takes 9 ms, number 3 never comes.

@@ -216,7 +216,7 @@ impl Carrier {
         Carrier { links, bursts, alarm, started, others_at: 0, tick: TICK_MIN, delay: 0 }
     }
 
-    /// Carries and obeys until nobody can give orders.
+    /// Carries packets and obeys orders until the other end of `inbox` is dropped.
     pub fn run(mut self, inbox: &Receiver<(Order, SyncSender<LinkCounters>)>) {
         be_prompt();
         let mut headers = send_headers();

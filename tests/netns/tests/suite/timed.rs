@@ -310,8 +310,8 @@ fn two_lines_of_hosts_share_a_link_and_do_not_see_each_other() {
     let beside = bed.build_beside().unwrap();
     let shares = || {
         let before = bed.counters().unwrap()[0].eastward;
-        // Rates that have nothing to do with each other and with that of the link: of senders in step
-        // with it, one can have it all.
+        // Rates that are no multiples of each other or of the link's: of two senders in step with
+        // the link, one can get all of it.
         let probes = [(&bed, 0.83), (&beside, 0.61)].map(|(bed, share)| {
             let packets_per_second = share * rate * FULL_PACKETS;
             let plan = eastward(bed, FULL_PAYLOAD_BYTES, packets_per_second, 1000);
