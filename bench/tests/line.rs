@@ -64,6 +64,48 @@ fn line_for_a_moment_measures_or_says_why_not() {
         }
         // Linux treats datagrams the same, however TCP is carried.
         let has_datagrams = sample["idle"].is_object();
+        if has_datagrams {
+            // Waiting for the packets before it never makes a delay shorter.
+            let load = |name: &str| sample["load"][name].as_f64().unwrap();
+            assert!(load("in_order_p99_ms") >= load("p99_ms"), "{series}");
+        }
         assert_eq!(has_datagrams, series["contender"] != "split-bbr", "{series}");
     }
+}
+
+#[test]
+fn twins_and_a_rate_that_falls_have_figures_of_their_own() {
+    if !common::can_run(obstacle()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("line.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["line", "--lines", "1hop-twins-10ms,2hops-rate-falls-5ms", "--contenders", "bbr"])
+        // A third of twice as many has some left after the two that do not count.
+        .args(["--seconds", "4", "--json", json.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{table}");
+    let result: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let series = |line: usize| &result["lines"][line]["series"][0];
+    let stream = |line: usize| &series(line)["samples"][0]["streams"][0];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{result}"));
+
+    let [one, other] = ["mbit", "beside_mbit"].map(|name| number(&stream(0)[name]));
+    assert!(one > 1.0 && other > 1.0, "{one} and {other} Mbit/s");
+    let jain = (one + other).powi(2) / (2.0 * (one * one + other * other));
+    assert!((number(&stream(0)["jain"]) - jain).abs() < 1e-9);
+    // Both together cannot exceed the rate of the link.
+    assert!(one + other < 300.0, "{one} and {other} Mbit/s");
+    // A single run has no spread.
+    let goodput = &series(0)["goodput_mbit"][0];
+    assert_eq!([&goodput["least"], &goodput["most"]], [&goodput["median"]; 2]);
+
+    // As long as the link's queue at most: 25 ms, and the packet that is being sent.
+    let queue = number(&stream(1)["standing_queue_ms"]);
+    assert!((0.0..25.5).contains(&queue), "{queue} ms");
+    assert!(stream(0)["standing_queue_ms"].is_null());
 }

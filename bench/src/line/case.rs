@@ -46,6 +46,8 @@ pub struct Case {
     pub rate_falls_to: Option<f64>,
     /// Congestion control of a stream of others, which Linux forwards over the same links.
     pub beside: Option<&'static str>,
+    /// Whether a second line of hosts shares the links, with the same contender and its own stream.
+    pub twins: bool,
     /// Whether a relay's daemon is killed and started again after half of the time.
     pub relay_killed: bool,
     /// MTU of the link in the middle, if it is another: what does not fit vanishes there.
@@ -69,6 +71,7 @@ const fn line(name: &'static str, hops: usize, loss: f64) -> Case {
         duplicate: 0.0,
         rate_falls_to: None,
         beside: None,
+        twins: false,
         relay_killed: false,
         middle_mtu: None,
         datagrams: false,
@@ -104,6 +107,7 @@ pub const CASES: &[Case] = &[
     Case { reorder: 0.05, duplicate: 0.01, delay_ms: 5, ..line("2hops-reordered-5ms", 2, 0.01) },
     Case { beside: Some("cubic"), delay_ms: 10, ..line("1hop-beside-cubic-10ms", 1, 0.0) },
     Case { beside: Some("bbr"), delay_ms: 10, ..line("1hop-beside-bbr-10ms", 1, 0.0) },
+    by_default(Case { twins: true, delay_ms: 10, ..line("1hop-twins-10ms", 1, 0.0) }),
     Case { relay_killed: true, delay_ms: 5, ..line("2hops-relay-killed-5ms", 2, 0.05) },
     Case { middle_mtu: Some(1400), ..line("2hops-mtu1400", 2, 0.01) },
     by_default(Case {
@@ -132,7 +136,8 @@ impl Case {
                 duplicate: self.duplicate,
                 ..DirectionConfig::new(loss, RATE_MBIT)
             };
-            // All timed, so that lost packets have spent airtime on every line.
+            // All timed: lost packets have spent airtime on every line, all senders can fill
+            // queues, and the queue of each link is known.
             LinkConfig { timed: true, ..LinkConfig::both(direction) }
         };
         let mut config = BedConfig { seed, ..BedConfig::uniform(self.hops, link(self.loss)) };

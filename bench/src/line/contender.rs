@@ -102,6 +102,11 @@ impl Contender {
         matches!(self.kind, Kind::Tunnel { .. })
     }
 
+    /// Whether its daemons choose the code.
+    pub fn is_automatic(&self) -> bool {
+        matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto, .. })
+    }
+
     /// The congestion controls to measure it with.
     pub fn controls(&self) -> &'static [&'static str] {
         match self.kind {
@@ -112,10 +117,13 @@ impl Contender {
     }
 
     /// Whether there is nothing to measure of it on this line: one hop has no relay to split at,
-    /// and only daemons are killed.
+    /// only daemons are killed, and what is told a rate does not look for its share of one.
     pub fn is_redundant(&self, case: &Case) -> bool {
-        let is_split = matches!(self.kind, Kind::Split(_));
-        is_split && case.hops == 1 || case.relay_killed && !self.is_tunnel()
+        match self.kind {
+            Kind::Plain(_) => case.relay_killed,
+            Kind::Split(_) => case.hops == 1 || case.relay_killed,
+            Kind::Tunnel { paced, .. } => paced && case.twins,
+        }
     }
 
     /// Sets it up.

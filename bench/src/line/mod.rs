@@ -53,9 +53,10 @@ pub struct Options {
     svg: Option<PathBuf>,
     /// Seconds of each stream that count, after two (or ten round trips) that do not; twice as many
     /// where the rate falls
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Runs of each contender on each line; the tables show their medians
+    /// Runs of each contender on each line; the tables show their medians, and of goodput also the
+    /// least and the most
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     runs: u16,
     /// Only these lines

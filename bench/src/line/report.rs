@@ -70,6 +70,22 @@ impl Series {
         controls.map(|control| median(self.streams(control).map(|s| s.mbit))).fold(0.0, f64::max)
     }
 
+    /// Least, median and most goodput with a congestion control, in Mbit/s.
+    fn spread_mbit(&self, control: &str) -> [f64; 3] {
+        let values = self.streams(control).map(|stream| stream.mbit);
+        let least = values.clone().fold(f64::INFINITY, f64::min);
+        [least, median(values.clone()), values.fold(0.0, f64::max)]
+    }
+
+    /// The same as text: the median, and the others where there are several runs.
+    fn goodput(&self, control: &str) -> String {
+        let [least, median, most] = self.spread_mbit(control);
+        match self.streams(control).count() {
+            0 | 1 => format!("{median:.1}"),
+            _ => format!("{median:.1} ({least:.0} to {most:.0})"),
+        }
+    }
+
     fn stream_rows(&self) -> Vec<String> {
         let name = self.contender.name;
         if self.samples.is_empty() {
@@ -99,22 +115,27 @@ impl Series {
         };
         let lost = of(&|s| s.probe.lost as f64 / s.probe.sent.max(1) as f64);
         let mut row = format!(
-            "| {name} | {:.1} | {:.2} | {packets} | {:.0} / {:.0} / {:.0} | {} | {:.2} |",
-            of(&|s| s.mbit),
+            "| {name} | {} | {:.2} | {packets} | {:.0} / {:.0} / {:.0} | {} | {:.2} / {:.2} |",
+            self.goodput(control),
             of(&|s| s.of_limit),
             of(&|s| s.probe.p50_ms),
             of(&|s| s.probe.p99_ms),
             of(&|s| s.probe.max_ms),
             percent(lost),
             of(&|s| s.cores),
+            of(&|s| s.cores_links),
         );
         if self.streams(control).any(|stream| stream.beside_mbit.is_some()) {
             row += &format!(" {:.1} |", of(&|s| s.beside_mbit.unwrap_or(f64::NAN)));
+        }
+        if self.streams(control).any(|stream| stream.jain.is_some()) {
+            row += &format!(" {:.2} |", of(&|s| s.jain.unwrap_or(f64::NAN)));
         }
         row += &format!(" {:.0} |", of(&|s| s.probe.gap_max_ms));
         let step = |index: usize| of(&|s| s.steps_of_limit.map_or(f64::NAN, |steps| steps[index]));
         if self.streams(control).any(|stream| stream.steps_of_limit.is_some()) {
             row += &format!(" {:.2} / {:.2} / {:.2} |", step(0), step(1), step(2));
+            row += &format!(" {:.1} |", of(&|s| s.standing_queue_ms.unwrap_or(f64::NAN)));
         }
         row
     }
@@ -133,7 +154,9 @@ impl Series {
             format!("{p50:.1} / {p99:.1} / {max:.1}, {}{ratio}", percent(lost))
         };
         let name = if self.contender.is_tunnel() { self.contender.name } else { "Linux" };
-        let cells = [cell(|s| s.idle), cell(|s| s.voice), cell(|s| s.load)];
+        let in_order = of(|s| s.load, |found| found.in_order_p99_ms);
+        let in_order = format!("{in_order:.1}");
+        let cells = [cell(|s| s.idle), cell(|s| s.voice), cell(|s| s.load), in_order];
         Some(format!("| {name} | {} |", cells.join(" | ")))
     }
 }
@@ -148,8 +171,20 @@ fn percent(share: f64) -> String {
 }
 
 impl Line {
-    /// The best of ours and the best of the others, by goodput.
+    /// What daemons choose, and the best of the codes that they were told, by goodput.
+    fn chosen(&self) -> Option<(&Series, &Series)> {
+        let measured = self.series.iter().filter(|series| !series.samples.is_empty());
+        let auto = measured.clone().find(|series| series.contender.is_automatic())?;
+        let told = measured.filter(|s| s.contender.is_tunnel() && !s.contender.is_automatic());
+        Some((auto, told.max_by(|a, b| a.best_mbit().total_cmp(&b.best_mbit()))?))
+    }
+
+    /// The best of ours and the best of the others, by goodput; of twins, who share a line, neither
+    /// is ahead.
     fn winners(&self) -> Option<(&Series, &Series)> {
+        if self.case.twins {
+            return None;
+        }
         let best = |is_tunnel: bool| {
             let series = self.series.iter();
             series
@@ -167,7 +202,8 @@ impl Line {
             vec![String::new(), format!("**{}**: {}", case.name, describe(case)), String::new()];
         let (mut names, mut rule) = (
             "| contender | TCP Mbit/s | of limit | packets per symbol, by link | probe beside it, \
-             p50 / p99 / max ms | lost | cores |"
+             p50 / p99 / max ms | lost | cores: own, \
+             of the links |"
                 .to_owned(),
             "|---|---:|---:|---|---|---|---:|".to_owned(),
         );
@@ -175,11 +211,15 @@ impl Line {
             names += " of the others |";
             rule += "---:|";
         }
+        if case.twins {
+            names += " of the twin | Jain's index |";
+            rule += "---:|---:|";
+        }
         names += " longest gap, ms |";
         rule += "---:|";
         if case.rate_falls_to.is_some() {
-            names += " of limit before / after the fall / after the rise |";
-            rule += "---|";
+            names += " of limit before / after the fall / after the rise | queue when low, ms |";
+            rule += "---|---:|";
         }
         lines.extend([names, rule]);
         lines.extend(self.series.iter().flat_map(Series::stream_rows));
@@ -194,14 +234,21 @@ impl Line {
                 ),
             ]);
         }
+        if let Some((auto, code)) = self.chosen() {
+            let (mbit, best) = (auto.best_mbit(), code.best_mbit());
+            let (share, name) = (mbit / best, code.contender.name);
+            let text = format!("auto reaches {share:.2} of {name}, the best code that was named.");
+            lines.extend([String::new(), text]);
+        }
         let datagrams: Vec<String> = self.series.iter().filter_map(Series::datagram_row).collect();
         if !datagrams.is_empty() {
             lines.extend([
                 String::new(),
                 "| datagrams alone: p50 / p99 / max ms, lost, bytes | 250/s of 200 B | voice, \
-                 50/s of 200 B | 100 Mbit/s of 1300 B, default socket buffer |"
+                 50/s of 200 B | 100 Mbit/s of 1300 B, default socket buffer | its p99 in order, \
+                 ms |"
                     .into(),
-                "|---|---|---|---|".into(),
+                "|---|---|---|---|---:|".into(),
             ]);
             lines.extend(datagrams);
         }
@@ -230,6 +277,9 @@ fn describe(case: &Case) -> String {
     }
     if let Some(control) = case.beside {
         text += &format!(", a TCP stream of others with {control} beside");
+    }
+    if case.twins {
+        text += ", shared by two lines of hosts with a stream each";
     }
     if case.relay_killed {
         text += ", a relay killed and started again after half of the time";
@@ -271,8 +321,18 @@ impl Report {
     pub fn json(&self) -> Value {
         let lines = self.lines.iter().map(|line| {
             let series = line.series.iter().map(|series| {
+                let controls = series
+                    .contender
+                    .controls()
+                    .iter()
+                    .filter(|control| series.streams(control).next().is_some());
+                let goodput = controls.map(|control| {
+                    let [least, median, most] = series.spread_mbit(control);
+                    json!({ "control": control, "least": least, "median": median, "most": most })
+                });
                 json!({
                     "contender": series.contender.name,
+                    "goodput_mbit": goodput.collect::<Vec<_>>(),
                     "best_mbit": series.best_mbit(),
                     "best_of_limit": series.best_of_limit(),
                     "failed": series.failed,

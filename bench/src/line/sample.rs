@@ -11,6 +11,7 @@ use crate::cores::Ticks;
 use crate::error::BenchError;
 use crate::line::case::{Case, RATE_MBIT};
 use crate::line::contender::{Contender, Kind, Running};
+use crate::line::report::median;
 
 /// How long a rate that has changed is not counted.
 const SETTLE_SECONDS: f64 = 2.0;
@@ -18,11 +19,15 @@ const SETTLE_SECONDS: f64 = 2.0;
 /// Port of the stream of others.
 const BESIDE_PORT: u16 = 5203;
 
-/// How long datagrams are measured.
-const DATAGRAM_TIME: Duration = Duration::from_secs(4);
+/// How long datagrams are measured, and voice, which has few of them.
+const DATAGRAM_TIME: Duration = Duration::from_secs(3);
+const VOICE_TIME: Duration = Duration::from_secs(4);
 
 /// TCP payload of a full packet without tunnel.
 const SEGMENT_BYTES: f64 = 1448.0;
+
+/// How often the queue is looked at while the rate is low.
+const QUEUE_STEP: Duration = Duration::from_millis(20);
 
 /// Largest TCP buffers of the ends on lines that need more than the defaults.
 const BUFFER_BYTES: u64 = 64 << 20;
@@ -51,7 +56,7 @@ pub struct StreamSample {
     pub control: &'static str,
     /// Goodput.
     pub mbit: f64,
-    /// Share of what the line can carry.
+    /// Share of what the line can carry; of both twins together.
     pub of_limit: f64,
     /// Packets seen by each link eastward, for each IP packet that the tunnel carried; without
     /// tunnel, for each full segment that came.
@@ -65,12 +70,19 @@ pub struct StreamSample {
     /// Where the rate falls and rises again: goodput before, from two seconds after the fall, from
     /// two seconds after the rise, as shares of the limit then.
     pub steps_of_limit: Option<[f64; 3]>,
-    /// What the stream of others carried meanwhile.
+    /// Where the rate falls: median wait in the queue of the first link, from two seconds after the
+    /// fall to the rise, in milliseconds.
+    pub standing_queue_ms: Option<f64>,
+    /// What the stream of others, or of the twins, carried meanwhile.
     pub beside_mbit: Option<f64>,
+    /// Jain's index of the goodput of twins: 1 if both are the same, 0.5 if one has all.
+    pub jain: Option<f64>,
     /// The probe beside it.
     pub probe: Datagrams,
     /// Processor time of daemons or proxies, in seconds per second.
     pub cores: f64,
+    /// The same of the links, which includes what Linux does at hosts that receive.
+    pub cores_links: f64,
     /// Cores that were not idle, whatever kept them busy: the emulator, the ends and others, too.
     pub cores_busy: f64,
 }
@@ -90,6 +102,8 @@ pub struct Datagrams {
     pub p99_ms: f64,
     /// The same.
     pub max_ms: f64,
+    /// In-order delay: until it and all packets before it have arrived, lost ones left out.
+    pub in_order_p99_ms: f64,
     /// Longest time in which none came, in milliseconds.
     pub gap_max_ms: f64,
     /// Bytes on the first link, for each byte of IP that the tunnel carried.
@@ -121,9 +135,15 @@ impl Setup<'_> {
                 link.ip(&format!("link set {side} mtu {mtu}")).map_err(BenchError::Bed)?;
             }
         }
-        let mut running = self.contender.start(&bed)?;
+        let twins = self.case.twins.then(|| bed.build_beside()).transpose();
+        let twins = twins.map_err(BenchError::Bed)?;
+        let mut line = vec![self.contender.start(&bed)?];
+        if let Some(twins) = &twins {
+            line.push(self.contender.start(twins)?);
+        }
         let streams = self.contender.controls().iter();
-        let streams = streams.map(|control| self.stream(&mut bed, &mut running, control));
+        let streams =
+            streams.map(|control| self.stream(&mut bed, twins.as_ref(), &mut line, control));
         let mut sample = Sample {
             run,
             seed,
@@ -137,10 +157,13 @@ impl Setup<'_> {
         if self.case.datagrams && !is_other {
             // What the stream has left behind drains.
             std::thread::sleep(Duration::from_millis(500) + self.case.round_trip());
-            let plan = |payload, rate| self.datagrams(&running, payload, rate, DATAGRAM_TIME);
-            sample.idle = Some(self.measure(&bed, &running, &plan(172, 250.0))?);
-            sample.voice = Some(self.measure(&bed, &running, &plan(172, 50.0))?);
-            sample.load = Some(self.measure(&bed, &running, &plan(1300, 100e6 / 8.0 / 1300.0))?);
+            let plan = |payload, rate, time| self.datagrams(&line[0], payload, rate, time);
+            let idle = plan(172, 250.0, DATAGRAM_TIME);
+            let voice = plan(172, 50.0, VOICE_TIME);
+            let load = plan(1300, 100e6 / 8.0 / 1300.0, DATAGRAM_TIME);
+            sample.idle = Some(self.measure(&bed, &line, &idle)?);
+            sample.voice = Some(self.measure(&bed, &line, &voice)?);
+            sample.load = Some(self.measure(&bed, &line, &load)?);
         }
         Ok(sample)
     }
@@ -148,43 +171,42 @@ impl Setup<'_> {
     fn stream(
         &self,
         bed: &mut Bed,
-        running: &mut Running,
+        twins: Option<&Bed>,
+        line: &mut [Running],
         control: &'static str,
     ) -> Result<StreamSample, BenchError> {
-        let stream = self.connect(bed, running, control)?;
-        let beside = self.case.beside.map(|control| {
-            let to = SocketAddr::new(bed.sink_address(), BESIDE_PORT);
-            Stream::start((bed.source(), to), (bed.sink(), to), control).map_err(BenchError::Bed)
-        });
-        let beside = beside.transpose()?;
+        let stream = self.connect(bed, &line[0], control)?;
+        let beside = match (twins, self.case.beside) {
+            (Some(twins), _) => Some(open(twins, &line[1], control)?),
+            (None, Some(control)) => Some(open_beside(bed, control)?),
+            (None, None) => None,
+        };
         stream.wait_until(self.case.omitted());
         let time = Duration::from_secs(self.seconds);
-        let plan = self.datagrams(running, 172, 250.0, time);
+        let plan = self.datagrams(&line[0], 172, 250.0, time);
         bed.reset_sojourns().map_err(BenchError::Bed)?;
-        let before = self.readings(bed, running)?;
+        let before = self.readings(bed, line)?;
         let probe = Probe::start(bed.source(), bed.sink(), &plan).map_err(BenchError::Bed)?;
+        let mut queue = Vec::new();
         if let Some(rate) = self.case.rate_falls_to {
-            self.change_rate(bed, &stream, rate)?;
+            queue = self.change_rate(bed, &stream, rate)?;
         }
         if self.case.relay_killed {
             stream.wait_until(self.case.omitted() + time / 2);
-            let relay = &mut running.daemons[self.case.hops / 2];
+            let relay = &mut line[0].daemons[self.case.hops / 2];
             relay.kill();
             relay.spawn_again().map_err(BenchError::Bed)?;
             relay.wait_until_it_answers().map_err(BenchError::Bed)?;
         }
         stream.wait_until(self.case.omitted() + time);
-        let mut after = self.readings(bed, running)?;
-        let outcome = stream.finish();
-        let beside = beside.map(Stream::finish);
+        let mut after = self.readings(bed, line)?;
+        let (outcome, beside) = (stream.finish(), beside.map(Stream::finish));
         let probe = probe.finish().map_err(BenchError::Bed)?;
         // A daemon that was killed took its count with it.
         after.processor_seconds = after.processor_seconds.max(before.processor_seconds);
-        let sample = self.evaluate(control, &outcome, &probe, &before, &after);
-        let (from, to) =
-            (self.case.omitted().as_secs_f64(), (self.case.omitted() + time).as_secs_f64());
-        let beside_mbit = beside.map(|beside| beside.mbit_between(from, to));
-        Ok(StreamSample { beside_mbit, ..sample })
+        let standing_queue_ms = (!queue.is_empty()).then(|| median(queue.into_iter()));
+        let sample = self.evaluate(control, (&outcome, beside.as_ref()), &probe, (&before, &after));
+        Ok(StreamSample { standing_queue_ms, ..sample })
     }
 
     /// Opens the stream. Without a tunnel, hardly a connection comes about on a line that loses
@@ -200,24 +222,39 @@ impl Setup<'_> {
         if !self.contender.is_tunnel() {
             bed.set_loss(Loss::independent(0.0)).map_err(BenchError::Bed)?;
         }
-        let ends = ((bed.source(), running.to), (bed.sink(), running.listen));
-        let stream = Stream::start(ends.0, ends.1, control).map_err(BenchError::Bed)?;
+        let stream = open(bed, running, control)?;
         for (number, config) in (1..).zip(configs) {
             bed.set_link(number, config).map_err(BenchError::Bed)?;
         }
         Ok(stream)
     }
 
-    /// The first link has another rate for the second third of the time.
-    fn change_rate(&self, bed: &mut Bed, stream: &Stream, rate: f64) -> Result<(), BenchError> {
+    /// The first link has another rate for the second third of the time. Returns the wait in its
+    /// queue in milliseconds, from [`SETTLE_SECONDS`] after the fall to the rise.
+    fn change_rate(
+        &self,
+        bed: &mut Bed,
+        stream: &Stream,
+        rate: f64,
+    ) -> Result<Vec<f64>, BenchError> {
         let third = Duration::from_secs_f64(self.seconds as f64 / 3.0);
         let config = bed.link_config(1);
         let slow = |way: DirectionConfig| DirectionConfig { rate_mbit: rate, ..way };
         let (eastward, westward) = (slow(config.eastward), slow(config.westward));
-        stream.wait_until(self.case.omitted() + third);
+        let (fall, rise) = (self.case.omitted() + third, self.case.omitted() + 2 * third);
+        stream.wait_until(fall);
         bed.set_link(1, LinkConfig { eastward, westward, ..config }).map_err(BenchError::Bed)?;
-        stream.wait_until(self.case.omitted() + 2 * third);
-        bed.set_link(1, config).map_err(BenchError::Bed)
+        let mut queue = Vec::new();
+        let mut at = fall + Duration::from_secs_f64(SETTLE_SECONDS);
+        while at < rise {
+            stream.wait_until(at);
+            let links = bed.counters().map_err(BenchError::Bed)?;
+            queue.push(links[0].eastward.queue.as_secs_f64() * 1e3);
+            at += QUEUE_STEP;
+        }
+        stream.wait_until(rise);
+        bed.set_link(1, config).map_err(BenchError::Bed)?;
+        Ok(queue)
     }
 
     fn datagrams(
@@ -240,13 +277,13 @@ impl Setup<'_> {
     fn measure(
         &self,
         bed: &Bed,
-        running: &Running,
+        line: &[Running],
         plan: &ProbePlan,
     ) -> Result<Datagrams, BenchError> {
-        let before = self.readings(bed, running)?;
+        let before = self.readings(bed, line)?;
         let probe = Probe::start(bed.source(), bed.sink(), plan).map_err(BenchError::Bed)?;
         let outcome = probe.finish().map_err(BenchError::Bed)?;
-        let after = self.readings(bed, running)?;
+        let after = self.readings(bed, line)?;
         let carried = after.carried.1 - before.carried.1;
         let sent = after.links[0].since(&before.links[0]).eastward.bytes;
         let ratio = sent as f64 / carried as f64;
@@ -254,20 +291,25 @@ impl Setup<'_> {
         Ok(Datagrams { bytes_ratio, ..summary(&outcome) })
     }
 
-    fn readings(&self, bed: &Bed, running: &Running) -> Result<Readings, BenchError> {
-        let carried = if self.contender.is_tunnel() {
-            // Linux counts segments that it has yet to split as one packet.
-            let state = running.daemons[0].show().map_err(BenchError::Bed)?;
-            let flow = state.flows.first();
-            let count = |name| flow.map_or(0, |flow| flow.count(name));
-            (count("ingress_packets"), count("ingress_bytes"))
-        } else {
-            (0, 0)
-        };
+    fn readings(&self, bed: &Bed, line: &[Running]) -> Result<Readings, BenchError> {
+        let mut carried = (0, 0);
+        let mut processor_seconds = 0.0;
+        for running in line {
+            processor_seconds += running.processor_seconds()?;
+            if self.contender.is_tunnel() {
+                // Linux counts segments that it has yet to split as one packet.
+                let state = running.daemons[0].show().map_err(BenchError::Bed)?;
+                let flow = state.flows.first();
+                let count = |name| flow.map_or(0, |flow| flow.count(name));
+                carried.0 += count("ingress_packets");
+                carried.1 += count("ingress_bytes");
+            }
+        }
         Ok(Readings {
             links: bed.counters().map_err(BenchError::Bed)?,
             carried,
-            processor_seconds: running.processor_seconds()?,
+            processor_seconds,
+            link_seconds: bed.processor_time().map_err(BenchError::Bed)?.as_secs_f64(),
             ticks: self.cores.iter().map(|core| Ticks::read(&[*core])).collect::<Result<_, _>>()?,
         })
     }
@@ -275,18 +317,20 @@ impl Setup<'_> {
     fn evaluate(
         &self,
         control: &'static str,
-        outcome: &StreamOutcome,
+        (outcome, beside): (&StreamOutcome, Option<&StreamOutcome>),
         probe: &ProbeOutcome,
-        before: &Readings,
-        after: &Readings,
+        (before, after): (&Readings, &Readings),
     ) -> StreamSample {
         let (start, time) = (self.case.omitted().as_secs_f64(), self.seconds as f64);
         let mbit = outcome.mbit_between(start, start + time);
+        let beside_mbit = beside.map(|beside| beside.mbit_between(start, start + time));
+        let twin_mbit = beside_mbit.filter(|_| self.case.twins);
+        let both_mbit = mbit + twin_mbit.unwrap_or(0.0);
         let limit = self.case.limit_mbit(self.contender.is_tunnel());
         let symbols = if self.contender.is_tunnel() {
             (after.carried.0 - before.carried.0) as f64
         } else {
-            mbit * 1e6 / 8.0 * time / SEGMENT_BYTES
+            both_mbit * 1e6 / 8.0 * time / SEGMENT_BYTES
         };
         let links = after.links.iter().zip(&before.links);
         let links: Vec<_> = links.map(|(after, before)| after.since(before).eastward).collect();
@@ -306,19 +350,34 @@ impl Setup<'_> {
             control,
             mbit,
             // Where the rate falls, it is low for a third of the time.
-            of_limit: mbit / limit * 3.0
+            of_limit: both_mbit / limit * 3.0
                 / (2.0 + self.case.rate_falls_to.map_or(1.0, |slow| slow / RATE_MBIT)),
             packets_per_symbol: links.iter().map(|link| link.seen as f64 / symbols).collect(),
             queue_max_ms: links.iter().map(|l| l.sojourn_max.as_secs_f64() * 1e3).collect(),
             queue_drops: links.iter().map(|link| link.queue_drops).sum(),
             tenths_mbit: outcome.bytes.iter().map(|bytes| *bytes as f64 * 8e-5).collect(),
             steps_of_limit: self.case.rate_falls_to.map(steps),
-            beside_mbit: None,
+            standing_queue_ms: None,
+            beside_mbit,
+            jain: twin_mbit.map(|twin| both_mbit.powi(2) / (2.0 * (mbit.powi(2) + twin.powi(2)))),
             probe: summary(probe),
             cores: (after.processor_seconds - before.processor_seconds) / time,
+            cores_links: (after.link_seconds - before.link_seconds) / time,
             cores_busy: busy.map(|(after, before)| 1.0 - after.since(before).idle).sum(),
         }
     }
+}
+
+/// Opens a stream that a contender carries.
+fn open(bed: &Bed, running: &Running, control: &str) -> Result<Stream, BenchError> {
+    let ends = ((bed.source(), running.to), (bed.sink(), running.listen));
+    Stream::start(ends.0, ends.1, control).map_err(BenchError::Bed)
+}
+
+/// Opens the stream of others, which Linux forwards.
+fn open_beside(bed: &Bed, control: &str) -> Result<Stream, BenchError> {
+    let to = SocketAddr::new(bed.sink_address(), BESIDE_PORT);
+    Stream::start((bed.source(), to), (bed.sink(), to), control).map_err(BenchError::Bed)
 }
 
 /// Counters at one time.
@@ -327,6 +386,7 @@ struct Readings {
     /// IP packets and bytes that entered the tunnel.
     carried: (u64, u64),
     processor_seconds: f64,
+    link_seconds: f64,
     ticks: Vec<Ticks>,
 }
 
@@ -338,6 +398,7 @@ fn summary(outcome: &ProbeOutcome) -> Datagrams {
         p50_ms: outcome.quantile_millis(0.5),
         p99_ms: outcome.quantile_millis(0.99),
         max_ms: outcome.quantile_millis(1.0),
+        in_order_p99_ms: outcome.in_order_quantile_millis(0.99),
         gap_max_ms: outcome.longest_gap_millis(),
         bytes_ratio: None,
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{BedConfig, LinkConfig, Loss};
 use crate::counters::LinkCounters;
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, TimedLinks};
 use crate::namespace::Namespace;
 use crate::{BedError, sweep};
 
@@ -49,6 +49,7 @@ pub struct Bed {
     directory: PathBuf,
     hosts: Vec<Namespace>,
     links: Vec<Link>,
+    timed: TimedLinks,
     seed: u64,
     keep: bool,
 }
@@ -76,16 +77,33 @@ impl Bed {
     /// When a parameter is out of range, a tool is missing, or Linux refuses (not root, mostly).
     /// Whatever was built by then is removed again.
     pub fn build(config: &BedConfig) -> Result<Bed, BedError> {
+        Bed::build_on(config, None)
+    }
+
+    /// Builds a second line of hosts, with the same addresses, whose packets share the links of
+    /// this bed: rate, queue, losses and counters are those of both. Hosts of one do not see those
+    /// of the other. Change links by the first bed only, and drop it last.
+    ///
+    /// # Errors
+    /// As for [`Bed::build`], and when a link is not timed.
+    pub fn build_beside(&self) -> Result<Bed, BedError> {
+        let links = self.links.iter().map(|link| link.config).collect();
+        let config = BedConfig { links, neighbours_known: true, queues: 1, seed: self.seed };
+        Bed::build_on(&config, Some(self))
+    }
+
+    fn build_on(config: &BedConfig, shared: Option<&Bed>) -> Result<Bed, BedError> {
         config.check()?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
-        let (hosts, links, seed) = (Vec::new(), Vec::new(), config.seed);
-        let mut bed = Bed { prefix, directory, hosts, links, seed, keep: false };
+        let (hosts, links, timed) = (Vec::new(), Vec::new(), TimedLinks::default());
+        let mut bed =
+            Bed { prefix, directory, hosts, links, timed, seed: config.seed, keep: false };
         for index in 0..=config.links.len() {
             bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
         for number in 1..=config.links.len() {
-            let link = bed.build_link(number, config)?;
+            let link = bed.build_link(number, config, shared)?;
             bed.links.push(link);
         }
         bed.build_routes()?;
@@ -219,6 +237,15 @@ impl Bed {
         self.links.iter().try_for_each(|link| link.emulator.reset_sojourns())
     }
 
+    /// Processor time that the timed links have used so far: the thread that carries them, and what
+    /// Linux does on it for hosts that receive.
+    ///
+    /// # Errors
+    /// When Linux does not say.
+    pub fn processor_time(&self) -> Result<Duration, BedError> {
+        self.timed.processor_time()
+    }
+
     /// Leaves everything up when this value is dropped. [`crate::sweep::sweep`] with `kept` removes
     /// it later.
     ///
@@ -237,7 +264,12 @@ impl Bed {
         Ok(())
     }
 
-    fn build_link(&self, number: usize, config: &BedConfig) -> Result<Link, BedError> {
+    fn build_link(
+        &mut self,
+        number: usize,
+        config: &BedConfig,
+        shared: Option<&Bed>,
+    ) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
         let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
         let queues = config.queues;
@@ -262,7 +294,10 @@ impl Bed {
             ))?;
         }
         let link = config.links[number - 1];
-        let emulator = Emulator::start(&namespace, &link, config.seed, number)?;
+        let emulator = match shared {
+            Some(bed) => bed.links[number - 1].emulator.join(&namespace)?,
+            None => Emulator::start(&mut self.timed, &namespace, &link, config.seed, number)?,
+        };
         Ok(Link { namespace, config: link, emulator })
     }
 
@@ -331,8 +366,9 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // Threads end first: their sockets would keep the namespaces alive.
+        // Their thread ends first: its sockets would keep the namespaces alive.
         self.links.clear();
+        self.timed = TimedLinks::default();
         if !self.keep {
             sweep::remove(&self.prefix);
         }

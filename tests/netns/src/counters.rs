@@ -28,6 +28,8 @@ pub struct DirectionCounters {
     pub sojourn_total: Duration,
     /// The longest such time since [`crate::Bed::reset_sojourns`].
     pub sojourn_max: Duration,
+    /// How long a packet that entered now would wait.
+    pub queue: Duration,
 }
 
 impl DirectionCounters {
@@ -43,7 +45,7 @@ impl DirectionCounters {
         if runs == 0 { 0.0 } else { self.dropped as f64 / runs as f64 }
     }
 
-    /// What happened since an earlier reading; the longest sojourn is the later reading's.
+    /// What happened since an earlier reading; longest sojourn and queue are the later reading's.
     pub fn since(&self, earlier: &DirectionCounters) -> DirectionCounters {
         DirectionCounters {
             seen: self.seen - earlier.seen,
@@ -57,6 +59,7 @@ impl DirectionCounters {
             bytes: self.bytes - earlier.bytes,
             sojourn_total: self.sojourn_total.saturating_sub(earlier.sojourn_total),
             sojourn_max: self.sojourn_max,
+            queue: self.queue,
         }
     }
 }

@@ -73,6 +73,9 @@ pub struct ProbeOutcome {
     pub overtaken: u64,
     /// Delay of each packet that came first, ascending, in milliseconds.
     pub delays_millis: Vec<f64>,
+    /// In-order delay of each of these, ascending, in milliseconds: until it and all packets before
+    /// it have arrived. Packets that never arrive are left out.
+    pub in_order_millis: Vec<f64>,
     /// When each of these came, in milliseconds since the start, in order of arrival.
     pub arrivals_millis: Vec<f64>,
 }
@@ -80,7 +83,8 @@ pub struct ProbeOutcome {
 #[derive(Debug, Default)]
 struct Arrivals {
     began: u64,
-    seen: Vec<bool>,
+    /// When each packet was sent and came, by number.
+    stamps: Vec<Option<(u64, u64)>>,
     last: Option<u64>,
     outcome: ProbeOutcome,
 }
@@ -111,9 +115,12 @@ impl ProbeOutcome {
     /// The delay that a share of the packets does not exceed, in milliseconds; not a number if none
     /// came.
     pub fn quantile_millis(&self, share: f64) -> f64 {
-        let last = self.delays_millis.len().saturating_sub(1);
-        let index = (share * last as f64).round() as usize;
-        self.delays_millis.get(index).copied().unwrap_or(f64::NAN)
+        quantile(&self.delays_millis, share)
+    }
+
+    /// The same for the in-order delay.
+    pub fn in_order_quantile_millis(&self, share: f64) -> f64 {
+        quantile(&self.in_order_millis, share)
     }
 
     /// Mean delay in milliseconds without the longest tenth, which on a shared machine are those
@@ -164,8 +171,10 @@ impl Probe {
         let arrivals =
             self.receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let overrun = socket_overruns(&self.host)? - self.overruns_before;
-        let mut outcome = ProbeOutcome { sent, overrun, ..arrivals.outcome };
+        let in_order_millis = arrivals.in_order_millis();
+        let mut outcome = ProbeOutcome { sent, overrun, in_order_millis, ..arrivals.outcome };
         outcome.delays_millis.sort_by(f64::total_cmp);
+        outcome.in_order_millis.sort_by(f64::total_cmp);
         Ok(outcome)
     }
 }
@@ -191,8 +200,8 @@ fn send(socket: &UdpSocket, plan: &ProbePlan) -> u64 {
 
 fn receive(socket: &UdpSocket, packets: usize, end: Instant) -> Arrivals {
     be_prompt();
-    let (began, seen) = (wall_nanos(), vec![false; packets]);
-    let mut arrivals = Arrivals { began, seen, ..Arrivals::default() };
+    let (began, stamps) = (wall_nanos(), vec![None; packets]);
+    let mut arrivals = Arrivals { began, stamps, ..Arrivals::default() };
     arrivals.outcome.delays_millis.reserve(packets);
     arrivals.outcome.arrivals_millis.reserve(packets);
     let mut buffer = [0; PAYLOAD_BYTES_MAX];
@@ -222,17 +231,34 @@ impl Arrivals {
             bytes.try_into().ok().map(u64::from_be_bytes)
         };
         let (Some(number), Some(sent)) = (word(0), word(8)) else { return };
-        let Some(seen) = self.seen.get_mut(number as usize) else { return };
-        if std::mem::replace(seen, true) {
+        let Some(stamps) = self.stamps.get_mut(number as usize) else { return };
+        if stamps.is_some() {
             self.outcome.duplicates += 1;
             return;
         }
+        *stamps = Some((sent, at));
         self.outcome.came += 1;
         self.outcome.overtaken += u64::from(self.last.is_some_and(|last| number < last));
         self.last = self.last.max(Some(number));
         self.outcome.arrivals_millis.push(at.saturating_sub(self.began) as f64 / 1e6);
         self.outcome.delays_millis.push(at.saturating_sub(sent) as f64 / 1e6);
     }
+
+    fn in_order_millis(&self) -> Vec<f64> {
+        let came = self.stamps.iter().flatten();
+        let waits = came.scan(0, |latest, (sent, at)| {
+            *latest = (*at).max(*latest);
+            Some(latest.saturating_sub(*sent) as f64 / 1e6)
+        });
+        waits.collect()
+    }
+}
+
+/// The value that a share of `ascending` does not exceed.
+fn quantile(ascending: &[f64], share: f64) -> f64 {
+    let last = ascending.len().saturating_sub(1);
+    let index = (share * last as f64).round() as usize;
+    ascending.get(index).copied().unwrap_or(f64::NAN)
 }
 
 /// Lets the calling thread wake in time, and before programs that do not measure. Without it,
@@ -250,4 +276,24 @@ fn wall_nanos() -> u64 {
 fn nanos(time: Duration) -> u64 {
     // Enough until 2554.
     time.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_order_delay_lasts_until_all_before_have_arrived_and_lost_packets_do_not_count() {
+        const MILLI: u64 = 1_000_000;
+        let mut arrivals = Arrivals { stamps: vec![None; 5], ..Arrivals::default() };
+        // One packet a millisecond; number 1 takes 9 ms, number 3 never comes.
+        for (number, delay) in [(0, 2), (2, 2), (4, 2), (1, 9)] {
+            let sent = number * MILLI;
+            let payload = [number.to_be_bytes(), sent.to_be_bytes()].concat();
+            arrivals.note(&payload, sent + delay * MILLI);
+        }
+        assert_eq!(arrivals.in_order_millis(), [2.0, 9.0, 8.0, 6.0]);
+        assert_eq!(arrivals.outcome.delays_millis, [2.0, 2.0, 2.0, 9.0]);
+        assert_eq!(arrivals.outcome.overtaken, 1);
+    }
 }

@@ -154,7 +154,19 @@ impl Drop for Background {
 /// # Errors
 /// When the process is gone.
 pub fn processor_time(pid: u32) -> Result<Duration, BedError> {
-    let path = PathBuf::from(format!("/proc/{pid}/stat"));
+    time_of(&format!("/proc/{pid}/stat"))
+}
+
+/// Processor time that a thread of this process has used.
+///
+/// # Errors
+/// When the thread is gone.
+pub fn processor_time_of_thread(tid: rustix::thread::Pid) -> Result<Duration, BedError> {
+    time_of(&format!("/proc/self/task/{tid}/stat"))
+}
+
+fn time_of(path: &str) -> Result<Duration, BedError> {
+    let path = PathBuf::from(path);
     let stat = fs::read_to_string(&path).map_err(BedError::file(&path))?;
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     // utime and stime, fields 14 and 15 of proc(5); the third is the first here.

@@ -1,6 +1,7 @@
 //! What makes a link a link: loss and rate inside Linux where that is all, and a thread of ours
 //! where there is time in it.
 
+mod carrier;
 mod model;
 mod port;
 mod program;
@@ -14,19 +15,22 @@ use crate::namespace::Namespace;
 use program::Programs;
 use random::Random;
 use timed::Timed;
+pub(crate) use timed::TimedLinks;
 
 /// The emulator of one link.
 #[derive(Debug)]
 pub(crate) enum Emulator {
     /// eBPF and a token bucket: costs little, knows no time.
     Programs(Box<Programs>),
-    /// A thread.
+    /// A thread, which all links of this kind share.
     Timed(Timed),
 }
 
 impl Emulator {
-    /// Joins `west` and `east` of a link's namespace; `seed` and `number` start what is random.
+    /// Joins `west` and `east` of a link's namespace; `seed` and `number` start what is random. A
+    /// link with time in it becomes one of `timed`.
     pub fn start(
+        timed: &mut TimedLinks,
         namespace: &Namespace,
         config: &LinkConfig,
         seed: u64,
@@ -38,7 +42,19 @@ impl Emulator {
         }
         let stream = |direction: u64| Random::new(seed, 2 * number as u64 + direction);
         let random = [stream(0), stream(1)];
-        Timed::start(namespace, config, random).map(Emulator::Timed)
+        timed.add(namespace, config, random).map(Emulator::Timed)
+    }
+
+    /// Joins `west` and `east` of another namespace over the same link.
+    pub fn join(&self, namespace: &Namespace) -> Result<Emulator, BedError> {
+        match self {
+            Emulator::Timed(timed) => timed.join(namespace).map(Emulator::Timed),
+            Emulator::Programs(_) => Err(BedError::Parameter {
+                what: "link to share",
+                value: "one without time".into(),
+                rule: "only timed links can be shared (LinkConfig::timed)",
+            }),
+        }
     }
 
     /// Whether this is a thread, which ends with the process.

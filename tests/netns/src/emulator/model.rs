@@ -44,6 +44,8 @@ const NEIGHBOUR_DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 pub struct Packet {
     frame: Frame,
     length: usize,
+    /// Of the lines of hosts that share the link, the one that it belongs to.
+    lane: usize,
     /// Whether it can be lost and is counted; what keeps neighbours resolved is not.
     is_subject: bool,
 }
@@ -52,6 +54,11 @@ impl Packet {
     /// The packet, from its Ethernet header on.
     pub fn bytes(&self) -> &[u8] {
         &self.frame[..self.length]
+    }
+
+    /// Of the lines of hosts that share the link, the one that it belongs to.
+    pub fn lane(&self) -> usize {
+        self.lane
     }
 }
 
@@ -137,9 +144,16 @@ impl Direction {
         }
     }
 
-    /// What it has done so far.
-    pub fn counters(&self) -> &DirectionCounters {
-        &self.counters
+    /// What it has done so far, and how long its queue is now.
+    pub fn counters(&mut self, now: u64) -> DirectionCounters {
+        self.serve(now);
+        let queue = Duration::from_nanos(self.wait(now));
+        DirectionCounters { queue, ..self.counters }
+    }
+
+    /// How long a packet that enters now waits.
+    fn wait(&self, now: u64) -> u64 {
+        self.free_at.saturating_sub(now) + self.airtime(self.queued_bytes)
     }
 
     /// Forgets the longest sojourn.
@@ -158,9 +172,9 @@ impl Direction {
         self.last_due = self.last_due.min(now + nanos(config.delay + config.jitter));
     }
 
-    /// Takes the first `length` bytes of `frame`, which arrived at time `at`, no earlier than those
-    /// before it. Leaves another frame in its place.
-    pub fn enter(&mut self, at: u64, frame: &mut Frame, length: usize) {
+    /// Takes the first `length` bytes of `frame`, which arrived on `lane` at time `at`, no earlier
+    /// than those before it. Leaves another frame in its place.
+    pub fn enter(&mut self, at: u64, frame: &mut Frame, length: usize, lane: usize) {
         let is_subject = is_subject(&frame[..length.min(FRAME_BYTES)]);
         self.counters.seen += u64::from(is_subject);
         self.serve(at);
@@ -169,8 +183,7 @@ impl Direction {
             self.counters.refused += u64::from(is_subject);
             return;
         }
-        let wait = self.free_at.saturating_sub(at) + self.airtime(self.queued_bytes);
-        if wait > nanos(self.config.queue) {
+        if self.wait(at) > nanos(self.config.queue) {
             self.counters.queue_drops += u64::from(is_subject);
             return;
         }
@@ -180,7 +193,7 @@ impl Direction {
         };
         std::mem::swap(&mut other, frame);
         self.queued_bytes += length as u64;
-        self.queue.push_back((at, Packet { frame: other, length, is_subject }));
+        self.queue.push_back((at, Packet { frame: other, length, lane, is_subject }));
     }
 
     /// Sends what the line can begin to send until `now`.
@@ -255,7 +268,7 @@ impl Direction {
     fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         let mut frame = self.frames.pop()?;
         frame[..packet.length].copy_from_slice(packet.bytes());
-        Some(Packet { frame, length: packet.length, is_subject: packet.is_subject })
+        Some(Packet { frame, ..*packet })
     }
 
     /// The next packet that is due until `now`.
@@ -336,6 +349,9 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
+    /// When everything has left.
+    const END: u64 = 100_000 * MILLI;
+
     fn direction(config: DirectionConfig) -> Direction {
         Direction::new(config, Random::new(7, 0))
     }
@@ -349,7 +365,7 @@ mod tests {
         let mut frame = new_frame();
         frame[12..14].copy_from_slice(&ETHER_TYPE_IPV4);
         frame[14] = mark;
-        direction.enter(at, &mut frame, 1500);
+        direction.enter(at, &mut frame, 1500, 0);
     }
 
     /// Marks of the packets that leave until `now`.
@@ -375,7 +391,7 @@ mod tests {
         assert_eq!(leave(&mut link, 7 * MILLI - 1), [0u8; 0]);
         assert_eq!(leave(&mut link, 8 * MILLI), [1, 2]);
         assert_eq!(link.next_due(), None);
-        assert_eq!(link.counters().sojourn_max, Duration::from_millis(2));
+        assert_eq!(link.counters(END).sojourn_max, Duration::from_millis(2));
     }
 
     #[test]
@@ -384,10 +400,13 @@ mod tests {
         for mark in 0..10 {
             enter(&mut link, 0, mark);
         }
+        // One is being sent, four wait.
+        assert_eq!(link.counters(0).queue, Duration::from_millis(5));
+        assert_eq!(link.counters(3 * MILLI).queue, Duration::from_millis(2));
         // The first leaves at once, four wait; the last of them for 4 ms.
         assert_eq!(leave(&mut link, 100 * MILLI), [0, 1, 2, 3, 4]);
-        assert_eq!(link.counters().queue_drops, 5);
-        assert_eq!(link.counters().sojourn_max, Duration::from_millis(4));
+        assert_eq!(link.counters(END).queue_drops, 5);
+        assert_eq!(link.counters(END).sojourn_max, Duration::from_millis(4));
     }
 
     #[test]
@@ -426,7 +445,7 @@ mod tests {
             **mark < highest
         });
         // The last ones have no packets behind them.
-        let (overtaken, late) = (overtaken.count() as u64, link.counters().reordered);
+        let (overtaken, late) = (overtaken.count() as u64, link.counters(END).reordered);
         assert!(late > 15 && overtaken <= late && overtaken + 20 > late, "{overtaken} of {late}");
     }
 
@@ -446,10 +465,10 @@ mod tests {
         for number in 0..2 * FRAMES_MAX as u64 {
             enter(&mut link, number * 1200, 0);
         }
-        assert!(link.counters().refused > 0);
+        assert!(link.counters(END).refused > 0);
         let left = leave(&mut link, 10_000 * MILLI).len() as u64;
         assert_eq!(link.frames.len(), frames);
-        let counters = *link.counters();
+        let counters = link.counters(END);
         let gone = counters.dropped + counters.refused + counters.queue_drops;
         assert_eq!(left, counters.seen - gone + counters.duplicated);
     }
@@ -472,9 +491,9 @@ mod tests {
         for number in 0..20 {
             let mut frame = new_frame();
             frame[12..14].copy_from_slice(&[0x08, 0x06]);
-            link.enter(number * MILLI, &mut frame, 60);
+            link.enter(number * MILLI, &mut frame, 60, 0);
         }
         assert_eq!(leave(&mut link, 100 * MILLI).len(), 20);
-        assert_eq!(link.counters().seen, 0);
+        assert_eq!(link.counters(END).seen, 0);
     }
 }

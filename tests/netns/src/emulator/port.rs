@@ -24,13 +24,20 @@ pub const BURST: usize = 64;
 /// takes 2304, so this is 90 ms at 300 Mbit/s.
 const SOCKET_BYTES: usize = 8 << 20;
 
+/// What a packet carries.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Kind {
+    /// Nearly everything.
+    Ipv4,
+    Ipv6,
+    Arp,
+}
+
 /// Sockets of one interface.
 #[derive(Debug)]
 pub struct Port {
-    /// IPv4, which nearly everything is.
-    main: OwnedFd,
-    /// IPv6 and ARP.
-    others: [OwnedFd; 2],
+    /// One for each [`Kind`], in that order.
+    sockets: [OwnedFd; 3],
 }
 
 impl Port {
@@ -51,22 +58,17 @@ impl Port {
             bind(socket.as_raw_fd(), &address)?;
             Ok::<_, std::io::Error>(socket)
         };
-        Ok(Port { main: socket(eth::IP)?, others: [socket(eth::IPV6)?, socket(eth::ARP)?] })
+        Ok(Port { sockets: [socket(eth::IP)?, socket(eth::IPV6)?, socket(eth::ARP)?] })
     }
 
     /// All its sockets.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(&self.main).chain(&self.others).map(AsFd::as_fd)
+        self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// Fills `burst` with the next IPv4 packets; returns their number.
-    pub fn receive(&self, burst: &mut Burst) -> usize {
-        burst.fill(&self.main)
-    }
-
-    /// Fills `burst` with the next packets of kind `other`, 0 or 1; returns their number.
-    pub fn receive_other(&self, other: usize, burst: &mut Burst) -> usize {
-        burst.fill(&self.others[other])
+    /// Fills `burst` with the next packets of a kind; returns their number.
+    pub fn receive(&self, kind: Kind, burst: &mut Burst) -> usize {
+        burst.fill(&self.sockets[kind as usize])
     }
 
     /// Sends up to [`BURST`] packets; returns how many Linux took, in order from the first.
@@ -75,7 +77,7 @@ impl Port {
             packets.iter().map(|packet| [IoSlice::new(packet.bytes())]).collect();
         let (to, control): ([Option<()>; BURST], [ControlMessage; 0]) = ([None; BURST], []);
         let flags = MsgFlags::MSG_DONTWAIT;
-        let sent = sendmmsg(self.main.as_raw_fd(), headers, &slices, to, control, flags);
+        let sent = sendmmsg(self.sockets[0].as_raw_fd(), headers, &slices, to, control, flags);
         // Refused packets are counted by those who called.
         sent.map_or(0, Iterator::count)
     }
@@ -105,12 +107,17 @@ impl Burst {
         }
     }
 
-    /// Each packet's frame, its length, and how long ago it arrived.
-    pub fn packets(&mut self) -> impl Iterator<Item = (&mut Frame, usize, Duration)> {
+    /// How long ago each packet arrived.
+    pub fn ages(&self) -> impl Iterator<Item = Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.frames.iter_mut().zip(&self.arrivals).map(move |(frame, (length, at))| {
-            (frame, *length, at.map_or(Duration::ZERO, |at| now.saturating_sub(at)))
-        })
+        self.arrivals
+            .iter()
+            .map(move |(_, at)| at.map_or(Duration::ZERO, |at| now.saturating_sub(at)))
+    }
+
+    /// A packet's frame, and its length.
+    pub fn packet(&mut self, number: usize) -> (&mut Frame, usize) {
+        (&mut self.frames[number], self.arrivals[number].0)
     }
 
     fn fill(&mut self, socket: &OwnedFd) -> usize {

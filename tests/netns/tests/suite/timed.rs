@@ -303,6 +303,39 @@ fn rate_and_delay_change_while_traffic_runs() {
 }
 
 #[test]
+fn two_lines_of_hosts_share_a_link_and_do_not_see_each_other() {
+    let Some(_turn) = common::namespaces() else { return };
+    let rate = 50.0;
+    let bed = timed(long_queue(rate));
+    let beside = bed.build_beside().unwrap();
+    let shares = || {
+        let before = bed.counters().unwrap()[0].eastward;
+        // Rates that are no multiples of each other or of the link's: of two senders in step with
+        // the link, one can get all of it.
+        let probes = [(&bed, 0.83), (&beside, 0.61)].map(|(bed, share)| {
+            let packets_per_second = share * rate * FULL_PACKETS;
+            let plan = eastward(bed, FULL_PAYLOAD_BYTES, packets_per_second, 1000);
+            Probe::start(bed.source(), bed.sink(), &plan).unwrap()
+        });
+        let outcomes = probes.map(|probe| probe.finish().unwrap());
+        let link = bed.counters().unwrap()[0].eastward.since(&before);
+        println!("{link:?}");
+        assert_eq!(link.seen, outcomes.iter().map(|outcome| outcome.sent).sum::<u64>());
+        assert_eq!(link.queue_drops, outcomes.iter().map(ProbeOutcome::lost).sum::<u64>());
+        // Both number their packets alike: those of the other would come again.
+        assert!(outcomes.iter().all(|outcome| outcome.duplicates == 0));
+        outcomes.map(|outcome| outcome.rate_between(300.0, 1000.0) / FULL_PACKETS)
+    };
+    // A full queue does not ask whose packet comes next: each gets its share of what was sent.
+    let is_fair = |[one, other]: &[f64; 2]| {
+        println!("{one:.2} and {other:.2} Mbit/s");
+        ((one + other) / rate - 1.0).abs() < 0.01 && (1.0..1.9).contains(&(one / other))
+    };
+    assert!((0..TRIES).map(|_| shares()).find(is_fair).is_some());
+    assert_eq!(beside.counters().unwrap(), bed.counters().unwrap());
+}
+
+#[test]
 fn timed_link_carries_a_hundred_thousand_packets_a_second() {
     let Some(_turn) = common::namespaces() else { return };
     let bed = timed(DirectionConfig { delay: Duration::from_millis(5), ..lossless(2000.0) });
