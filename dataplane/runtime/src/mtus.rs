@@ -5,7 +5,16 @@
 use crate::netlink::Netlink;
 use crate::node::Node;
 use crate::paths::Flow;
+use crate::topology::{TunnelConfig, tunnel_mtu_min};
 use std::collections::BTreeSet;
+
+/// The MTU of a tunnel whose path carries packets of so many bytes: never more than is configured,
+/// nor less than IP needs.
+fn mtu(config: &TunnelConfig, packet_bytes: Option<usize>) -> u16 {
+    let least = tunnel_mtu_min(config.address.0).min(config.mtu);
+    let carried = packet_bytes.and_then(|bytes| u16::try_from(bytes).ok());
+    carried.unwrap_or(config.mtu).clamp(least, config.mtu)
+}
 
 /// The MTUs of the tunnels.
 #[derive(Default)]
@@ -21,7 +30,7 @@ impl Mtus {
         for (index, tunnel) in node.shared.tunnels.get().iter().enumerate() {
             let limits = flows.iter().filter(|flow| flow.reads(index));
             let limit = limits.filter_map(|flow| flow.packet_bytes.map(|it| (it, flow.id))).min();
-            let mtu = tunnel.mtu_for(limit.map(|(bytes, _)| bytes));
+            let mtu = mtu(&node.topology.tunnels[index], limit.map(|(bytes, _)| bytes));
             if tunnel.mtu() == mtu || tunnel.is_gone() {
                 continue;
             }
@@ -52,5 +61,26 @@ impl Mtus {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mtu_is_between_what_ip_needs_and_what_is_configured() {
+        let tunnel = |address: &str, mtu| {
+            let address = (address.parse().expect("an address"), 24);
+            TunnelConfig { name: "rec0".into(), address, mtu }
+        };
+        for (address, least) in [("10.99.0.1", 576), ("fd00::1", 1280)] {
+            let config = tunnel(address, 1421);
+            let cases = [(None, 1421), (Some(1340), 1340), (Some(1440), 1421), (Some(0), least)];
+            for (carried, expected) in cases {
+                assert_eq!(mtu(&config, carried), expected, "{address}, {carried:?}");
+            }
+        }
+        assert_eq!(mtu(&tunnel("10.99.0.1", 100), Some(50)), 100, "a test may configure less");
     }
 }

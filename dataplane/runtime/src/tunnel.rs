@@ -11,7 +11,7 @@
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::report::TunnelStatus;
-use crate::topology::{Topology, TunnelConfig, tunnel_mtu_min};
+use crate::topology::{Topology, TunnelConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::IpAddr;
@@ -46,10 +46,8 @@ pub(crate) struct Tunnel {
     is_gone: AtomicBool,
     /// Set by the thread that follows paths. Relaxed: it is only reported.
     has_carrier: AtomicBool,
-    /// Which it has, and which it has where the path carries every packet. Likewise.
+    /// Likewise.
     mtu: AtomicU16,
-    mtu_configured: u16,
-    mtu_min: u16,
 }
 
 /// Which offloads are used in both directions.
@@ -163,8 +161,6 @@ impl Tunnel {
             is_gone,
             has_carrier: AtomicBool::new(true),
             mtu: AtomicU16::new(config.mtu),
-            mtu_configured: config.mtu,
-            mtu_min: tunnel_mtu_min(address).min(config.mtu),
         })
     }
 
@@ -213,13 +209,6 @@ impl Tunnel {
     /// The MTU that it has.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu.load(Relaxed)
-    }
-
-    /// The MTU that it should have where the path carries packets of so many bytes: never more than
-    /// is configured, nor less than IP needs.
-    pub(crate) fn mtu_for(&self, packet_bytes: Option<usize>) -> u16 {
-        let carried = packet_bytes.and_then(|bytes| u16::try_from(bytes).ok());
-        carried.unwrap_or(self.mtu_configured).clamp(self.mtu_min, self.mtu_configured)
     }
 
     /// Gives the interface an MTU: Linux tells senders on this host and behind it, and cuts what

@@ -82,7 +82,6 @@ pub(crate) enum Next {
 struct Keepalive {
     due: Option<Nanos>,
     count: u32,
-    /// When the newest one left.
     sent_at: Nanos,
 }
 
@@ -112,7 +111,6 @@ pub(crate) struct Sender {
     has_begun: bool,
     share: Share,
     next_key: u16,
-    /// Symbols that are too large for the neighbour.
     given_up: u64,
     /// When the link is free.
     free_at: Nanos,
@@ -272,7 +270,9 @@ impl Sender {
 
     /// What is to leave now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
-        if let Some(bytes) = self.sent.probe(self.round_trip(), now) {
+        if self.free_at.saturating_sub(BURST_NANOS) <= now
+            && let Some(bytes) = self.sent.probe(self.round_trip(), now)
+        {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
@@ -312,7 +312,7 @@ impl Sender {
         if !is_missing || store.heard_at(number) + self.patience() <= now {
             return false;
         }
-        let bytes = packet_bytes(store, number);
+        let bytes = store.packet_bytes(number);
         let is_too_large = self.is_too_large(bytes);
         if is_too_large {
             self.wish(bytes);
@@ -476,7 +476,9 @@ impl Sender {
             Err(at) => at.map(|at| at.max(until)),
         });
         let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
-        earlier(earlier(opens, asks), self.sent.sizes().due(self.round_trip()))
+        let probes = self.sent.sizes().due(self.round_trip());
+        let probes = probes.map(|due| due.max(self.free_at.saturating_sub(BURST_NANOS)));
+        earlier(earlier(opens, asks), probes)
     }
 
     /// Reads what the neighbour reports.
@@ -576,7 +578,7 @@ impl Sender {
                 continue;
             }
             let place = self.next_place.wrapping_sub(u32::from(back));
-            if self.is_too_large(packet_bytes(store, self.number_at(place))) {
+            if self.is_too_large(store.packet_bytes(self.number_at(place))) {
                 continue;
             }
             let (number, sent_at) = &mut self.placed[place as usize % PLACES];
@@ -595,9 +597,4 @@ impl Sender {
         self.open.clear();
         self.keepalive.due = None;
     }
-}
-
-/// Bytes of the IP packet of a number; 0 when it is not here.
-fn packet_bytes(store: &Store, number: u32) -> usize {
-    store.get(number).map_or(0, |symbol| symbol.packet.len())
 }
