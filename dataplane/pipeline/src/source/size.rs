@@ -11,6 +11,10 @@ use crate::params::Nanos;
 /// for what passes last for less.
 const HOLD_NANOS: Nanos = 3_000_000_000;
 
+/// What follows a limit that ends is the least heard for so long: nodes repeat theirs several times
+/// meanwhile.
+const LATELY_NANOS: Nanos = 200_000_000;
+
 /// When nothing is heard for this long the flow is idle, and no limit grows older meanwhile.
 const PAUSE_NANOS: Nanos = 200_000_000;
 
@@ -19,6 +23,8 @@ const PAUSE_NANOS: Nanos = 200_000_000;
 pub(crate) struct PathSize {
     /// Bytes of UDP payload, and when it was last heard of.
     least: Option<(u16, Nanos)>,
+    /// The least heard lately, where that is more.
+    lately: Option<(u16, Nanos)>,
     heard_at: Nanos,
 }
 
@@ -26,18 +32,21 @@ impl PathSize {
     /// Something was heard of the path: limits grow older.
     pub(crate) fn age(&mut self, now: Nanos) {
         let silence = now.saturating_sub(std::mem::replace(&mut self.heard_at, now));
-        if silence > PAUSE_NANOS
-            && let Some((_, at)) = &mut self.least
-        {
-            *at += silence;
+        let limits = [&mut self.least, &mut self.lately];
+        if silence > PAUSE_NANOS {
+            limits.into_iter().flatten().for_each(|(_, at)| *at += silence);
         }
-        self.least = self.least.filter(|(_, at)| at + HOLD_NANOS > now);
+        if self.least.is_some_and(|(_, at)| at + HOLD_NANOS <= now) {
+            self.least = self.lately.take().filter(|(_, at)| at + LATELY_NANOS > now);
+        }
     }
 
     /// Some node's next hops get packets of so many bytes and none that are larger.
     pub(crate) fn hear(&mut self, bytes: u16, now: Nanos) {
         if self.least.is_none_or(|(least, _)| bytes <= least) {
             self.least = Some((bytes, now));
+        } else if self.lately.is_none_or(|(least, at)| bytes <= least || at + LATELY_NANOS <= now) {
+            self.lately = Some((bytes, now));
         }
     }
 
@@ -85,6 +94,15 @@ mod tests {
         let reports = (0..3000).map(|turn| Some(if turn % 160 == 0 { 0 } else { 1372 }));
         let changes = hear(&mut size, reports);
         assert!((2..=40).contains(&changes), "{changes}");
+    }
+
+    /// The limit once ended for the time until the next report, which a tunnel followed.
+    #[test]
+    fn limit_that_ends_is_followed_by_what_is_heard_lately() {
+        let mut size = PathSize::default();
+        hear(&mut size, [Some(1000), Some(1200)].into_iter());
+        let reports = (0..300).map(|turn| [None, Some(1400), Some(1372)][turn % 3]);
+        assert_eq!((hear(&mut size, reports), size.limit()), (1, Some(1372)));
     }
 
     #[test]
