@@ -11,9 +11,7 @@ use recoded_wire::coded::{
     BLOCK_SYMBOLS_MAX, Block, CodedHeader, PLANNED_MAX, coding_offset, log2_ceil, vector_bytes,
     write_index,
 };
-use recoded_wire::feedback::{
-    FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer,
-};
+use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
 use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
@@ -573,7 +571,7 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
 }
 
 fn item(random: &mut Random, writer: &mut Writer<'_>) {
-    let item = match random.among(0..=5) {
+    let item = match random.among(0..=4) {
         0 => Item::Hop(HopReport {
             hop: random.number() as u8,
             loss: random.unit() as f32,
@@ -590,7 +588,6 @@ fn item(random: &mut Random, writer: &mut Writer<'_>) {
             missing: random.number() as u16,
             round: random.number() as u8 % 8,
         }),
-        4 => Item::Size(SizeReport { hop: random.number() as u8, bytes: random.number() as u16 }),
         _ => {
             let counts: Vec<u32> =
                 (0..random.size(1..=257)).map(|_| random.number() as u32).collect();

@@ -31,7 +31,7 @@ const CLASS_BYTES: u16 = 8;
 const CLASSES: usize = 224;
 
 /// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
-/// Nobody who forges reports leads us below it.
+/// Forged reports lead no further.
 const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
 
 /// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
@@ -431,7 +431,7 @@ mod tests {
         assert!(due.is_none(), "{due:?} at {}", path.now);
     }
 
-    /// Nobody who forges what came and what was lost leads us below the floor.
+    /// Whatever is said to have come and been lost.
     #[test]
     fn no_limit_is_below_the_floor() {
         let mut path = Path::new(100, 0.0);
