@@ -189,20 +189,11 @@ impl Sender {
         self.sent.sizes()
     }
 
-    /// Whether an IP packet is too large to come by itself.
-    pub(crate) fn is_too_large(&self, packet_bytes: usize) -> bool {
-        self.sent.sizes().exceeds((STREAM_BYTES + packet_bytes) as u16)
-    }
-
-    /// Notes that an IP packet would leave if it were not too large.
-    pub(crate) fn wish(&mut self, packet_bytes: usize) {
-        self.sent.wish((STREAM_BYTES + packet_bytes) as u16);
-    }
-
-    /// Whether a symbol is too large to come in a combination.
-    fn is_too_large_to_combine(&self, store: &Store, number: u32) -> bool {
-        let bytes = COMBINATION_BYTES + store.coded_bytes(number).unwrap_or(0);
-        self.sent.sizes().exceeds(bytes as u16)
+    /// Whether an IP packet that is to leave is too large to come.
+    pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
+        let bytes = (STREAM_BYTES + packet_bytes) as u16;
+        self.sent.wish(bytes);
+        self.sent.sizes().exceeds(bytes)
     }
 
     /// What it planned to send in advance.
@@ -312,10 +303,8 @@ impl Sender {
         if !is_missing || store.heard_at(number) + self.patience() <= now {
             return false;
         }
-        let bytes = store.packet_bytes(number);
-        let is_too_large = self.is_too_large(bytes);
+        let is_too_large = self.refuses(store.packet_bytes(number));
         if is_too_large {
-            self.wish(bytes);
             self.given_up += 1;
             store.set_done(number, self.hop);
         }
@@ -332,7 +321,8 @@ impl Sender {
         let most = self.share.symbols() as u32;
         let known = |back: &u32| {
             let number = self.number_at(self.next_place.wrapping_sub(*back));
-            store.is_known(number) && !self.is_too_large_to_combine(store, number)
+            let bytes = store.coded_bytes(number).map(|bytes| COMBINATION_BYTES + bytes);
+            bytes.is_some_and(|bytes| !self.sent.sizes().exceeds(bytes as u16))
         };
         let count = (1..=most).take_while(known).count() as u16;
         if count == 0 {
@@ -578,7 +568,7 @@ impl Sender {
                 continue;
             }
             let place = self.next_place.wrapping_sub(u32::from(back));
-            if self.is_too_large(store.packet_bytes(self.number_at(place))) {
+            if self.refuses(store.packet_bytes(self.number_at(place))) {
                 continue;
             }
             let (number, sent_at) = &mut self.placed[place as usize % PLACES];

@@ -124,14 +124,9 @@ impl Senders {
         if is_closed { Err(at) } else { Ok(()) }
     }
 
-    /// Whether an IP packet is too large for every next hop. Notes that there was one.
+    /// Whether an IP packet that is to leave is too large for every next hop.
     pub(crate) fn refuse(&mut self, packet_bytes: usize) -> bool {
-        let is_too_large = |(_, sender): &(PeerId, Sender)| sender.is_too_large(packet_bytes);
-        let is_refused = self.hops.iter().all(is_too_large);
-        if is_refused {
-            self.hops.iter_mut().for_each(|(_, sender)| sender.wish(packet_bytes));
-        }
-        is_refused
+        self.hops.iter_mut().all(|(_, sender)| sender.refuses(packet_bytes))
     }
 
     /// Whether every next hop has a number.
