@@ -365,8 +365,11 @@ pub struct Tunnel {
     pub name: String,
     /// Its address and prefix length.
     pub address: String,
-    /// Its MTU.
+    /// Its MTU: the configured one, or less where the path of its stream carries less.
     pub mtu: u64,
+    /// The configured one, or what follows from the file.
+    #[serde(default)]
+    pub mtu_configured: u64,
     /// present; no-carrier while no next hop of the stream that reads from it answers; or gone when
     /// somebody deleted it; it is made again.
     #[serde(default)]

@@ -43,8 +43,8 @@ fn black_hole(neighbour: &FlowNeighbour) -> Option<String> {
     let arrived = neighbour.arrived_packet_bytes;
     let arrived = arrived.map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
     Some(format!(
-        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: raise the MTU on the \
-         way, or lower symbol_bytes at the source of the flow",
+        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: the tunnel of the \
+         flow's source has a smaller MTU",
         neighbour.next_hop
     ))
 }

@@ -239,6 +239,13 @@ fn tunnel_reasons(state: &State) -> String {
             "no-carrier" => notes.push("no carrier: no next hop of its flow answers"),
             _ => {}
         }
+        let mtu = format!(
+            "MTU {} instead of {}: its path carries no larger packets",
+            tunnel.mtu, tunnel.mtu_configured
+        );
+        if tunnel.mtu < tunnel.mtu_configured {
+            notes.push(&mtu);
+        }
         if !tunnel.reason.is_empty() {
             notes.push(&tunnel.reason);
         }

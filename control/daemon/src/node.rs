@@ -210,6 +210,7 @@ fn tunnel(report: &TunnelReport) -> Tunnel {
     let (faults, counters) = split(packets.iter());
     Tunnel {
         name: report.name.clone(),
+        mtu: report.mtu.into(),
         state: report.status.name().into(),
         offload: report.offload.into(),
         reason: report.reason.clone(),

@@ -22,11 +22,16 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
         show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone), seen.at)
     });
-    let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| Tunnel {
-        name: tunnel.name.clone(),
-        address: format!("{}/{}", tunnel.address, tunnel.prefix),
-        mtu: tunnel.mtu.into(),
-        ..seen.tunnels.get(index).cloned().unwrap_or_default()
+    let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| {
+        let seen = seen.tunnels.get(index).cloned().unwrap_or_default();
+        let mtu_configured = tunnel.mtu.into();
+        Tunnel {
+            name: tunnel.name.clone(),
+            address: format!("{}/{}", tunnel.address, tunnel.prefix),
+            mtu: if seen.mtu > 0 { seen.mtu } else { mtu_configured },
+            mtu_configured,
+            ..seen
+        }
     });
     State {
         version: env!("CARGO_PKG_VERSION").into(),

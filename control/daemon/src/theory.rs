@@ -142,6 +142,7 @@ mod tests {
             is_mended: false,
             next_hops: Vec::new(),
             hops: Vec::new(),
+            packet_bytes_max: None,
             remote: None,
             held: 0,
             counters: FlowCounters::default(),

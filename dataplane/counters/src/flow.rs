@@ -40,6 +40,11 @@ counters! {
         sent_repair: Packets,
         /// Packets sent to a next hop that is to report, with nothing in them.
         sent_keepalive: Packets,
+        /// Packets sent to a next hop to see whether as large ones arrive, with nothing in them.
+        sent_probe: Packets,
+        /// Source and relay of a stream: IP packets given up, too large for the next hop to get.
+        too_large: Packets => "Nothing, if few: senders learn of a smaller MTU by the tunnel's. Else \
+            raise the MTU on the way.",
         /// Packets that could not be formed or copied because no frame was free.
         send_failed: Packets => "Raise frames.",
         /// Source symbols: closed (source), decoded (sink). Packets sent or received per source

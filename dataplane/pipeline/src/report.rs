@@ -69,12 +69,12 @@ impl Planned {
     }
 }
 
-/// Packets of some size and above do not arrive, while smaller ones do: bytes of UDP payload.
+/// Packets above some size do not arrive, while smaller ones do: bytes of UDP payload.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BlackHole {
-    /// Largest packet that came since this is known; 0 when none did.
+    /// Largest packet that comes, as far as is known.
     pub came_bytes: u16,
-    /// Smallest of those of which none comes.
+    /// Least size that does not, as far as is known.
     pub lost_bytes: u16,
 }
 
@@ -175,6 +175,9 @@ pub struct FlowReport {
     pub hops: Vec<HopLoss>,
     /// Source and relay of a stream: the neighbours that it is sent to.
     pub next_hops: Vec<NextHop>,
+    /// Source of a stream: bytes of the longest IP packet that every link carries, where longer
+    /// ones are known to vanish on the way.
+    pub packet_bytes_max: Option<usize>,
     /// Source: what the sink reports of itself.
     pub remote: Option<RemoteReport>,
     /// Generations held now.

@@ -539,6 +539,7 @@ impl Shard {
             is_mended: false,
             hops: self.upstream.loss.estimate().into_iter().collect(),
             next_hops: Vec::new(),
+            packet_bytes_max: None,
             remote: None,
             held: self.held(),
             counters: self.counters.clone(),

@@ -3,7 +3,8 @@
 
 mod timed;
 
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::feedback::{FEEDBACK_BYTES, FeedbackHeader, Item, SizeReport, Writer};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::stream::{
@@ -14,6 +15,13 @@ use timed::{Line, Link, Load, MILLI, SECOND};
 /// A thousand packets a second.
 const LOAD: Load = Load { bytes: 400, rate: Some(1000.0), ordered: true };
 
+/// Packets that another MTU of the tunnel would cut.
+const LARGE: Load = Load { bytes: 1300, ..LOAD };
+
+/// The least MTU of a tunnel, and a packet that is never too large.
+const TUNNEL_LEAST: usize = 576;
+const SMALL: usize = 100;
+
 /// Numbers that no two calls share.
 fn noise(number: u32) -> u32 {
     (number ^ 0x5bd1).wrapping_mul(0x9E37_79B1) ^ number << 13
@@ -22,10 +30,22 @@ fn noise(number: u32) -> u32 {
 /// What `attack` makes of its turn and the newest symbol that the source sent goes to node `to`,
 /// every millisecond, for five seconds. The share of packets that arrive within the second after.
 fn under_attack(to: usize, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> f64 {
+    line_under_attack(LOAD, to, attack).0
+}
+
+/// The same with another load. Of one of large packets, every second is small, and the others are
+/// as long as the source says that the path carries, but not shorter than the least MTU of a
+/// tunnel. Returns the line as well.
+fn line_under_attack(
+    load: Load,
+    to: usize,
+    attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
+) -> (f64, Line) {
     let link = Link::new(0.05, 2);
-    let mut line = Line::new(&[link; 2], LOAD, 1);
+    let mut line = Line::new(&[link; 2], load, 1);
     line.run(SECOND);
     let mut symbol: Option<StreamPacket> = None;
+    let mut most_bytes = load.bytes;
     for turn in 0..5000 {
         let newest = line.newest().to_vec();
         let Ok(Packet::Stream(packet)) = parse(&newest) else { panic!("a packet of the stream") };
@@ -35,7 +55,17 @@ fn under_attack(to: usize, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> f6
         } else {
             symbol.expect("a symbol comes first")
         });
-        line.inject(to, &attack(turn, &newest));
+        let mut forged = attack(turn, &newest);
+        if load.bytes > TUNNEL_LEAST {
+            // Who is informed knows the numbers of the way back as well.
+            write_link_sequence(&mut forged, line.newest_back().wrapping_add(1));
+        }
+        line.inject(to, &forged);
+        if load.bytes > TUNNEL_LEAST {
+            let most = line.flow(0).packet_bytes_max.unwrap_or(load.bytes);
+            most_bytes = most.clamp(TUNNEL_LEAST, load.bytes);
+            line.load.bytes = if turn % 2 == 0 { most_bytes } else { SMALL };
+        }
         line.run(MILLI);
     }
     line.load.rate = Some(1e-3);
@@ -43,7 +73,8 @@ fn under_attack(to: usize, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> f6
     // An attacker's symbols are delivered as well.
     let good = line.delivered.len() as f64 / line.entered() as f64;
     println!("{good:.4} at node {to}");
-    good
+    line.load.bytes = most_bytes;
+    (good, line)
 }
 
 fn header(newest: &StreamPacket, packet_type: PacketType, flags: u8, link: u32) -> Header {
@@ -155,4 +186,39 @@ fn keepalives_ahead_of_the_present_numbers_do_not_end_the_flow() {
         });
         assert!(share >= least, "{share} of the packets arrive, forged {distance} ahead");
     }
+}
+
+/// They make the tunnel's packets as short as they may be, and nothing is dropped for them. How
+/// often the limit changes is bounded in `source/size.rs`.
+#[test]
+fn size_reports_lead_no_further_than_the_least_mtu_of_a_tunnel() {
+    let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {
+        let common = header(newest, PacketType::Feedback, 0, noise(turn));
+        let common = Header { hop_index: 0, ..common };
+        let mut bytes = vec![0; 64];
+        FeedbackHeader { common, node: noise(turn), number: turn }.write(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
+        assert!(writer.push(Item::Size(SizeReport { hop: 0, bytes: (noise(turn) % 1500) as u16 })));
+        let length = writer.finish();
+        assert!(length > FEEDBACK_BYTES);
+        bytes.truncate(length);
+        bytes
+    });
+    assert_eq!(line.load.bytes, TUNNEL_LEAST);
+    assert!(share >= 0.95, "{share}");
+    assert_eq!(line.flow(0).counters.too_large, 0);
+}
+
+/// Every large packet is called lost and every small one received: large ones are sent again, and
+/// that they come settles the doubt.
+#[test]
+fn link_reports_that_call_large_packets_lost_end_nothing() {
+    let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {
+        let link = newest.header.common.link_sequence;
+        let gap = LinkGap { first: link, count: 1 };
+        let is_large = newest.symbol().is_some_and(|symbol| usize::from(symbol.bytes) > SMALL);
+        report(newest, link + 1, turn, if is_large { std::slice::from_ref(&gap) } else { &[] })
+    });
+    println!("{} bytes", line.load.bytes);
+    assert!(share >= 0.95, "{share}");
 }

@@ -77,6 +77,8 @@ mod links;
 
 mod paths;
 
+mod mtus;
+
 mod runtime;
 
 pub mod report;
@@ -96,5 +98,6 @@ pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use topology::{
-    HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig,
+    HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology, TopologyError,
+    TunnelConfig, tunnel_mtu_min,
 };

@@ -115,6 +115,13 @@ impl Netlink {
         set.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
+    /// Gives an interface an MTU.
+    pub(crate) fn set_mtu(&self, name: &str, mtu: u16) -> Result<(), StartError> {
+        let message = LinkUnspec::new_with_name(name).mtu(mtu.into()).build();
+        let set = self.executor.block_on(self.handle.link().set(message).execute());
+        set.map_err(|error| StartError::Netlink { reason: error.to_string() })
+    }
+
     /// The whole neighbour table.
     pub(crate) fn neighbours(&self) -> Result<Vec<Neighbour>, Error> {
         self.executor.block_on(async {

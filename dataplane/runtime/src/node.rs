@@ -279,6 +279,7 @@ impl Node {
                 offload: tunnel.offload().name(),
                 reason: tunnel.reason().to_owned(),
                 status: tunnel.status(),
+                mtu: tunnel.mtu(),
                 counters,
             }
         });

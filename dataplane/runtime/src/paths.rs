@@ -1,11 +1,12 @@
-//! Follows the paths of streams: logs which next hops do not answer or get no large packets, and
-//! takes the carrier of a tunnel away while no next hop of its flow answers, so that hosts behind
-//! it may route around it.
+//! Follows the paths of streams: logs which next hops do not answer or get no large packets, takes
+//! the carrier of a tunnel away while no next hop of its flow answers, so that hosts behind it may
+//! route around it, and gives tunnels the MTU of the path (`mtus.rs`).
 //!
 //! A thread of its own looks at what the workers published. Whether a next hop is silent is decided
 //! in the pipeline, by what it sent; streams go on asking a neighbour that is silent, though
 //! nothing comes out of a tunnel without a carrier. Other codes do not know whether anyone answers.
 
+use crate::mtus::Mtus;
 use crate::netlink::Netlink;
 use crate::node::Node;
 use crate::report::WorkerPart;
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// Follows the paths until `stopped` hangs up.
 pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
     let (mut silent, mut holes) = (Places::new(), Places::new());
-    let mut carriers = Carriers::default();
+    let (mut carriers, mut mtus) = (Carriers::default(), Mtus::default());
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let flows = flows(&node.shared.parts(), node.clock.now());
         for change in changes(&mut silent, &flows, |hop| hop.is_silent) {
@@ -30,19 +31,27 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
             log_black_hole(&node.topology, &flows, change);
         }
         carriers.follow(node, netlink, &flows);
+        mtus.follow(node, netlink, &flows);
     }
 }
 
 /// A stream that this node sends.
 #[derive(Debug)]
-struct Flow {
-    id: u32,
+pub(crate) struct Flow {
+    pub(crate) id: u32,
     /// Of a source.
     tunnel: Option<TunnelId>,
     next_hops: Vec<NextHop>,
+    /// Bytes of the longest IP packet that the path carries, where longer ones vanish.
+    pub(crate) packet_bytes: Option<usize>,
 }
 
 impl Flow {
+    /// Whether it reads from the tunnel of this index.
+    pub(crate) fn reads(&self, tunnel: usize) -> bool {
+        self.tunnel.is_some_and(|it| usize::from(it.0) == tunnel)
+    }
+
     fn is_silent(&self) -> bool {
         self.next_hops.iter().all(|hop| hop.is_silent)
     }
@@ -63,6 +72,7 @@ fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
             _ => None,
         }),
         next_hops: NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), now),
+        packet_bytes: reports.iter().filter_map(|report| report.packet_bytes_max).min(),
     };
     shards.into_iter().map(flow).collect()
 }
@@ -121,14 +131,14 @@ fn log_black_hole(topology: &Topology, flows: &[Flow], Change { flow, peer, begi
     }
     let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
     let hole = hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole);
-    let Some(BlackHole { lost_bytes, .. }) = hole else { return };
+    let Some(BlackHole { came_bytes, lost_bytes }) = hole else { return };
     let address = topology.hops[usize::from(peer.0)].address;
+    let [lost, came] = [lost_bytes, came_bytes].map(|it| ip_packet_bytes(address, it.into()));
     tracing::warn!(
         flow,
         neighbour,
-        "IP packets of {} bytes and more do not arrive, while shorter ones do: raise the MTU on the \
-         way, or lower symbol_bytes at the source of the flow",
-        ip_packet_bytes(address, lost_bytes.into())
+        "IP packets of {lost} bytes do not arrive, those of {came} do: the source of the flow is \
+         told, whose tunnel gets a smaller MTU"
     );
 }
 
@@ -149,8 +159,7 @@ impl Carriers {
     /// Gives every tunnel the carrier that it should have. One that was created again has one.
     fn follow(&mut self, node: &Node, netlink: &Netlink, flows: &[Flow]) {
         for (index, tunnel) in node.shared.tunnels.get().iter().enumerate() {
-            let reads = |flow: &&Flow| flow.tunnel.is_some_and(|it| usize::from(it.0) == index);
-            let silent = flows.iter().filter(reads).find(|flow| flow.is_silent());
+            let silent = flows.iter().find(|flow| flow.reads(index) && flow.is_silent());
             let carrier = silent.is_none();
             if tunnel.has_carrier() == carrier || tunnel.is_gone() {
                 continue;
@@ -174,7 +183,8 @@ impl Carriers {
     }
 }
 
-/// How often to look: a small part of the time after which a next hop is silent.
+/// How often to look: a small part of the time after which a next hop is silent, and of the time
+/// that TCP waits before it sends again what was too large.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -191,7 +201,8 @@ mod tests {
             black_hole: None,
             planned: Planned::default(),
         };
-        Flow { id, tunnel: None, next_hops: (0..).zip(silent).map(hop).collect() }
+        let next_hops = (0..).zip(silent).map(hop).collect();
+        Flow { id, tunnel: None, next_hops, packet_bytes: None }
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub struct TunnelReport {
     pub reason: String,
     /// What became of its interface.
     pub status: TunnelStatus,
+    /// Its MTU: the configured one, or that of the path where it is smaller.
+    pub mtu: u16,
     /// Packets.
     pub counters: TunnelCounters,
 }

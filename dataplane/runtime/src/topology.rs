@@ -11,6 +11,15 @@ use std::net::IpAddr;
 /// Least MTU of an IPv6 tunnel (RFC 8200, section 5): below it Linux takes no IPv6 address.
 pub const TUNNEL_MTU_MIN_V6: u16 = 1280;
 
+/// Least MTU of an IPv4 tunnel: every host accepts packets of this size (RFC 791). Linux would take
+/// less, but headers would outweigh the data.
+pub const TUNNEL_MTU_MIN_V4: u16 = 576;
+
+/// Least MTU of a tunnel with this address, written, by default, or where the path carries less.
+pub fn tunnel_mtu_min(address: IpAddr) -> u16 {
+    if address.is_ipv4() { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
+}
+
 /// How a worker waits when nothing happens.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Idle {

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
@@ -46,6 +46,8 @@ pub(crate) struct Tunnel {
     is_gone: AtomicBool,
     /// Set by the thread that follows paths. Relaxed: it is only reported.
     has_carrier: AtomicBool,
+    /// Likewise.
+    mtu: AtomicU16,
 }
 
 /// Which offloads are used in both directions.
@@ -151,8 +153,15 @@ impl Tunnel {
         queues[0].enabled(true).map_err(failed("bring up"))?;
         let (name, is_gone) = (config.name.clone(), AtomicBool::new(false));
         let (offload, reason) = granted(&queues[0], reason);
-        let has_carrier = AtomicBool::new(true);
-        Ok(Tunnel { name, queues, offload, reason, is_gone, has_carrier })
+        Ok(Tunnel {
+            name,
+            queues,
+            offload,
+            reason,
+            is_gone,
+            has_carrier: AtomicBool::new(true),
+            mtu: AtomicU16::new(config.mtu),
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -194,6 +203,19 @@ impl Tunnel {
     pub(crate) fn set_carrier(&self, carrier: bool, netlink: &Netlink) -> Result<(), StartError> {
         netlink.set_carrier(&self.name, carrier)?;
         self.has_carrier.store(carrier, Relaxed);
+        Ok(())
+    }
+
+    /// The MTU that it has.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.mtu.load(Relaxed)
+    }
+
+    /// Gives the interface an MTU: Linux tells senders on this host and behind it, and cuts what
+    /// may be cut.
+    pub(crate) fn set_mtu(&self, mtu: u16, netlink: &Netlink) -> Result<(), StartError> {
+        netlink.set_mtu(&self.name, mtu)?;
+        self.mtu.store(mtu, Relaxed);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ const FLOW_BYTES: usize = 12;
 const NACK_BYTES: usize = 8;
 const RANKS_HEADER_BYTES: usize = 4;
 const BLOCK_ACK_BYTES: usize = 4;
+const SIZE_BYTES: usize = 4;
 
 /// Kind of an item that a node on the way has dealt with.
 const KIND_WITHDRAWN: u8 = 0;
@@ -74,6 +75,15 @@ pub struct HopReport {
     pub loss: f32,
     /// Mean run of consecutive losses in packets, at least 1 (wire unit 1/256).
     pub burst_mean: f32,
+}
+
+/// The largest packet that reaches the next hops of one node, where larger ones vanish.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SizeReport {
+    /// Hop index of the link by which packets reach the node, as in [`HopReport`].
+    pub hop: u8,
+    /// Bytes of UDP payload.
+    pub bytes: u16,
 }
 
 /// What the sink has made of a flow so far (counters modulo 2^32).
@@ -141,6 +151,8 @@ pub enum Item<'a> {
     /// Kind 5, block acknowledgement: this block of a BATS flow and all before it need no more
     /// batches.
     BlockAck(u16),
+    /// Kind 6.
+    Size(SizeReport),
 }
 
 /// Writes items behind the header of a packet buffer.
@@ -183,6 +195,11 @@ impl<'a> Writer<'a> {
             Item::BlockAck(block) => {
                 value[..2].copy_from_slice(&block.to_be_bytes());
                 (5, BLOCK_ACK_BYTES)
+            }
+            Item::Size(report) => {
+                value[0] = report.hop;
+                value[2..4].copy_from_slice(&report.bytes.to_be_bytes());
+                (6, SIZE_BYTES)
             }
             Item::Ranks(report) => {
                 let Some(out) = self.item(4, RANKS_HEADER_BYTES + report.counts.len()) else {
@@ -274,6 +291,7 @@ fn read(kind: u8, value: &[u8]) -> Option<Item<'_>> {
             return whole.then_some(Item::Ranks(RankReport { epoch: head[0], counts }));
         }
         5 => Item::BlockAck(half(0)?),
+        6 => Item::Size(SizeReport { hop: *value.first()?, bytes: half(2)? }),
         _ => return None,
     })
 }
@@ -293,6 +311,7 @@ mod tests {
             Item::Flow(FlowReport { newest: 9, complete: 8, failed: 1 }),
             Item::Nack(Nack { unit: 7, missing: Nack::ALL, round: 2 }),
             Item::BlockAck(0xFFFE),
+            Item::Size(SizeReport { hop: 3, bytes: 1372 }),
         ];
         let mut writer = Writer::new(&mut buffer);
         for item in sent {

@@ -353,7 +353,8 @@ impl Worker {
                 + counters.sent_coded
                 + counters.sent_forwarded
                 + counters.sent_recoded
-                + counters.sent_keepalive;
+                + counters.sent_keepalive
+                + counters.sent_probe;
             received += counters.received;
             ingress += counters.ingress_packets;
             delivered += counters.delivered_packets;

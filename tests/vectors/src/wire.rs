@@ -2,7 +2,9 @@
 
 use recoded_code::TinyMt32;
 use recoded_wire::coded::{Block, CodedHeader, coding_offset, log2_ceil, write_index};
-use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::feedback::{
+    FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer,
+};
 use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
 use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
@@ -169,6 +171,13 @@ pub enum Report {
         /// Block number.
         block: u16,
     },
+    /// Kind 6.
+    Size {
+        /// Hop index.
+        hop: u8,
+        /// Bytes of UDP payload.
+        bytes: u16,
+    },
 }
 
 impl From<header::Header> for Header {
@@ -204,6 +213,7 @@ impl From<Item<'_>> for Report {
                 Report::Ranks { epoch: report.epoch, counts: report.counts().collect() }
             }
             Item::BlockAck(block) => Report::BlockAck { block },
+            Item::Size(SizeReport { hop, bytes }) => Report::Size { hop, bytes },
         }
     }
 }
@@ -366,10 +376,11 @@ fn reports() -> Vec<Vec<Report>> {
     let counts = (0..17).map(|_| random.next_u32()).collect();
     let ranks = Report::Ranks { epoch: 9, counts };
     let block = Report::BlockAck { block: 0xFFFE };
+    let size = Report::Size { hop: 3, bytes: 1372 };
     let mut all = vec![hop.clone(), flow.clone(), ranks.clone()];
     all.extend_from_slice(&nacks);
-    all.push(block.clone());
-    vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], all]
+    all.extend([block.clone(), size.clone()]);
+    vec![vec![], vec![hop], vec![flow], nacks.to_vec(), vec![ranks], vec![block], vec![size], all]
 }
 
 fn feedback(number: u8, items: &[Report]) -> Feedback {
@@ -405,6 +416,7 @@ fn push(writer: &mut Writer<'_>, item: &Report) -> bool {
         }
         Report::Nack { unit, missing, round } => Item::Nack(Nack { unit, missing, round }),
         Report::BlockAck { block } => Item::BlockAck(block),
+        Report::Size { hop, bytes } => Item::Size(SizeReport { hop, bytes }),
         Report::Ranks { epoch, ref counts } => {
             return writer.push_ranks(epoch, counts.iter().copied());
         }

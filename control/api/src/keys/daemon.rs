@@ -159,7 +159,7 @@ pub const TUNNEL: Table = Table {
                 a stream, but at least 576, for IPv6 1280; 1400 if there is none",
             ),
             meaning: "MTU of the interface, for IPv6 at least 1280; set it where hosts behind the \
-                tunnel need a certain one.",
+                tunnel need a certain one. It is less while the path of a stream carries less.",
             ..KEY
         },
     ],

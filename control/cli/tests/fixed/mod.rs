@@ -265,6 +265,7 @@ fn tunnels() -> Vec<Tunnel> {
             name: "rec0".into(),
             address: "10.99.0.1/24".into(),
             mtu: 1426,
+            mtu_configured: 1426,
             state: "gone".into(),
             offload: "tcp".into(),
             reason: "Linux before 6.2 offers no more".into(),
@@ -288,7 +289,8 @@ fn tunnels() -> Vec<Tunnel> {
         Tunnel {
             name: "rec1".into(),
             address: "10.98.0.1/24".into(),
-            mtu: 1429,
+            mtu: 1397,
+            mtu_configured: 1429,
             state: "no-carrier".into(),
             offload: "tcp+udp".into(),
             ..Tunnel::default()

@@ -7,8 +7,8 @@ use super::reader::{Reader, unicast};
 use super::{Daemon, Idle, Link, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
-use recoded_runtime::TUNNEL_MTU_MIN_V6;
 use recoded_runtime::offload::Mode as Engine;
+use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
 use std::net::IpAddr;
@@ -42,9 +42,6 @@ const FRAMES_MAX: u64 = 1 << 20;
 const CORES_MAX: usize = 8192;
 /// Largest MTU of a tunnel.
 const TUNNEL_MTU_MAX: u64 = 9000;
-/// Least MTU of an IPv4 tunnel: every host accepts packets of this size (RFC 791). Linux would take
-/// less, but headers would outweigh the data.
-const TUNNEL_MTU_MIN_V4: u16 = 576;
 
 /// Reads `[daemon]`.
 pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
@@ -181,11 +178,6 @@ pub fn tunnels(
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
-}
-
-/// Least MTU of a tunnel with this address, written or by default.
-pub fn tunnel_mtu_min(address: IpAddr) -> u16 {
-    if address.is_ipv4() { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
 }
 
 /// The index of the link or tunnel that a flow names, or what there is.

@@ -7,7 +7,7 @@
 //! ```
 
 use super::code::CodeSettings;
-use super::daemon::{TUNNEL_MTU_DEFAULT, tunnel_mtu_min};
+use super::daemon::TUNNEL_MTU_DEFAULT;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::Reader;
@@ -15,7 +15,7 @@ use super::symbol::{Paths, SYMBOL_BYTES_MIN};
 use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role};
-use recoded_runtime::FRAME_BYTES;
+use recoded_runtime::{FRAME_BYTES, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 

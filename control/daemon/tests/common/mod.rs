@@ -96,6 +96,7 @@ impl Dataplane for Handle {
             is_mended: false,
             hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
             next_hops: vec![next_hop(received, loss)],
+            packet_bytes_max: None,
             remote: None,
             held: 2,
             counters: FlowCounters {

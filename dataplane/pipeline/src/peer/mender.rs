@@ -190,7 +190,7 @@ impl Mender {
     ) {
         let round_trip = self.round_trip.unwrap_or(0);
         let heard = self.sent.hear(about, (now, round_trip), |carried, outcome| {
-            if let (Carried::Unit(unit), Outcome::Lost) = (carried, outcome) {
+            if let (Carried::Unit(unit), Outcome::Lost | Outcome::TooLarge) = (carried, outcome) {
                 let index = units.index(unit);
                 if units.is_held(index)
                     && let Some(tally) = units[index].tally_of(unit)

@@ -25,7 +25,7 @@ pub(crate) mod sample;
 
 pub(crate) mod liveness;
 
-mod sizes;
+pub(crate) mod sizes;
 
 pub(crate) mod sent;
 

@@ -15,7 +15,7 @@ use crate::peer::sample::{
     SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SAMPLE_RUN_NANOS, SPARSE_NANOS, Sample,
 };
 use crate::peer::sizes::Sizes;
-use crate::report::{BlackHole, HopLoss};
+use crate::report::HopLoss;
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The way is taken to be what the fastest packet of so long needed.
@@ -35,6 +35,8 @@ pub(crate) enum Carried {
     Combination { first: u32, count: u16 },
     /// A packet of a generation or batch.
     Unit(u32),
+    /// Nothing, to see whether as large a packet comes.
+    Probe,
 }
 
 /// A packet on its way.
@@ -53,6 +55,8 @@ struct Entry {
 pub(crate) enum Outcome {
     Came,
     Lost,
+    /// Lost, and larger than packets that come.
+    TooLarge,
 }
 
 /// What a report says besides.
@@ -131,6 +135,9 @@ impl Sent {
         }
         let place = self.place(number);
         let (bytes, pauses) = (bytes as u16, self.pauses);
+        if carried != Carried::Probe {
+            self.sizes.wish(bytes);
+        }
         self.entries[place] = Entry { at: now, carried, bytes, pauses };
     }
 
@@ -158,9 +165,19 @@ impl Sent {
         }
     }
 
-    /// Sizes that do not come, if there are any.
-    pub(crate) fn black_hole(&self) -> Option<BlackHole> {
-        self.sizes.black_hole()
+    /// Which sizes come.
+    pub(crate) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// Notes that a packet of so many bytes would leave, if it were not too large.
+    pub(crate) fn wish(&mut self, bytes: u16) {
+        self.sizes.wish(bytes);
+    }
+
+    /// Bytes of the probe that leaves now, if one is due.
+    pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
+        self.sizes.probe(round_trip, now)
     }
 
     /// Most packets that may be on their way.
@@ -196,7 +213,7 @@ impl Sent {
         let resolved = horizon.wrapping_sub(self.base);
         let is_old = resolved > on_their_way;
         if !is_old {
-            self.resolve((report, payload), horizon, &mut resolve);
+            self.resolve((report, payload), (horizon, now), &mut resolve);
         }
         // What came last may have been resolved before; it lies within what the ring remembers.
         let age = self.next.wrapping_sub(report.latest).wrapping_sub(1) as usize;
@@ -231,7 +248,7 @@ impl Sent {
     fn resolve(
         &mut self,
         (report, payload): (&LinkReport, &[u8]),
-        horizon: u32,
+        (horizon, now): (u32, Nanos),
         resolve: &mut impl FnMut(Carried, Outcome),
     ) {
         let mut gaps = [LinkGap { first: 0, count: 0 }; LINK_GAPS_MAX];
@@ -251,18 +268,24 @@ impl Sent {
                 .is_some_and(|gap| number.wrapping_sub(gap.first) < u32::from(gap.count));
             // What it does not speak of any more was lost with the reports that did.
             let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
-            let outcome = if is_missing || is_unsaid { Outcome::Lost } else { Outcome::Came };
             self.base = number.wrapping_add(1);
             let Entry { carried, bytes, .. } = self.entries[self.place(number)];
+            let outcome = match is_missing || is_unsaid {
+                false => Outcome::Came,
+                true if self.sizes.exceeds(bytes) => Outcome::TooLarge,
+                true => Outcome::Lost,
+            };
             match outcome {
                 Outcome::Came => {
                     self.loss.arrived(0, std::mem::take(&mut self.lost));
-                    self.sizes.came(bytes);
+                    self.sizes.came(bytes, now);
                 }
                 Outcome::Lost => {
-                    self.lost += 1;
-                    self.sizes.lost(bytes);
+                    // What may be too large says nothing of the link.
+                    self.lost += u32::from(carried != Carried::Probe);
+                    self.sizes.lost(bytes, now);
                 }
+                Outcome::TooLarge => {}
             }
             if matches!(carried, Carried::Combination { .. }) {
                 self.combinations = self.combinations.saturating_sub(1);

@@ -1,121 +1,453 @@
-//! Whether large packets to a neighbour vanish while smaller ones come: a link on the way has a
-//! smaller MTU and says so to no one, a black hole.
+//! How large packets to a neighbour may be. A link on the way may have a smaller MTU and say so to
+//! no one: larger packets vanish while smaller ones come, a black hole. What passes is found in the
+//! way of RFC 8899, by padded keepalives that carry no user data.
 //!
-//! Packets are counted by classes of their size. A class is lost when none of it or of a larger one
-//! came while that many of it were lost, each after another smaller packet that came: what is lost
-//! in a row while nothing comes counts once, so that an outage is no black hole.
+//! ```text
+//!            lost, larger than any that came       32 of them lost        limit found
+//!  no limit ---------------------------------> doubt -----------> search ------------> rest
+//!      ^  <------------------------------------  |                  ^                    |
+//!      |           as large a one came                              `--- 5 s, traffic ---'
+//!      `------- the largest that was sent came ------------------------------------------'
+//! ```
+//!
+//! - **Doubt**: packets are counted by classes of their size. What is lost in a row while nothing
+//!   comes counts once, so that an outage is no black hole. When neither data nor what is sent
+//!   again settles it, probes of the size in doubt and of smaller ones take turns.
+//! - **Search**: the limit is what came since the doubt began. Probes between that and what was
+//!   lost, each size three times, bring it within 8 bytes of what passes.
+//! - **Rest**: every 5 s, while there is traffic, three probes that are a little larger. When one
+//!   comes, the search begins again at the largest that was sent.
 
+use crate::io::earlier;
+use crate::params::Nanos;
 use crate::report::BlackHole;
+use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
-/// Sizes in a class: less than the difference of MTUs that are in use.
-const CLASS_BYTES: usize = 16;
+/// Sizes in a class, and precision of the limit: the difference of MTUs that are in use (1492 of
+/// PPPoE, 1500).
+const CLASS_BYTES: u16 = 8;
 
 /// IP packets are at most 1778 bytes long.
-const CLASSES: usize = 112;
+const CLASSES: usize = 224;
 
-/// Lost packets after which a class is lost. A link that loses half of all packets loses as many in
-/// a row once in 2^32.
+/// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
+/// Forged reports lead no further.
+const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
+
+/// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
+/// all packets loses as many in a row once in 2^32.
 const LOST: u8 = 32;
+
+/// Lost packets after which probes are sent, where as large a packet came before.
+const DOUBTED: u8 = 3;
+
+/// Most probes in one doubt: half of them may be lost.
+const DOUBT_PROBES: u16 = 4 * LOST as u16;
+
+/// Sizes between the floor and the one in doubt that are tried: one less.
+const STEPS: u16 = 8;
+
+/// Shortest time between probes, and beside a round trip until one is taken to be lost.
+const PACE_NANOS: Nanos = 2_000_000;
+const REPORT_NANOS: Nanos = 10_000_000;
+
+/// Probes of a size until it is taken not to pass.
+const TRIES: u8 = 3;
+
+/// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
+/// flows), and by how much.
+const RAISE_NANOS: Nanos = 5_000_000_000;
+const RAISE_BYTES: u16 = 2 * CLASS_BYTES;
 
 /// What came and what was lost, by size.
 #[derive(Debug)]
 pub(crate) struct Sizes {
-    /// By class: lost since one of it or of a larger one came, and `came` when it was last counted.
+    /// By class: packets as large or larger that were lost since one of them came, and `came` when
+    /// they were last counted.
     lost: [u8; CLASSES],
     counted_at: [u32; CLASSES],
     /// Packets that came.
     came: u32,
-    hole: Option<BlackHole>,
+    /// The largest packet with data that there was, and the largest that came.
+    largest: u16,
+    confirmed: u16,
+    doubt: Option<Doubt>,
+    limit: Option<Limit>,
+}
+
+/// A size of which packets were lost lately and none came since.
+#[derive(Copy, Clone, Debug)]
+struct Doubt {
+    bytes: u16,
+    since: Nanos,
+    /// The largest that came since then.
+    came: u16,
+    probes: u16,
+    next_at: Nanos,
+}
+
+/// A size above which nothing comes.
+#[derive(Copy, Clone, Debug)]
+struct Limit {
+    /// The largest that came, or the floor; the least that does not.
+    came: u16,
+    lost: u16,
+    phase: Phase,
+    /// Probes of the present size.
+    tries: u8,
+    next_at: Nanos,
+    /// Whether data was sent since it was last tried to raise it.
+    is_used: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Probes the largest that was sent.
+    Largest,
+    /// Probes half way between what came and what was lost.
+    Search,
+    /// Waits, then probes what is a little larger.
+    Rest,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { lost: [0; CLASSES], counted_at: [0; CLASSES], came: 0, hole: None }
+        Self {
+            lost: [0; CLASSES],
+            counted_at: [0; CLASSES],
+            came: 0,
+            largest: 0,
+            confirmed: 0,
+            doubt: None,
+            limit: None,
+        }
     }
 }
 
 impl Sizes {
+    /// Notes a packet with data that leaves, or would if it were not too large.
+    pub(crate) fn wish(&mut self, bytes: u16) {
+        self.largest = self.largest.max(bytes);
+        if let Some(limit) = &mut self.limit {
+            limit.is_used = true;
+        }
+    }
+
     /// Notes a packet that came.
-    pub(crate) fn came(&mut self, bytes: u16) {
+    pub(crate) fn came(&mut self, bytes: u16, now: Nanos) {
         self.came = self.came.wrapping_add(1);
         self.lost[..=class(bytes)].fill(0);
-        if let Some(hole) = &mut self.hole {
-            hole.came_bytes = hole.came_bytes.max(bytes);
-            self.hole = Some(*hole).filter(|hole| bytes < hole.lost_bytes);
+        self.confirmed = self.confirmed.max(bytes);
+        if let Some(doubt) = &mut self.doubt {
+            doubt.came = doubt.came.max(bytes);
+            self.doubt = Some(*doubt).filter(|doubt| class(bytes) < class(doubt.bytes));
+        }
+        if let Some(limit) = &mut self.limit
+            && bytes > limit.came
+        {
+            limit.rise(bytes, self.largest, now);
+            self.limit = Some(*limit).filter(|_| bytes < self.largest);
         }
     }
 
     /// Notes a packet that was lost.
-    pub(crate) fn lost(&mut self, bytes: u16) {
-        let class = class(bytes);
-        if self.lost[class] > 0 && self.counted_at[class] == self.came {
+    pub(crate) fn lost(&mut self, bytes: u16, now: Nanos) {
+        if bytes <= FLOOR_BYTES || self.exceeds(bytes) {
             return;
         }
-        self.lost[class] = self.lost[class].saturating_add(1);
-        self.counted_at[class] = self.came;
-        let is_smallest = self.hole.is_none_or(|hole| bytes < hole.lost_bytes);
-        if self.lost[class] >= LOST && is_smallest {
-            self.hole = Some(BlackHole { came_bytes: 0, lost_bytes: bytes });
+        for class in 0..=class(bytes) {
+            if self.lost[class] == 0 || self.counted_at[class] != self.came {
+                self.lost[class] = self.lost[class].saturating_add(1);
+                self.counted_at[class] = self.came;
+            }
         }
+        let new = Doubt { bytes, since: now, came: 0, probes: 0, next_at: 0 };
+        let doubt = match self.doubt {
+            Some(doubt) if class(bytes) <= class(doubt.bytes) => doubt,
+            Some(doubt) => Doubt { came: doubt.came, ..new },
+            None => new,
+        };
+        self.doubt = Some(doubt);
+        if self.times_lost(&doubt) >= LOST {
+            self.doubt = None;
+            let limit = Limit {
+                came: doubt.came.max(FLOOR_BYTES),
+                lost: doubt.bytes,
+                phase: Phase::Search,
+                tries: 0,
+                next_at: now,
+                is_used: true,
+            };
+            self.confirmed = limit.came;
+            self.limit = Some(limit);
+        }
+    }
+
+    /// Packets lost that were larger than what came since the doubt began.
+    fn times_lost(&self, doubt: &Doubt) -> u8 {
+        self.lost[class(doubt.came.max(FLOOR_BYTES)) + 1..].first().copied().unwrap_or(0)
+    }
+
+    /// The largest packet that comes, if larger ones do not.
+    pub(crate) fn limit(&self) -> Option<u16> {
+        self.limit.map(|limit| limit.came)
+    }
+
+    /// Whether a packet is too large to come, as far as is known.
+    pub(crate) fn exceeds(&self, bytes: u16) -> bool {
+        self.limit.is_some_and(|limit| bytes > limit.came)
     }
 
     /// Sizes that do not come, if there are any.
     pub(crate) fn black_hole(&self) -> Option<BlackHole> {
-        self.hole
+        self.limit.map(|Limit { came, lost, .. }| BlackHole { came_bytes: came, lost_bytes: lost })
+    }
+
+    /// When a probe is due.
+    pub(crate) fn due(&self, round_trip: Nanos) -> Option<Nanos> {
+        earlier(self.doubt_due(round_trip), self.limit.as_ref().and_then(Limit::due))
+    }
+
+    fn doubt_due(&self, round_trip: Nanos) -> Option<Nanos> {
+        let doubt = self.doubt.as_ref().filter(|doubt| doubt.probes < DOUBT_PROBES)?;
+        let is_new = class(doubt.bytes) > class(self.confirmed);
+        let is_doubted = self.times_lost(doubt) >= if is_new { 1 } else { DOUBTED };
+        is_doubted.then(|| doubt.next_at.max(doubt.since + patience(round_trip)))
+    }
+
+    /// Bytes of the probe that leaves now, if one is due.
+    pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
+        let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);
+        if is_due(self.doubt_due(round_trip)) {
+            return self.doubt.as_mut().map(|doubt| doubt.probe(round_trip, now));
+        }
+        let limit = self.limit.as_mut().filter(|limit| is_due(limit.due()))?;
+        limit.probe(self.largest, round_trip, now)
     }
 }
 
+impl Doubt {
+    /// A probe of the size in doubt, and of smaller ones in turns, the largest first.
+    fn probe(&mut self, round_trip: Nanos, now: Nanos) -> u16 {
+        let (turn, is_smaller) = (self.probes / 2, self.probes % 2 == 1);
+        self.probes += 1;
+        self.next_at = now + PACE_NANOS.max(round_trip / 32);
+        if !is_smaller {
+            return self.bytes;
+        }
+        let step = STEPS - 1 - turn % (STEPS - 1);
+        FLOOR_BYTES + (self.bytes - FLOOR_BYTES) / STEPS * step
+    }
+}
+
+impl Limit {
+    fn due(&self) -> Option<Nanos> {
+        (self.is_used || self.phase != Phase::Rest).then_some(self.next_at)
+    }
+
+    /// A larger packet came; `largest` is the largest that was sent.
+    fn rise(&mut self, bytes: u16, largest: u16, now: Nanos) {
+        self.came = bytes;
+        (self.tries, self.next_at) = (0, now);
+        if self.phase == Phase::Rest || bytes >= self.lost {
+            (self.phase, self.lost) = (Phase::Largest, largest);
+        } else {
+            self.phase = Phase::Search;
+            self.narrow(now);
+        }
+    }
+
+    /// Ends the search when it is over.
+    fn narrow(&mut self, now: Nanos) {
+        if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
+            (self.phase, self.next_at) = (Phase::Rest, now + RAISE_NANOS);
+        }
+    }
+
+    fn probe(&mut self, largest: u16, round_trip: Nanos, now: Nanos) -> Option<u16> {
+        if self.tries == TRIES {
+            self.tries = 0;
+            match self.phase {
+                Phase::Largest => (self.phase, self.lost) = (Phase::Search, largest),
+                Phase::Search => self.lost = self.size(largest),
+                Phase::Rest => (self.is_used, self.next_at) = (false, now + RAISE_NANOS),
+            }
+            if self.phase == Phase::Search {
+                self.narrow(now);
+            }
+            if self.phase == Phase::Rest {
+                return None;
+            }
+        }
+        self.tries += 1;
+        self.next_at = now + patience(round_trip);
+        Some(self.size(largest))
+    }
+
+    fn size(&self, largest: u16) -> u16 {
+        match self.phase {
+            Phase::Largest => largest,
+            Phase::Search => self.came + self.lost.saturating_sub(self.came) / 2,
+            Phase::Rest => (self.came + RAISE_BYTES).min(largest),
+        }
+    }
+}
+
+/// How long a packet is waited for.
+fn patience(round_trip: Nanos) -> Nanos {
+    round_trip + round_trip / 4 + REPORT_NANOS
+}
+
 fn class(bytes: u16) -> usize {
-    (usize::from(bytes) / CLASS_BYTES).min(CLASSES - 1)
+    usize::from(bytes / CLASS_BYTES).min(CLASSES - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
 
-    /// Packets of 1400 bytes that are lost, each after one of `came` bytes that came.
-    fn lose(sizes: &mut Sizes, packets: u8, came: u16) {
-        for _ in 0..packets {
-            sizes.came(came);
-            sizes.lost(1400);
+    const MILLI: Nanos = 1_000_000;
+    const ROUND_TRIP: Nanos = 20 * MILLI;
+
+    /// A link that carries packets up to a size, and loses a share of them.
+    struct Path {
+        sizes: Sizes,
+        carries: u16,
+        loss: f64,
+        random: ChaCha8Rng,
+        now: Nanos,
+        probes: usize,
+    }
+
+    impl Path {
+        fn new(carries: u16, loss: f64) -> Path {
+            let random = ChaCha8Rng::seed_from_u64(7);
+            Path { sizes: Sizes::default(), carries, loss, random, now: 0, probes: 0 }
+        }
+
+        fn settle(&mut self, bytes: u16) {
+            let is_lost = f64::from(self.random.next_u32()) < self.loss * 4_294_967_296.0;
+            if bytes <= self.carries && !is_lost {
+                self.sizes.came(bytes, self.now);
+            } else {
+                self.sizes.lost(bytes, self.now);
+            }
+        }
+
+        /// A packet of each of these sizes every 5 ms, for so long, and the probes that are due.
+        fn run(&mut self, millis: u64, data: &[u16]) {
+            for turn in 0..millis {
+                self.now += MILLI;
+                if turn % 5 == 0 {
+                    for bytes in data {
+                        self.sizes.wish(*bytes);
+                        self.settle(*bytes);
+                    }
+                }
+                while let Some(bytes) = self.sizes.probe(ROUND_TRIP, self.now) {
+                    assert!(bytes <= self.sizes.largest, "no probe is larger than data");
+                    self.probes += 1;
+                    self.settle(bytes);
+                }
+            }
         }
     }
 
     #[test]
-    fn large_packets_that_vanish_beside_smaller_ones_are_a_black_hole_until_one_comes() {
-        let mut sizes = Sizes::default();
-        lose(&mut sizes, LOST - 1, 60);
-        assert_eq!(sizes.black_hole(), None);
-        lose(&mut sizes, 2, 1200);
-        assert_eq!(sizes.black_hole(), Some(BlackHole { came_bytes: 1200, lost_bytes: 1400 }));
-        sizes.lost(1500);
-        sizes.came(1399);
-        assert_eq!(sizes.black_hole(), Some(BlackHole { came_bytes: 1399, lost_bytes: 1400 }));
-        sizes.came(1400);
-        assert_eq!(sizes.black_hole(), None);
-        lose(&mut sizes, LOST - 1, 60);
-        assert_eq!(sizes.black_hole(), None);
+    fn limit_is_found_with_few_probes_whatever_the_loss() {
+        for carries in [620, 900, 1252, 1372, 1444] {
+            for loss in [0.0, 0.1, 0.3] {
+                let mut path = Path::new(carries, loss);
+                path.run(1500, &[16, 1448]);
+                let limit = path.sizes.limit().expect("there is one");
+                println!("{carries}, {loss}: {limit} after {} probes", path.probes);
+                let precise = if loss == 0.0 { CLASS_BYTES } else { 2 * CLASS_BYTES };
+                assert!((carries - precise..=carries).contains(&limit), "{limit} of {carries}");
+                assert!(path.probes < 150, "{} probes", path.probes);
+            }
+        }
+    }
+
+    /// Nothing is larger than the limit, as when the tunnel follows it, until it is there again.
+    #[test]
+    fn limit_that_rises_is_noticed_with_three_probes_each_five_seconds() {
+        let mut path = Path::new(1372, 0.05);
+        path.run(1000, &[16, 1448]);
+        path.run(10_000, &[16, 1300]);
+        path.probes = 0;
+        path.run(60_000, &[16, 1300]);
+        assert!((30..=40).contains(&path.probes), "{} probes in a minute", path.probes);
+        path.carries = 1420;
+        path.run(7000, &[16, 1300]);
+        assert!(path.sizes.limit().is_some_and(|limit| (1405..=1420).contains(&limit)));
+        path.carries = 2000;
+        path.run(7000, &[16, 1300]);
+        assert_eq!(path.sizes.limit(), None);
+        path.probes = 0;
+        path.run(10_000, &[16, 1300, 1448]);
+        assert_eq!(path.probes, 0);
     }
 
     #[test]
-    fn outage_is_no_black_hole() {
+    fn limit_that_falls_again_is_found_again() {
+        let mut path = Path::new(1372, 0.05);
+        path.run(1000, &[16, 1448]);
+        path.carries = 1000;
+        path.run(1000, &[16, 1360]);
+        assert!(path.sizes.limit().is_some_and(|limit| (980..=1000).contains(&limit)));
+    }
+
+    #[test]
+    fn one_large_packet_that_comes_settles_a_doubt_without_a_limit() {
         let mut sizes = Sizes::default();
-        for _ in 0..LOST {
-            sizes.came(1400);
-            (0..100).for_each(|_| sizes.lost(1400));
-            lose(&mut sizes, LOST / 2, 60);
+        for turn in 0..10 * u64::from(LOST) {
+            sizes.came(60, turn);
+            if turn % u64::from(LOST) == 31 {
+                sizes.came(1400, turn);
+            } else {
+                sizes.lost(1400, turn);
+            }
+            assert_eq!(sizes.limit(), None);
         }
-        (0..1000).for_each(|_| sizes.lost(1400));
-        assert_eq!(sizes.black_hole(), None);
+    }
+
+    #[test]
+    fn outage_is_no_limit_and_takes_few_probes() {
+        let mut path = Path::new(2000, 0.0);
+        path.run(100, &[16, 1448]);
+        path.carries = 0;
+        path.run(60_000, &[16, 1448]);
+        assert_eq!((path.sizes.limit(), path.probes), (None, 0));
+    }
+
+    #[test]
+    fn flow_that_is_idle_is_not_probed() {
+        let mut path = Path::new(1372, 0.0);
+        path.run(1000, &[16, 1448]);
+        path.run(6000, &[]);
+        let due = path.sizes.due(ROUND_TRIP);
+        assert!(due.is_none(), "{due:?} at {}", path.now);
+    }
+
+    /// Whatever is said to have come and been lost.
+    #[test]
+    fn no_limit_is_below_the_floor() {
+        let mut path = Path::new(100, 0.0);
+        path.run(20_000, &[16, 400, 1448]);
+        assert_eq!(path.sizes.limit(), Some(FLOOR_BYTES));
     }
 
     #[test]
     fn any_size_has_a_class() {
         let mut sizes = Sizes::default();
         for bytes in [0, u16::MAX] {
-            sizes.came(bytes);
-            sizes.lost(bytes);
+            sizes.wish(bytes);
+            (0..=LOST).for_each(|_| sizes.came(0, 0));
+            sizes.lost(bytes, 0);
+            sizes.probe(0, u64::MAX / 2);
         }
-        assert_eq!(sizes.black_hole(), None);
+        assert_eq!(sizes.limit(), None);
     }
 }

@@ -403,7 +403,7 @@ impl SourceCode for RlncSource {
                     self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
-                Item::Ranks(_) | Item::BlockAck(_) => {}
+                Item::Ranks(_) | Item::BlockAck(_) | Item::Size(_) => {}
             }
         }
         self.planner.refresh(params, cx.io);

@@ -5,6 +5,8 @@ pub(crate) mod path;
 
 pub(crate) mod remote;
 
+pub(crate) mod size;
+
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::FlowParams;

@@ -12,7 +12,7 @@ use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recovery;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
-use recoded_wire::feedback::{FeedbackHeader, withdraw_nacks};
+use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
 use recoded_wire::link::{LinkReport, Missing};
@@ -178,10 +178,12 @@ impl Lifecycle for StreamRelay {
         if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now)
             && let Role::Relay { upstream } = cx.params.role
         {
-            let item = hop_report(&cx.upstream.loss);
+            let loss = hop_report(&cx.upstream.loss);
+            let hop = self.outgoing.hop_index.saturating_sub(1);
+            let size = self.senders.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
             let about = (cx.upstream.epoch(), 0.0);
             cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
-                item.into_iter().for_each(|item| {
+                loss.into_iter().chain(size).for_each(|item| {
                     writer.push(item);
                 });
             });

@@ -7,11 +7,12 @@ use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
 use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{BlackHole, HeardHop, HopLoss, Planned};
+use crate::peer::sizes::Sizes;
+use crate::report::{HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
-use recoded_wire::stream::{Combination, STREAM_LOG2_MAX};
+use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
 
 /// What may leave at once after a pause: a worker that shares its core may be woken late.
@@ -72,6 +73,8 @@ pub(crate) enum Next {
     /// Of the symbols of so many places, by a key.
     Combination(Combination),
     Keepalive,
+    /// A keepalive of so many bytes, to see whether they come.
+    Probe(u16),
 }
 
 /// Keepalives since something was sent or heard.
@@ -79,6 +82,7 @@ pub(crate) enum Next {
 struct Keepalive {
     due: Option<Nanos>,
     count: u32,
+    sent_at: Nanos,
 }
 
 /// One hop of a stream.
@@ -109,6 +113,7 @@ pub(crate) struct Sender {
     has_begun: bool,
     share: Share,
     next_key: u16,
+    given_up: u64,
     /// When the link is free.
     free_at: Nanos,
     /// Whether all that may be on the way was, since something left.
@@ -140,6 +145,7 @@ impl Sender {
             has_begun: false,
             share: Share::new(),
             next_key: 0,
+            given_up: 0,
             free_at: 0,
             is_full: false,
             heard_at: 0,
@@ -186,9 +192,16 @@ impl Sender {
         self.liveness.is_silent()
     }
 
-    /// Sizes of packets that do not come, if there are any.
-    pub(crate) fn black_hole(&self) -> Option<BlackHole> {
-        self.sent.black_hole()
+    /// Which sizes of packets come.
+    pub(crate) fn sizes(&self) -> &Sizes {
+        self.sent.sizes()
+    }
+
+    /// Whether an IP packet that is to leave is too large to come.
+    pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
+        let bytes = (STREAM_BYTES + packet_bytes) as u16;
+        self.sent.wish(bytes);
+        self.sent.sizes().exceeds(bytes)
     }
 
     /// What it planned to send in advance.
@@ -255,20 +268,19 @@ impl Sender {
     }
 
     /// What is to leave now.
-    pub(crate) fn next(&mut self, store: &Store, now: Nanos) -> Option<Next> {
+    pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
+        if self.free_at.saturating_sub(BURST_NANOS) <= now
+            && let Some(bytes) = self.sent.probe(self.round_trip(), now)
+        {
+            return Some(Next::Probe(bytes));
+        }
         if let Err(at) = self.opens_at(now) {
             self.is_full |= at.is_none();
             self.expire(store, now);
             return self.due_keepalive(now);
         }
-        let patience = self.patience();
-        let hop = self.hop;
-        let is_wanted = |number: u32| {
-            let is_missing = store.is_known(number) && !store.is_done(number, hop);
-            is_missing && store.heard_at(number) + patience > now
-        };
         while let Some((number, place)) = self.again.pop_front() {
-            if is_wanted(number) {
+            if self.is_wanted(store, number, now) {
                 return Some(Next::Symbol { number, place, is_repair: true });
             }
         }
@@ -279,7 +291,7 @@ impl Sender {
             }
         }
         while let Some(number) = self.fresh.pop_front() {
-            if is_wanted(number) {
+            if self.is_wanted(store, number, now) {
                 if !std::mem::replace(&mut self.has_begun, true) {
                     // Numbers begin at random, so another life has other places.
                     self.next_place = number.wrapping_mul(0x9E37_79B1);
@@ -293,11 +305,33 @@ impl Sender {
         self.due_keepalive(now)
     }
 
+    /// Whether a symbol is still to be sent. One that is too large is given up.
+    fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
+        let is_missing = store.is_known(number) && !store.is_done(number, self.hop);
+        if !is_missing || store.heard_at(number) + self.patience() <= now {
+            return false;
+        }
+        let is_too_large = self.refuses(store.packet_bytes(number));
+        if is_too_large {
+            self.given_up += 1;
+            store.set_done(number, self.hop);
+        }
+        !is_too_large
+    }
+
+    /// How many symbols were given up since this was asked.
+    pub(crate) fn take_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.given_up)
+    }
+
     /// A combination of the newest symbols that are still here.
     fn combination(&mut self, store: &Store) -> Option<Combination> {
         let most = self.share.symbols() as u32;
-        let known =
-            |back: &u32| store.is_known(self.number_at(self.next_place.wrapping_sub(*back)));
+        let known = |back: &u32| {
+            let number = self.number_at(self.next_place.wrapping_sub(*back));
+            let bytes = store.coded_bytes(number).map(|bytes| COMBINATION_BYTES + bytes);
+            bytes.is_some_and(|bytes| !self.sent.sizes().exceeds(bytes as u16))
+        };
         let count = (1..=most).take_while(known).count() as u16;
         if count == 0 {
             return None;
@@ -351,6 +385,7 @@ impl Sender {
                 Carried::Combination { first, count }
             }
             Next::Keepalive => Carried::Nothing,
+            Next::Probe(_) => Carried::Probe,
         };
         let is_unanswered = self.liveness.is_asked();
         self.liveness.sent(now);
@@ -375,12 +410,16 @@ impl Sender {
                     let way = if way == Nanos::MAX { 0 } else { way };
                     self.share.earn(self.loss(), way, now);
                 }
-                self.keepalive.count = 0;
-                let wait = (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
-                self.keepalive.due = Some(now + wait);
+                self.ask_soon(now);
             }
+            // What follows shows whether it came.
+            Next::Probe(_) if self.keepalive.due.is_none() => self.ask_soon(now),
+            Next::Probe(_) => {}
             Next::Keepalive => {
-                self.keepalive.count += 1;
+                if self.is_idle() || self.keepalive.count < KEEPALIVES {
+                    self.keepalive.count += 1;
+                }
+                self.keepalive.sent_at = now;
                 let silence = now.saturating_sub(self.heard_at);
                 let patience = self.patience_with_silence();
                 if self.round_trip.is_some() && silence > patience {
@@ -407,6 +446,16 @@ impl Sender {
         }
     }
 
+    /// Asks for a report if nothing follows soon; if none comes, whatever follows: all of it may be
+    /// too large for the link.
+    fn ask_soon(&mut self, now: Nanos) {
+        let soon = now + (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
+        let is_heard = now.saturating_sub(self.heard_at) <= self.patience_with_silence();
+        let last = self.keepalive.sent_at + KEEPALIVE_SILENT_NANOS.0;
+        self.keepalive.due = Some(if is_heard { soon } else { soon.min(last.max(now)) });
+        self.keepalive.count = 0;
+    }
+
     /// A neighbour that is not heard for longer than this has fallen silent.
     fn patience_with_silence(&self) -> Nanos {
         SILENCE_NANOS + 4 * self.round_trip()
@@ -425,7 +474,9 @@ impl Sender {
             Err(at) => at.map(|at| at.max(until)),
         });
         let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
-        earlier(opens, asks)
+        let probes = self.sent.sizes().due(self.round_trip());
+        let probes = probes.map(|due| due.max(self.free_at.saturating_sub(BURST_NANOS)));
+        earlier(earlier(opens, asks), probes)
     }
 
     /// Reads what the neighbour reports.
@@ -435,7 +486,7 @@ impl Sender {
         (report, payload): (&LinkReport, &[u8]),
         now: Nanos,
     ) {
-        let Self { hop, sent, open, .. } = self;
+        let Self { hop, sent, open, given_up, .. } = self;
         let hop = *hop;
         let round_trip = self.round_trip.unwrap_or(0);
         let about = (report, payload);
@@ -446,6 +497,10 @@ impl Sender {
                     if !store.is_done(number, hop) && open.len() < open.capacity() =>
                 {
                     open.push_back((number, place));
+                }
+                (Carried::Symbol { number, .. }, Outcome::TooLarge) => {
+                    *given_up += u64::from(!store.is_done(number, hop));
+                    store.set_done(number, hop);
                 }
                 (Carried::Combination { first, count }, Outcome::Came) => {
                     // It makes the oldest of its symbols good that nothing else has.
@@ -521,6 +576,9 @@ impl Sender {
                 continue;
             }
             let place = self.next_place.wrapping_sub(u32::from(back));
+            if self.refuses(store.packet_bytes(self.number_at(place))) {
+                continue;
+            }
             let (number, sent_at) = &mut self.placed[place as usize % PLACES];
             if *sent_at + patience < now && self.again.len() < self.again.capacity() {
                 *sent_at = now;

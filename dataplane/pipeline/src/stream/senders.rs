@@ -126,6 +126,11 @@ impl Senders {
         if is_closed { Err(at) } else { Ok(()) }
     }
 
+    /// Whether an IP packet that is to leave is too large for every next hop.
+    pub(crate) fn refuse(&mut self, packet_bytes: usize) -> bool {
+        self.hops.iter_mut().all(|(_, sender)| sender.refuses(packet_bytes))
+    }
+
     /// Whether every next hop has a number.
     pub(crate) fn have(&self, store: &Store, number: u32) -> bool {
         self.hops.iter().all(|(_, sender)| store.is_done(number, sender.hop()))
@@ -156,6 +161,11 @@ impl Senders {
         let (_, sender) = sender.ok_or(DropReason::UnknownPeer)?;
         sender.hear(store, (report, payload), now);
         Ok(())
+    }
+
+    /// The largest UDP payload that every next hop gets, if larger ones do not arrive.
+    pub(crate) fn limit(&self) -> Option<u16> {
+        self.hops.iter().filter_map(|(_, sender)| sender.sizes().limit()).min()
     }
 
     /// Sends what may leave now.
@@ -192,6 +202,7 @@ impl Senders {
                     break;
                 }
             }
+            cx.counters.too_large += sender.take_given_up();
         }
     }
 
@@ -213,7 +224,7 @@ impl Senders {
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
             is_silent: sender.is_silent(),
-            black_hole: sender.black_hole(),
+            black_hole: sender.sizes().black_hole(),
             planned: sender.planned(),
         })
         .collect()
@@ -234,7 +245,7 @@ fn write<F: Frames, E: Egress>(
 ) -> (Span, u8) {
     let Outgoing { epoch, window_log2, hop_index, round_trips, profile } = *outgoing;
     let flags = match next {
-        Next::Keepalive => Flags(Flags::END),
+        Next::Keepalive | Next::Probe(_) => Flags(Flags::END),
         Next::Combination(_) => Flags(0),
         Next::Symbol { is_repair, .. } => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
     };
@@ -248,6 +259,16 @@ fn write<F: Frames, E: Egress>(
             let payload = payload_of(span, KEEPALIVE_BYTES);
             header.write(cx.io.frames.bytes_mut(payload));
             cx.counters.sent_keepalive += 1;
+            (payload, 0)
+        }
+        Next::Probe(bytes) => {
+            // Where a symbol of that size lies.
+            let len = bytes.saturating_sub(STREAM_BYTES as u16);
+            let payload = payload_of(Span { len, ..span }, STREAM_BYTES);
+            let out = cx.io.frames.bytes_mut(payload);
+            out.fill(0);
+            header.write(out);
+            cx.counters.sent_probe += 1;
             (payload, 0)
         }
         Next::Combination(combination) => combine(cx, store, (sender, span, combination), &header),

@@ -11,6 +11,7 @@ use crate::role::Lifecycle;
 use crate::source::SourceCode;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
+use crate::source::size::PathSize;
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
@@ -18,6 +19,7 @@ use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
+use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
 /// A symbol that the next hops do not take for so long is given up.
 const STUCK_NANOS: Nanos = 1_500_000_000;
@@ -33,6 +35,7 @@ pub(crate) struct StreamSource {
     oldest: u32,
     epoch: u8,
     hops: Path,
+    size: PathSize,
     remote: Remote,
 }
 
@@ -53,6 +56,7 @@ impl StreamSource {
             oldest: next,
             epoch: combiner.next_u32() as u8,
             hops: Path::new(),
+            size: PathSize::default(),
             remote: Remote::new(),
         }
     }
@@ -109,6 +113,10 @@ impl StreamSource {
     ) -> Result<(), DropReason> {
         let bytes = cx.io.frames.bytes(payload);
         self.senders.hear(&mut self.store, (peer, report, bytes), cx.io.now)?;
+        self.size.age(cx.io.now);
+        if let Some(bytes) = self.senders.limit() {
+            self.size.hear(bytes, cx.io.now);
+        }
         self.pump(cx);
         Ok(())
     }
@@ -147,6 +155,10 @@ impl SourceCode for StreamSource {
             cx.counters.ingress_dropped += 1;
             return;
         }
+        if self.senders.refuse(packet.len()) {
+            cx.counters.too_large += 1;
+            return;
+        }
         let number = self.store.end();
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
@@ -163,12 +175,16 @@ impl SourceCode for StreamSource {
         payload: Span,
         header: FeedbackHeader,
     ) {
+        self.size.age(cx.io.now);
         let mut asked = [None; NACKS_MAX];
         let mut places = asked.iter_mut();
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
                     self.hops.hear(header.common.hop_index, report, cx.io.now);
+                }
+                Item::Size(report) if report.hop == header.common.hop_index => {
+                    self.size.hear(report.bytes, cx.io.now);
                 }
                 Item::Flow(report) => self.remote.hear(report),
                 Item::Nack(nack) => {
@@ -214,6 +230,8 @@ impl Lifecycle for StreamSource {
         let hops: &[HopLoss] = self.hops.hops();
         report.hops = hops.to_vec();
         report.next_hops = self.senders.report();
+        let limit = self.size.limit().map(usize::from);
+        report.packet_bytes_max = limit.map(|bytes| bytes.saturating_sub(STREAM_OVERHEAD_BYTES));
         self.remote.fill(report);
     }
 }

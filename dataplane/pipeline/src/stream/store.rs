@@ -256,6 +256,11 @@ impl Store {
         Some(Symbol { packet, after })
     }
 
+    /// Bytes of the IP packet of a number; 0 when it is not known.
+    pub(crate) fn packet_bytes(&self, number: u32) -> usize {
+        self.get(number).map_or(0, |symbol| symbol.packet.len())
+    }
+
     /// Bytes of a symbol as it is combined, without the zeros at its end, if it is known.
     pub(crate) fn coded_bytes(&self, number: u32) -> Option<usize> {
         self.is_known(number).then(|| SYMBOL_HEADER_BYTES + usize::from(self.slot(number).bytes))

@@ -190,6 +190,8 @@ pub struct Line {
     pub delivered: Vec<Delivered>,
     /// The newest packet with a symbol that the source sent.
     newest: Vec<u8>,
+    /// Link sequence number of the newest packet that was sent to the source.
+    newest_back: u32,
     seed: u64,
 }
 
@@ -250,6 +252,7 @@ impl Line {
             ingress_at: None,
             delivered: Vec::new(),
             newest: Vec::new(),
+            newest_back: 0,
             seed,
         };
         line.ingress(SECOND);
@@ -372,6 +375,11 @@ impl Line {
         &self.newest
     }
 
+    /// Link sequence number of the newest packet that was sent to the source.
+    pub fn newest_back(&self) -> u32 {
+        self.newest_back
+    }
+
     /// A forged packet comes to a node, from the neighbour that sends such packets.
     pub fn inject(&mut self, node: usize, payload: &[u8]) {
         let Ok(header) = Header::parse(payload) else { return };
@@ -451,6 +459,10 @@ impl Line {
             };
             if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
                 self.newest.clone_from(&payload);
+            }
+            if from == DOWN && node == 0 {
+                let header = Header::parse(&payload).expect("nodes write headers");
+                self.newest_back = header.link_sequence;
             }
             for at in channel.send(payload.len(), self.now) {
                 self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });

@@ -4,7 +4,9 @@ use recoded_wire::coded::{
     Block, CodedHeader, INDEX_BYTES, PLANNED_MAX, coding_offset, parse_coded, vector_bytes,
     write_index,
 };
-use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
+use recoded_wire::feedback::{
+    FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer,
+};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, write_link_sequence};
 use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::shard::SHARDS_MAX;
@@ -79,7 +81,7 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
     let header = feedback_header(input);
     report(&header, |writer| {
         for _ in 0..input.below(6) {
-            let item = match input.below(5) {
+            let item = match input.below(6) {
                 0 => Item::Hop(HopReport {
                     hop: input.byte(),
                     loss: f32::from_bits(input.u32()),
@@ -96,6 +98,7 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
                     failed: input.u32(),
                 }),
                 3 => Item::BlockAck(input.u16()),
+                4 => Item::Size(SizeReport { hop: input.byte(), bytes: input.u16() }),
                 _ => {
                     let ranks = 1 + input.below(17);
                     let counts: Vec<u32> = (0..ranks).map(|_| input.u32()).collect();

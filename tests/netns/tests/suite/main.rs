@@ -7,6 +7,7 @@ mod attack;
 mod bed;
 mod hostile;
 mod line;
+mod mtu;
 mod paths;
 mod stream;
 mod timed;

@@ -445,6 +445,7 @@ impl SourceCode for BatsSource {
                 }
                 Item::Ranks(_) => {}
                 Item::BlockAck(block) => acknowledged = Some(block),
+                Item::Size(_) => {}
             }
         }
         self.planner.refresh(params.generation_size, cx.io);

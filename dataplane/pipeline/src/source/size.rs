@@ -1,0 +1,115 @@
+//! The largest packet that every link of a path carries, as a source has it: what its own next hops
+//! get, and what relays report of theirs.
+//!
+//! Reports come from the network, so a limit only says how long the packets of the tunnel should
+//! be; no packet is dropped for it. It falls at once and rises when no lower one was heard for
+//! [`HOLD_NANOS`], however many are forged. Who uses it does not go below the least MTU of IP.
+
+use crate::params::Nanos;
+
+/// A limit lasts for so long. Nodes repeat theirs every 20 ms while packets flow; those of a search
+/// for what passes last for less.
+const HOLD_NANOS: Nanos = 3_000_000_000;
+
+/// What follows a limit that ends is the least heard for so long: nodes repeat theirs several times
+/// meanwhile.
+const LATELY_NANOS: Nanos = 200_000_000;
+
+/// When nothing is heard for this long the flow is idle, and no limit grows older meanwhile.
+const PAUSE_NANOS: Nanos = 200_000_000;
+
+/// The least limit heard lately.
+#[derive(Debug, Default)]
+pub(crate) struct PathSize {
+    /// Bytes of UDP payload, and when it was last heard of.
+    least: Option<(u16, Nanos)>,
+    /// The least heard lately, where that is more.
+    lately: Option<(u16, Nanos)>,
+    heard_at: Nanos,
+}
+
+impl PathSize {
+    /// Something was heard of the path: limits grow older.
+    pub(crate) fn age(&mut self, now: Nanos) {
+        let silence = now.saturating_sub(std::mem::replace(&mut self.heard_at, now));
+        let limits = [&mut self.least, &mut self.lately];
+        if silence > PAUSE_NANOS {
+            limits.into_iter().flatten().for_each(|(_, at)| *at += silence);
+        }
+        if self.least.is_some_and(|(_, at)| at + HOLD_NANOS <= now) {
+            self.least = self.lately.take().filter(|(_, at)| at + LATELY_NANOS > now);
+        }
+    }
+
+    /// Some node's next hops get packets of so many bytes and none that are larger.
+    pub(crate) fn hear(&mut self, bytes: u16, now: Nanos) {
+        if self.least.is_none_or(|(least, _)| bytes <= least) {
+            self.least = Some((bytes, now));
+        } else if self.lately.is_none_or(|(least, at)| bytes <= least || at + LATELY_NANOS <= now) {
+            self.lately = Some((bytes, now));
+        }
+    }
+
+    /// The largest UDP payload that every link carries, if there is a limit.
+    pub(crate) fn limit(&self) -> Option<u16> {
+        self.least.map(|(bytes, _)| bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = 1_000_000;
+
+    /// Hears `reports`, one every 20 ms, and returns how often the limit changed.
+    fn hear(size: &mut PathSize, reports: impl Iterator<Item = Option<u16>>) -> usize {
+        let begin = size.heard_at;
+        let mut changes = 0;
+        for (turn, report) in (1..).zip(reports) {
+            let (before, now) = (size.limit(), begin + 20 * MILLI * turn);
+            size.age(now);
+            if let Some(bytes) = report {
+                size.hear(bytes, now);
+            }
+            changes += usize::from(size.limit() != before);
+        }
+        changes
+    }
+
+    #[test]
+    fn limit_is_the_least_that_is_repeated_and_ends_when_it_is_not() {
+        let mut size = PathSize::default();
+        let reports = (0..100).map(|turn| Some(if turn % 2 == 0 { 1372 } else { 1400 }));
+        assert_eq!((hear(&mut size, reports), size.limit()), (1, Some(1372)));
+        assert_eq!(hear(&mut size, (0..148).map(|_| None)), 0);
+        assert_eq!((hear(&mut size, (0..10).map(|_| None)), size.limit()), (1, None));
+    }
+
+    /// Forged limits between good ones must not make the tunnel flap.
+    #[test]
+    fn limits_that_alternate_change_it_twice_in_three_seconds_at_most() {
+        let mut size = PathSize::default();
+        // One in 160 reports is forged: for a minute, they come just when the last one expires.
+        let reports = (0..3000).map(|turn| Some(if turn % 160 == 0 { 0 } else { 1372 }));
+        let changes = hear(&mut size, reports);
+        assert!((2..=40).contains(&changes), "{changes}");
+    }
+
+    /// The limit once ended for the time until the next report, which a tunnel followed.
+    #[test]
+    fn limit_that_ends_is_followed_by_what_is_heard_lately() {
+        let mut size = PathSize::default();
+        hear(&mut size, [Some(1000), Some(1200)].into_iter());
+        let reports = (0..300).map(|turn| [None, Some(1400), Some(1372)][turn % 3]);
+        assert_eq!((hear(&mut size, reports), size.limit()), (1, Some(1372)));
+    }
+
+    #[test]
+    fn limit_outlasts_a_pause_of_the_flow() {
+        let mut size = PathSize::default();
+        hear(&mut size, [Some(1372)].into_iter());
+        size.age(size.heard_at + 60_000 * MILLI);
+        assert_eq!(size.limit(), Some(1372));
+    }
+}

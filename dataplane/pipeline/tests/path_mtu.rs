@@ -1,0 +1,122 @@
+//! Streams over a path that carries smaller packets than its source sends: what passes is found,
+//! told to the source, and followed when it changes. The tunnel is played by the load, which is as
+//! long as the source says, 100 ms later, as the runtime has it.
+
+mod timed;
+
+use recoded_pipeline::report::FlowCounters;
+use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+
+/// Of an IP packet: 1424 bytes of symbol, as with an MTU of 1500.
+const BYTES: usize = 1424;
+
+/// UDP payload that an MTU of 1400 leaves.
+const NARROW: usize = 1372;
+
+/// What a stream has beside an IP packet, at most.
+const OVERHEAD: usize = 32;
+
+fn load(rate: f64) -> Load {
+    Load { bytes: BYTES, rate: Some(rate), ordered: false }
+}
+
+/// Lets time pass while the packets that enter are as long as the source says. Returns how often
+/// that changed.
+fn follow(line: &mut Line, nanos: u64) -> usize {
+    let mut changes = 0;
+    for _ in 0..nanos / (100 * MILLI) {
+        let before = line.load.bytes;
+        line.load.bytes = line.flow(0).packet_bytes_max.unwrap_or(BYTES).clamp(576, BYTES);
+        changes += usize::from(line.load.bytes != before);
+        line.run(100 * MILLI);
+    }
+    changes
+}
+
+/// Share of what entered before a time that was delivered since another.
+fn delivered(line: &Line, (since, until): (usize, usize)) -> f64 {
+    let range = since as u32..until as u32;
+    let arrived = line.delivered.iter().filter(|packet| range.contains(&packet.number)).count();
+    arrived as f64 / range.len() as f64
+}
+
+fn counters(line: &Line) -> Vec<FlowCounters> {
+    (0..3).map(|node| line.flow(node).counters).collect()
+}
+
+/// On either of two hops, with losses and round trips of up to 100 ms, and whatever the rate: half
+/// a second and a few round trips after the first packet, everything that enters arrives.
+#[test]
+fn packets_arrive_soon_where_the_path_is_narrower_than_its_ends() {
+    for (delay, loss) in [(0, 0.0), (1, 0.1), (10, 0.02), (50, 0.1)] {
+        for (narrow, rate) in [(0, 500.0), (1, 500.0), (1, 5000.0)] {
+            let link = Link::new(loss, delay);
+            let mut links = [link; 2];
+            links[narrow].bytes_max = NARROW;
+            let mut line = Line::new(&links, load(rate), 3);
+            follow(&mut line, 500 * MILLI + 20 * delay * MILLI);
+            assert!(line.load.bytes <= NARROW - OVERHEAD, "{} bytes", line.load.bytes);
+            let since = line.entered();
+            let changes = follow(&mut line, 5 * SECOND);
+            assert!(changes <= 2, "{changes} changes of the tunnel");
+            let is_close = (NARROW - OVERHEAD - 24..=NARROW - OVERHEAD).contains(&line.load.bytes);
+            assert!(is_close, "{} bytes", line.load.bytes);
+            let until = line.entered();
+            line.stop(SECOND);
+            let share = delivered(&line, (since, until));
+            let counted = counters(&line);
+            let probes: u64 = counted.iter().map(|it| it.sent_probe).sum();
+            println!("{delay} ms, {loss}, hop {narrow}, {rate}: {share}, {probes} probes");
+            assert!(share > 0.99, "{share}");
+            assert!(probes < 200, "{probes} probes");
+            assert!(counted[narrow].too_large > 0 && counted[1 - narrow].too_large == 0);
+        }
+    }
+}
+
+/// As TCP does it, which reads neither counters nor reports.
+#[test]
+fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.05, 5);
+    let narrow = Link { bytes_max: NARROW, ..link };
+    let mut line = Line::new(&[link; 3], load(2000.0), 4);
+    follow(&mut line, 2 * SECOND);
+    assert_eq!((line.load.bytes, line.flow(1).counters.sent_probe), (BYTES, 0));
+    for _ in 0..2 {
+        line.set(1, narrow);
+        follow(&mut line, SECOND);
+        let since = line.entered();
+        let changes = follow(&mut line, 15 * SECOND);
+        assert!(changes <= 1, "{changes} changes of the tunnel");
+        assert!((NARROW - OVERHEAD - 16..=NARROW - OVERHEAD).contains(&line.load.bytes));
+        line.run(300 * MILLI);
+        let share = delivered(&line, (since, line.entered() - 1000));
+        assert!(share > 0.999, "{share}");
+        line.set(1, link);
+        follow(&mut line, 10 * SECOND);
+        assert_eq!(line.load.bytes, BYTES, "it is back where it was");
+    }
+}
+
+/// What is too large fills no window and slows nothing down: a tunnel whose MTU stays as it is does
+/// not stop those that fit.
+#[test]
+fn packets_that_stay_too_large_are_given_up_at_once() {
+    let link = Link::new(0.0, 5);
+    let mut line = Line::new(&[Link { bytes_max: NARROW, ..link }, link], load(1000.0), 5);
+    line.run(2 * SECOND);
+    let sent = line.sent(0).0;
+    line.run(4 * SECOND);
+    assert!(line.sent(0).0 - sent < 20, "{} packets", line.sent(0).0 - sent);
+    let counters = line.flow(0).counters;
+    assert!(counters.too_large > 5900 && counters.ingress_dropped == 0, "{counters:?}");
+    line.load.bytes = 1300;
+    let since = line.entered();
+    line.run(SECOND);
+    let until = line.entered();
+    line.stop(SECOND);
+    assert_eq!(delivered(&line, (since, until)), 1.0);
+}
