@@ -18,11 +18,13 @@ use core::arch::aarch64::{
 use std::arch::is_aarch64_feature_detected;
 
 use crate::arch::Level;
+use crate::arch::dots::keep;
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
+use super::dots;
 use super::register::register;
 
 pub(in crate::arch) const LEVEL: Level = Level {
@@ -38,6 +40,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots: dots::dots,
+    prepare: keep,
 };
 
 register!();

@@ -13,6 +13,7 @@ mod ymm;
 mod zmm;
 
 use crate::arch::Level;
+use crate::arch::dots::prepare_11b;
 use crate::table::Tables;
 
 pub(in crate::arch) const LEVEL: Level = Level {
@@ -28,6 +29,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 24,
     reduce,
     eliminate,
+    dots: zmm::dots,
+    prepare: prepare_11b,
 };
 
 fn is_available() -> bool {

@@ -1,0 +1,247 @@
+//! Sums of products of one vector with several columns, where both factors vary from byte to byte:
+//! `sums[c] += column[c][0] * vector[0] + column[c][1] * vector[1] + ...`, in GF(256).
+//!
+//! Columns lie `stride` bytes apart. They are fixed and vectors are many, so columns may be
+//! prepared: brought into the form that a level multiplies fastest.
+//!
+//! | level | a product | a sum is reduced |
+//! |---|---|---|
+//! | GFNI | `vgf2p8mulb`, which is modulo 0x11B: elements go to that field by an isomorphism (`tables.to_11b`), columns when they are prepared, vectors by one `vgf2p8affineqb` a register, sums back | by the instruction |
+//! | NEON | `pmull`: polynomials of 15 bits | once, at the end |
+//! | other vector levels | the column where a bit of the vector is set, for one bit after the other, from the highest | by doubling between bits |
+//! | portable | likewise, on words of eight bytes | likewise |
+//!
+//! Only the naive level looks products up, at addresses that depend on the columns, which are
+//! keys; all others take the same time for any bytes.
+
+use crate::table::Tables;
+
+/// Columns that share one pass over the vector: their sums fit into 16 registers with what else is
+/// needed, and 8 are the columns of a tag.
+pub const TOGETHER: usize = 8;
+
+/// Leaves columns as they are: the level multiplies in the field itself.
+pub fn keep(_: &'static Tables, _: &mut [u8]) {}
+
+/// Takes columns to the isomorphic field that `vgf2p8mulb` multiplies in.
+#[cfg(target_arch = "x86_64")]
+pub fn prepare_11b(tables: &'static Tables, columns: &mut [u8]) {
+    for element in columns {
+        *element = linear(&tables.to_11b_columns, *element);
+    }
+}
+
+/// The sum of those columns of a bit matrix that the bits of `element` select, without a look-up.
+#[inline]
+pub fn linear(columns: &[u8; 8], element: u8) -> u8 {
+    let term = |bit: usize| columns[bit] & (element >> bit & 1).wrapping_neg();
+    (0..8).fold(0, |sum, bit| sum ^ term(bit))
+}
+
+/// Twice an element of GF(256).
+#[inline]
+pub fn double(tables: &Tables, element: u8) -> u8 {
+    let low_terms = (tables.field.polynomial() & 0xFF) as u8;
+    element << 1 ^ (low_terms & (element >> 7).wrapping_neg())
+}
+
+/// The portable routine: bits of the vector select words of the columns.
+pub fn portable(
+    tables: &'static Tables,
+    columns: &[u8],
+    stride: usize,
+    vector: &[u8],
+    sums: &mut [u8],
+) {
+    for (column, sum) in sums.iter_mut().enumerate() {
+        let column = &columns[column * stride..][..vector.len()];
+        let (words, rest) = vector.as_chunks::<8>();
+        let (column_words, column_rest) = column.as_chunks::<8>();
+        let mut bits = [0_u64; 8];
+        for (x, key) in words.iter().zip(column_words) {
+            select(&mut bits, u64::from_le_bytes(*x), u64::from_le_bytes(*key));
+        }
+        for (&x, &key) in rest.iter().zip(column_rest) {
+            select(&mut bits, u64::from(x), u64::from(key));
+        }
+        *sum ^= bits.iter().rev().fold(0, |sum, &word| double(tables, sum) ^ fold(word));
+    }
+}
+
+/// Adds to `bits[b]` the bytes of `key` where bit `b` of the byte of `x` is set.
+#[inline]
+fn select(bits: &mut [u64; 8], x: u64, key: u64) {
+    for (bit, sum) in bits.iter_mut().enumerate() {
+        *sum ^= key & ((x >> bit & 0x0101_0101_0101_0101) * 0xFF);
+    }
+}
+
+/// The sum of the eight bytes of a word.
+#[inline]
+pub fn fold(word: u64) -> u8 {
+    let word = word ^ word >> 32;
+    let word = word ^ word >> 16;
+    (word ^ word >> 8) as u8
+}
+
+/// Defines `dots` over `sums_of`, which a level defines for a number of columns.
+macro_rules! dots {
+    ($features:tt) => {
+        #[target_feature(enable = $features)]
+        pub(in crate::arch) fn dots(
+            tables: &'static Tables,
+            columns: &[u8],
+            stride: usize,
+            vector: &[u8],
+            sums: &mut [u8],
+        ) {
+            let mut first = 0;
+            while first < sums.len() {
+                let (columns, sums) = (&columns[first * stride..], &mut sums[first..]);
+                first += match sums.len() {
+                    $crate::arch::dots::TOGETHER.. => {
+                        add_sums::<8>(tables, columns, stride, vector, sums)
+                    }
+                    4.. => add_sums::<4>(tables, columns, stride, vector, sums),
+                    _ => add_sums::<1>(tables, columns, stride, vector, sums),
+                };
+            }
+        }
+
+        /// Adds the sums of `C` columns; how many these are.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn add_sums<const C: usize>(
+            tables: &'static Tables,
+            columns: &[u8],
+            stride: usize,
+            vector: &[u8],
+            sums: &mut [u8],
+        ) -> usize {
+            let rows = core::array::from_fn(|c| &columns[c * stride..][..vector.len()]);
+            for (sum, element) in sums.iter_mut().zip(sums_of::<C>(tables, rows, vector)) {
+                *sum ^= element;
+            }
+            C
+        }
+
+        /// The sum of the bytes of a register.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn fold_vector(sum: Vector) -> u8 {
+            let mut bytes = [0; VECTOR];
+            store(&mut bytes, sum);
+            let words = bytes.as_chunks::<8>().0.iter();
+            $crate::arch::dots::fold(words.fold(0, |sum, word| sum ^ u64::from_le_bytes(*word)))
+        }
+
+        /// The last, incomplete vector of a slice, in a register: as the end of the whole one that
+        /// overlaps bytes that are done, or from the beginning where the slice is shorter.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn load_last(bytes: &[u8]) -> Vector {
+            bytes.last_chunk().map_or_else(|| load_short(bytes), |last| load(last))
+        }
+
+        /// The same of the vector that is multiplied, with zeros for what is done.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn load_fresh(bytes: &[u8]) -> Vector {
+            let Some(last) = bytes.last_chunk() else { return load_short(bytes) };
+            let fresh = bytes.len() % VECTOR;
+            let mask = $crate::arch::fused::prelude::WINDOW[64 - VECTOR + fresh..].first_chunk();
+            mask.map_or(zero(), |mask| and(load(last), load(mask)))
+        }
+    };
+}
+pub(super) use dots;
+
+/// `sums_of` by products of registers: `multiplicand` makes a vector ready, `multiply` multiplies it
+/// with a column, `restore` takes a sum back to the field.
+#[cfg(target_arch = "x86_64")]
+macro_rules! sums_by_products {
+    ($features:tt, splat: $splat:ident, affine: $affine:ident, multiply: $multiply:ident) => {
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn sums_of<const C: usize>(
+            tables: &'static Tables,
+            rows: [&[u8]; C],
+            vector: &[u8],
+        ) -> [u8; C] {
+            let to_11b = $splat(tables.to_11b.cast_signed());
+            let (whole, rest) = vector.as_chunks::<VECTOR>();
+            let whole_rows = rows.map(|row| &row.as_chunks::<VECTOR>().0[..whole.len()]);
+            let mut sums = [zero(); C];
+            for (i, vector) in whole.iter().enumerate() {
+                let x = $affine::<0>(load(vector), to_11b);
+                for c in 0..C {
+                    sums[c] = xor(sums[c], $multiply(x, load(&whole_rows[c][i])));
+                }
+            }
+            if !rest.is_empty() {
+                let x = $affine::<0>(load_fresh(vector), to_11b);
+                for c in 0..C {
+                    sums[c] = xor(sums[c], $multiply(x, load_last(rows[c])));
+                }
+            }
+            let mut folded = [0; C];
+            for c in 0..C {
+                let sum = fold_vector(sums[c]);
+                folded[c] = $crate::arch::dots::linear(&tables.from_11b_columns, sum);
+            }
+            folded
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use sums_by_products;
+
+/// `sums_of` by bits of the vector, from the highest: `$mask(vector, bit)` is 0xFF in each byte that
+/// has the bit set.
+#[cfg(target_arch = "x86_64")]
+macro_rules! sums_by_bits {
+    ($features:tt, shift: $shift:ident, greater: $greater:ident) => {
+        /// Bytes of 0xFF where a byte has the bit set that is `below` places below the highest.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn mask(vector: Vector, below: usize) -> Vector {
+            // What crosses from one byte into the next reaches its lower bits only.
+            let below = core::arch::x86_64::_mm_cvtsi32_si128(below as i32);
+            $greater(zero(), $shift(vector, below))
+        }
+
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn sums_of<const C: usize>(
+            tables: &'static Tables,
+            rows: [&[u8]; C],
+            vector: &[u8],
+        ) -> [u8; C] {
+            let (whole, rest) = vector.as_chunks::<VECTOR>();
+            let whole_rows = rows.map(|row| &row.as_chunks::<VECTOR>().0[..whole.len()]);
+            let mut folded = [0; C];
+            for below in 0..8 {
+                let mut sums = [zero(); C];
+                for (i, vector) in whole.iter().enumerate() {
+                    let mask = mask(load(vector), below);
+                    for c in 0..C {
+                        sums[c] = xor(sums[c], and(mask, load(&whole_rows[c][i])));
+                    }
+                }
+                if !rest.is_empty() {
+                    let mask = mask(load_fresh(vector), below);
+                    for c in 0..C {
+                        sums[c] = xor(sums[c], and(mask, load_last(rows[c])));
+                    }
+                }
+                for c in 0..C {
+                    let doubled = $crate::arch::dots::double(tables, folded[c]);
+                    folded[c] = doubled ^ fold_vector(sums[c]);
+                }
+            }
+            folded
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use sums_by_bits;
