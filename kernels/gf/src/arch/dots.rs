@@ -32,6 +32,7 @@ pub fn prepare_11b(tables: &'static Tables, columns: &mut [u8]) {
 }
 
 /// The sum of those columns of a bit matrix that the bits of `element` select, without a look-up.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn linear(columns: &[u8; 8], element: u8) -> u8 {
     let term = |bit: usize| columns[bit] & (element >> bit & 1).wrapping_neg();
@@ -125,16 +126,6 @@ macro_rules! dots {
             C
         }
 
-        /// The sum of the bytes of a register.
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn fold_vector(sum: Vector) -> u8 {
-            let mut bytes = [0; VECTOR];
-            store(&mut bytes, sum);
-            let words = bytes.as_chunks::<8>().0.iter();
-            $crate::arch::dots::fold(words.fold(0, |sum, word| sum ^ u64::from_le_bytes(*word)))
-        }
-
         /// The last, incomplete vector of a slice, in a register: as the end of the whole one that
         /// overlaps bytes that are done, or from the beginning where the slice is shorter.
         #[target_feature(enable = $features)]
@@ -155,6 +146,24 @@ macro_rules! dots {
     };
 }
 pub(super) use dots;
+
+/// Defines `fold_vector`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! fold_vector {
+    ($features:tt) => {
+        /// The sum of the bytes of a register.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn fold_vector(sum: Vector) -> u8 {
+            let mut bytes = [0; VECTOR];
+            store(&mut bytes, sum);
+            let words = bytes.as_chunks::<8>().0.iter();
+            $crate::arch::dots::fold(words.fold(0, |sum, word| sum ^ u64::from_le_bytes(*word)))
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use fold_vector;
 
 /// `sums_of` by products of registers: `multiplicand` makes a vector ready, `multiply` multiplies it
 /// with a column, `restore` takes a sum back to the field.

@@ -1,7 +1,6 @@
 //! Levels of 64-bit ARM processors, all of which have NEON. Unaligned loads and stores throughout:
 //! packets start where packets start.
 
-mod dots;
 mod register;
 
 #[cfg(feature = "shuffle")]

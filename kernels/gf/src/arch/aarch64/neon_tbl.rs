@@ -10,7 +10,7 @@ use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
-use super::dots;
+use super::neon_pmull;
 use super::register::register;
 
 pub(in crate::arch) const LEVEL: Level = Level {
@@ -26,7 +26,7 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
-    dots: dots::dots,
+    dots: neon_pmull::dots,
     prepare: keep,
 };
 

@@ -9,7 +9,7 @@ use core::arch::x86_64::{
 };
 
 use crate::arch::Level;
-use crate::arch::dots::{dots, keep, sums_by_bits};
+use crate::arch::dots::{dots, fold_vector, keep, sums_by_bits};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -50,4 +50,5 @@ single_source!("avx2", words: [1, 2, 4]);
 matrix_product!("avx2", words: [1, 2, 4], widths: [1], alone: 4, paired: false, ready: false);
 four_russians!("avx2");
 dots!("avx2");
+fold_vector!("avx2");
 sums_by_bits!("avx2", shift: _mm256_sll_epi16, greater: _mm256_cmpgt_epi8);

@@ -7,7 +7,7 @@ use core::arch::x86_64::{
 };
 
 use crate::arch::Level;
-use crate::arch::dots::{dots, keep, sums_by_bits};
+use crate::arch::dots::{dots, fold_vector, keep, sums_by_bits};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -48,6 +48,7 @@ single_source!("ssse3", words: []);
 matrix_product!("ssse3", words: [], widths: [2, 1], alone: 8, paired: false, ready: false);
 four_russians!("ssse3");
 dots!("ssse3");
+fold_vector!("ssse3");
 sums_by_bits!("ssse3", shift: _mm_sll_epi16, greater: _mm_cmpgt_epi8);
 
 /// A register is one lane.
