@@ -36,8 +36,9 @@ impl Secrets {
         Self(Secret::new(key.into()))
     }
 
-    /// The key of a label.
-    pub(crate) fn key<const N: usize>(&self, label: &str, context: &[u8]) -> Secret<N> {
+    /// The key of a label and a context.
+    #[must_use]
+    pub fn key<const N: usize>(&self, label: &str, context: &[u8]) -> Secret<N> {
         let hkdf = Hkdf::<Sha256>::from_prk(self.0.expose()).expect("a PRK is as long as a hash");
         let mut key = Secret::new([0; N]);
         let info = [LABEL_PREFIX.as_bytes(), label.as_bytes(), &[0], context];

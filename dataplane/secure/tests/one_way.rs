@@ -2,9 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use recoded_secure::{
-    Entropy, OPENING_BYTES, OneWayReceiver, OneWaySender, PresharedKey, Refused,
-};
+use recoded_secure::{Entropy, OPENING_BYTES, OneWayReceiver, OneWaySender, PresharedKey, Refused};
 
 fn psk(byte: u8) -> PresharedKey {
     PresharedKey::generate(&Entropy::new([byte; 64]))
