@@ -7,6 +7,9 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
+/// Columns begin where cache lines do, so that no load of a register touches two.
+const LINE: usize = 64;
+
 /// Bytes of a block of AES.
 pub(crate) const BLOCK: usize = 16;
 
@@ -14,6 +17,8 @@ pub(crate) const BLOCK: usize = 16;
 pub(crate) struct Columns {
     kernel: &'static Kernel,
     bytes: Zeroizing<Vec<u8>>,
+    /// Where the first column begins.
+    start: usize,
     count: usize,
     stride: usize,
 }
@@ -21,9 +26,11 @@ pub(crate) struct Columns {
 impl Columns {
     /// `count` columns of zeros.
     pub fn zero(count: usize, length: usize) -> Self {
-        let stride = length.next_multiple_of(BLOCK);
-        let bytes = Zeroizing::new(vec![0; count * stride]);
-        Self { kernel: Kernel::best(), bytes, count, stride }
+        let stride = length.next_multiple_of(LINE);
+        let bytes = Zeroizing::new(vec![0_u8; count * stride + LINE]);
+        // What it is depends on nothing but speed.
+        let start = bytes.as_ptr().align_offset(LINE).min(LINE);
+        Self { kernel: Kernel::best(), bytes, start, count, stride }
     }
 
     /// One column per key: block i of 16 bytes is AES-128 of i as a 128-bit number.
@@ -48,7 +55,7 @@ impl Columns {
         blocks: usize,
         block: impl Fn(usize) -> [u8; BLOCK],
     ) {
-        let bytes = &mut self.bytes[column * self.stride..][..blocks * BLOCK];
+        let bytes = &mut self.bytes[self.start + column * self.stride..][..blocks * BLOCK];
         for (number, place) in bytes.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
             *place = block(number);
         }
@@ -72,7 +79,7 @@ impl Columns {
     pub fn add_dots(&self, offset: usize, vector: &[u8], sums: &mut [u8]) {
         assert!(offset + vector.len() <= self.stride, "a vector longer than its columns");
         let sums = &mut sums[..self.count];
-        self.kernel.dots(&self.bytes[offset..], self.stride, vector, sums);
+        self.kernel.dots(&self.bytes[self.start + offset..], self.stride, vector, sums);
     }
 }
 

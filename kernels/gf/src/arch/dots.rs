@@ -85,6 +85,50 @@ pub fn fold(word: u64) -> u8 {
     (word ^ word >> 8) as u8
 }
 
+/// `C` columns, of which the first bytes are read; checked once, so that the loops over whole
+/// vectors need no check per column, nor a pointer and a length for each.
+#[derive(Copy, Clone)]
+pub struct Rows<'a, const C: usize> {
+    columns: &'a [u8],
+    stride: usize,
+    bytes: usize,
+}
+
+impl<'a, const C: usize> Rows<'a, C> {
+    /// # Panics
+    /// When the last column ends before `bytes`.
+    #[inline]
+    pub fn new(columns: &'a [u8], stride: usize, bytes: usize) -> Self {
+        let end = (C - 1).checked_mul(stride).and_then(|start| start.checked_add(bytes));
+        assert!(end.is_some_and(|end| end <= columns.len()), "columns end too early");
+        Self { columns, stride, bytes }
+    }
+
+    /// `N` bytes of a column. What lies beyond the columns is not read in any case.
+    #[inline(always)]
+    pub fn chunk<const N: usize>(&self, column: usize, at: usize) -> &'a [u8; N] {
+        debug_assert!(column < C && at + N <= self.bytes);
+        let start = column * self.stride + at;
+        // SAFETY: private to the routines of this module, which ask for columns below `C` and for
+        // whole vectors within the first `bytes` bytes of them; `new` has checked that the last
+        // column has these, so all have.
+        unsafe { &*self.columns.as_ptr().add(start).cast() }
+    }
+
+    /// `N` bytes from the beginning of a column on, where there are so many before the end of the
+    /// last column.
+    #[inline]
+    pub fn beyond<const N: usize>(&self, column: usize) -> Option<&'a [u8; N]> {
+        self.columns[column * self.stride..].first_chunk()
+    }
+
+    /// The bytes of a column.
+    #[inline]
+    pub fn short(&self, column: usize) -> &'a [u8] {
+        &self.columns[column * self.stride..][..self.bytes]
+    }
+}
+
 /// Defines `dots` over `sums_of`, which a level defines for a number of columns.
 macro_rules! dots {
     ($features:tt) => {
@@ -119,19 +163,41 @@ macro_rules! dots {
             vector: &[u8],
             sums: &mut [u8],
         ) -> usize {
-            let rows = core::array::from_fn(|c| &columns[c * stride..][..vector.len()]);
-            for (sum, element) in sums.iter_mut().zip(sums_of::<C>(tables, rows, vector)) {
+            let rows = $crate::arch::dots::Rows::new(columns, stride, vector.len());
+            for (sum, element) in sums.iter_mut().zip(sums_of::<C>(tables, &rows, vector)) {
                 *sum ^= element;
             }
             C
         }
 
-        /// The last, incomplete vector of a slice, in a register: as the end of the whole one that
-        /// overlaps bytes that are done, or from the beginning where the slice is shorter.
+        /// A whole vector of a column.
         #[target_feature(enable = $features)]
         #[inline]
-        fn load_last(bytes: &[u8]) -> Vector {
-            bytes.last_chunk().map_or_else(|| load_short(bytes), |last| load(last))
+        fn load_row<const C: usize>(
+            rows: &$crate::arch::dots::Rows<'_, C>,
+            column: usize,
+            number: usize,
+        ) -> Vector {
+            load(rows.chunk(column, number * VECTOR))
+        }
+
+        /// The last, incomplete vector of a column: the end of the whole one that overlaps bytes
+        /// that are done, or all of a shorter column.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn load_last<const C: usize>(
+            rows: &$crate::arch::dots::Rows<'_, C>,
+            column: usize,
+            bytes: usize,
+        ) -> Vector {
+            match bytes.checked_sub(VECTOR) {
+                Some(at) => load(rows.chunk(column, at)),
+                // What follows is multiplied by zeros.
+                None => match rows.beyond(column) {
+                    Some(vector) => load(vector),
+                    None => load_short(rows.short(column)),
+                },
+            }
         }
 
         /// The same of the vector that is multiplied, with zeros for what is done.
@@ -174,23 +240,22 @@ macro_rules! sums_by_products {
         #[inline]
         fn sums_of<const C: usize>(
             tables: &'static Tables,
-            rows: [&[u8]; C],
+            rows: &$crate::arch::dots::Rows<'_, C>,
             vector: &[u8],
         ) -> [u8; C] {
             let to_11b = $splat(tables.to_11b.cast_signed());
             let (whole, rest) = vector.as_chunks::<VECTOR>();
-            let whole_rows = rows.map(|row| &row.as_chunks::<VECTOR>().0[..whole.len()]);
             let mut sums = [zero(); C];
             for (i, vector) in whole.iter().enumerate() {
                 let x = $affine::<0>(load(vector), to_11b);
                 for c in 0..C {
-                    sums[c] = xor(sums[c], $multiply(x, load(&whole_rows[c][i])));
+                    sums[c] = xor(sums[c], $multiply(x, load_row(rows, c, i)));
                 }
             }
             if !rest.is_empty() {
                 let x = $affine::<0>(load_fresh(vector), to_11b);
                 for c in 0..C {
-                    sums[c] = xor(sums[c], $multiply(x, load_last(rows[c])));
+                    sums[c] = xor(sums[c], $multiply(x, load_last(rows, c, vector.len())));
                 }
             }
             let mut folded = [0; C];
@@ -223,24 +288,23 @@ macro_rules! sums_by_bits {
         #[inline]
         fn sums_of<const C: usize>(
             tables: &'static Tables,
-            rows: [&[u8]; C],
+            rows: &$crate::arch::dots::Rows<'_, C>,
             vector: &[u8],
         ) -> [u8; C] {
             let (whole, rest) = vector.as_chunks::<VECTOR>();
-            let whole_rows = rows.map(|row| &row.as_chunks::<VECTOR>().0[..whole.len()]);
             let mut folded = [0; C];
             for below in 0..8 {
                 let mut sums = [zero(); C];
                 for (i, vector) in whole.iter().enumerate() {
                     let mask = mask(load(vector), below);
                     for c in 0..C {
-                        sums[c] = xor(sums[c], and(mask, load(&whole_rows[c][i])));
+                        sums[c] = xor(sums[c], and(mask, load_row(rows, c, i)));
                     }
                 }
                 if !rest.is_empty() {
                     let mask = mask(load_fresh(vector), below);
                     for c in 0..C {
-                        sums[c] = xor(sums[c], and(mask, load_last(rows[c])));
+                        sums[c] = xor(sums[c], and(mask, load_last(rows, c, vector.len())));
                     }
                 }
                 for c in 0..C {

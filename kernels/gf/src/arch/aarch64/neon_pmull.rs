@@ -18,7 +18,7 @@ use core::arch::aarch64::{
 use std::arch::is_aarch64_feature_detected;
 
 use crate::arch::Level;
-use crate::arch::dots::{dots, keep};
+use crate::arch::dots::{Rows, dots, keep};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, prelude::*};
 use crate::arch::single::single_source;
@@ -193,25 +193,24 @@ fn narrow_product(a: Vector, b: Vector) -> Vector {
 /// The sums of `dots`, as polynomials of 15 bits until the end.
 #[target_feature(enable = "neon")]
 #[inline]
-fn sums_of<const C: usize>(tables: &'static Tables, rows: [&[u8]; C], vector: &[u8]) -> [u8; C] {
+fn sums_of<const C: usize>(tables: &'static Tables, rows: &Rows<'_, C>, vector: &[u8]) -> [u8; C] {
     let (whole, rest) = vector.as_chunks::<VECTOR>();
-    let whole_rows = rows.map(|row| &row.as_chunks::<VECTOR>().0[..whole.len()]);
     let mut sums = [zero(); C];
     for (i, vector) in whole.iter().enumerate() {
         let x = load(vector);
-        for c in 0..C {
-            sums[c] = xor(sums[c], products(x, load(&whole_rows[c][i])));
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = xor(*sum, products(x, load_row(rows, c, i)));
         }
     }
     if !rest.is_empty() {
         let x = load_fresh(vector);
-        for c in 0..C {
-            sums[c] = xor(sums[c], products(x, load_last(rows[c])));
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = xor(*sum, products(x, load_last(rows, c, vector.len())));
         }
     }
     let mut folded = [0; C];
-    for c in 0..C {
-        folded[c] = reduced_sum(tables, sums[c]);
+    for (element, sum) in folded.iter_mut().zip(sums) {
+        *element = reduced_sum(tables, sum);
     }
     folded
 }
