@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The tag comes first, so that symbols of several lengths can be combined with zeros behind them.
-//! Each column has keys of its own, from a seed: whoever verifies holds some columns or all.
+//! Each column has keys of its own, from a seed: a verifier holds some columns or all.
 
 use std::fmt;
 

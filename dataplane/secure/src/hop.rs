@@ -47,6 +47,13 @@ const TAG_BYTES: usize = 8;
 /// packets, for which the digest would take longer.
 const DIRECT_BYTES: usize = 64;
 
+/// Longest head that is hashed from one place, which takes a third less time than from two: the
+/// header and vector of a generation of 64.
+const HEAD_BYTES: usize = 128;
+
+/// What is bound into a tag besides the packet.
+const BOUND_BYTES: usize = 20;
+
 /// Columns of the digest: as hard to collide with as the tag is to guess.
 const DIGEST_COLUMNS: usize = 8;
 
@@ -96,16 +103,13 @@ impl Lane {
             Covered::Head(bytes) => bytes,
         };
         let (head, body) = packet.split_at_checked(head_bytes).ok_or(Refused::Malformed)?;
-        let mut bound = [0; 20];
-        bound[..8].copy_from_slice(&counter.to_le_bytes());
-        bound[8..12].copy_from_slice(&(head.len() as u32).to_le_bytes());
-        bound[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        bound[16..18].copy_from_slice(&source_port.to_le_bytes());
-        bound[18] = u8::from(matches!(covered, Covered::Whole));
-        bound[19] = key_id;
-        let mut hasher = SipHasher24::new_with_key(self.key.expose());
-        hasher.write(&bound);
-        hasher.write(head);
+        let mut text = Text::default();
+        text.add(&counter.to_le_bytes());
+        text.add(&(head.len() as u32).to_le_bytes());
+        text.add(&(body.len() as u32).to_le_bytes());
+        text.add(&source_port.to_le_bytes());
+        text.add(&[u8::from(matches!(covered, Covered::Whole)), key_id]);
+        let hasher = SipHasher24::new_with_key(self.key.expose());
         if matches!(covered, Covered::Whole) {
             let columns = &self.digest.0;
             if body.len() > columns.length() {
@@ -113,9 +117,43 @@ impl Lane {
             }
             let mut digest = [0; DIGEST_COLUMNS];
             columns.add_dots(0, body, &mut digest);
-            hasher.write(&digest);
+            text.add(head);
+            text.add(&digest);
+            return Ok(hasher.hash(text.bytes()).to_le_bytes());
         }
+        if head.len() <= HEAD_BYTES {
+            text.add(head);
+            return Ok(hasher.hash(text.bytes()).to_le_bytes());
+        }
+        let mut hasher = hasher;
+        hasher.write(text.bytes());
+        hasher.write(head);
         Ok(hasher.finish().to_le_bytes())
+    }
+}
+
+/// What goes through SipHash, in one place.
+struct Text {
+    bytes: [u8; BOUND_BYTES + HEAD_BYTES],
+    length: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: [0; BOUND_BYTES + HEAD_BYTES], length: 0 }
+    }
+}
+
+impl Text {
+    #[inline]
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 

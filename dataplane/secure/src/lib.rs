@@ -7,9 +7,9 @@
 //! ```text
 //!  keys --> Session, per neighbour: Noise IK with a pre-shared key   | or OneWaySender/Receiver
 //!             `--> Secrets, one per direction
-//!                    |--> HopSender, HopReceiver     a tag on every packet of a hop, a replay window
-//!                    |--> ColumnSeeds --> TagKey     tags of symbols, which recoding carries along
-//!                    `--> Sealer, Opener             end to end: AEAD per source packet
+//!                    |--> HopSender, HopReceiver   a tag on every packet of a hop, replay window
+//!                    |--> ColumnSeeds --> TagKey   tags of symbols, which recoding carries along
+//!                    `--> Sealer, Opener           end to end: AEAD per source packet
 //!  Ring: the epochs of keys that are valid while packets are on the way
 //! ```
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The sender repeats its opening, since it may be lost, and begins a new one at each start and
-//! before keys are used up. There is no forward secrecy: whoever learns the pre-shared key reads
+//! before keys are used up. There is no forward secrecy: who learns the pre-shared key reads
 //! what was recorded.
 
 use subtle::ConstantTimeEq;
@@ -39,7 +39,7 @@ pub struct OneWaySender {
 }
 
 impl OneWaySender {
-    /// `stamp` grows from epoch to epoch, over starts too: the wall clock, or a number that is kept.
+    /// `stamp` grows from epoch to epoch, over starts too: the wall clock, or a kept number.
     #[must_use]
     pub fn new(psk: &PresharedKey, stamp: u64, entropy: &Entropy) -> Self {
         let mut opening = [0; OPENING_BYTES];

@@ -2,8 +2,8 @@
 //! are not lost.
 //!
 //! ```text
-//!  initiator:  new keys are sent with at once                              new -> current -> previous
-//!  responder:  new keys wait until a packet of theirs has been verified    new -> next -> current -> ...
+//!  initiator:  sends with new keys at once          new -> current -> previous
+//!  responder:  waits for a verified packet of them  new -> next -> current -> previous
 //! ```
 
 /// Keys of one epoch, of whatever kind, from a moment on.

@@ -10,7 +10,7 @@
 //! | `nibbles` | 8,192 | products with the 16 low and the 16 high nibbles | byte shuffles |
 //! | `products` | 65,536 | the product of a coefficient and a byte | naive |
 //! | `inverses` | 256 | the multiplicative inverse (0 for 0) | elimination |
-//! | `to_11b`, `to_11b_columns`, `from_11b_columns` | 24 | the isomorphism to GF(256) modulo 0x11B, and back | `vgf2p8mulb` |
+//! | `to_11b` and its columns | 24 | isomorphism to GF(256) modulo 0x11B, and back | `vgf2p8mulb` |
 //! | `logarithms`, `powers` | 768 | of and to the base of the smallest generator | table |
 //!
 //! Packed fields have fewer coefficients than 256; bits beyond are ignored, so their tables repeat.

@@ -187,8 +187,9 @@ fn hops(secrets: &Secrets) -> Vec<Hop> {
     let digest = Arc::new(HopDigest::new(secrets, 300));
     let mut sender = HopSender::new(secrets, 0x81, 1, &digest);
     let source_port = 0xC012;
-    // Shorter than what is hashed, a block more, not a multiple of a register; and a head.
-    let shapes = [(13, None), (64, None), (81, None), (299, None), (120, Some(44))];
+    // Shorter than what is hashed, a block more, not a multiple of a register; and heads.
+    let shapes =
+        [(13, None), (64, None), (81, None), (299, None), (120, Some(44)), (290, Some(160))];
     let hop = |(counter, (bytes, head_bytes)): (usize, (usize, Option<usize>))| {
         let packet = symbols(counter as u32 + 1, 1, bytes).remove(0);
         let mut sealed = [&packet.0[..], &[0; TRAILER_BYTES]].concat();

@@ -2,9 +2,9 @@
 //! snow, in the message flow of WireGuard, with its protection of a responder under load.
 //!
 //! ```text
-//!  timers -> Session -- initiation --> Gate -> Session of the peer      state only behind the gate
+//!  timers -> Session -- initiation --> Gate -> Session of the peer    state only behind the gate
 //!            Session <-- response ---- Gate <- Session
-//!            Session <-- cookie ------ Gate                             under load: no state, no DH
+//!            Session <-- cookie ------ Gate                             under load: no state
 //! ```
 //!
 //! A [`Gate`] is per node, a [`Session`] per peer. Both sides may begin; what they agree on twice

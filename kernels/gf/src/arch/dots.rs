@@ -4,12 +4,16 @@
 //! Columns lie `stride` bytes apart. They are fixed and vectors are many, so columns may be
 //! prepared: brought into the form that a level multiplies fastest.
 //!
-//! | level | a product | a sum is reduced |
-//! |---|---|---|
-//! | GFNI | `vgf2p8mulb`, which is modulo 0x11B: elements go to that field by an isomorphism (`tables.to_11b`), columns when they are prepared, vectors by one `vgf2p8affineqb` a register, sums back | by the instruction |
-//! | NEON | `pmull`: polynomials of 15 bits | once, at the end |
-//! | other vector levels | the column where a bit of the vector is set, for one bit after the other, from the highest | by doubling between bits |
-//! | portable | likewise, on words of eight bytes | likewise |
+//! | level | a product |
+//! |---|---|
+//! | GFNI | `vgf2p8mulb`, which is modulo 0x11B (below) |
+//! | NEON | `pmull`: polynomials of 15 bits, reduced once, at the end |
+//! | other vector levels | the column where a bit of the vector is set, bit after bit |
+//! | portable | likewise, on words of eight bytes |
+//!
+//! **GFNI in another field.** Elements go to the field modulo 0x11B by an isomorphism
+//! (`Tables::to_11b`): columns when they are prepared, vectors by one `vgf2p8affineqb` a register,
+//! and sums come back. The result is that of the kernel's own field.
 //!
 //! Only the naive level looks products up, at addresses that depend on the columns, which are
 //! keys; all others take the same time for any bytes.
@@ -231,8 +235,7 @@ macro_rules! fold_vector {
 #[cfg(target_arch = "x86_64")]
 pub(super) use fold_vector;
 
-/// `sums_of` by products of registers: `multiplicand` makes a vector ready, `multiply` multiplies it
-/// with a column, `restore` takes a sum back to the field.
+/// `sums_of` by products of registers, in the field modulo 0x11B.
 #[cfg(target_arch = "x86_64")]
 macro_rules! sums_by_products {
     ($features:tt, splat: $splat:ident, affine: $affine:ident, multiply: $multiply:ident) => {
@@ -270,8 +273,7 @@ macro_rules! sums_by_products {
 #[cfg(target_arch = "x86_64")]
 pub(super) use sums_by_products;
 
-/// `sums_of` by bits of the vector, from the highest: `$mask(vector, bit)` is 0xFF in each byte that
-/// has the bit set.
+/// `sums_of` by bits of the vector, from the highest; sums are doubled between bits.
 #[cfg(target_arch = "x86_64")]
 macro_rules! sums_by_bits {
     ($features:tt, shift: $shift:ident, greater: $greater:ident) => {
