@@ -94,6 +94,10 @@ pub const CASES: &[Case] = &[
     by_default(Case { delay_ms: 50, ..line("3hops-3%-50ms", 3, 0.03) }),
     by_default(Case { delay_ms: 270, ..line("1hop-2%-270ms", 1, 0.02) }),
     by_default(Case { burst: 8.0, ..line("4hops-10%-bursts8", 4, 0.10) }),
+    // Nothing is lost on these: what TCP itself makes of such delays and falls.
+    Case { delay_ms: 50, ..line("3hops-clean-50ms", 3, 0.0) },
+    Case { delay_ms: 270, ..line("1hop-clean-270ms", 1, 0.0) },
+    Case { rate_falls_to: Some(50.0), delay_ms: 5, ..line("2hops-clean-rate-falls-5ms", 2, 0.0) },
     Case { burst: 5.0, delay_ms: 5, ..line("3hops-17%-bursts5-5ms", 3, 0.17) },
     Case { bad_loss: Some(0.20), delay_ms: 5, ..line("5hops-one-of-20%-5ms", 5, 0.01) },
     Case { bad_loss: Some(0.30), ..line("3hops-one-of-30%", 3, 0.01) },

@@ -69,7 +69,7 @@ fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
         let now = set(step);
         let sizes = (now.field, now.generation_size, now.stream_symbols);
         codes.push(match (now.code.as_deref(), sizes) {
-            (Some("auto"), (Some(256), None, Some(16_384))) => "auto: stream",
+            (Some("auto"), (Some(256), None, Some(32_768))) => "auto: stream",
             (Some("auto"), (Some(16), Some(16), None)) => "auto: rlnc",
             (Some("rlnc"), (Some(4), Some(16), None)) => "rlnc",
             other => panic!("{step:?}: {other:?}"),
@@ -90,7 +90,7 @@ fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
     // The tunnel of a source that begins with generations has room for a stream.
     let served = Served::with(&FILE.replacen("\nrepair = true", "\nrepair = false", 1));
     let back = served.client().set(1, &changes(&[("repair", "true")])).expect("adopted");
-    assert_eq!(back.parameters.stream_symbols, Some(16_384));
+    assert_eq!(back.parameters.stream_symbols, Some(32_768));
 }
 
 #[test]

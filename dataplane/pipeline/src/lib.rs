@@ -177,6 +177,12 @@ impl Pipeline {
         self.shards.find(shard).map_or(Ok(()), |shard| shard.opens_at(now))
     }
 
+    /// Sum of the round trips of all hops from the source of a shard, in nanoseconds, as far as its
+    /// code measures them; else 0.
+    pub fn path_round_trip(&mut self, shard: ShardId) -> Nanos {
+        self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
+    }
+
     /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or
     /// fewer when it failed, and the product is done here then. Ignored when its generation is
     /// gone.

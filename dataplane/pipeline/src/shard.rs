@@ -14,6 +14,7 @@ use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::Sizes;
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
+use crate::peer::arrivals::Onward;
 use crate::peer::next_hops::NextHops;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
@@ -24,7 +25,7 @@ use crate::stage::{Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
-use recoded_wire::link::{LinkReport, Missing};
+use recoded_wire::link::LinkReport;
 
 /// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
 /// longer.
@@ -408,13 +409,25 @@ impl Shard {
         }
     }
 
-    /// How long what comes now waits here before it goes on, and what is missing.
-    fn waits(&mut self, now: Nanos) -> (Nanos, Missing) {
+    /// What becomes of what comes now.
+    fn onward(&mut self, now: Nanos) -> Onward {
         let symbol_bytes = self.present.params.symbol_bytes;
         match &mut self.present.state {
-            State::StreamRelay(relay) => (relay.backlog(now, symbol_bytes), relay.missing()),
-            State::StreamSink(sink) => (0, sink.missing()),
-            _ => (0, Missing::default()),
+            State::StreamRelay(relay) => Onward {
+                backlog: relay.backlog(now, symbol_bytes),
+                beyond: relay.path_round_trip(),
+                missing: relay.missing(),
+            },
+            State::StreamSink(sink) => Onward { missing: sink.missing(), ..Onward::default() },
+            _ => Onward::default(),
+        }
+    }
+
+    /// Sum of the round trips of all hops from this source, as far as it is known.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        match &self.present.state {
+            State::StreamSource(source) => source.path_round_trip(),
+            _ => 0,
         }
     }
 
@@ -478,8 +491,8 @@ impl Shard {
             return;
         }
         if let Role::Relay { upstream } | Role::Sink { upstream, .. } = self.present.params.role {
-            let waits = self.waits(io.now);
-            self.upstream.report_link(io, (self.id, upstream), waits);
+            let onward = self.onward(io.now);
+            self.upstream.report_link(io, (self.id, upstream), onward);
         }
     }
 

@@ -318,6 +318,7 @@ fn nothing_came(next: u32, number: u32, now: u64) -> Vec<u8> {
         arrived: (now / 1000) as u32,
         held: 0,
         backlog: 0,
+        beyond: 0,
         bytes: 0,
         packets: number,
         missing: Missing::default(),

@@ -13,7 +13,7 @@ const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
 
 /// A stream of a profile.
 fn with_profile(profile: StreamProfile) -> FlowCode {
-    FlowCode::Stream(StreamParams { profile, ..StreamParams::new(16_384) })
+    FlowCode::Stream(StreamParams { profile, ..StreamParams::new(32_768) })
 }
 
 /// 100 Mbit/s of datagrams.

@@ -60,6 +60,7 @@ fn report(newest: &StreamPacket, horizon: u32, turn: u32, gaps: &[LinkGap]) -> V
         arrived: noise(turn.wrapping_add(1)),
         held: 0,
         backlog: 0,
+        beyond: 0,
         bytes: noise(turn.wrapping_add(2)),
         packets: noise(turn.wrapping_add(3)),
         missing: Missing::default(),

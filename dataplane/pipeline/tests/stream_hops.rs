@@ -147,6 +147,7 @@ fn all_lost(sent: &[Vec<u8>]) -> Vec<u8> {
         arrived: 10_000,
         held: 0,
         backlog: 0,
+        beyond: 0,
         bytes: 0,
         packets: 0,
         missing: Missing::default(),

@@ -150,7 +150,7 @@ fn packets_are_what_the_plan_of_the_source_takes() {
     ] {
         let mut line = Line::new(&[Link::new(0.1, 10); 2], loads[0], 1);
         line.change_source(|params| {
-            params.code = FlowCode::Stream(StreamParams { profile, ..StreamParams::new(16_384) });
+            params.code = FlowCode::Stream(StreamParams { profile, ..StreamParams::new(32_768) });
         });
         for load in loads {
             line.load = *load;

@@ -78,6 +78,10 @@ impl Worker {
             worked = true;
         }
         if worked {
+            let shards = source.own_shards.iter();
+            let shards = shards.map(|shard| ShardId { flow: source.flow, shard: *shard });
+            let round_trips = shards.map(|shard| self.pipeline.path_round_trip(shard));
+            queue.follow(round_trips.max().unwrap_or(0));
             source.paced_until = now + PACE_NANOS;
         }
         worked

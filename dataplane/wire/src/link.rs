@@ -2,9 +2,10 @@
 //! sends it. Every node consumes those it gets; they travel one hop.
 
 use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
+use crate::stream::ROUND_TRIPS_UNIT_NANOS;
 
 /// Bytes of a link report without its gaps.
-pub const LINK_BYTES: usize = HEADER_BYTES + 28 + 2 + 2 * LINK_MISSING_MAX;
+pub const LINK_BYTES: usize = HEADER_BYTES + 30 + 2 + 2 * LINK_MISSING_MAX;
 
 /// Most gaps in one report.
 pub const LINK_GAPS_MAX: usize = 64;
@@ -40,6 +41,9 @@ pub struct LinkReport {
     pub bytes: u32,
     /// Packets that came, modulo 2^32.
     pub packets: u32,
+    /// Sum of the round trips of the hops from the receiver on, in units of
+    /// [`ROUND_TRIPS_UNIT_NANOS`]; saturates.
+    pub beyond: u16,
     /// Symbols that neither came nor came back so far: lower halves of their places.
     pub missing: Missing,
 }
@@ -65,6 +69,13 @@ impl Missing {
     /// The places.
     pub fn places(&self) -> &[u16] {
         &self.places[..usize::from(self.count)]
+    }
+}
+
+impl LinkReport {
+    /// Sum of the round trips of the hops from the receiver on, in nanoseconds.
+    pub fn beyond_nanos(&self) -> u64 {
+        u64::from(self.beyond) * ROUND_TRIPS_UNIT_NANOS
     }
 }
 
@@ -102,9 +113,10 @@ pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
         backlog: half(34),
         bytes: word(bytes, 36),
         packets: word(bytes, 40),
-        missing: Missing::of((0..usize::from(half(44))).map(|at| half(46 + 2 * at.min(6)))),
+        beyond: half(44),
+        missing: Missing::of((0..usize::from(half(46))).map(|at| half(48 + 2 * at.min(6)))),
     };
-    if usize::from(half(44)) > LINK_MISSING_MAX {
+    if usize::from(half(46)) > LINK_MISSING_MAX {
         return Err(HeaderError::Value);
     }
     let gaps = payload.len() - LINK_BYTES;
@@ -148,8 +160,9 @@ pub fn write_link(
     out[34..36].copy_from_slice(&report.backlog.to_be_bytes());
     out[36..40].copy_from_slice(&report.bytes.to_be_bytes());
     out[40..44].copy_from_slice(&report.packets.to_be_bytes());
-    out[44..46].copy_from_slice(&u16::from(report.missing.count).to_be_bytes());
-    for (place, out) in report.missing.places.iter().zip(out[46..].chunks_exact_mut(2)) {
+    out[44..46].copy_from_slice(&report.beyond.to_be_bytes());
+    out[46..48].copy_from_slice(&u16::from(report.missing.count).to_be_bytes());
+    for (place, out) in report.missing.places.iter().zip(out[48..].chunks_exact_mut(2)) {
         out.copy_from_slice(&place.to_be_bytes());
     }
     let mut end = LINK_BYTES;
@@ -182,7 +195,7 @@ mod tests {
         };
         let horizon = from.wrapping_add(span);
         let latest = horizon.wrapping_sub(1);
-        let (arrived, held, backlog, bytes, packets) = (5, 6, 7, 8, 9);
+        let (arrived, held, backlog, bytes, packets, beyond) = (5, 6, 7, 8, 9, 10);
         let missing = Missing::of([10, 11, 12].into_iter());
         LinkReport {
             header,
@@ -194,6 +207,7 @@ mod tests {
             backlog,
             bytes,
             packets,
+            beyond,
             missing,
         }
     }

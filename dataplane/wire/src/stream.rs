@@ -31,8 +31,8 @@ pub const STREAM_LOG2_MAX: u8 = 15;
 /// In a keepalive of a flow that is no stream.
 pub const STREAM_LOG2_NONE: u8 = 0;
 
-/// Nanoseconds in a unit of [`StreamHeader::round_trips`].
-const ROUND_TRIPS_UNIT_NANOS: u64 = 250_000;
+/// Nanoseconds in a unit of [`StreamHeader::round_trips`] and of link reports.
+pub const ROUND_TRIPS_UNIT_NANOS: u64 = 250_000;
 
 /// What every packet of a stream says.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -44,6 +44,11 @@ pub struct StreamHeader {
     pub window_log2: u8,
     /// Sum of the round trips of the hops travelled, in units of 1/4 ms; saturates. Hop-mutable.
     pub round_trips: u16,
+}
+
+/// Round trips in units of [`ROUND_TRIPS_UNIT_NANOS`], rounded up; saturates.
+pub fn round_trip_units(nanos: u64) -> u16 {
+    u16::try_from(nanos.div_ceil(ROUND_TRIPS_UNIT_NANOS)).unwrap_or(u16::MAX)
 }
 
 impl StreamHeader {
@@ -65,8 +70,8 @@ impl StreamHeader {
     /// This header with one round trip more.
     #[must_use]
     pub fn with_round_trip(self, nanos: u64) -> StreamHeader {
-        let units = u16::try_from(nanos.div_ceil(ROUND_TRIPS_UNIT_NANOS)).unwrap_or(u16::MAX);
-        StreamHeader { round_trips: self.round_trips.saturating_add(units), ..self }
+        let round_trips = self.round_trips.saturating_add(round_trip_units(nanos));
+        StreamHeader { round_trips, ..self }
     }
 
     /// Writes the header to the start of `out`.

@@ -392,6 +392,7 @@ impl<'a> Attacker<'a> {
             arrived: random.number() as u32,
             held: random.pick(&[0, 10, u16::MAX]),
             backlog: random.pick(&[0, 0, 100, u16::MAX]),
+            beyond: random.pick(&[0, 0, 100, u16::MAX]),
             bytes: random.number() as u32,
             packets: random.number() as u32,
             missing: Missing::of((0..random.among(0..=7)).map(|_| random.number() as u16)),

@@ -75,6 +75,8 @@ pub struct Link {
     pub received_bytes: u32,
     /// Packets that came.
     pub received_packets: u32,
+    /// Sum of the round trips of the hops from the receiver on, in units of 1/4 ms.
+    pub beyond: u16,
     /// Lower halves of places of symbols that are missing.
     pub missing: Vec<u16>,
     /// Numbers that did not come.
@@ -177,6 +179,7 @@ fn link(number: u8, (from, horizon): (u32, u32), gaps: &[Gap]) -> Link {
     let (arrived, held, backlog) = (0xFFFF_FF00, 0x0304, u16::MAX - u16::from(number));
     let (received_bytes, received_packets) = (0x8000_0001, 0x0A0B_0C0D);
     let latest = horizon.wrapping_sub(1);
+    let beyond = 0x1122 * u16::from(number);
     let missing: Vec<u16> = (0..u16::from(number) * 3).take(7).map(|at| at * 9001).collect();
     let report = LinkReport {
         header: common,
@@ -188,6 +191,7 @@ fn link(number: u8, (from, horizon): (u32, u32), gaps: &[Gap]) -> Link {
         backlog,
         bytes: received_bytes,
         packets: received_packets,
+        beyond,
         missing: Missing::of(missing.iter().copied()),
     };
     let mut bytes = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
@@ -204,6 +208,7 @@ fn link(number: u8, (from, horizon): (u32, u32), gaps: &[Gap]) -> Link {
         backlog,
         received_bytes,
         received_packets,
+        beyond,
         missing,
         gaps: gaps.to_vec(),
         bytes: Hex(bytes),

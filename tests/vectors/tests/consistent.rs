@@ -189,6 +189,7 @@ fn link_reports_are_the_bytes_they_say() {
         bytes.extend([packet.held, packet.backlog].into_iter().flat_map(u16::to_be_bytes));
         let counts = [packet.received_bytes, packet.received_packets];
         bytes.extend(counts.into_iter().flat_map(u32::to_be_bytes));
+        bytes.extend(packet.beyond.to_be_bytes());
         bytes.extend((packet.missing.len() as u16).to_be_bytes());
         let places = packet.missing.iter().copied().chain([0; 7]).take(7);
         bytes.extend(places.flat_map(u16::to_be_bytes));
@@ -202,7 +203,7 @@ fn link_reports_are_the_bytes_they_say() {
         let says = [report.from, report.horizon, report.latest, report.arrived];
         assert_eq!((words, counts), (says, [report.bytes, report.packets]));
         assert_eq!((packet.held, packet.backlog), (report.held, report.backlog));
-        assert_eq!(packet.missing, report.missing.places());
+        assert_eq!((packet.beyond, &packet.missing[..]), (report.beyond, report.missing.places()));
         let gaps: Vec<hops::Gap> = link_gaps(&report, &bytes).map(hops::Gap::from).collect();
         assert_eq!(packet.gaps, gaps);
     }

@@ -193,7 +193,7 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Whole(64, 32_768),
             unit: "packets",
-            default: Is("16384"),
+            default: Is("32768"),
             meaning: "Packets that every node keeps until the next one has them, rounded up to a \
                 power of two: what one hop sends in two round trips or more.",
             ..KEY

@@ -219,14 +219,14 @@ fn stream_source() -> Flow {
         neighbours: vec![near, never_heard],
         parameters: Parameters {
             code: Some("stream".into()),
-            stream_symbols: Some(16_384),
+            stream_symbols: Some(32_768),
             stream_profile: Some("interactive".into()),
             generation_size: None,
             ..source_parameters()
         },
         code: "stream".into(),
         field: 256,
-        generation_size: 16_384,
+        generation_size: 32_768,
         planned: 0,
         hops: vec![],
         remote: None,

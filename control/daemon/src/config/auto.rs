@@ -88,7 +88,7 @@ mod tests {
                 FlowCode::Stream(stream) => stream.window_symbols,
                 _ => 0,
             });
-        assert_eq!(symbols, [16_384, 8_192, 8_192, 2_048, 1_024]);
+        assert_eq!(symbols, [32_768, 16_384, 16_384, 4_096, 2_048]);
     }
 
     /// What the file says, and the code that the source gets.

@@ -14,7 +14,7 @@ const GENERATION_SIZE: usize = 16;
 
 /// Symbols that nodes of a stream keep, unless told otherwise: 187 ms of 1 Gbit/s, so that round
 /// trips of a hop may be half as long.
-pub const STREAM_SYMBOLS: usize = 16_384;
+pub const STREAM_SYMBOLS: usize = 32_768;
 
 /// Words of `code`.
 pub const CODES: [(&str, Word); 5] = [

@@ -66,7 +66,7 @@ fn shortest_source_gets_the_documented_defaults() {
         role: Role::Source { tunnel: TunnelId(0) },
         next_hops: vec![PeerId(0)],
         shards: 1,
-        code: FlowCode::Stream(StreamParams::new(16_384)),
+        code: FlowCode::Stream(StreamParams::new(32_768)),
         field: FieldOrder::TwoFiftySix,
         generation_size: 1,
         symbol_bytes: 1424,

@@ -17,6 +17,18 @@ pub struct FlowKey<'a> {
     pub ports: &'a [u8],
 }
 
+/// Whether a packet of a TCP connection (see [`FlowKey::is_tcp`]) carries no data and no flag but
+/// ACK: a later one says all that it does (RFC 9293, section 3.4), so its order does not matter.
+pub fn is_acknowledgement(packet: &[u8]) -> bool {
+    let transport = match packet.first().map(|first| first >> 4) {
+        Some(4) => usize::from(packet[0] & 0x0f) * 4,
+        _ => 40,
+    };
+    let Some(&[offset, flags]) = packet.get(transport + 12..transport + 14) else { return false };
+    let header = usize::from(offset >> 4) * 4;
+    packet.len() == transport + header && flags & (FIN | SYN | RST | URG) == 0 && flags & ACK != 0
+}
+
 impl FlowKey<'_> {
     /// The key of a packet.
     #[inline]
@@ -59,6 +71,11 @@ fn ports(packet: &[u8], transport: usize, protocol: u8) -> &[u8] {
 /// "More fragments" and the offset.
 const FRAGMENT: u16 = 0x3fff;
 const TCP: u8 = 6;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+const URG: u8 = 0x20;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
@@ -114,6 +131,35 @@ mod tests {
     }
 
     #[test]
+    fn only_a_segment_that_says_nothing_else_is_an_acknowledgement() {
+        let segment = |version: usize, options: usize, flags: u8, data: usize| {
+            let mut packet = both(TCP)[version][..TRANSPORT[version] + 8].to_vec();
+            let words = 5 + options as u8;
+            packet.extend([0, 0, 0, 0, words << 4, flags, 0, 0, 0, 0, 0, 0]);
+            packet.resize(TRANSPORT[version] + usize::from(words) * 4 + data, 0);
+            packet
+        };
+        for version in [0, 1] {
+            for (options, flags, data, expected) in [
+                (0, ACK, 0, true),
+                (3, ACK, 0, true),
+                (3, ACK | 0xc8, 0, true),
+                (3, ACK, 1, false),
+                (0, ACK | FIN, 0, false),
+                (5, ACK | SYN, 0, false),
+                (0, ACK | RST, 0, false),
+                (0, 0, 0, false),
+            ] {
+                let packet = segment(version, options, flags, data);
+                assert_eq!(is_acknowledgement(&packet), expected, "{flags:#x} {options} {data}");
+                for length in 0..TRANSPORT[version] + 14 {
+                    assert!(!is_acknowledgement(&packet[..length]), "{length} bytes");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn fragments_and_extension_headers_hide_ports() {
         let [v4, v6] = both(TCP);
         let fragment = |high, low| {
@@ -151,6 +197,7 @@ mod tests {
                 *byte = first;
             }
             let key = FlowKey::of(&bytes);
+            is_acknowledgement(&bytes);
             prop_assert!(key.ports.is_empty() || key.ports.len() == 4);
         }
     }

@@ -15,6 +15,7 @@ use recoded_wire::link::{
     BACKLOG_UNIT_MICROS, LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link,
 };
 use recoded_wire::shard::source_port;
+use recoded_wire::stream::round_trip_units;
 use std::collections::VecDeque;
 
 /// A report is sent this long after what it tells of first, and after the one before.
@@ -43,6 +44,17 @@ struct Gap {
     first: u32,
     count: u16,
     at: Nanos,
+}
+
+/// What a node tells the neighbour that packets come from of what becomes of them.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Onward {
+    /// How long what came last has to wait here before it goes on.
+    pub backlog: Nanos,
+    /// Sum of the round trips of the hops from here on.
+    pub beyond: Nanos,
+    /// What neither came nor came back.
+    pub missing: Missing,
 }
 
 /// The packets of one shard from one neighbour.
@@ -165,14 +177,13 @@ impl Arrivals {
         self.due
     }
 
-    /// Sends a report to the neighbour that packets come from; what came last has to wait here for
-    /// `backlog`, and `missing` neither came nor came back. `link_sequence` counts what is sent to
-    /// it.
+    /// Sends a report to the neighbour that packets come from. `link_sequence` counts what is sent
+    /// to it.
     pub(crate) fn report(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         (shard, upstream, epoch): (ShardId, PeerId, u8),
-        (backlog, missing): (Nanos, Missing),
+        onward: Onward,
         link_sequence: &mut u32,
     ) {
         self.due = None;
@@ -208,6 +219,7 @@ impl Arrivals {
             hop_index: 0,
         };
         *link_sequence = link_sequence.wrapping_add(1);
+        let Onward { backlog, beyond, missing } = onward;
         let units = backlog / u64::from(BACKLOG_UNIT_MICROS) / 1000;
         let report = LinkReport {
             header,
@@ -219,6 +231,7 @@ impl Arrivals {
             backlog: u16::try_from(units).unwrap_or(u16::MAX),
             bytes: self.bytes,
             packets: self.packets,
+            beyond: round_trip_units(beyond),
             missing,
         };
         let offset = symbol_offset(0) as u16;

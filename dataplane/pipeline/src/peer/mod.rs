@@ -35,11 +35,10 @@ use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{Nanos, PeerId, ShardId};
 use crate::report::DropReason;
-use arrivals::Arrivals;
+use arrivals::{Arrivals, Onward};
 use loss::LossTracker;
 use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
-use recoded_wire::link::Missing;
 use reporter::Reporter;
 use sequence::{Arrived, Sequences};
 
@@ -110,10 +109,10 @@ impl Upstream {
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
         (shard, upstream): (ShardId, PeerId),
-        waits: (Nanos, Missing),
+        onward: Onward,
     ) {
         let about = (shard, upstream, self.epoch());
-        self.arrivals.report(io, about, waits, self.reporter.numbers());
+        self.arrivals.report(io, about, onward, self.reporter.numbers());
     }
 
     /// Hop index of what arrives: links travelled before the one it came over.

@@ -223,6 +223,11 @@ fn deviation(loss: f64, packets: u32) -> f64 {
     (loss * (1.0 - loss) / f64::from(packets.max(1))).sqrt()
 }
 
+/// What the link carried, where it loses so much by itself.
+fn carried_of(sample: &Sample, usual_loss: f64) -> f64 {
+    sample.received() / (1.0 - usual_loss).max(0.05)
+}
+
 /// The queue to aim at with a rate of `TARGET_RATE`, in nanoseconds.
 fn unscaled_target(round_trip: Nanos) -> f64 {
     (TARGET_NANOS + TARGET_PART * round_trip as f64).min(TARGET_MAX_NANOS)
@@ -324,7 +329,7 @@ impl Rate {
     /// Takes in a sample; a step is taken once a round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
         let usual = *self.usual_loss.get_or_insert(sample.loss());
-        let carried = sample.received() / (1.0 - usual).max(0.05);
+        let carried = carried_of(sample, usual);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
         if self.phase == Phase::Startup {
@@ -345,7 +350,9 @@ impl Rate {
         if all.nanos + all.nanos / 4 < round_trip {
             return Verdict::Fine;
         }
-        let limited = std::mem::take(&mut self.round).limited;
+        // The best of them is a little more than the link carries.
+        let best = std::mem::take(&mut self.round).limited;
+        let limited = if all.is_limited { best.map(|_| carried_of(&all, usual)) } else { best };
         self.step((&all, limited), round_trip, now)
     }
 

@@ -41,9 +41,9 @@ impl Sample {
         1.0 - (f64::from(self.packets) / f64::from(self.sent.max(1))).min(1.0)
     }
 
-    /// Whether it was sent much faster than it arrived: faster than the link is.
+    /// Whether it was sent faster than it arrived: faster than the link is.
     pub(crate) fn is_stretched(&self) -> bool {
-        self.nanos > self.took + self.took / 2
+        self.nanos > self.took + self.took / 5
     }
 
     /// This one and the next as one.

@@ -1,8 +1,10 @@
 //! Which of the newest places of a hop came or came back: a bit each, for longer than equations
 //! last.
 
+use recoded_wire::stream::STREAM_LOG2_MAX;
+
 /// Places that are told apart.
-const PLACES: u32 = 1 << 14;
+const PLACES: u32 = 1 << STREAM_LOG2_MAX;
 
 const WORDS: usize = (PLACES / u64::BITS) as usize;
 

@@ -1,7 +1,8 @@
 //! Which packets must be delivered in order: those of one TCP flow. A packet names the one of its
-//! flow before it, so that no flow waits for another.
+//! flow before it, so that no flow waits for another. Acknowledgements without data have no order:
+//! one that waits for those before it makes the sender believe that the path became slow.
 
-use crate::edge::inner::FlowKey;
+use crate::edge::inner::{FlowKey, is_acknowledgement};
 
 /// Flows that are told apart; those that meet in one place are delivered in order together.
 const PLACES: usize = 1024;
@@ -32,9 +33,13 @@ impl Order {
     }
 }
 
-/// A number that packets of one TCP flow have in common; `None` for others, also for fragments.
+/// A number that packets of one TCP flow that carry data have in common; `None` for others, also
+/// for fragments.
 fn ordered_flow(packet: &[u8]) -> Option<u32> {
     let key = Some(FlowKey::of(packet)).filter(FlowKey::is_tcp)?;
+    if is_acknowledgement(packet) {
+        return None;
+    }
     // FNV-1a: collisions cost some waiting, nothing else.
     let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = key.addresses.iter().chain(key.ports).fold(0x811C_9DC5, hash);

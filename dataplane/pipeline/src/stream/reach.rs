@@ -80,10 +80,8 @@ fn reach(
     number: u32,
     (now, silence): (Nanos, Nanos),
 ) -> Reach {
-    let window = store.symbols() as u32;
     if !store.has_begun() {
-        // What was sent before it and comes later still has a place.
-        store.begin(number.wrapping_sub(window / 2));
+        store.begin(number, now);
         store.extend(number.wrapping_add(1), now);
         return Reach::Begun;
     }
@@ -96,7 +94,7 @@ fn reach(
     }
     let follows = incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence));
     let Some(first) = follows else { return Reach::Stray };
-    store.begin(first.wrapping_sub(window / 2));
+    store.begin(first, now);
     store.extend(number.wrapping_add(1), now);
     Reach::Begun
 }

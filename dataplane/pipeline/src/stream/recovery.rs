@@ -19,8 +19,9 @@ const WINDOW: usize = 1024;
 const IDLE_NANOS: Nanos = 2_000_000_000;
 
 /// Places further away than these are of another life of the neighbour, if several in a row are.
+/// 16 bits of a place tell as many apart as both together.
 const AHEAD: i32 = WINDOW as i32;
-const BEHIND: i32 = 1 << 14;
+const BEHIND: i32 = 30_000;
 const FAR_PACKETS: u8 = 3;
 
 /// Where another life begins, so many places before it are asked for, too: those of packets that

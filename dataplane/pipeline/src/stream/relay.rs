@@ -32,7 +32,7 @@ impl StreamRelay {
         let window_log2 = code.window_log2();
         let symbols = 1 << window_log2;
         Self {
-            store: Store::new(symbols, params.symbol_bytes),
+            store: Store::new(symbols, params.symbol_bytes, params.next_hops.len()),
             senders: Senders::new(&params.next_hops, symbols),
             incoming: Incoming::default(),
             recovery: Recovery::new(params.symbol_bytes),
@@ -62,6 +62,11 @@ impl StreamRelay {
     /// How long what comes now waits here.
     pub(crate) fn backlog(&self, now: Nanos, symbol_bytes: usize) -> Nanos {
         self.senders.backlog(symbol_bytes, now)
+    }
+
+    /// Sum of the round trips of the hops from here on.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.senders.path_round_trip()
     }
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {

@@ -11,7 +11,7 @@ use crate::report::{BlackHole, HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
-use recoded_wire::stream::Combination;
+use recoded_wire::stream::{Combination, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
 
 /// What may leave at once after a pause: a worker that shares its core may be woken late.
@@ -47,7 +47,7 @@ const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 const SILENCE_NANOS: Nanos = 100_000_000;
 
 /// Newest places whose numbers are kept: what is on its way, and more than is combined.
-const PLACES: usize = 1 << 14;
+const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
 /// A symbol is lacking that does not come so long after a round trip and a quarter.
 const MISSING_NANOS: Nanos = 2_000_000;
@@ -89,6 +89,8 @@ pub(crate) struct Sender {
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
+    /// Sum of the round trips of the hops behind the neighbour, as it says.
+    beyond: Nanos,
     /// Mean time that packets wait on the link.
     queued: Nanos,
     /// When it reported last.
@@ -125,6 +127,7 @@ impl Sender {
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
+            beyond: 0,
             queued: 0,
             reported_at: 0,
             least: (Nanos::MAX, Nanos::MAX),
@@ -160,6 +163,11 @@ impl Sender {
     /// Mean round trip to the neighbour, as far as it is known.
     pub(crate) fn round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0)
+    }
+
+    /// Sum of the round trips of the hops from here on, as far as it is known.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.round_trip() + self.beyond
     }
 
     /// How fast it may be sent to.
@@ -457,7 +465,7 @@ impl Sender {
         let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
-        self.round_trip = Some(mean);
+        (self.round_trip, self.beyond) = (Some(mean), report.beyond_nanos());
         self.reported_at = now;
         self.queued =
             self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;

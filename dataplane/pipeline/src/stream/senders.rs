@@ -70,14 +70,16 @@ impl Senders {
         peers * (Sender::memory_bytes(symbols) + size_of::<Sender>())
     }
 
-    /// Follows a change of neighbours: one that is new begins with what comes next.
-    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
+    /// Follows a change of neighbours: one that is new begins with what comes next. Whether there
+    /// was one.
+    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) -> bool {
         let is_same = self.hops.len() == cx.hops.len()
             && self.hops.iter().enumerate().all(|(place, (peer, _))| cx.hops.peer(place) == *peer);
         if !is_same {
             let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
             *self = Senders::new(&peers, self.symbols);
         }
+        !is_same
     }
 
     /// Queues a symbol for all next hops.
@@ -135,6 +137,11 @@ impl Senders {
         self.hops.iter().map(backlog).max().unwrap_or(0)
     }
 
+    /// The longest sum of the round trips of the hops from here on.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.hops.iter().map(|(_, sender)| sender.path_round_trip()).max().unwrap_or(0)
+    }
+
     /// Reads what a neighbour reports.
     ///
     /// # Errors
@@ -158,7 +165,9 @@ impl Senders {
         store: &mut Store,
         outgoing: &Outgoing,
     ) {
-        self.follow(cx);
+        if self.follow(cx) {
+            store.follow(self.hops.len());
+        }
         self.again_at = None;
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile);

@@ -69,7 +69,7 @@ impl StreamSink {
     pub(crate) fn new(params: &FlowParams, code: StreamParams) -> Self {
         let symbols = 1 << code.window_log2();
         Self {
-            store: Store::new(symbols, params.symbol_bytes),
+            store: Store::new(symbols, params.symbol_bytes, 1),
             incoming: Incoming::default(),
             recovery: Recovery::new(params.symbol_bytes),
             waiting: VecDeque::with_capacity(WAITING_PART * symbols),
@@ -148,9 +148,11 @@ impl StreamSink {
         if steps > self.store.symbols() as u32 {
             return;
         }
-        let start = self.store.start();
+        let end = self.store.end();
         for step in 0..steps {
-            self.deliver(cx, start.wrapping_add(step));
+            let next = end.wrapping_add(step);
+            self.store.make_way(next, cx.io.now);
+            self.deliver(cx, next.wrapping_sub(self.store.held() as u32));
         }
     }
 

@@ -40,10 +40,10 @@ impl StreamSource {
     pub(crate) fn new(params: &FlowParams, code: StreamParams, combiner: &mut Combiner) -> Self {
         let window_log2 = code.window_log2();
         let symbols = 1 << window_log2;
-        let mut store = Store::new(symbols, params.symbol_bytes);
+        let mut store = Store::new(symbols, params.symbol_bytes, params.next_hops.len());
         // A random start tells a restarted source from stragglers of its former life.
         let next = combiner.next_u32();
-        store.begin(next);
+        store.begin(next, 0);
         Self {
             window_log2,
             profile: code.profile,
@@ -85,7 +85,7 @@ impl StreamSource {
             }
             self.oldest = self.oldest.wrapping_add(1);
         }
-        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.symbols()
+        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
     }
 
     /// Whether a packet may come; otherwise when to ask again, if that is known.
@@ -94,6 +94,11 @@ impl StreamSource {
             return Err(Some(now + 1_000_000));
         }
         self.senders.opens_at(now)
+    }
+
+    /// Sum of the round trips of all hops.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        self.senders.path_round_trip()
     }
 
     /// Reads what a next hop reports of its link.
@@ -123,8 +128,8 @@ impl SourceCode for StreamSource {
         }
         let next = self.store.end();
         self.window_log2 = code.window_log2();
-        self.store = Store::new(1 << self.window_log2, new.symbol_bytes);
-        self.store.begin(next);
+        self.store = Store::new(1 << self.window_log2, new.symbol_bytes, new.next_hops.len());
+        self.store.begin(next, 0);
         self.senders = Senders::new(&new.next_hops, 1 << self.window_log2);
         self.oldest = next;
     }

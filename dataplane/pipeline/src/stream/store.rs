@@ -2,8 +2,13 @@
 //!
 //! ```text
 //!    too old  |  known, missing, known ...  |  not heard of
-//!  ------- end - slots ------------------- end -------------->  number
+//!  ---------- start --------------------- end -------------->  number
 //! ```
+//!
+//! The table is as large as the round trip needs, so that it stays in caches where that is short:
+//! where the oldest quarters of it are still needed when its end is reached, it goes on behind that
+//! end instead of at its beginning. Nothing moves, and memory for the largest table was taken at
+//! the start.
 
 use crate::params::Nanos;
 use recoded_wire::header::serial_before;
@@ -19,6 +24,8 @@ struct Slot {
     /// Bytes of the slot that may not be zero.
     dirty: u16,
     is_known: bool,
+    /// Whether it was heard of since the table began.
+    is_expected: bool,
     /// Next hops that have it, a bit each. At a sink: whether it was delivered.
     done: u8,
     /// Rounds of requests from the sink that were answered.
@@ -33,16 +40,31 @@ const EMPTY: Slot = Slot {
     after: 0,
     dirty: 0,
     is_known: false,
+    is_expected: false,
     done: 0,
     answered: 0,
     waits: 0,
 };
+
+/// Symbols that the table holds at first.
+const SYMBOLS_MIN: usize = 1024;
+
+/// It becomes so many times as large as what is needed.
+const ROOM: usize = 4;
+
+/// Nothing is needed for longer: nodes have given up what is older.
+const NEEDED_NANOS: Nanos = 4_000_000_000;
 
 /// A symbol that is known.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Symbol<'a> {
     pub packet: &'a [u8],
     pub after: u16,
+}
+
+/// A bit for each of so many next hops.
+fn all_done(next: usize) -> u8 {
+    (1u32 << next.min(8)).wrapping_sub(1) as u8
 }
 
 /// Bytes of a slot.
@@ -52,7 +74,15 @@ fn stride(symbol_bytes: usize) -> usize {
 
 /// The newest symbols.
 pub(crate) struct Store {
+    /// Of the largest table.
     slots: Box<[Slot]>,
+    /// Those of the present table, a power of two; and what makes a number its place there.
+    held: usize,
+    offset: u32,
+    /// The oldest number of the present table.
+    first: u32,
+    /// Bits of `done` that are needed.
+    all_done: u8,
     /// As they are combined: header, packet, zeros.
     bytes: Box<[u8]>,
     /// Of a slot.
@@ -63,11 +93,16 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// For so many symbols, rounded up to a power of two, of up to `symbol_bytes`.
-    pub(crate) fn new(symbols: usize, symbol_bytes: usize) -> Self {
+    /// For so many symbols, rounded up to a power of two, of up to `symbol_bytes`; a symbol is
+    /// needed until it is done for all `next` hops, or delivered.
+    pub(crate) fn new(symbols: usize, symbol_bytes: usize, next: usize) -> Self {
         let (symbols, stride) = (symbols.next_power_of_two(), stride(symbol_bytes));
         Self {
             slots: vec![EMPTY; symbols].into_boxed_slice(),
+            held: symbols.min(SYMBOLS_MIN),
+            offset: 0,
+            first: 0,
+            all_done: all_done(next),
             bytes: vec![0; symbols * stride].into_boxed_slice(),
             stride,
             symbol_bytes,
@@ -96,9 +131,19 @@ impl Store {
         (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
-    /// How many symbols it holds.
+    /// How many symbols it can hold.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many symbols it holds at present.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// There are so many next hops from now on.
+    pub(crate) fn follow(&mut self, next: usize) {
+        self.all_done = all_done(next);
     }
 
     /// The number after the newest heard of; 0 before the first.
@@ -111,32 +156,38 @@ impl Store {
         self.end.is_some()
     }
 
-    /// Forgets everything, and goes on with `next`.
-    pub(crate) fn begin(&mut self, next: u32) {
-        self.slots.iter_mut().for_each(|slot| *slot = Slot { dirty: slot.dirty, ..EMPTY });
+    /// Forgets everything, and goes on with `next`. What was sent before it and comes later has a
+    /// place.
+    pub(crate) fn begin(&mut self, next: u32, now: Nanos) {
+        let empty = Slot { heard_at: now, ..EMPTY };
+        self.slots.iter_mut().for_each(|slot| *slot = Slot { dirty: slot.dirty, ..empty });
         self.end = Some(next);
+        self.held = self.slots.len().min(SYMBOLS_MIN);
+        (self.first, self.offset) = (next.wrapping_sub(self.held as u32), 0u32.wrapping_sub(next));
     }
 
     /// The oldest number that it may hold.
     pub(crate) fn start(&self) -> u32 {
-        self.end().wrapping_sub(self.slots.len() as u32)
+        let start = self.end().wrapping_sub(self.held as u32);
+        if serial_before(start, self.first) { self.first } else { start }
     }
 
     /// Whether a number lies between the oldest that may be held and the newest heard of.
     pub(crate) fn covers(&self, number: u32) -> bool {
-        self.end.is_some_and(|end| {
-            let back = end.wrapping_sub(number) as usize;
-            (1..=self.slots.len()).contains(&back)
-        })
+        let start = self.start();
+        self.end.is_some_and(|end| number.wrapping_sub(start) < end.wrapping_sub(start))
+    }
+
+    fn place(&self, number: u32) -> usize {
+        number.wrapping_add(self.offset) as usize & (self.held - 1)
     }
 
     fn slot(&self, number: u32) -> &Slot {
-        &self.slots[number as usize & (self.slots.len() - 1)]
+        &self.slots[self.place(number)]
     }
 
     fn slot_mut(&mut self, number: u32) -> &mut Slot {
-        let place = number as usize & (self.slots.len() - 1);
-        &mut self.slots[place]
+        &mut self.slots[self.place(number)]
     }
 
     /// Hears of all numbers before `end`; the oldest make room. Steps: numbers that are new, one
@@ -146,10 +197,33 @@ impl Store {
         let news = end.wrapping_sub(old).min(self.slots.len() as u32);
         for back in (1..=news).rev() {
             let number = end.wrapping_sub(back);
+            self.make_way(number, now);
             let slot = self.slot_mut(number);
-            *slot = Slot { heard_at: now, dirty: slot.dirty, ..EMPTY };
+            let dirty = slot.dirty;
+            *slot = Slot { heard_at: now, dirty, is_expected: true, ..EMPTY };
         }
         self.end = Some(end);
+    }
+
+    /// Makes the table larger where `number`, the next one, would be the first of its next turn, and
+    /// more of it is needed than there should be.
+    pub(crate) fn make_way(&mut self, number: u32, now: Nanos) {
+        if self.place(number) != 0 {
+            return;
+        }
+        self.first = number.wrapping_sub(self.held as u32);
+        let old = &self.slots[..self.held - self.held / ROOM];
+        if self.held == self.slots.len() {
+            return;
+        }
+        let is_done = |slot: &Slot| slot.is_known && slot.done & self.all_done == self.all_done;
+        let is_needed =
+            |slot: &Slot| slot.is_expected && !is_done(slot) && slot.heard_at + NEEDED_NANOS > now;
+        let Some(place) = old.iter().position(is_needed) else { return };
+        let (held, needed) = (self.held, self.held - place);
+        self.held = (ROOM * needed).next_power_of_two().min(self.slots.len());
+        // The numbers of now keep their places; this one gets the first behind them.
+        self.offset = (held as u32).wrapping_sub(number);
     }
 
     /// Whether a number that is covered is known.
@@ -164,7 +238,7 @@ impl Store {
 
     /// Keeps a packet of at most the symbol size under a number that is covered and not known.
     pub(crate) fn put(&mut self, number: u32, packet: &[u8], after: u16) {
-        let place = number as usize & (self.slots.len() - 1);
+        let place = self.place(number);
         let (slot, bytes) = (&mut self.slots[place], packet.len() as u16);
         let out = &mut self.bytes[place * self.stride..][..self.stride];
         write_symbol_header(&StreamSymbol { number, after, place: 0, bytes }, out);
@@ -193,7 +267,7 @@ impl Store {
     }
 
     fn slot_bytes(&self, number: u32) -> Option<&[u8]> {
-        let place = number as usize & (self.slots.len() - 1);
+        let place = self.place(number);
         self.is_known(number).then(|| &self.bytes[place * self.stride..][..self.stride])
     }
 
@@ -242,5 +316,80 @@ impl Store {
     pub(crate) fn waiting(&self, number: u32) -> Option<u32> {
         let waits = if self.covers(number) { self.slot(number).waits } else { 0 };
         (waits > 0).then(|| number.wrapping_add(u32::from(waits)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SYMBOLS: usize = 8192;
+
+    fn packet(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    /// A table that heard of `numbers` one after the other and has them; each is done when it is
+    /// `needed` numbers old.
+    fn passed(first: u32, numbers: u32, needed: u32) -> Store {
+        let mut store = Store::new(SYMBOLS, 4, 1);
+        store.begin(first, 0);
+        for step in 0..numbers {
+            let number = first.wrapping_add(step);
+            store.extend(number.wrapping_add(1), u64::from(step));
+            store.put(number, &packet(number), 0);
+            store.set_done(number.wrapping_sub(needed), 0);
+        }
+        store
+    }
+
+    #[test]
+    fn it_is_as_large_as_what_is_needed_of_it() {
+        for (needed, held) in [(0, 1024), (256, 1024), (257, 2048), (900, 4096), (5000, 8192)] {
+            assert_eq!(passed(u32::MAX - 100, 40_000, needed).held(), held, "{needed}");
+        }
+    }
+
+    #[test]
+    fn what_never_comes_is_needed_for_a_time() {
+        for (nanos, held) in [(1, SYMBOLS), (NEEDED_NANOS, SYMBOLS_MIN)] {
+            let mut store = Store::new(SYMBOLS, 4, 1);
+            store.begin(7, 0);
+            for step in 1..5000 {
+                store.extend(7 + step, u64::from(step / 512) * nanos);
+            }
+            assert_eq!(store.held(), held);
+        }
+    }
+
+    proptest! {
+        /// However it grew, it holds the numbers that it covers and no others, each in a place of
+        /// its own.
+        #[test]
+        fn it_holds_what_it_covers(
+            first in any::<u32>(),
+            parts in proptest::collection::vec((1u32..3000, 0u32..3000), 1..12),
+        ) {
+            let mut store = Store::new(SYMBOLS, 4, 1);
+            store.begin(first, 0);
+            let mut end = first;
+            for (numbers, needed) in parts {
+                for _ in 0..numbers {
+                    store.extend(end.wrapping_add(1), 1);
+                    store.put(end, &packet(end), 0);
+                    end = end.wrapping_add(1);
+                    store.set_done(end.wrapping_sub(needed).wrapping_sub(1), 0);
+                }
+                let held = end.wrapping_sub(store.start());
+                prop_assert!(held as usize <= store.held());
+                for back in 1..=end.wrapping_sub(first).min(2 * SYMBOLS as u32) {
+                    let number = end.wrapping_sub(back);
+                    let symbol = store.get(number).map(|symbol| symbol.packet.to_vec());
+                    let expected = (back <= held).then(|| packet(number).to_vec());
+                    prop_assert_eq!(symbol, expected, "{} back of {}", back, held);
+                }
+            }
+        }
     }
 }

@@ -195,7 +195,7 @@ pub struct Line {
 
 pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
     let mut params = FlowParams::new(FLOW, role, next_hops);
-    params.code = FlowCode::Stream(StreamParams::new(16384));
+    params.code = FlowCode::Stream(StreamParams::new(32_768));
     params.symbol_bytes = 1430;
     params
 }

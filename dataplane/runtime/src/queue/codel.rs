@@ -13,15 +13,16 @@ use recoded_pipeline::params::Nanos;
 /// interval). Less leaves the link idle when a sender pauses, more is delay for nothing: for that
 /// flow alone, since others do not wait behind it. A flow of which no more than [`PACKET_BYTES`]
 /// wait is left alone, so that links on which one packet takes longer than this work, too.
-pub(super) const TARGET_NANOS: Nanos = 10_000_000;
+const TARGET_PART: Nanos = 20;
 
-/// How long the wait may exceed the target before the first signal: a sender that was told answers
-/// a round trip later, and a burst that goes away by itself within one is no queue. RFC 8289,
-/// section 4.3, gives 100 ms for round trips of 10 ms to 1 s; paths here have up to 600 ms, and
-/// cubic needs ten seconds to get back what one signal too many took. Over 4 hops of 10 ms, a
-/// target of 5 ms and an interval of 100 ms carried 0.65 of the limit, these carry 0.88, and 20 ms
-/// and 200 ms no more.
+/// How long the wait may exceed the target before the first signal, at least: a sender that was told
+/// answers a round trip later, and a burst that goes away by itself within one is no queue; so it is
+/// a round trip of the path where that is longer. RFC 8289, section 4.3, gives 100 ms for round
+/// trips of 10 ms to 1 s, but cubic needs ten seconds to get back what one signal too many took.
+/// Over 4 hops of 10 ms, a target of 5 ms and an interval of 100 ms carried 0.65 of the limit, 10
+/// and 200 ms carry 0.88, and 20 ms and 200 ms no more.
 pub(super) const INTERVAL_NANOS: Nanos = 200_000_000;
+const INTERVAL_MAX_NANOS: Nanos = 2_000_000_000;
 
 /// A flow of which no more than this waits has no queue: one packet of a usual link.
 const PACKET_BYTES: usize = 1514;
@@ -29,6 +30,21 @@ const PACKET_BYTES: usize = 1514;
 /// Leaving and coming back within so many intervals continues where it ended: the sender has not
 /// found its rate yet (RFC 8289, section 5.6).
 const MEMORY_INTERVALS: Nanos = 16;
+
+/// How patient it is with a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Patience {
+    interval: Nanos,
+    target: Nanos,
+}
+
+impl Patience {
+    /// For flows over a path of this round trip; 0 where it is not known.
+    pub(super) fn with(round_trip: Nanos) -> Patience {
+        let interval = round_trip.clamp(INTERVAL_NANOS, INTERVAL_MAX_NANOS);
+        Patience { interval, target: interval / TARGET_PART }
+    }
+}
 
 /// One flow's state.
 #[derive(Copy, Clone, Default, Debug)]
@@ -47,43 +63,53 @@ pub(super) struct Codel {
 impl Codel {
     /// Whether the packet taken from the head of the flow, which waited for `sojourn`, is to tell
     /// its sender. `left_bytes` still wait behind it.
-    pub(super) fn signals(&mut self, sojourn: Nanos, left_bytes: usize, now: Nanos) -> bool {
-        if !self.is_above(sojourn, left_bytes, now) {
+    pub(super) fn signals(
+        &mut self,
+        patience: &Patience,
+        (sojourn, left_bytes): (Nanos, usize),
+        now: Nanos,
+    ) -> bool {
+        if !self.is_above(patience, (sojourn, left_bytes), now) {
             self.is_signalling = false;
             return false;
         }
         if !self.is_signalling {
-            self.begin(now);
+            self.begin(patience, now);
             return true;
         }
         if now < self.next_at {
             return false;
         }
         self.count += 1;
-        self.next_at += self.spacing();
+        self.next_at += self.spacing(patience);
         true
     }
 
     /// Whether the wait has exceeded the target for an interval.
-    fn is_above(&mut self, sojourn: Nanos, left_bytes: usize, now: Nanos) -> bool {
-        if sojourn < TARGET_NANOS || left_bytes <= PACKET_BYTES {
+    fn is_above(
+        &mut self,
+        patience: &Patience,
+        (sojourn, left_bytes): (Nanos, usize),
+        now: Nanos,
+    ) -> bool {
+        if sojourn < patience.target || left_bytes <= PACKET_BYTES {
             self.above_until = None;
             return false;
         }
-        now >= *self.above_until.get_or_insert(now + INTERVAL_NANOS)
+        now >= *self.above_until.get_or_insert(now + patience.interval)
     }
 
-    fn begin(&mut self, now: Nanos) {
+    fn begin(&mut self, patience: &Patience, now: Nanos) {
         self.is_signalling = true;
         let signalled = self.count - self.began_with;
-        let is_recent = now.saturating_sub(self.next_at) < MEMORY_INTERVALS * INTERVAL_NANOS;
+        let is_recent = now.saturating_sub(self.next_at) < MEMORY_INTERVALS * patience.interval;
         self.count = if signalled > 1 && is_recent { signalled } else { 1 };
         self.began_with = self.count;
-        self.next_at = now + self.spacing();
+        self.next_at = now + self.spacing(patience);
     }
 
-    fn spacing(&self) -> Nanos {
-        (INTERVAL_NANOS as f64 / f64::from(self.count).sqrt()) as Nanos
+    fn spacing(&self, patience: &Patience) -> Nanos {
+        (patience.interval as f64 / f64::from(self.count).sqrt()) as Nanos
     }
 }
 
@@ -96,10 +122,13 @@ mod tests {
     const TICK: Nanos = INTERVAL_NANOS / 100;
     const MUCH: usize = 1 << 20;
 
+    /// Of short round trips.
+    const SHORT: Patience = Patience { interval: 100 * TICK, target: 5 * TICK };
+
     /// Times of the signals of a flow of which a packet leaves every tick, each after
     /// `sojourn(time)`.
     fn signals(codel: &mut Codel, times: std::ops::Range<u64>, wait: Nanos) -> Vec<u64> {
-        times.filter(|time| codel.signals(wait, MUCH, time * TICK)).collect()
+        times.filter(|time| codel.signals(&SHORT, (wait, MUCH), time * TICK)).collect()
     }
 
     #[test]
@@ -121,7 +150,7 @@ mod tests {
     fn one_short_wait_ends_signals_and_a_new_interval_begins() {
         let mut codel = Codel::default();
         assert_eq!(signals(&mut codel, 0..201, 6 * TICK), [100, 200]);
-        assert!(!codel.signals(4 * TICK, MUCH, 201 * TICK));
+        assert!(!codel.signals(&SHORT, (4 * TICK, MUCH), 201 * TICK));
         assert_eq!(signals(&mut codel, 202..302, 6 * TICK), [0; 0]);
         assert_eq!(signals(&mut codel, 302..303, 6 * TICK), [302]);
     }
@@ -130,7 +159,7 @@ mod tests {
     fn soon_after_signals_they_continue_as_densely_as_they_ended() {
         let mut codel = Codel::default();
         let before = signals(&mut codel, 0..1000, 6 * TICK).len() as u32;
-        assert!(!codel.signals(0, 0, 1000 * TICK));
+        assert!(!codel.signals(&SHORT, (0, 0), 1000 * TICK));
         let mut long_after = codel;
         signals(&mut codel, 1001..1102, 6 * TICK);
         assert_eq!(codel.count, before - 1);
@@ -142,7 +171,19 @@ mod tests {
     fn flow_of_one_packet_at_a_time_is_left_alone() {
         let mut codel = Codel::default();
         let mut times = 0..100_000;
-        assert!(!times.any(|time| codel.signals(900 * TICK, PACKET_BYTES, time * TICK)));
+        assert!(!times.any(|time| codel.signals(&SHORT, (900 * TICK, PACKET_BYTES), time * TICK)));
+    }
+
+    #[test]
+    fn it_is_as_patient_as_the_path_is_long() {
+        assert_eq!([0, 100 * TICK].map(Patience::with), [SHORT; 2]);
+        assert_eq!(Patience::with(Nanos::MAX).interval, INTERVAL_MAX_NANOS);
+        let long = Patience::with(300 * TICK);
+        for (wait, first) in [(20, Some(300)), (14, None)] {
+            let mut codel = Codel::default();
+            let above = |time: &u64| codel.signals(&long, (wait * TICK, MUCH), time * TICK);
+            assert_eq!((0..1000).find(above), first);
+        }
     }
 
     proptest! {
@@ -155,9 +196,9 @@ mod tests {
             for (wait, step, is_little) in waits {
                 now += step * TICK;
                 let left = if is_little { 10 } else { MUCH };
-                let is_above = wait * TICK >= TARGET_NANOS && !is_little;
+                let is_above = wait * TICK >= SHORT.target && !is_little;
                 above_since = is_above.then(|| above_since.unwrap_or(now));
-                if codel.signals(wait * TICK, left, now) {
+                if codel.signals(&SHORT, (wait * TICK, left), now) {
                     prop_assert!(above_since.is_some_and(|since| now - since >= INTERVAL_NANOS));
                 }
             }

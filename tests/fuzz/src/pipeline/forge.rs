@@ -156,6 +156,7 @@ pub(super) fn link(template: &[u8], input: &mut Input<'_>) -> Vec<u8> {
         backlog: input.u16(),
         bytes: input.u32(),
         packets: input.u32(),
+        beyond: input.u16(),
         missing: Missing::of((0..input.below(8)).map(|_| input.u16())),
     };
     let gaps: Vec<LinkGap> = (0..input.below(LINK_GAPS_MAX + 1))
