@@ -20,6 +20,7 @@ pub(crate) struct Columns {
     /// Where the first column begins.
     start: usize,
     count: usize,
+    length: usize,
     stride: usize,
 }
 
@@ -30,7 +31,7 @@ impl Columns {
         let bytes = Zeroizing::new(vec![0_u8; count * stride + LINE]);
         // What it is depends on nothing but speed.
         let start = bytes.as_ptr().align_offset(LINE).min(LINE);
-        Self { kernel: Kernel::best(), bytes, start, count, stride }
+        Self { kernel: Kernel::best(), bytes, start, count, length, stride }
     }
 
     /// One column per key: block i of 16 bytes is AES-128 of i as a 128-bit number.
@@ -45,10 +46,10 @@ impl Columns {
 
     /// Fills a column with blocks, of which `block` gives each by its number.
     pub fn fill(&mut self, column: usize, block: impl Fn(usize) -> [u8; BLOCK]) {
-        self.fill_blocks(column, self.stride / BLOCK, block);
+        self.fill_blocks(column, self.length.div_ceil(BLOCK), block);
     }
 
-    /// Fills the first `blocks` blocks of a column.
+    /// Fills the first `blocks` blocks of a column; the last one may go beyond its length.
     pub fn fill_blocks(
         &mut self,
         column: usize,
@@ -64,7 +65,7 @@ impl Columns {
 
     /// Bytes of a column.
     pub const fn length(&self) -> usize {
-        self.stride
+        self.length
     }
 
     /// Number of columns.
@@ -77,7 +78,7 @@ impl Columns {
     /// # Panics
     /// When the vector is longer than what is left of a column.
     pub fn add_dots(&self, offset: usize, vector: &[u8], sums: &mut [u8]) {
-        assert!(offset + vector.len() <= self.stride, "a vector longer than its columns");
+        assert!(offset + vector.len() <= self.length, "a vector longer than its columns");
         let sums = &mut sums[..self.count];
         self.kernel.dots(&self.bytes[self.start + offset..], self.stride, vector, sums);
     }

@@ -287,6 +287,9 @@ impl Masks {
         unit: u64,
         count: usize,
     ) -> Result<(), Refused> {
+        if count > BLOCK << u16::BITS {
+            return Err(Refused::Vector);
+        }
         self.fill_blocks(key, 0, count, |block| input(space, unit, block as u16))
     }
 
@@ -315,10 +318,11 @@ impl Masks {
         count: usize,
         input: impl Fn(usize) -> [u8; BLOCK],
     ) -> Result<(), Refused> {
-        let blocks = (offset + count).div_ceil(BLOCK);
-        if blocks * BLOCK > self.columns.length() || self.columns.count() != key.columns.len() {
+        let end = offset.checked_add(count).ok_or(Refused::Vector)?;
+        if end > self.columns.length() || self.columns.count() != key.columns.len() {
             return Err(Refused::Vector);
         }
+        let blocks = end.div_ceil(BLOCK);
         for (number, column) in key.columns.iter().enumerate() {
             let block = |block| encrypt(&column.masks, &input(block));
             self.columns.fill_blocks(number, blocks, block);

@@ -167,6 +167,9 @@ fn shapes_that_do_not_fit_are_refused() {
     let key = key(Strength::Standard);
     let mut masks = Masks::new(&key, 20);
     assert_eq!(masks.fill(&key, SPACE, 1, 64), Err(Refused::Vector));
+    assert_eq!(masks.fill(&key, SPACE, 1, usize::MAX), Err(Refused::Vector));
+    assert_eq!(masks.fill_stream(&key, SPACE, 15, 20), Ok(()));
+    assert_eq!(masks.fill_stream(&key, SPACE, 15, 21), Err(Refused::Vector));
     masks.fill(&key, SPACE, 1, 20).expect("room");
     let payload = [1; 10];
     let refused = |coefficients: &[u8], tag: &[u8], payload: &[u8]| {
@@ -176,7 +179,7 @@ fn shapes_that_do_not_fit_are_refused() {
     assert_eq!(refused(&[0; 20], &[0; 8], &payload), Refused::ZeroVector);
     assert_eq!(refused(&[], &[0; 8], &payload), Refused::ZeroVector);
     assert_eq!(refused(&[1], &[0; 7], &payload), Refused::Malformed);
-    assert_eq!(refused(&[1], &[0; 8], &[1; 2000]), Refused::Long);
+    assert_eq!(refused(&[1], &[0; 8], &[1; BYTES_MAX + 1]), Refused::Long);
     assert_eq!(key.tag(&masks, 20, &[], &payload, &mut [0; 8]), Err(Refused::Vector));
     assert_eq!(key.tag(&masks, usize::MAX, &[], &payload, &mut [0; 8]), Err(Refused::Vector));
 }
