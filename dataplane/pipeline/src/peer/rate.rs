@@ -47,7 +47,16 @@ const AHEAD: f64 = 4.0;
 /// Where round trips are long, less: what is too much fills a queue until that is heard of, and a
 /// burst that leaves a little slower is no worse for it.
 const AHEAD_NANOS: f64 = 50e6;
-const AHEAD_LEAST: f64 = 1.5;
+const AHEAD_LEAST: f64 = 2.0;
+
+/// The queue that a sender may fill beyond what it knows of the link, in a round trip.
+const BEYOND_NANOS: f64 = 12e6;
+
+/// As much again for each round trip in a row that was filled and made none, up to so many.
+const RISES_MAX: u32 = 16;
+
+/// In shorter round trips, no more than that is sent before it is heard of.
+const LONG_NANOS: Nanos = 50_000_000;
 
 /// Part of the rate below which a queue is that of others.
 const OTHERS: f64 = 8.0;
@@ -178,6 +187,16 @@ impl Seen {
 pub(crate) struct Rate {
     bytes_per_second: f64,
     phase: Phase,
+    /// What a start began with; and bytes that may exceed what the link is known to carry, in this
+    /// round trip.
+    first: f64,
+    beyond: f64,
+    /// What it carried in the last round trip in which there was always more to send.
+    proven: f64,
+    /// Such round trips in a row that made no queue.
+    rises: u32,
+    /// Whether round trips are long.
+    is_long: bool,
     /// Share that is lost where there is no queue.
     usual_loss: Option<f64>,
     round: Round,
@@ -246,6 +265,11 @@ impl Rate {
         Self {
             bytes_per_second: FIRST,
             phase: Phase::Startup,
+            first: FIRST,
+            beyond: FIRST * BEYOND_NANOS * 1e-9,
+            proven: MOST,
+            rises: 0,
+            is_long: false,
             usual_loss: None,
             round: Round::default(),
             capacity: 0.0,
@@ -287,6 +311,27 @@ impl Rate {
         (bytes as f64 * 1e9 / self.bytes_per_second) as Nanos
     }
 
+    /// Sends so many bytes; how long they take. What exceeds what the link is known to carry fills
+    /// a queue until that is heard of: so it is bounded by a short one in each round trip.
+    pub(crate) fn spend(&mut self, bytes: usize) -> Nanos {
+        let (known, bytes) = (self.known(), bytes as f64);
+        let beyond = bytes * (1.0 - known / self.bytes_per_second);
+        let is_known = beyond <= 0.0 || self.beyond < beyond;
+        self.beyond -= if is_known { 0.0 } else { beyond };
+        let rate = if is_known { self.bytes_per_second.min(known) } else { self.bytes_per_second };
+        (bytes * 1e9 / rate) as Nanos
+    }
+
+    /// What the link is known to carry; at a start, what it is taken to carry. Without end where
+    /// it would be heard of soon that it is less.
+    fn known(&self) -> f64 {
+        match self.phase {
+            _ if !self.is_long || self.contest.is_some() => MOST,
+            Phase::Startup => self.first.max(self.most()),
+            Phase::Steady => self.proven.min(self.most()),
+        }
+    }
+
     /// The queue to aim at.
     pub(crate) fn target(&self, round_trip: Nanos) -> Nanos {
         let target = unscaled_target(round_trip);
@@ -321,8 +366,9 @@ impl Rate {
         if let Some(before) = before {
             (self.phase, self.before, self.lagging) = (Phase::Startup, 0.0, 0);
             (self.round, self.most) = (Round::default(), [0.0; 2]);
-            (self.contest, self.drain) = (None, None);
+            (self.contest, self.drain, self.proven) = (None, None, MOST);
             self.set(self.bytes_per_second.max(before * RETURN));
+            self.first = self.bytes_per_second;
         }
     }
 
@@ -353,6 +399,14 @@ impl Rate {
         // The best of them is a little more than the link carries.
         let best = std::mem::take(&mut self.round).limited;
         let limited = if all.is_limited { best.map(|_| carried_of(&all, usual)) } else { best };
+        if let Some(carried) = limited.filter(|_| all.is_limited) {
+            let is_calm = (all.queue as f64) < EMPTY * self.target(round_trip) as f64;
+            self.rises = if is_calm { self.rises + 1 } else { 0 };
+            self.proven = carried;
+        }
+        self.is_long = round_trip > LONG_NANOS;
+        let beyond = BEYOND_NANOS * f64::from(1 + self.rises.min(RISES_MAX)) * 1e-9;
+        self.beyond = self.known().min(self.bytes_per_second) * beyond;
         self.step((&all, limited), round_trip, now)
     }
 
@@ -554,7 +608,7 @@ impl Rate {
         if seen.is_limited {
             self.ceiling = Some(self.most());
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
-            self.set(self.most() * seen.factor());
+            self.set(self.known().min(self.most()) * seen.factor());
         } else if seen.is_ours {
             self.set(self.bytes_per_second.max(self.capacity) * seen.factor());
         }

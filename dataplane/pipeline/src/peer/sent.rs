@@ -11,7 +11,9 @@
 
 use crate::params::Nanos;
 use crate::peer::loss::LossTracker;
-use crate::peer::sample::{SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SPARSE_NANOS, Sample};
+use crate::peer::sample::{
+    SAMPLE_MAX_NANOS, SAMPLE_NANOS, SAMPLE_PACKETS, SAMPLE_RUN_NANOS, SPARSE_NANOS, Sample,
+};
 use crate::peer::sizes::Sizes;
 use crate::report::{BlackHole, HopLoss};
 use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
@@ -391,7 +393,9 @@ impl Meter {
         }
         whole.see(seen);
         run.see(seen);
-        let sample = whole.sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_MAX_NANOS)));
+        let sample = run
+            .sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_RUN_NANOS)))
+            .or_else(|| whole.sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_MAX_NANOS))));
         if sample.is_some() {
             self.begin(at);
         }
@@ -489,13 +493,13 @@ mod tests {
         let mut meter = Meter::default();
         let mut note = |reported| meter.note(reported, (0, 0), 100_000_000);
         assert_eq!(note(at(0, 80, 75, 0)), None);
-        // A burst of 200 packets that leaves within 5 ms and arrives within 20.
+        // A burst of 200 packets that leaves within 5 ms and arrives within 15.
         assert_eq!(note(at(10, 100, 95, 1)), None);
-        assert_eq!(note(at(110, 110, 97, 1)), None);
-        assert_eq!(note(at(210, 120, 100, 1)), None);
+        assert_eq!(note(at(110, 107, 97, 1)), None);
+        assert_eq!(note(at(210, 115, 100, 1)), None);
         let sample = note(at(220, 145, 140, 2)).expect("the burst is over");
         assert!(sample.is_limited && sample.is_stretched());
-        let expected = (200, 200, 200_000, 20_000_000, 5_000_000);
+        let expected = (200, 200, 200_000, 15_000_000, 5_000_000);
         let Sample { packets, sent, bytes, nanos, took, .. } = sample;
         assert_eq!((packets, sent, bytes, nanos, took), expected);
     }

@@ -364,7 +364,7 @@ impl Sender {
             self.sent.ran_dry();
         }
         self.sent.note(link, (carried, bytes), now);
-        self.free_at = self.free_at.max(earliest) + self.rate.nanos(bytes + AROUND_BYTES);
+        self.free_at = self.free_at.max(earliest) + self.rate.spend(bytes + AROUND_BYTES);
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
                 if let Next::Symbol { place, .. } = what {
