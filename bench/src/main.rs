@@ -33,6 +33,8 @@ mod bats;
 
 mod gpu;
 
+mod secure;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -59,6 +61,7 @@ enum Bench {
     Figures(figures::Options),
     Bats(bats::Options),
     Gpu(gpu::Options),
+    Secure(secure::Options),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Bench::Figures(options) => figures::run(&options),
         Bench::Bats(options) => bats::run(&options),
         Bench::Gpu(options) => gpu::run(&options),
+        Bench::Secure(options) => secure::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -91,6 +91,16 @@ pub enum Command {
     #[cfg(feature = "bats")]
     #[command(after_help = degrees::EXAMPLES)]
     Degrees(degrees::Options),
+    /// Print a new private key; needs no daemon
+    ///
+    /// Keep it in a file that only its owner may read: `umask 077; recodectl genkey > private.key`.
+    Genkey,
+    /// Print the public key of the private key on standard input; needs no daemon
+    ///
+    /// `recodectl pubkey < private.key > public.key`
+    Pubkey,
+    /// Print a new key that two neighbours share besides their pairs; needs no daemon
+    Genpsk,
     /// Show the versions of recodectl and of the daemon
     Version,
     /// Print a completion script for a shell

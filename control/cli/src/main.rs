@@ -9,6 +9,8 @@
 
 mod arguments;
 
+mod crypto_keys;
+
 #[cfg(feature = "bats")]
 mod degrees;
 
@@ -49,6 +51,8 @@ enum Failure {
     #[cfg(feature = "bats")]
     #[error(transparent)]
     Degrees(#[from] degrees::DegreesError),
+    #[error(transparent)]
+    Keys(#[from] crypto_keys::KeysError),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -62,7 +66,7 @@ impl Failure {
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
-            Failure::Output(_) | Failure::Json(_) => exit::FAILED,
+            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) => exit::FAILED,
         }
     }
 
@@ -72,6 +76,7 @@ impl Failure {
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
+            Failure::Keys(_) => "keys",
             Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
@@ -134,6 +139,12 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let report = degrees::report(options)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
         }
+        Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
+        Command::Pubkey => {
+            let key = crypto_keys::public(io::stdin().lock())?;
+            text(json, "public_key", key.into_bytes())
+        }
+        Command::Genpsk => text(json, "preshared_key", crypto_keys::preshared()?.into_bytes()),
         Command::Version => {
             let client = env!("CARGO_PKG_VERSION");
             let daemon = connect()?.version()?;

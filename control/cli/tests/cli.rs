@@ -13,8 +13,9 @@ use recoded_api::keys::FLOW;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{Adopted, Engine, State, Version};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 struct Fake;
 
@@ -129,6 +130,52 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         let expected = std::fs::read_to_string(&path).expect("the golden file");
         assert_eq!(printed, expected, "recodectl {arguments} prints otherwise than {file}");
     }
+}
+
+/// `recodectl` with something on standard input, and no daemon.
+fn with_input(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("recodectl starts");
+    // A command that does not read ends before.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("recodectl ends")
+}
+
+//= RFC 7748 section 6.1: the keys of Alice
+#[test]
+fn pubkey_of_a_fixed_key_is_golden() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let private = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
+    let cases: [(&str, &[&str], &str); 3] = [
+        ("pubkey.txt", &["pubkey"], private),
+        ("pubkey.json", &["--json", "pubkey"], private),
+        ("pubkey-refused.json", &["--json", "pubkey"], "no key"),
+    ];
+    for (file, arguments, input) in cases {
+        let printed = String::from_utf8(with_input(arguments, input).stdout).expect("text");
+        let path = golden.join(file);
+        if std::env::var_os("RECODED_BLESS").is_some() {
+            std::fs::write(&path, &printed).expect("write");
+        }
+        let expected = std::fs::read_to_string(&path).expect("the golden file");
+        assert_eq!(printed, expected, "{file}");
+    }
+}
+
+#[test]
+fn generated_keys_have_44_characters_and_pubkey_reads_them() {
+    for command in ["genkey", "genpsk"] {
+        let output = with_input(&[command], "");
+        let key = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && key.len() == 45 && key.ends_with("=\n"), "{command}");
+    }
+    let private = String::from_utf8(with_input(&["genkey"], "").stdout).expect("text");
+    assert!(with_input(&["pubkey"], &private).status.success());
+    let refused = with_input(&["pubkey"], &private[1..]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("44 characters") && !said.contains(&private[1..40]), "{said}");
 }
 
 #[test]

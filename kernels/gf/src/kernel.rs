@@ -186,6 +186,31 @@ impl Kernel {
         self.level.eliminate(self.tables, matrix, stride, column, row);
     }
 
+    /// Brings columns into the form in which [`Kernel::dots`] of this kernel wants them. Linear, so
+    /// columns may be prepared in parts; to be done once.
+    ///
+    /// # Panics
+    /// When the elements of the field are smaller than a byte.
+    #[inline]
+    pub fn prepare(&self, columns: &mut [u8]) {
+        assert_eq!(self.field().order(), 256, "prepare: elements are not bytes");
+        self.level.prepare(self.tables, columns);
+    }
+
+    /// `sums += columns * vector`: adds to `sums[c]` the sum over i of
+    /// `columns[c * stride + i] * vector[i]`. The columns must have been prepared by this kernel.
+    ///
+    /// # Panics
+    /// When the columns end before the last product, or the elements of the field are smaller than
+    /// a byte.
+    #[inline]
+    pub fn dots(&self, columns: &[u8], stride: usize, vector: &[u8], sums: &mut [u8]) {
+        assert_eq!(self.field().order(), 256, "dots: elements are not bytes");
+        let whole = complete_rows(columns.len(), stride, vector.len());
+        assert!(whole >= sums.len(), "dots: {} sums, {whole} columns", sums.len());
+        self.level.dots(self.tables, columns, stride, vector, sums);
+    }
+
     fn multiply(
         &self,
         coefficients: &[u8],

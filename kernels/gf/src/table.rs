@@ -10,6 +10,7 @@
 //! | `nibbles` | 8,192 | products with the 16 low and the 16 high nibbles | byte shuffles |
 //! | `products` | 65,536 | the product of a coefficient and a byte | naive |
 //! | `inverses` | 256 | the multiplicative inverse (0 for 0) | elimination |
+//! | `to_11b` and its columns | 24 | isomorphism to GF(256) modulo 0x11B, and back | `vgf2p8mulb` |
 //! | `logarithms`, `powers` | 768 | of and to the base of the smallest generator | table |
 //!
 //! Packed fields have fewer coefficients than 256; bits beyond are ignored, so their tables repeat.
@@ -46,6 +47,12 @@ pub(crate) struct Tables {
     /// Powers of the generator, twice over so that two logarithms add without reduction.
     /// GF(256) only.
     pub powers: [u8; 512],
+    /// The isomorphism to GF(256) modulo 0x11B in the layout of `affine`; GF(256) only.
+    pub to_11b: u64,
+    /// Where it takes the byte `1 << i`.
+    pub to_11b_columns: [u8; 8],
+    /// Where its inverse takes the byte `1 << i`.
+    pub from_11b_columns: [u8; 8],
     /// Which field this is.
     pub field: Field,
 }
@@ -123,6 +130,7 @@ const fn tables(field: Field) -> Tables {
     let columns = columns(field);
     let products = products(&columns);
     let (logarithms, powers) = logarithms(field);
+    let to_11b_columns = isomorphism(field, Field::Gf256x11B);
     Tables {
         affine: affine(&columns),
         nibbles: nibbles(&products),
@@ -131,6 +139,9 @@ const fn tables(field: Field) -> Tables {
         inverses: inverses(field),
         logarithms,
         powers,
+        to_11b: bit_matrix(&to_11b_columns),
+        to_11b_columns,
+        from_11b_columns: inverse_map(&to_11b_columns),
         field,
     }
 }
@@ -172,19 +183,85 @@ const fn affine(columns: &[[u8; 8]; 256]) -> [u64; 256] {
     let mut table = [0; 256];
     let mut c = 0;
     while c < 256 {
-        let mut input = 0;
-        while input < 8 {
-            let mut output = 0;
-            while output < 8 {
-                let bit = (columns[c][input] >> output & 1) as u64;
-                table[c] |= bit << ((7 - output) * 8 + input);
-                output += 1;
-            }
-            input += 1;
-        }
+        table[c] = bit_matrix(&columns[c]);
         c += 1;
     }
     table
+}
+
+/// A linear map, given by where it takes each bit, in the layout of `vgf2p8affineqb`.
+const fn bit_matrix(columns: &[u8; 8]) -> u64 {
+    let (mut matrix, mut input) = (0, 0);
+    while input < 8 {
+        let mut output = 0;
+        while output < 8 {
+            let bit = (columns[input] >> output & 1) as u64;
+            matrix |= bit << ((7 - output) * 8 + input);
+            output += 1;
+        }
+        input += 1;
+    }
+    matrix
+}
+
+/// Where a linear map takes a byte.
+const fn apply(columns: &[u8; 8], byte: u8) -> u8 {
+    let (mut sum, mut bit) = (0, 0);
+    while bit < 8 {
+        if byte >> bit & 1 == 1 {
+            sum ^= columns[bit];
+        }
+        bit += 1;
+    }
+    sum
+}
+
+/// An isomorphism of two fields of order 256, given by where it takes the byte `1 << i`: x goes to
+/// the smallest element of `to` that is a root of the polynomial of `from`, and x^i to its powers.
+/// Zeros for smaller fields.
+const fn isomorphism(from: Field, to: Field) -> [u8; 8] {
+    let mut columns = [0; 8];
+    if from.order() != 256 {
+        return columns;
+    }
+    let mut root = 2;
+    while !is_root(from.polynomial(), to, root) {
+        root += 1;
+    }
+    let (mut power, mut bit) = (1, 0);
+    while bit < 8 {
+        columns[bit] = power;
+        power = mul_elements(to, power, root);
+        bit += 1;
+    }
+    columns
+}
+
+/// Whether a polynomial over GF(2) is zero at an element of a field.
+const fn is_root(polynomial: u16, field: Field, element: u8) -> bool {
+    let (mut sum, mut power, mut bit) = (0, 1, 0);
+    while bit <= 8 {
+        if polynomial >> bit & 1 == 1 {
+            sum ^= power;
+        }
+        power = mul_elements(field, power, element);
+        bit += 1;
+    }
+    sum == 0
+}
+
+/// The inverse of a map that is one to one; zeros for the map to zero.
+const fn inverse_map(columns: &[u8; 8]) -> [u8; 8] {
+    let mut inverse = [0; 8];
+    let mut byte = 1;
+    while byte < 256 {
+        let image = apply(columns, byte as u8);
+        if image.is_power_of_two() {
+            inverse[image.trailing_zeros() as usize] = byte as u8;
+        }
+        byte += 1;
+    }
+    inverse
 }
 
 const fn nibbles(products: &[[u8; 256]; 256]) -> [NibblePair; 256] {
@@ -305,6 +382,23 @@ mod tests {
                     assert_eq!(affine, expected, "{field}: affine {c} * {x}");
                     let sum = (0..8).fold(0, |sum, i| sum ^ (columns[i] * (x >> i & 1)));
                     assert_eq!(sum, expected, "{field}: columns of {c} * {x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn isomorphism_to_11b_keeps_sums_and_products_and_has_an_inverse() {
+        for field in [Field::Gf256x11D, Field::Gf256x11B] {
+            let tables = Tables::of(field);
+            let to = |element| apply(&tables.to_11b_columns, element);
+            for a in 0..=255 {
+                assert_eq!(apply(&tables.from_11b_columns, to(a)), a, "{field}: {a}");
+                assert_eq!(affine_product(tables.to_11b, a), to(a), "{field}: {a}");
+                for b in 0..=255 {
+                    assert_eq!(to(a ^ b), to(a) ^ to(b), "{field}: {a} + {b}");
+                    let product = Field::Gf256x11B.mul(to(a), to(b));
+                    assert_eq!(to(field.mul(a, b)), product, "{field}: {a} * {b}");
                 }
             }
         }

@@ -155,6 +155,27 @@ fn check_reduce_and_eliminate(kernel: &Kernel) {
     }
 }
 
+fn check_dots(kernel: &Kernel) {
+    if kernel.field().order() != 256 {
+        return;
+    }
+    let mut rng = seeded();
+    for bytes in lengths(&mut rng) {
+        let (count, padding) = (1 + shape(&mut rng, bytes).0, rng.next_u32() as usize % 5);
+        let stride = (bytes + padding).max(1);
+        let columns = Arena::random(&mut rng, 1, (count - 1) * stride + bytes);
+        let vector = Arena::random(&mut rng, 1, bytes);
+        let mut sums = Arena::random(&mut rng, 1, count);
+        let (mut expected, naive) = (sums.clone(), naive(kernel.field()));
+        let (vector, key) = (vector.slices()[0], columns.slices()[0]);
+        naive.dots(key, stride, vector, expected.slices_mut()[0]);
+        let mut prepared = columns.clone();
+        kernel.prepare(prepared.slices_mut()[0]);
+        kernel.dots(prepared.slices()[0], stride, vector, sums.slices_mut()[0]);
+        assert!(sums == expected, "{kernel:?}: {count} columns of {bytes} bytes");
+    }
+}
+
 fn check_inverse(kernel: &Kernel) {
     let mut rng = seeded();
     let elements = (kernel.field().order() - 1) as u8;
@@ -320,6 +341,11 @@ macro_rules! suite {
                 run(check_reduce_and_eliminate);
             }
 
+            #[test]
+            fn dots_of_any_shape_match_naive() {
+                run(check_dots);
+            }
+
             #[cfg(not(miri))]
             #[test]
             fn rank_of_any_matrix_matches_scalar_elimination() {
@@ -379,6 +405,14 @@ fn levels_are_those_with_a_suite() {
         let available = Kernel::by_name(level.name).is_some();
         assert_eq!(available, level.available, "{}", level.name);
     }
+}
+
+#[test]
+fn naive_dots_match_scalar() {
+    let (columns, vector) = ([3, 5, 7, 0, 9, 11], [2, 0x80, 0xFF]);
+    let mut sums = [1, 0];
+    naive(Field::Gf256x11D).dots(&columns[..5], 3, &vector[..2], &mut sums);
+    assert_eq!(sums, [1 ^ mul(3, 2) ^ mul(5, 0x80), mul(9, 0x80)]);
 }
 
 #[test]

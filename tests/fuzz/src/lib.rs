@@ -21,6 +21,8 @@ mod bats;
 
 mod pipeline;
 
+mod secure;
+
 mod span;
 
 pub use input::Input;
@@ -35,12 +37,15 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "header", run: header::target },
     Target { name: "elimination", run: elimination::target },
     Target { name: "window", run: window::target },
     Target { name: "bats", run: bats::target },
     Target { name: "pipeline", run: pipeline::target },
+    Target { name: "handshake", run: secure::handshake },
+    Target { name: "tags", run: secure::tags },
+    Target { name: "envelopes", run: secure::envelopes },
 ];
 
 /// The target of this name.

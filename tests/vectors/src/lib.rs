@@ -23,6 +23,8 @@ pub mod bats;
 
 pub mod reed_solomon;
 
+pub mod secure;
+
 pub use hex::Hex;
 
 use recoded_code::TinyMt32;

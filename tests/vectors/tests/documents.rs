@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use recoded_vectors::{bats, field, reed_solomon, rlnc, window, wire};
+use recoded_vectors::{bats, field, reed_solomon, rlnc, secure, window, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,4 +48,9 @@ fn bats_is_as_published() {
 #[test]
 fn reed_solomon_is_as_published() {
     check("reed_solomon", &reed_solomon::document());
+}
+
+#[test]
+fn secure_is_as_published() {
+    check("secure", &secure::document());
 }

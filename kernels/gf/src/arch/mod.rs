@@ -9,6 +9,7 @@ mod naive;
 
 mod table;
 
+mod dots;
 mod four_russians;
 mod fused;
 mod pass;
@@ -92,6 +93,16 @@ pub(crate) struct Level {
         column: usize,
         row: &[u8],
     ),
+    /// `sums[c] += sum over i of columns[c * stride + i] * vector[i]`, on prepared columns.
+    dots: unsafe fn(
+        tables: &'static Tables,
+        columns: &[u8],
+        stride: usize,
+        vector: &[u8],
+        sums: &mut [u8],
+    ),
+    /// Prepares columns for `dots`.
+    prepare: fn(tables: &'static Tables, columns: &mut [u8]),
 }
 
 impl Level {
@@ -182,5 +193,22 @@ impl Available {
     ) {
         // SAFETY: as in `add`.
         unsafe { (self.0.eliminate)(tables, matrix, stride, column, row) }
+    }
+    #[inline]
+    pub fn dots(
+        self,
+        tables: &'static Tables,
+        columns: &[u8],
+        stride: usize,
+        vector: &[u8],
+        sums: &mut [u8],
+    ) {
+        // SAFETY: as in `add`.
+        unsafe { (self.0.dots)(tables, columns, stride, vector, sums) }
+    }
+
+    #[inline]
+    pub fn prepare(self, tables: &'static Tables, columns: &mut [u8]) {
+        (self.0.prepare)(tables, columns);
     }
 }

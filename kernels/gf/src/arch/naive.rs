@@ -1,6 +1,7 @@
 //! The readable truth: one table look-up per byte. Every other level is tested against it.
 
 use super::Level;
+use super::dots::keep;
 use crate::table::Tables;
 
 pub(super) const LEVEL: Level = Level {
@@ -16,6 +17,8 @@ pub(super) const LEVEL: Level = Level {
     binary_rows_min: usize::MAX,
     reduce,
     eliminate,
+    dots,
+    prepare: keep,
 };
 
 fn add(dst: &mut [u8], src: &[u8]) {
@@ -66,5 +69,13 @@ fn eliminate(tables: &'static Tables, matrix: &mut [u8], stride: usize, column: 
     for other in matrix.chunks_mut(stride) {
         let factor = other[column];
         madd(tables, &mut other[..row.len()], factor, row);
+    }
+}
+
+fn dots(tables: &'static Tables, columns: &[u8], stride: usize, vector: &[u8], sums: &mut [u8]) {
+    for (column, sum) in sums.iter_mut().enumerate() {
+        for (&key, &x) in columns[column * stride..].iter().zip(vector) {
+            *sum ^= tables.products[usize::from(key)][usize::from(x)];
+        }
     }
 }

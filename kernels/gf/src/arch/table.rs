@@ -2,6 +2,7 @@
 //! time, from 768 bytes of tables where `naive` needs 65,536; GF(256) only.
 
 use super::Level;
+use super::dots::{keep, portable};
 use crate::table::Tables;
 
 pub(super) const LEVEL: Level = Level {
@@ -17,6 +18,8 @@ pub(super) const LEVEL: Level = Level {
     binary_rows_min: usize::MAX,
     reduce,
     eliminate,
+    dots: portable,
+    prepare: keep,
 };
 
 /// A coefficient by its logarithm, `None` for zero, which has none.

@@ -61,6 +61,11 @@ pub fn check(kernel: &Kernel) {
             kernel.madd(first, 29, source);
             kernel.matmul(&[1, 2, 3, 4, 5, 6], &[source, source, source], &mut [first, second]);
             kernel.matmul_accumulate(&[7], &[source], &mut [first]);
+            if kernel.field().order() == 256 && bytes >= 8 {
+                kernel.dots(source, bytes, first, &mut [0]);
+                let (columns, stride) = (&first[bytes % 8..], (bytes / 8).max(1));
+                kernel.dots(columns, stride, &source[bytes - bytes / 8..], &mut [0; 8]);
+            }
         }
     }
 }

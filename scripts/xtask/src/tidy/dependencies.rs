@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 26] = [
+const DIRECTIONS: [(&str, Allowed); 27] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -56,6 +56,8 @@ const DIRECTIONS: [(&str, Allowed); 26] = [
     // point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
+    // Keys and tags of packets. Nothing on the path uses it yet.
+    ("recoded-secure", Allowed::Only(&["recoded-gf"])),
     (
         "recoded-pipeline",
         Allowed::Only(&["recoded-counters", "recoded-wire", "recoded-code", "recoded-gf"]),
@@ -91,6 +93,7 @@ const DIRECTIONS: [(&str, Allowed); 26] = [
             "recoded-api",
             "recoded-counters",
             "recoded-gf",
+            "recoded-secure",
             "recoded-degrees",
             "recoded-code",
             "recoded-offload",
@@ -102,10 +105,19 @@ const DIRECTIONS: [(&str, Allowed); 26] = [
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),
-    ("recoded-vectors", Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf"])),
+    (
+        "recoded-vectors",
+        Allowed::Only(&["recoded-wire", "recoded-code", "recoded-gf", "recoded-secure"]),
+    ),
     (
         "recoded-fuzz",
-        Allowed::Only(&["recoded-wire", "recoded-code", "recoded-pipeline", "recoded-gf"]),
+        Allowed::Only(&[
+            "recoded-wire",
+            "recoded-code",
+            "recoded-pipeline",
+            "recoded-gf",
+            "recoded-secure",
+        ]),
     ),
     ("bench", Allowed::Everything),
     ("bench-native", Allowed::Only(&[])),

@@ -18,6 +18,7 @@ use core::arch::aarch64::{
 use std::arch::is_aarch64_feature_detected;
 
 use crate::arch::Level;
+use crate::arch::dots::{Rows, dots, keep};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, prelude::*};
 use crate::arch::single::single_source;
@@ -38,12 +39,15 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots,
+    prepare: keep,
 };
 
 register!();
 single_source!("neon", words: [1, 2, 4]);
 matrix_product!("neon", words: [1, 2, 4], widths: [3, 2, 1], alone: 8, paired: false, ready: false);
 four_russians!("neon");
+dots!("neon");
 
 /// A coefficient in every byte, and the field's polynomial without its leading term.
 struct Factor {
@@ -184,4 +188,51 @@ fn wide_products(a: Vector, b: Vector) -> (Vector, Vector) {
 #[inline]
 fn narrow_product(a: Vector, b: Vector) -> Vector {
     vreinterpretq_u8_p8(vmulq_p8(vreinterpretq_p8_u8(a), vreinterpretq_p8_u8(b)))
+}
+
+/// The sums of `dots`, as polynomials of 15 bits until the end.
+#[target_feature(enable = "neon")]
+#[inline]
+fn sums_of<const C: usize>(tables: &'static Tables, rows: &Rows<'_, C>, vector: &[u8]) -> [u8; C] {
+    let (whole, rest) = vector.as_chunks::<VECTOR>();
+    let mut sums = [zero(); C];
+    for (i, vector) in whole.iter().enumerate() {
+        let x = load(vector);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = xor(*sum, products(x, load_row(rows, c, i)));
+        }
+    }
+    if !rest.is_empty() {
+        let x = load_fresh(vector);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = xor(*sum, products(x, load_last(rows, c, vector.len())));
+        }
+    }
+    let mut folded = [0; C];
+    for (element, sum) in folded.iter_mut().zip(sums) {
+        *element = reduced_sum(tables, sum);
+    }
+    folded
+}
+
+/// The products of the lower and of the upper eight bytes, 16 bits each, added.
+#[target_feature(enable = "neon")]
+#[inline]
+fn products(a: Vector, b: Vector) -> Vector {
+    let (low, high) = wide_products(a, b);
+    xor(low, high)
+}
+
+/// The sum of the eight polynomials of a register, modulo that of the field.
+#[target_feature(enable = "neon")]
+#[inline]
+fn reduced_sum(tables: &Tables, sum: Vector) -> u8 {
+    let mut bytes = [0; VECTOR];
+    store(&mut bytes, sum);
+    let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
+    let sum = halves.fold(0, |sum, half| sum ^ half);
+    (8..15).rev().fold(sum, |sum, bit| {
+        let overflow = (sum >> bit & 1).wrapping_neg();
+        sum ^ (tables.field.polynomial() << (bit - 8) & overflow)
+    }) as u8
 }

@@ -4,11 +4,13 @@ use core::arch::aarch64::{vdupq_n_u8, vqtbl1q_u8, vshrq_n_u8};
 use std::arch::is_aarch64_feature_detected;
 
 use crate::arch::Level;
+use crate::arch::dots::keep;
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
+use super::neon_pmull;
 use super::register::register;
 
 pub(in crate::arch) const LEVEL: Level = Level {
@@ -24,6 +26,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots: neon_pmull::dots,
+    prepare: keep,
 };
 
 register!();

@@ -1,11 +1,13 @@
 //! AVX2 with GFNI: one `vgf2p8affineqb` multiplies 32 bytes by a coefficient, in any field.
 
 use core::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256,
-    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
+    __m256i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_gf2p8mul_epi8,
+    _mm256_loadu_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256,
+    _mm256_xor_si256,
 };
 
 use crate::arch::Level;
+use crate::arch::dots::{dots, fold_vector, prepare_11b, sums_by_products};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -27,6 +29,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 24,
     reduce,
     eliminate,
+    dots,
+    prepare: prepare_11b,
 };
 
 register!(
@@ -40,3 +44,9 @@ plain_sums!("avx2,gfni");
 single_source!("avx2,gfni", words: []);
 matrix_product!("avx2,gfni", words: [], widths: [2, 1], alone: 8, paired: false, ready: true);
 four_russians!("avx2,gfni");
+dots!("avx2,gfni");
+fold_vector!("avx2,gfni");
+sums_by_products!(
+    "avx2,gfni", splat: _mm256_set1_epi64x, affine: _mm256_gf2p8affine_epi64_epi8,
+    multiply: _mm256_gf2p8mul_epi8
+);

@@ -3,12 +3,13 @@
 //! bits of an element.
 
 use core::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_loadu_si256, _mm256_mullo_epi16, _mm256_set1_epi8,
-    _mm256_set1_epi16, _mm256_setzero_si256, _mm256_srl_epi16, _mm256_storeu_si256,
-    _mm256_xor_si256,
+    __m256i, _mm256_and_si256, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_mullo_epi16,
+    _mm256_set1_epi8, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_sll_epi16, _mm256_srl_epi16,
+    _mm256_storeu_si256, _mm256_xor_si256,
 };
 
 use crate::arch::Level;
+use crate::arch::dots::{dots, fold_vector, keep, sums_by_bits};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -30,6 +31,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots,
+    prepare: keep,
 };
 
 register!(
@@ -46,3 +49,6 @@ plain_sums!("avx2");
 single_source!("avx2", words: [1, 2, 4]);
 matrix_product!("avx2", words: [1, 2, 4], widths: [1], alone: 4, paired: false, ready: false);
 four_russians!("avx2");
+dots!("avx2");
+fold_vector!("avx2");
+sums_by_bits!("avx2", shift: _mm256_sll_epi16, greater: _mm256_cmpgt_epi8);

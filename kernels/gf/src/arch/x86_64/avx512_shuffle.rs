@@ -8,11 +8,13 @@ use core::arch::x86_64::{
 };
 
 use crate::arch::Level;
+use crate::arch::dots::keep;
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
+use super::avx2_shuffle;
 use super::product::shuffle;
 use super::register::{register, short_by_mask, xor3_ternary};
 
@@ -29,6 +31,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots: avx2_shuffle::dots,
+    prepare: keep,
 };
 
 register!(

@@ -3,11 +3,13 @@
 //! bits of an element.
 
 use core::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_loadu_si128, _mm_mullo_epi16, _mm_set1_epi8, _mm_set1_epi16,
-    _mm_setzero_si128, _mm_srl_epi16, _mm_storeu_si128, _mm_xor_si128,
+    __m128i, _mm_and_si128, _mm_cmpgt_epi8, _mm_loadu_si128, _mm_mullo_epi16, _mm_set1_epi8,
+    _mm_set1_epi16, _mm_setzero_si128, _mm_sll_epi16, _mm_srl_epi16, _mm_storeu_si128,
+    _mm_xor_si128,
 };
 
 use crate::arch::Level;
+use crate::arch::dots::{dots, fold_vector, keep, sums_by_bits};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -29,6 +31,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots,
+    prepare: keep,
 };
 
 register!(
@@ -45,3 +49,6 @@ plain_sums!("sse2");
 single_source!("sse2", words: [1, 2, 4]);
 matrix_product!("sse2", words: [1, 2, 4], widths: [1], alone: 4, paired: false, ready: false);
 four_russians!("sse2");
+dots!("sse2");
+fold_vector!("sse2");
+sums_by_bits!("sse2", shift: _mm_sll_epi16, greater: _mm_cmpgt_epi8);

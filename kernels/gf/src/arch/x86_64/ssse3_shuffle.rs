@@ -2,11 +2,12 @@
 //! paper's algorithm `shuffle`).
 
 use core::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_loadu_si128, _mm_set1_epi8, _mm_setzero_si128, _mm_shuffle_epi8,
-    _mm_srli_epi64, _mm_storeu_si128, _mm_xor_si128,
+    __m128i, _mm_and_si128, _mm_cmpgt_epi8, _mm_loadu_si128, _mm_set1_epi8, _mm_setzero_si128,
+    _mm_shuffle_epi8, _mm_sll_epi16, _mm_srli_epi64, _mm_storeu_si128, _mm_xor_si128,
 };
 
 use crate::arch::Level;
+use crate::arch::dots::{dots, fold_vector, keep, sums_by_bits};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
@@ -28,6 +29,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 8,
     reduce,
     eliminate,
+    dots,
+    prepare: keep,
 };
 
 register!(
@@ -44,6 +47,9 @@ plain_sums!("ssse3");
 single_source!("ssse3", words: []);
 matrix_product!("ssse3", words: [], widths: [2, 1], alone: 8, paired: false, ready: false);
 four_russians!("ssse3");
+dots!("ssse3");
+fold_vector!("ssse3");
+sums_by_bits!("ssse3", shift: _mm_sll_epi16, greater: _mm_cmpgt_epi8);
 
 /// A register is one lane.
 #[target_feature(enable = "ssse3")]

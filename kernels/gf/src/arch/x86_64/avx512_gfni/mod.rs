@@ -13,6 +13,7 @@ mod ymm;
 mod zmm;
 
 use crate::arch::Level;
+use crate::arch::dots::prepare_11b;
 use crate::table::Tables;
 
 pub(in crate::arch) const LEVEL: Level = Level {
@@ -28,6 +29,8 @@ pub(in crate::arch) const LEVEL: Level = Level {
     binary_rows_min: 24,
     reduce,
     eliminate,
+    dots,
+    prepare: prepare_11b,
 };
 
 fn is_available() -> bool {
@@ -90,5 +93,14 @@ fn eliminate(tables: &'static Tables, matrix: &mut [u8], stride: usize, column: 
     match row.len() {
         0..=16 => xmm::eliminate(tables, matrix, stride, column, row),
         _ => ymm::eliminate(tables, matrix, stride, column, row),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,gfni")]
+fn dots(tables: &'static Tables, columns: &[u8], stride: usize, vector: &[u8], sums: &mut [u8]) {
+    match vector.len() {
+        0..=16 => xmm::dots(tables, columns, stride, vector, sums),
+        17..=32 => ymm::dots(tables, columns, stride, vector, sums),
+        _ => zmm::dots(tables, columns, stride, vector, sums),
     }
 }

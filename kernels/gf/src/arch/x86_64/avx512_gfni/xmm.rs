@@ -2,11 +2,12 @@
 //! could not be forwarded to the load that follows.
 
 use core::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_gf2p8affine_epi64_epi8, _mm_loadu_si128, _mm_mask_storeu_epi8,
-    _mm_maskz_loadu_epi8, _mm_set1_epi64x, _mm_setzero_si128, _mm_storeu_si128,
-    _mm_ternarylogic_epi64, _mm_xor_si128,
+    __m128i, _mm_and_si128, _mm_gf2p8affine_epi64_epi8, _mm_gf2p8mul_epi8, _mm_loadu_si128,
+    _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8, _mm_set1_epi64x, _mm_setzero_si128,
+    _mm_storeu_si128, _mm_ternarylogic_epi64, _mm_xor_si128,
 };
 
+use crate::arch::dots::{dots, fold_vector, sums_by_products};
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::arch::x86_64::product::gfni;
@@ -28,3 +29,9 @@ short_by_mask!(
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
 matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);
+dots!("avx512f,avx512bw,avx512vl,gfni");
+fold_vector!("avx512f,avx512bw,avx512vl,gfni");
+sums_by_products!(
+    "avx512f,avx512bw,avx512vl,gfni", splat: _mm_set1_epi64x, affine: _mm_gf2p8affine_epi64_epi8,
+    multiply: _mm_gf2p8mul_epi8
+);

@@ -1,11 +1,12 @@
 //! 32 bytes at a time: a single source of any length, and coding vectors of up to 32 bytes.
 
 use core::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256,
-    _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8, _mm256_set1_epi64x, _mm256_setzero_si256,
-    _mm256_storeu_si256, _mm256_ternarylogic_epi64, _mm256_xor_si256,
+    __m256i, _mm256_and_si256, _mm256_gf2p8affine_epi64_epi8, _mm256_gf2p8mul_epi8,
+    _mm256_loadu_si256, _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8, _mm256_set1_epi64x,
+    _mm256_setzero_si256, _mm256_storeu_si256, _mm256_ternarylogic_epi64, _mm256_xor_si256,
 };
 
+use crate::arch::dots::{dots, fold_vector, sums_by_products};
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::arch::x86_64::product::gfni;
@@ -27,3 +28,9 @@ short_by_mask!(
 plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
 matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);
+dots!("avx512f,avx512bw,avx512vl,gfni");
+fold_vector!("avx512f,avx512bw,avx512vl,gfni");
+sums_by_products!(
+    "avx512f,avx512bw,avx512vl,gfni", splat: _mm256_set1_epi64x, affine: _mm256_gf2p8affine_epi64_epi8,
+    multiply: _mm256_gf2p8mul_epi8
+);

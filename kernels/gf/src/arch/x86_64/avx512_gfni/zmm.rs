@@ -1,11 +1,12 @@
 //! 64 bytes at a time: the matrix product.
 
 use core::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
-    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    __m512i, _mm512_and_si512, _mm512_gf2p8affine_epi64_epi8, _mm512_gf2p8mul_epi8,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi64,
+    _mm512_setzero_si512, _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
 };
 
+use crate::arch::dots::{dots, fold_vector, sums_by_products};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::x86_64::product::gfni;
@@ -36,3 +37,9 @@ matrix_product!(
     ready: false
 );
 four_russians!("avx512f,avx512bw,avx512vl,gfni");
+dots!("avx512f,avx512bw,avx512vl,gfni");
+fold_vector!("avx512f,avx512bw,avx512vl,gfni");
+sums_by_products!(
+    "avx512f,avx512bw,avx512vl,gfni", splat: _mm512_set1_epi64,
+    affine: _mm512_gf2p8affine_epi64_epi8, multiply: _mm512_gf2p8mul_epi8
+);

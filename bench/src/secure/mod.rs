@@ -1,0 +1,159 @@
+//! `bench secure`: what keys cost per packet, beside other MACs and AEADs, on one core, in turns.
+//!
+//! ```text
+//!  ring of packets (L2) -> each contestant, one packet after the other -> ns per packet
+//! ```
+
+mod rivals;
+
+mod work;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cores;
+use crate::error::BenchError;
+use crate::kernels::{choose_core, millis, thread_seconds, write, writing};
+use crate::machine::Machine;
+use work::Work;
+
+/// Measure what tags and encryption cost per packet
+///
+/// Tags of hops over whole packets and over their heads, verification of homomorphic tags of 8 and
+/// 16 columns, envelopes from end to end; beside them AES-GMAC, AEGIS, SipHash, BLAKE3,
+/// ChaCha20-Poly1305 and boringtun, in turns in the same run, by the thread's own processor time.
+///
+/// A relay's tag in, tag out and homomorphic verification should take less than 160 ns together.
+#[derive(clap::Args)]
+#[command(after_long_help = "Examples:
+  cargo run --release -p bench -- secure --quick
+  cargo run --release -p bench -- secure --json bench/results/secure.json")]
+pub struct Options {
+    /// Also write everything, each sample included, to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Few and short samples: enough to see that it works
+    #[arg(long, conflicts_with_all = ["rounds", "millis"])]
+    quick: bool,
+    /// Samples of each; the report has their median and the best
+    #[arg(long, default_value_t = 31, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    rounds: u16,
+    /// Milliseconds that each sample lasts at least
+    #[arg(long, default_value_t = 5.0, value_parser = millis)]
+    millis: f64,
+    /// Bytes of a packet
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(200..=9000))]
+    bytes: u16,
+    /// Core to run on [default: the last that may be used]
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+}
+
+/// Packets in turn: more than fit into L1, fewer than into L2.
+const PACKETS: usize = 256;
+
+/// What a relay may spend on a packet, in nanoseconds.
+const AIM_NANOS: f64 = 160.0;
+
+/// One way to protect a packet, or a part of one.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    median_nanos: f64,
+    best_nanos: f64,
+    samples_nanos: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    benchmark: &'static str,
+    machine: Machine,
+    kernel: &'static str,
+    packet_bytes: usize,
+    packets: usize,
+    rows: Vec<Row>,
+    aim_nanos: f64,
+    /// Tag in, tag out and homomorphic verification of 8 columns, measured as one.
+    relay_nanos: f64,
+    met: bool,
+}
+
+/// Runs the benchmark, prints the table and writes the JSON.
+///
+/// # Errors
+/// [`BenchError`]: one sentence, and the cure where there is one.
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    let (rounds, seconds) = match options.quick {
+        true => (3, 0.5e-3),
+        false => (usize::from(options.rounds), options.millis / 1e3),
+    };
+    cores::pin(choose_core(options.core)?)?;
+    let machine = Machine::describe();
+    let bytes = usize::from(options.bytes);
+    let mut works: Vec<Box<dyn Work>> = work::ours(bytes);
+    works.extend(rivals::all(bytes));
+    let mut samples = vec![Vec::with_capacity(rounds); works.len()];
+    for _ in 0..rounds {
+        for (work, samples) in works.iter_mut().zip(&mut samples) {
+            samples.push(sample(work.as_mut(), seconds));
+        }
+    }
+    let rows = works.iter().zip(samples).map(|(work, samples)| row(work.name(), samples));
+    let rows: Vec<Row> = rows.collect();
+    let relay = rows.iter().find(|row| row.name == work::RELAY).map_or(0.0, |row| row.median_nanos);
+    println!("{}\n\n{}", machine.heading(), table(&rows, bytes));
+    println!("a relay's share, {relay:.0} ns, against an aim of {AIM_NANOS:.0} ns");
+    if let Some(path) = &options.json {
+        let report = Report {
+            benchmark: "secure",
+            machine,
+            kernel: recoded_gf::Kernel::best().name(),
+            packet_bytes: bytes,
+            packets: PACKETS,
+            rows,
+            aim_nanos: AIM_NANOS,
+            relay_nanos: relay,
+            met: relay < AIM_NANOS,
+        };
+        let text = serde_json::to_string_pretty(&report);
+        let text =
+            text.map_err(|error| BenchError::os(writing(path))(std::io::Error::other(error)))?;
+        write(path, &text)?;
+    }
+    Ok(())
+}
+
+/// Nanoseconds per packet, over all packets as often as the time asks for.
+fn sample(work: &mut dyn Work, seconds: f64) -> f64 {
+    let (start, mut packets) = (thread_seconds(), 0_usize);
+    loop {
+        (0..PACKETS).for_each(|packet| work.run(packet));
+        packets += PACKETS;
+        let spent = thread_seconds() - start;
+        if spent >= seconds {
+            return spent * 1e9 / packets as f64;
+        }
+    }
+}
+
+fn row(name: &str, samples: Vec<f64>) -> Row {
+    let mut sorted = samples.clone();
+    sorted.sort_by(f64::total_cmp);
+    Row {
+        name: name.into(),
+        median_nanos: sorted[sorted.len() / 2],
+        best_nanos: sorted[0],
+        samples_nanos: samples,
+    }
+}
+
+fn table(rows: &[Row], bytes: usize) -> String {
+    let head = format!("{:<52} {:>8} {:>8} {:>8}", "ns per packet", "median", "best", "Gbit/s");
+    let line = |row: &Row| {
+        let rate = bytes as f64 * 8.0 / row.median_nanos;
+        let Row { name, median_nanos, best_nanos, .. } = row;
+        format!("{name:<52} {median_nanos:>8.1} {best_nanos:>8.1} {rate:>8.1}")
+    };
+    std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>().join("\n")
+}

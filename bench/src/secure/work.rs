@@ -1,0 +1,235 @@
+//! Ours: each contestant checks its own results before it is timed.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use recoded_secure::{
+    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Masks, Opener, Sealer, Secrets, Space,
+    Strength, Suite, TRAILER_BYTES, TagKey,
+};
+
+use super::PACKETS;
+
+/// Something that is done to packets.
+pub trait Work {
+    /// What the table calls it.
+    fn name(&self) -> &str;
+    /// Does it to packet `packet`, below [`PACKETS`].
+    fn run(&mut self, packet: usize);
+}
+
+/// A name and a routine.
+pub struct Named<F>(pub String, pub F);
+
+impl<F: FnMut(usize)> Work for Named<F> {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn run(&mut self, packet: usize) {
+        (self.1)(packet);
+    }
+}
+
+/// A contestant.
+pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<dyn Work> {
+    Box::new(Named(name.into(), run))
+}
+
+/// What a relay spends per packet.
+pub const RELAY: &str = "relay: head tag in, 8 columns verified, head tag out";
+
+/// Header of a generation of 16 symbols with its coding vector, as `dataplane/wire` has it.
+const HEAD_BYTES: usize = 20 + GENERATION;
+const GENERATION: usize = 16;
+const PORT: u16 = 49_152;
+
+/// Packets of bytes that repeat nowhere.
+pub fn packets(bytes: usize) -> Vec<Vec<u8>> {
+    let byte = |packet: usize, place: usize| (packet * 31 + place * 7 + packet * place / 13) as u8;
+    (0..PACKETS).map(|packet| (0..bytes).map(|place| byte(packet, place)).collect()).collect()
+}
+
+fn secrets() -> Secrets {
+    Secrets::extract(b"bench", &[7; 32])
+}
+
+/// Everything that `recoded-secure` does to a packet.
+pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
+    let mut all = vec![relay(bytes)];
+    all.extend([Strength::Standard, Strength::Strict].map(|strength| verify(bytes, strength)));
+    all.extend([true, false].map(|whole| tag_out(bytes, whole)));
+    all.extend([true, false].map(|whole| tag_in(bytes, whole)));
+    all.push(fill(bytes));
+    for suite in Suite::ALL {
+        all.extend([seal(bytes, suite), seal_and_open(bytes, suite)]);
+    }
+    all
+}
+
+/// Packets of a hop: head, tag of 8 or 16 bytes, payload, trailer.
+struct Coded {
+    key: TagKey,
+    masks: Masks,
+    packets: Vec<Vec<u8>>,
+    /// Where the payload begins.
+    payload: usize,
+}
+
+impl Coded {
+    fn new(bytes: usize, strength: Strength) -> Self {
+        let key = TagKey::new(strength, &secrets().column_seeds(strength), bytes).expect("a key");
+        let mut masks = Masks::new(&key, GENERATION);
+        let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+        masks.fill(&key, space, 1, GENERATION).expect("room");
+        let payload = HEAD_BYTES + key.tag_bytes();
+        let mut packets = packets(bytes + TRAILER_BYTES);
+        for (index, packet) in packets.iter_mut().enumerate() {
+            // Source symbols, with vectors as long as any other.
+            packet[20..HEAD_BYTES].fill(0);
+            packet[20 + index % GENERATION] = 1;
+            let (tag, rest) = packet[HEAD_BYTES..].split_at_mut(key.tag_bytes());
+            let symbol = &rest[..bytes - payload];
+            key.tag(&masks, index % GENERATION, &[], symbol, tag).expect("a tag");
+        }
+        Self { key, masks, packets, payload }
+    }
+
+    /// Verifies the symbol of a packet, given without its trailer.
+    fn verify(&self, packet: &[u8]) {
+        let (head, payload) = packet.split_at(self.payload);
+        let (vector, tag) = head[20..].split_at(GENERATION);
+        let verified = self.key.verify(&self.masks, vector, &[], tag, payload);
+        let _ = black_box(verified).expect("verifies");
+    }
+}
+
+fn verify(bytes: usize, strength: Strength) -> Box<dyn Work> {
+    let coded = Coded::new(bytes, strength);
+    let name = format!("homomorphic tag of {} columns, verified", strength.columns());
+    named(name, move |number| coded.verify(&coded.packets[number][..bytes]))
+}
+
+fn digest(bytes: usize) -> Arc<HopDigest> {
+    Arc::new(HopDigest::new(&secrets(), bytes))
+}
+
+fn tag_out(bytes: usize, whole: bool) -> Box<dyn Work> {
+    let digest = digest(bytes);
+    let mut sender = HopSender::new(&secrets(), 1, 0, &digest);
+    let mut packets = packets(bytes + TRAILER_BYTES);
+    let name =
+        if whole { "hop tag over the whole packet, out" } else { "hop tag over the head, out" };
+    named(name, move |number| {
+        if sender.packets() == recoded_secure::PACKETS_MAX {
+            sender = HopSender::new(&secrets(), 1, 0, &digest);
+        }
+        let packet = &mut packets[number];
+        let sealed = match whole {
+            true => sender.seal_whole(packet, PORT),
+            false => sender.seal_head(packet, HEAD_BYTES + 8, PORT),
+        };
+        sealed.expect("sealed");
+        black_box(&packet[bytes..]);
+    })
+}
+
+/// Verified without moving the window, so that the same packets can come again.
+fn tag_in(bytes: usize, whole: bool) -> Box<dyn Work> {
+    let digest = digest(bytes);
+    let mut sender = HopSender::new(&secrets(), 1, 0, &digest);
+    let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
+    let mut packets = packets(bytes + TRAILER_BYTES);
+    for packet in &mut packets {
+        let sealed = match whole {
+            true => sender.seal_whole(packet, PORT),
+            false => sender.seal_head(packet, HEAD_BYTES + 8, PORT),
+        };
+        sealed.expect("sealed");
+    }
+    let name =
+        if whole { "hop tag over the whole packet, in" } else { "hop tag over the head, in" };
+    named(name, move |number| {
+        let packet = &packets[number];
+        match whole {
+            true => drop(black_box(receiver.check_whole(packet, PORT)).expect("verifies")),
+            false => {
+                let checked = receiver.check_head(packet, HEAD_BYTES + 8, PORT);
+                drop(black_box(checked).expect("verifies"));
+            }
+        }
+    })
+}
+
+/// What a relay does to a packet, without recoding it: in, verified, out by other keys.
+fn relay(bytes: usize) -> Box<dyn Work> {
+    let mut coded = Coded::new(bytes, Strength::Standard);
+    let digest = digest(bytes);
+    let mut upstream = HopSender::new(&secrets(), 1, 0, &digest);
+    let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
+    for packet in &mut coded.packets {
+        upstream.seal_head(packet, coded.payload, PORT).expect("sealed");
+    }
+    let mut outgoing = coded.packets.clone();
+    let mut downstream = HopSender::new(&secrets(), 2, 1, &digest);
+    named(RELAY, move |number| {
+        let packet = &coded.packets[number];
+        let head = receiver.check_head(packet, coded.payload, PORT).expect("verifies");
+        let (vector, tag) = head.head()[20..].split_at(GENERATION);
+        let proof = coded.key.verify(&coded.masks, vector, &[], tag, head.body());
+        let checked = head.with_body(proof.expect("verifies")).expect("of this body");
+        let _ = black_box(checked);
+        if downstream.packets() == recoded_secure::PACKETS_MAX {
+            downstream = HopSender::new(&secrets(), 2, 1, &digest);
+        }
+        let packet = &mut outgoing[number];
+        downstream.seal_head(packet, coded.payload, PORT).expect("sealed");
+        black_box(&packet[bytes..]);
+    })
+}
+
+/// Once per unit, so per packet a sixteenth of what it takes.
+fn fill(bytes: usize) -> Box<dyn Work> {
+    let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard);
+    let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
+    let mut unit = 0;
+    named("masks of a generation of 16, 8 columns", move |_| {
+        masks.fill(&key, space, unit, GENERATION).expect("room");
+        unit += 1;
+    })
+}
+
+fn suite_name(suite: Suite) -> &'static str {
+    match suite {
+        Suite::Aes128Gcm => "AES-128-GCM",
+        Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+    }
+}
+
+fn ends(suite: Suite) -> (Sealer, Opener) {
+    (secrets().sealer(suite, 1), secrets().opener(suite, 1 << 16))
+}
+
+fn seal(bytes: usize, suite: Suite) -> Box<dyn Work> {
+    let (mut sealer, _) = ends(suite);
+    let mut packets = packets(bytes);
+    named(format!("envelope by {}, sealed", suite_name(suite)), move |number| {
+        if sealer.packets() == recoded_secure::PACKETS_MAX {
+            sealer = ends(suite).0;
+        }
+        sealer.seal(&mut packets[number], &[1; 4]).expect("sealed");
+        black_box(&packets[number][HEADER_BYTES]);
+    })
+}
+
+fn seal_and_open(bytes: usize, suite: Suite) -> Box<dyn Work> {
+    let (mut sealer, mut opener) = ends(suite);
+    let mut packets = packets(bytes);
+    named(format!("envelope by {}, sealed and opened", suite_name(suite)), move |number| {
+        if sealer.packets() == recoded_secure::PACKETS_MAX {
+            (sealer, opener) = ends(suite);
+        }
+        sealer.seal(&mut packets[number], &[1; 4]).expect("sealed");
+        black_box(opener.open(&mut packets[number], &[1; 4]).expect("opens").len());
+    })
+}

@@ -1,0 +1,196 @@
+//! End to end: AEAD per source packet, before symbols are formed. Relays recode ciphertext.
+//!
+//! ```text
+//! | key id (8) | counter (64) | source packet, encrypted | tag (128) |
+//!  `----- header, 9 bytes ---'
+//! nonce = 0 (32) || counter (64);  associated data = header || what the caller binds in
+//! ```
+//!
+//! The counter is explicit: unit numbers wrap and restart, and a nonce must not. The sink's window
+//! drops what it has delivered; packets of a code that decodes late arrive late, so it is wide.
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+
+use crate::PACKETS_MAX;
+use crate::error::Refused;
+use crate::replay::ReplayWindow;
+use crate::secret::Secret;
+
+/// Bytes before the packet.
+pub const HEADER_BYTES: usize = 9;
+
+const TAG_BYTES: usize = 16;
+
+/// Bytes that an envelope adds to a packet.
+pub const ENVELOPE_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+
+/// Longest associated data of the caller's: flow and what else names a stream of packets.
+const BOUND_BYTES_MAX: usize = 23;
+
+/// An AEAD. Ends agree on one in the handshake.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Suite {
+    /// Where both ends have AES instructions.
+    Aes128Gcm,
+    /// Everywhere.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    /// Both, the one that is used where both ends prefer it first.
+    pub const ALL: [Self; 2] = [Self::Aes128Gcm, Self::ChaCha20Poly1305];
+
+    /// The one that this processor is faster at.
+    #[must_use]
+    pub fn preferred() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        let has_aes = is_x86_feature_detected!("aes") && is_x86_feature_detected!("pclmulqdq");
+        #[cfg(target_arch = "aarch64")]
+        let has_aes = std::arch::is_aarch64_feature_detected!("aes");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let has_aes = false;
+        if has_aes { Self::Aes128Gcm } else { Self::ChaCha20Poly1305 }
+    }
+
+    /// The code in handshakes.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Aes128Gcm => 1,
+            Self::ChaCha20Poly1305 => 2,
+        }
+    }
+
+    /// The suite of a code.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|suite| suite.code() == code)
+    }
+
+    fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Self::Aes128Gcm => &AES_128_GCM,
+            Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+
+    fn key(self, secret: &Secret<32>) -> LessSafeKey {
+        let algorithm = self.algorithm();
+        let bytes = &secret.expose()[..algorithm.key_len()];
+        let key = UnboundKey::new(algorithm, bytes).expect("a key as long as the algorithm's");
+        LessSafeKey::new(key)
+    }
+}
+
+/// Seals the packets of one direction.
+pub struct Sealer {
+    key: LessSafeKey,
+    key_id: u8,
+    counter: u64,
+}
+
+impl Sealer {
+    pub(crate) fn new(suite: Suite, secret: &Secret<32>, key_id: u8) -> Self {
+        Self { key: suite.key(secret), key_id, counter: 0 }
+    }
+
+    /// Seals the packet that lies in `buffer` between [`HEADER_BYTES`] bytes of room and 16 more.
+    /// `bound` is authenticated and not sent: what sink and source know of the flow.
+    ///
+    /// # Errors
+    /// The buffer is shorter than an envelope, `bound` longer than 23 bytes, or the key is used
+    /// up.
+    pub fn seal(&mut self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
+        if self.counter >= PACKETS_MAX {
+            return Err(Refused::Exhausted);
+        }
+        let (header, rest) =
+            buffer.split_first_chunk_mut::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
+        let (packet, tag) = rest.split_last_chunk_mut::<TAG_BYTES>().ok_or(Refused::Malformed)?;
+        header[0] = self.key_id;
+        header[1..].copy_from_slice(&self.counter.to_be_bytes());
+        let mut aad = [0; HEADER_BYTES + BOUND_BYTES_MAX];
+        let aad = associated(header, bound, &mut aad)?;
+        let sealed = self
+            .key
+            .seal_in_place_separate_tag(nonce(self.counter), Aad::from(aad), packet)
+            .map_err(|_| Refused::Long)?;
+        tag.copy_from_slice(sealed.as_ref());
+        self.counter += 1;
+        Ok(())
+    }
+
+    /// Packets that have been sealed.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.counter
+    }
+}
+
+/// Opens the packets of one direction, each once.
+pub struct Opener {
+    key: LessSafeKey,
+    window: ReplayWindow,
+}
+
+impl Opener {
+    pub(crate) fn new(suite: Suite, secret: &Secret<32>, window_packets: usize) -> Self {
+        Self { key: suite.key(secret), window: ReplayWindow::new(window_packets) }
+    }
+
+    /// The key id that an envelope names; `None` where it is too short.
+    #[must_use]
+    pub fn key_id_of(envelope: &[u8]) -> Option<u8> {
+        (envelope.len() >= ENVELOPE_BYTES).then(|| envelope[0])
+    }
+
+    /// Decrypts in place; the packet. What is left of a refused envelope means nothing.
+    ///
+    /// # Errors
+    /// The envelope is not one of this key, or its packet came before.
+    pub fn open<'a>(
+        &mut self,
+        envelope: &'a mut [u8],
+        bound: &[u8],
+    ) -> Result<&'a mut [u8], Refused> {
+        if envelope.len() < ENVELOPE_BYTES {
+            return Err(Refused::Malformed);
+        }
+        let (header, sealed) =
+            envelope.split_first_chunk_mut::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
+        let [_, counter @ ..] = *header;
+        let counter = u64::from_be_bytes(counter);
+        if !self.window.is_fresh(counter) {
+            return Err(Refused::Replayed);
+        }
+        let mut aad = [0; HEADER_BYTES + BOUND_BYTES_MAX];
+        let aad = associated(header, bound, &mut aad)?;
+        let packet = self
+            .key
+            .open_in_place(nonce(counter), Aad::from(aad), sealed)
+            .map_err(|_| Refused::Tag)?;
+        self.window.accept(counter);
+        Ok(packet)
+    }
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// The header and what the caller binds in, in one place.
+fn associated<'a>(
+    header: &[u8; HEADER_BYTES],
+    bound: &[u8],
+    place: &'a mut [u8; HEADER_BYTES + BOUND_BYTES_MAX],
+) -> Result<&'a [u8], Refused> {
+    let length = HEADER_BYTES + bound.len();
+    let written = place.get_mut(..length).ok_or(Refused::Long)?;
+    written[..HEADER_BYTES].copy_from_slice(header);
+    written[HEADER_BYTES..].copy_from_slice(bound);
+    Ok(written)
+}

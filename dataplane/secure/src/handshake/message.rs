@@ -1,0 +1,74 @@
+//! Bytes of handshake messages.
+//!
+//! ```text
+//!                0        1          2             3               4
+//!  initiation    0x27     1          sender's id   0               noise, 105  mac1, 16  mac2, 16
+//!  response      0x27     2          0             receiver's id   noise, 50   mac1, 16  mac2, 16
+//!  cookie        0x27     3          0             0               nonce, 24   sealed cookie, 32
+//!  opening       0x27     4          sender's id   0               see one_way
+//!
+//!  payload of an initiation   stamp (64), suite (8)
+//!  payload of a response      sender's id (8), suite (8)
+//! ```
+//!
+//! 0x27 is version 2, type 7. An id is what packets name keys by, chosen by who receives them. The
+//! four bytes before an initiation's noise are the prologue of the handshake.
+
+/// Version 2 and the type of handshakes.
+pub(crate) const FIRST_BYTE: u8 = 0x20 | HANDSHAKE_TYPE;
+
+/// The packet type of handshakes.
+pub const HANDSHAKE_TYPE: u8 = 7;
+
+pub(super) const INITIATION: u8 = 1;
+pub(super) const RESPONSE: u8 = 2;
+pub(super) const COOKIE: u8 = 3;
+pub(crate) const OPENING: u8 = 4;
+
+pub(super) const HEADER: usize = 4;
+pub(super) const MAC: usize = 16;
+pub(super) const MACS: usize = 2 * MAC;
+
+/// A stamp and a suite.
+pub(super) const INITIATION_PAYLOAD: usize = 9;
+/// A key id and a suite.
+pub(super) const RESPONSE_PAYLOAD: usize = 2;
+
+/// Ephemeral key, static key with its tag, payload with its tag.
+const INITIATION_NOISE: usize = 32 + 32 + 16 + INITIATION_PAYLOAD + 16;
+/// Ephemeral key, payload with its tag.
+const RESPONSE_NOISE: usize = 32 + RESPONSE_PAYLOAD + 16;
+
+pub(super) const INITIATION_BYTES: usize = HEADER + INITIATION_NOISE + MACS;
+pub(super) const RESPONSE_BYTES: usize = HEADER + RESPONSE_NOISE + MACS;
+pub(super) const NONCE: usize = 24;
+pub(super) const COOKIE_BYTES: usize = HEADER + NONCE + MAC + 16;
+
+/// The longest message.
+pub const HANDSHAKE_BYTES_MAX: usize = INITIATION_BYTES;
+
+/// A message of a known form and length.
+#[derive(Copy, Clone)]
+pub(super) enum Message<'a> {
+    Initiation { header: &'a [u8; HEADER], noise: &'a [u8] },
+    Response { receiver: u8, noise: &'a [u8] },
+    Cookie { nonce: &'a [u8; NONCE], sealed: &'a [u8] },
+}
+
+/// What a message is; `None` where it is none.
+pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
+    match (*header, bytes.len()) {
+        ([FIRST_BYTE, INITIATION, _, 0], INITIATION_BYTES) => {
+            Some(Message::Initiation { header, noise: &rest[..INITIATION_NOISE] })
+        }
+        ([FIRST_BYTE, RESPONSE, 0, receiver], RESPONSE_BYTES) => {
+            Some(Message::Response { receiver, noise: &rest[..RESPONSE_NOISE] })
+        }
+        ([FIRST_BYTE, COOKIE, 0, 0], COOKIE_BYTES) => {
+            let (nonce, sealed) = rest.split_first_chunk()?;
+            Some(Message::Cookie { nonce, sealed })
+        }
+        _ => None,
+    }
+}

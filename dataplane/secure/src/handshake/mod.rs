@@ -1,0 +1,25 @@
+//! The handshake of two neighbours, or of source and sink: Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s by
+//! snow, in the message flow of WireGuard, with its protection of a responder under load.
+//!
+//! ```text
+//!  timers -> Session -- initiation --> Gate -> Session of the peer    state only behind the gate
+//!            Session <-- response ---- Gate <- Session
+//!            Session <-- cookie ------ Gate                             under load: no state
+//! ```
+//!
+//! A [`Gate`] is per node, a [`Session`] per peer. Both sides may begin; what they agree on twice
+//! they both know twice, and [`Ring`](crate::Ring) keeps both.
+
+mod cookie;
+mod message;
+mod noise;
+mod session;
+
+pub mod timing;
+
+pub use cookie::{Admission, Gate};
+pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE};
+pub use session::{Established, Identity, Session, Step};
+
+pub(crate) use cookie::mac;
+pub(crate) use message::{FIRST_BYTE, OPENING};

@@ -1,0 +1,123 @@
+//! One Noise handshake by snow, with the ephemeral key from the caller's entropy.
+
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use zeroize::Zeroizing;
+
+use super::message::HEADER;
+use crate::derive::Secrets;
+use crate::error::Refused;
+use crate::keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
+use crate::secret::Secret;
+
+/// The protocol.
+pub(super) const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+
+/// Which message of the pattern the pre-shared key is mixed in after.
+const PSK_AT: u8 = 2;
+
+/// Prologue: this, and the header of the initiation.
+const PROLOGUE: &[u8] = b"recoded v2";
+
+/// Keys of this node, of a peer, and the one they share.
+#[derive(Debug)]
+pub struct Identity {
+    /// The private key of this node.
+    pub private: PrivateKey,
+    /// The public key of the peer.
+    pub peer: PublicKey,
+    /// The key that both share, or [`PresharedKey::none`].
+    pub psk: PresharedKey,
+}
+
+/// Secrets to send and to receive with, of a finished handshake.
+pub(super) struct Split {
+    pub send: Secrets,
+    pub receive: Secrets,
+}
+
+pub(super) fn initiator(
+    identity: &Identity,
+    header: &[u8; HEADER],
+    entropy: &Entropy,
+) -> Result<HandshakeState, Refused> {
+    let prologue = [PROLOGUE, header].concat();
+    let builder = builder(identity, &prologue, entropy);
+    let builder = builder.and_then(|it| it.remote_public_key(identity.peer.bytes()));
+    builder.and_then(Builder::build_initiator).map_err(|_| Refused::Handshake)
+}
+
+pub(super) fn responder(
+    identity: &Identity,
+    header: &[u8; HEADER],
+    entropy: &Entropy,
+) -> Result<HandshakeState, Refused> {
+    let prologue = [PROLOGUE, header].concat();
+    let builder = builder(identity, &prologue, entropy);
+    builder.and_then(Builder::build_responder).map_err(|_| Refused::Handshake)
+}
+
+fn builder<'a>(
+    identity: &'a Identity,
+    prologue: &'a [u8],
+    entropy: &Entropy,
+) -> Result<Builder<'a>, snow::Error> {
+    let parameters: NoiseParams = PATTERN.parse()?;
+    let resolver: BoxedCryptoResolver = Box::new(Resolver(entropy.key()));
+    Builder::with_resolver(parameters, resolver)
+        .prologue(prologue)?
+        .local_private_key(identity.private.bytes())?
+        .psk(PSK_AT, identity.psk.bytes())
+}
+
+/// The secrets of both directions. The hash of the handshake is no secret, and is the salt; the
+/// keys that Noise splits off are what no one else knows.
+pub(super) fn split(state: &mut HandshakeState) -> Split {
+    let is_initiator = state.is_initiator();
+    let (there, back) = state.dangerously_get_raw_split();
+    let (there, back) = (Zeroizing::new(there), Zeroizing::new(back));
+    let secrets = |key| Secrets::extract(state.get_handshake_hash(), key);
+    let (there, back) = (secrets(&there), secrets(&back));
+    if is_initiator {
+        Split { send: there, receive: back }
+    } else {
+        Split { send: back, receive: there }
+    }
+}
+
+/// snow's primitives, and the caller's randomness.
+struct Resolver(Secret<32>);
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Once(Some(self.0.clone()))))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// Gives its bytes once: a handshake has one ephemeral key of its own.
+struct Once(Option<Secret<32>>);
+
+impl Random for Once {
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), snow::Error> {
+        let secret = self.0.take().ok_or(snow::Error::Rng)?;
+        if bytes.len() != secret.expose().len() {
+            return Err(snow::Error::Rng);
+        }
+        bytes.copy_from_slice(secret.expose());
+        Ok(())
+    }
+}

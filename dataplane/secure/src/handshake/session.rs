@@ -1,0 +1,298 @@
+//! The handshakes with one peer, as a state machine: messages, times and entropy in; messages and
+//! secrets out. Allocates for each handshake, never for a packet.
+
+use snow::HandshakeState;
+
+use super::cookie::Stamps;
+use super::message::{
+    FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, Message, RESPONSE,
+    RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
+};
+pub use super::noise::Identity;
+use super::noise::{self, Split};
+use super::timing::{
+    EPOCH_NANOS_MAX, INITIATION_NANOS_MIN, REKEY_NANOS, REKEY_RESPONDER_NANOS, RETRY_NANOS,
+    RETRY_NANOS_MAX, START_NANOS,
+};
+use crate::REKEY_PACKETS;
+use crate::derive::Secrets;
+use crate::envelope::Suite;
+use crate::error::Refused;
+use crate::keys::Entropy;
+use crate::ring::{Epoch, Ring};
+
+/// What a call of a [`Session`] asks of its caller.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Bytes of the buffer to send to the peer; 0 for nothing.
+    pub send: usize,
+    /// A new epoch, for the caller's own [`Ring`].
+    pub established: Option<Established>,
+}
+
+/// A finished handshake.
+#[derive(Debug)]
+pub struct Established {
+    /// How packets from the peer name these keys.
+    pub key_id: u8,
+    /// How packets to the peer name them.
+    pub peer_key_id: u8,
+    /// Secret of the direction to the peer.
+    pub send: Secrets,
+    /// Secret of the direction from the peer.
+    pub receive: Secrets,
+    /// The AEAD that both ends use.
+    pub suite: Suite,
+    /// True: [`Ring::install`] it, and send the peer a packet at once, be it empty, so that it sees
+    /// that its response arrived. False: [`Ring::propose`] it, and say [`Session::confirm`] once a
+    /// packet of it has been verified.
+    pub is_confirmed: bool,
+}
+
+/// The handshakes with one peer. A new one is to be made at every start, with fresh keys.
+pub struct Session {
+    identity: Identity,
+    suite: Suite,
+    stamps: Stamps,
+    ring: Ring<Began>,
+    pending: Option<Pending>,
+    /// When the next initiation leaves, if no packet changes that.
+    next_initiation: u64,
+    retries: u32,
+    last_id: u8,
+    last_stamp: u64,
+    /// Of the peer's initiations: the newest stamp, and when it came.
+    peer_stamp: Option<(u64, u64)>,
+}
+
+/// Which side began an epoch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Began {
+    Here,
+    There,
+}
+
+/// An initiation that waits for its response.
+struct Pending {
+    key_id: u8,
+    state: HandshakeState,
+}
+
+impl Session {
+    /// `entropy` is not that of a handshake.
+    #[must_use]
+    pub fn new(identity: Identity, suite: Suite, now: u64, entropy: &Entropy) -> Self {
+        let waits = identity.private.public() > identity.peer;
+        let wait = if waits { START_NANOS } else { 0 };
+        Self {
+            stamps: Stamps::new(&identity.peer),
+            identity,
+            suite,
+            ring: Ring::default(),
+            pending: None,
+            next_initiation: now.saturating_add(wait),
+            retries: 0,
+            last_id: entropy.extra::<1>(0)[0],
+            last_stamp: 0,
+            peer_stamp: None,
+        }
+    }
+
+    /// Begins a handshake when it is time. `stamp` is the wall clock in nanoseconds, or another
+    /// number that grows from start to start of this node; `packets` is how many the newest epoch
+    /// has sent. `out` has room for [`HANDSHAKE_BYTES_MAX`](super::HANDSHAKE_BYTES_MAX) bytes.
+    ///
+    /// # Errors
+    /// The buffer is too short.
+    pub fn poll(
+        &mut self,
+        now: u64,
+        stamp: u64,
+        packets: u64,
+        entropy: &Entropy,
+        out: &mut [u8],
+    ) -> Result<Step, Refused> {
+        self.ring.expire(now, EPOCH_NANOS_MAX);
+        if packets >= REKEY_PACKETS && self.pending.is_none() {
+            self.next_initiation = self.next_initiation.min(now);
+        }
+        if now < self.next_initiation {
+            return Ok(Step::default());
+        }
+        self.last_stamp = stamp.max(self.last_stamp + 1);
+        self.last_id = self.free_id();
+        let header = [FIRST_BYTE, INITIATION, self.last_id, 0];
+        let mut state = noise::initiator(&self.identity, &header, entropy)?;
+        let mut payload = [0; INITIATION_PAYLOAD];
+        payload[..8].copy_from_slice(&self.last_stamp.to_be_bytes());
+        payload[8] = self.suite.code();
+        let message = out.get_mut(..INITIATION_BYTES).ok_or(Refused::Long)?;
+        write(&mut state, &header, &payload, message)?;
+        self.stamps.write(now, message);
+        self.pending = Some(Pending { key_id: self.last_id, state });
+        self.next_initiation = now.saturating_add(retry_wait(self.retries, entropy));
+        self.retries = self.retries.saturating_add(1);
+        Ok(Step { send: INITIATION_BYTES, established: None })
+    }
+
+    /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused.
+    ///
+    /// # Errors
+    /// It is not a message of this peer, not one that is waited for, or one that came before.
+    pub fn receive(
+        &mut self,
+        now: u64,
+        entropy: &Entropy,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Result<Step, Refused> {
+        match parse(message).ok_or(Refused::Malformed)? {
+            Message::Initiation { header, noise } => self.respond(now, entropy, header, noise, out),
+            Message::Response { receiver, noise } => self.finish(now, receiver, noise),
+            Message::Cookie { nonce, sealed } => {
+                self.stamps.read_cookie(now, nonce, sealed)?;
+                // With the cookie, as soon as the peer looks at another one.
+                let again = now.saturating_add(INITIATION_NANOS_MIN);
+                self.next_initiation = self.next_initiation.min(again);
+                Ok(Step::default())
+            }
+        }
+    }
+
+    /// A packet under these keys has been verified: the peer has them. Only then this side need
+    /// not begin a handshake of its own: the initiation may have been a recorded one.
+    pub fn confirm(&mut self, now: u64, key_id: u8) {
+        if self.ring.confirm(key_id) {
+            self.plan_rekey(now, REKEY_RESPONDER_NANOS);
+        }
+    }
+
+    /// When [`Session::poll`] has something to do.
+    #[must_use]
+    pub const fn wake(&self) -> u64 {
+        self.next_initiation
+    }
+
+    fn respond(
+        &mut self,
+        now: u64,
+        entropy: &Entropy,
+        header: &[u8; HEADER],
+        noise: &[u8],
+        out: &mut [u8],
+    ) -> Result<Step, Refused> {
+        if self.peer_stamp.is_some_and(|(_, at)| now.saturating_sub(at) < INITIATION_NANOS_MIN) {
+            return Err(Refused::TooSoon);
+        }
+        let mut state = noise::responder(&self.identity, header, entropy)?;
+        let mut payload = [0; INITIATION_PAYLOAD];
+        read(&mut state, noise, &mut payload)?;
+        if state.get_remote_static() != Some(self.identity.peer.bytes()) {
+            return Err(Refused::OtherPeer);
+        }
+        let [stamp @ .., suite] = payload;
+        let stamp = u64::from_be_bytes(stamp);
+        if self.peer_stamp.is_some_and(|(newest, _)| stamp <= newest) {
+            return Err(Refused::Stale);
+        }
+        let suite = self.agree(suite)?;
+        let key_id = self.free_id();
+        let message = out.get_mut(..RESPONSE_BYTES).ok_or(Refused::Long)?;
+        let response = [FIRST_BYTE, RESPONSE, 0, header[2]];
+        write(&mut state, &response, &[key_id, suite.code()], message)?;
+        self.stamps.write(now, message);
+        self.peer_stamp = Some((stamp, now));
+        self.last_id = key_id;
+        self.ring.propose(Epoch { key_id, since: now, keys: Began::There });
+        let Split { send, receive } = noise::split(&mut state);
+        let established = Established {
+            key_id,
+            peer_key_id: header[2],
+            send,
+            receive,
+            suite,
+            is_confirmed: false,
+        };
+        Ok(Step { send: RESPONSE_BYTES, established: Some(established) })
+    }
+
+    fn finish(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<Step, Refused> {
+        let pending = self.pending.as_mut().filter(|pending| pending.key_id == receiver);
+        let Pending { key_id, state } = pending.ok_or(Refused::Unexpected)?;
+        let mut payload = [0; RESPONSE_PAYLOAD];
+        read(state, noise, &mut payload)?;
+        let (key_id, [peer_key_id, suite]) = (*key_id, payload);
+        let Split { send, receive } = noise::split(state);
+        // Complete, whatever it says: snow reads a response once.
+        self.pending = None;
+        let suite = self.agree(suite)?;
+        self.retries = 0;
+        self.ring.install(Epoch { key_id, since: now, keys: Began::Here });
+        self.plan_rekey(now, REKEY_NANOS);
+        let established =
+            Established { key_id, peer_key_id, send, receive, suite, is_confirmed: true };
+        Ok(Step { send: 0, established: Some(established) })
+    }
+
+    /// The next handshake begins by age of this one. One that is under way goes on: what it was
+    /// begun for may be that the peer has lost its keys.
+    fn plan_rekey(&mut self, now: u64, after: u64) {
+        if self.pending.is_none() {
+            self.next_initiation = now.saturating_add(after);
+        }
+    }
+
+    /// AES where both prefer it.
+    fn agree(&self, code: u8) -> Result<Suite, Refused> {
+        let theirs = Suite::from_code(code).ok_or(Refused::Malformed)?;
+        Ok(if theirs == self.suite { theirs } else { Suite::ChaCha20Poly1305 })
+    }
+
+    /// An id that no epoch has, nor the pending handshake.
+    fn free_id(&self) -> u8 {
+        let is_taken = |id: u8| {
+            self.ring.holds(id) || self.pending.as_ref().is_some_and(|pending| pending.key_id == id)
+        };
+        let mut id = self.last_id.wrapping_add(1);
+        while is_taken(id) {
+            id = id.wrapping_add(1);
+        }
+        id
+    }
+}
+
+/// Writes header and noise message, and leaves room for the MACs.
+fn write(
+    state: &mut HandshakeState,
+    header: &[u8; HEADER],
+    payload: &[u8],
+    message: &mut [u8],
+) -> Result<(), Refused> {
+    let end = message.len() - MACS;
+    message[..HEADER].copy_from_slice(header);
+    let written = state.write_message(payload, &mut message[HEADER..end]);
+    match written {
+        Ok(length) if HEADER + length == end => Ok(()),
+        _ => Err(Refused::Handshake),
+    }
+}
+
+/// Reads a noise message with a payload of exactly this length.
+fn read<const N: usize>(
+    state: &mut HandshakeState,
+    noise: &[u8],
+    payload: &mut [u8; N],
+) -> Result<(), Refused> {
+    match state.read_message(noise, payload) {
+        Ok(length) if length == N => Ok(()),
+        _ => Err(Refused::Handshake),
+    }
+}
+
+/// How long to wait for a response after this many initiations without one.
+fn retry_wait(retries: u32, entropy: &Entropy) -> u64 {
+    let wait = RETRY_NANOS.checked_shl(retries.min(8)).unwrap_or(RETRY_NANOS_MAX);
+    let wait = wait.min(RETRY_NANOS_MAX);
+    let chance = u64::from(u16::from_be_bytes(entropy.extra(24)));
+    wait + wait / 4 * chance / u64::from(u16::MAX)
+}

@@ -1,0 +1,33 @@
+//! Times of the handshake, in nanoseconds. Those of WireGuard, but for retries, which begin sooner:
+//! a path without keys carries nothing.
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Age at which the side that began an epoch begins the next one.
+pub const REKEY_NANOS: u64 = 120 * SECOND;
+
+/// Age at which the other side does, where the first one has not.
+pub const REKEY_RESPONDER_NANOS: u64 = 150 * SECOND;
+
+/// Age at which an epoch is refused, in both directions.
+pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
+
+/// First wait for a response; doubled with each retry up to [`RETRY_NANOS_MAX`], and up to a
+/// quarter longer by chance, so that two sides do not collide for ever.
+pub const RETRY_NANOS: u64 = SECOND;
+
+/// Longest wait for a response. Also the longest round trip over which a handshake succeeds.
+pub const RETRY_NANOS_MAX: u64 = 16 * SECOND;
+
+/// At the start the side with the greater public key waits for the other one this long.
+pub const START_NANOS: u64 = SECOND;
+
+/// Shortest time between two initiations of a peer that are looked at.
+pub const INITIATION_NANOS_MIN: u64 = 20_000_000;
+
+/// How long a cookie is good for, and how often its secret changes.
+pub const COOKIE_NANOS: u64 = 120 * SECOND;
+
+/// Handshake messages a second from which on a node asks for cookies: each costs four
+/// multiplications on the curve, some 0.2 ms.
+pub const HANDSHAKES_PER_SECOND: u64 = 100;

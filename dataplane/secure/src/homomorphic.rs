@@ -1,0 +1,345 @@
+//! Tags of symbols that are linear over GF(256) modulo 0x11D, so that a relay which combines
+//! symbols combines their tags by the same arithmetic, and needs no key for it: the homomorphic MAC
+//! of Agrawal and Boneh (ACNS 2009), several columns of it. Construction, bound and what is not
+//! proved: README.md.
+//!
+//! ```text
+//! symbol on the wire = tag (8 or 16 bytes) || payload       both are recoded, as one
+//!
+//! tag[l] = sum over i of u_l[i] * (prefix || payload)[i]    u_l:  AES-128 of block numbers
+//!        + sum over j of c[j] * mask_l(unit, j)             mask: AES-128 of space, unit, j / 16
+//! ```
+//!
+//! The tag comes first, so that symbols of several lengths can be combined with zeros behind them.
+//! Each column has keys of its own, from a seed: a verifier holds some columns or all.
+
+use std::fmt;
+
+use aes::Aes128;
+use subtle::ConstantTimeEq;
+
+use crate::columns::{BLOCK, Columns, cipher, encrypt};
+use crate::derive::Secrets;
+use crate::error::Refused;
+use crate::secret::Secret;
+
+/// Most columns of a tag.
+const COLUMNS_MAX: usize = 16;
+
+/// Fewest columns that a relay should hold: it then misses a forgery with probability 2^-32.
+pub const SUBSET_MIN: usize = 4;
+
+/// Columns of a tag.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Strength {
+    /// 8 columns: a forgery succeeds with probability 2^-64.
+    Standard,
+    /// 16 columns: 2^-128.
+    Strict,
+}
+
+impl Strength {
+    /// Bytes of a tag.
+    #[must_use]
+    pub const fn columns(self) -> usize {
+        match self {
+            Self::Standard => 8,
+            Self::Strict => 16,
+        }
+    }
+}
+
+/// From what the keys of one column are derived. A relay gets some of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnSeed {
+    /// Which byte of the tag.
+    pub column: u8,
+    /// 32 random bytes.
+    pub seed: Secret<32>,
+}
+
+/// What numbers its symbols by itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// The flow.
+    pub flow: u32,
+    /// The shard of the flow.
+    pub shard: u8,
+    /// What is numbered.
+    pub kind: Kind,
+}
+
+/// What is numbered; the packet types of `dataplane/wire`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Coded symbols of a batch, by batch number through all blocks.
+    Batch = 1,
+    /// Source symbols of a generation, by generation number.
+    Generation = 2,
+    /// Symbols of a stream, by their number: symbol n is number n % 16 of unit n / 16.
+    Stream = 5,
+}
+
+/// Columns of a key, as many as its holder has, with their factors for payloads.
+pub struct TagKey {
+    strength: Strength,
+    columns: Vec<Column>,
+    factors: Columns,
+}
+
+struct Column {
+    /// Which byte of the tag.
+    byte: usize,
+    masks: Aes128,
+}
+
+/// A body that verified. Holds no more than where it lies.
+#[must_use = "a proof is for `HeadChecked::with_body`"]
+#[derive(Debug)]
+pub struct VerifiedBody<'a>(&'a [u8]);
+
+impl<'a> VerifiedBody<'a> {
+    /// The body.
+    #[must_use]
+    pub const fn body(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl TagKey {
+    /// A key of these columns, for prefix and payload of up to `bytes_max` bytes together. `None`
+    /// without columns, or where they are more than the tag has or not in ascending order.
+    #[must_use]
+    pub fn new(strength: Strength, seeds: &[ColumnSeed], bytes_max: usize) -> Option<Self> {
+        let ascending = seeds.is_sorted_by(|a, b| a.column < b.column);
+        let last = usize::from(seeds.last()?.column);
+        if !ascending || last >= strength.columns() {
+            return None;
+        }
+        let root = |seed: &ColumnSeed| Secrets::extract(&[], seed.seed.expose());
+        let factors: Vec<Secret<16>> =
+            seeds.iter().map(|seed| root(seed).key("factors", &[])).collect();
+        let column = |seed: &ColumnSeed| Column {
+            byte: usize::from(seed.column),
+            masks: cipher(&root(seed).key("masks", &[])),
+        };
+        Some(Self {
+            strength,
+            columns: seeds.iter().map(column).collect(),
+            factors: Columns::expand(factors.iter(), bytes_max),
+        })
+    }
+
+    /// Bytes of a tag.
+    #[must_use]
+    pub const fn tag_bytes(&self) -> usize {
+        self.strength.columns()
+    }
+
+    /// Writes the tag of symbol `index` of the unit of `masks`. `prefix` is combined with the
+    /// payload and lies before it, but is not sent beside it: number and length of a symbol of a
+    /// stream.
+    ///
+    /// # Errors
+    /// This holder has some columns only, the index has no mask, or the symbol is too long.
+    pub fn tag(
+        &self,
+        masks: &Masks,
+        index: usize,
+        prefix: &[u8],
+        payload: &[u8],
+        tag: &mut [u8],
+    ) -> Result<(), Refused> {
+        if self.columns.len() != self.tag_bytes() {
+            return Err(Refused::Incomplete);
+        }
+        if tag.len() != self.tag_bytes() {
+            return Err(Refused::Malformed);
+        }
+        let sums = self.sums(masks, index, &[1], prefix, payload)?;
+        tag.copy_from_slice(&sums[..tag.len()]);
+        Ok(())
+    }
+
+    /// Verifies symbol `index` of the unit as the source formed it: the `tag` beside its payload.
+    ///
+    /// # Errors
+    /// The tag is wrong, or the index has no mask.
+    pub fn verify_source<'a>(
+        &self,
+        masks: &Masks,
+        index: usize,
+        prefix: &[u8],
+        tag: &[u8],
+        payload: &'a [u8],
+    ) -> Result<VerifiedBody<'a>, Refused> {
+        self.verify_at(masks, index, &[1], prefix, tag, payload)
+    }
+
+    /// Verifies a combination of the unit's symbols by these coefficients, elements of GF(256) also
+    /// where the code draws them from a subfield; coefficients that are not there are zero.
+    ///
+    /// # Errors
+    /// The tag is wrong, all coefficients are zero, or there are more of them than masks.
+    pub fn verify<'a>(
+        &self,
+        masks: &Masks,
+        coefficients: &[u8],
+        prefix: &[u8],
+        tag: &[u8],
+        payload: &'a [u8],
+    ) -> Result<VerifiedBody<'a>, Refused> {
+        if coefficients.iter().fold(0, |bits, &c| bits | c) == 0 {
+            return Err(Refused::ZeroVector);
+        }
+        self.verify_at(masks, 0, coefficients, prefix, tag, payload)
+    }
+
+    fn verify_at<'a>(
+        &self,
+        masks: &Masks,
+        first: usize,
+        coefficients: &[u8],
+        prefix: &[u8],
+        tag: &[u8],
+        payload: &'a [u8],
+    ) -> Result<VerifiedBody<'a>, Refused> {
+        if tag.len() != self.tag_bytes() {
+            return Err(Refused::Malformed);
+        }
+        let expected = self.sums(masks, first, coefficients, prefix, payload)?;
+        let mut held = [0; COLUMNS_MAX];
+        for (place, column) in held.iter_mut().zip(&self.columns) {
+            *place = tag[column.byte];
+        }
+        let count = self.columns.len();
+        let equal: bool = expected[..count].ct_eq(&held[..count]).into();
+        if equal { Ok(VerifiedBody(payload)) } else { Err(Refused::Tag) }
+    }
+
+    /// What the held bytes of the tag must be.
+    fn sums(
+        &self,
+        masks: &Masks,
+        first: usize,
+        coefficients: &[u8],
+        prefix: &[u8],
+        payload: &[u8],
+    ) -> Result<[u8; COLUMNS_MAX], Refused> {
+        if prefix.len() + payload.len() > self.factors.length() {
+            return Err(Refused::Long);
+        }
+        let last = first.checked_add(coefficients.len()).ok_or(Refused::Vector)?;
+        if masks.columns.count() != self.columns.len() || last > masks.count {
+            return Err(Refused::Vector);
+        }
+        let mut sums = [0; COLUMNS_MAX];
+        if !prefix.is_empty() {
+            self.factors.add_dots(0, prefix, &mut sums);
+        }
+        self.factors.add_dots(prefix.len(), payload, &mut sums);
+        masks.columns.add_dots(masks.offset + first, coefficients, &mut sums);
+        Ok(sums)
+    }
+}
+
+impl fmt::Debug for TagKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<usize> = self.columns.iter().map(|column| column.byte).collect();
+        write!(formatter, "TagKey({:?}, columns {columns:?})", self.strength)
+    }
+}
+
+/// The masks of the symbols of one unit, or of a window of a stream, for the columns of one key.
+/// Made once per unit; a vector is verified against them. Filling allocates nothing.
+pub struct Masks {
+    columns: Columns,
+    /// Where the first symbol's mask lies in a column.
+    offset: usize,
+    /// Symbols that have one.
+    count: usize,
+}
+
+impl Masks {
+    /// Room for the masks of `symbols_max` symbols, none of which is there yet.
+    #[must_use]
+    pub fn new(key: &TagKey, symbols_max: usize) -> Self {
+        // A window begins at any symbol of a block.
+        let columns = Columns::zero(key.columns.len(), symbols_max + BLOCK - 1);
+        Self { columns, offset: 0, count: 0 }
+    }
+
+    /// Symbols that have masks.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The masks of the first `count` symbols of a unit, whose number is of 64 bits: extended by
+    /// the caller, it does not repeat under one key.
+    ///
+    /// # Errors
+    /// There is no room for that many.
+    pub fn fill(
+        &mut self,
+        key: &TagKey,
+        space: Space,
+        unit: u64,
+        count: usize,
+    ) -> Result<(), Refused> {
+        if count > BLOCK << u16::BITS {
+            return Err(Refused::Vector);
+        }
+        self.fill_blocks(key, 0, count, |block| input(space, unit, block as u16))
+    }
+
+    /// The masks of `count` symbols of a stream from symbol `first` on.
+    ///
+    /// # Errors
+    /// There is no room for that many.
+    pub fn fill_stream(
+        &mut self,
+        key: &TagKey,
+        space: Space,
+        first: u64,
+        count: usize,
+    ) -> Result<(), Refused> {
+        let unit = first / BLOCK as u64;
+        let offset = (first % BLOCK as u64) as usize;
+        self.fill_blocks(key, offset, count, |block| {
+            input(space, unit.wrapping_add(block as u64), 0)
+        })
+    }
+
+    fn fill_blocks(
+        &mut self,
+        key: &TagKey,
+        offset: usize,
+        count: usize,
+        input: impl Fn(usize) -> [u8; BLOCK],
+    ) -> Result<(), Refused> {
+        let end = offset.checked_add(count).ok_or(Refused::Vector)?;
+        if end > self.columns.length() || self.columns.count() != key.columns.len() {
+            return Err(Refused::Vector);
+        }
+        let blocks = end.div_ceil(BLOCK);
+        for (number, column) in key.columns.iter().enumerate() {
+            let block = |block| encrypt(&column.masks, &input(block));
+            self.columns.fill_blocks(number, blocks, block);
+        }
+        (self.offset, self.count) = (offset, count);
+        Ok(())
+    }
+}
+
+/// What is encrypted for the masks of 16 symbols: kind (8), shard (8), block (16), flow (32), unit
+/// (64).
+fn input(space: Space, unit: u64, block: u16) -> [u8; BLOCK] {
+    let mut input = [0; BLOCK];
+    input[0] = space.kind as u8;
+    input[1] = space.shard;
+    input[2..4].copy_from_slice(&block.to_be_bytes());
+    input[4..8].copy_from_slice(&space.flow.to_be_bytes());
+    input[8..].copy_from_slice(&unit.to_be_bytes());
+    input
+}

@@ -1,0 +1,64 @@
+//! Keys, handshakes and tags: what makes a packet one that a neighbour, or the other end, sent.
+//!
+//! Bytes and the time in, bytes and verdicts out: no I/O, no clock, no randomness of its own
+//! (callers pass [`Entropy`]), no allocation per packet. The one exception is [`key_file`], for the
+//! start of a program. Nothing here is called on the path of a packet yet.
+//!
+//! ```text
+//!  keys --> Session, per neighbour: Noise IK with a pre-shared key   | or OneWaySender/Receiver
+//!             `--> Secrets, one per direction
+//!                    |--> HopSender, HopReceiver   a tag on every packet of a hop, replay window
+//!                    |--> ColumnSeeds --> TagKey   tags of symbols, which recoding carries along
+//!                    `--> Sealer, Opener           end to end: AEAD per source packet
+//!  Ring: the epochs of keys that are valid while packets are on the way
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod secret;
+
+mod error;
+
+mod keys;
+
+pub mod key_file;
+
+mod derive;
+
+mod handshake;
+
+mod one_way;
+
+mod ring;
+
+mod replay;
+
+mod columns;
+
+mod hop;
+
+mod homomorphic;
+
+mod envelope;
+
+pub use derive::{LABEL_PREFIX, Secrets};
+pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
+pub use error::{KeyError, Refused};
+pub use handshake::{
+    Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Session, Step,
+    timing,
+};
+pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey, VerifiedBody};
+pub use hop::{Checked, HeadChecked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
+pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
+pub use one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered};
+pub use replay::ReplayWindow;
+pub use ring::{Epoch, Ring};
+pub use secret::Secret;
+
+/// Packets after which keys are changed: 2^28 packets of 1500 bytes under one key of AES-GCM keep
+/// the advantage of an attacker below 2^-60 (2^35 blocks; NIST SP 800-38D and RFC 9001 B.1).
+pub const REKEY_PACKETS: u64 = 1 << 28;
+
+/// Packets after which a key is used no more.
+pub const PACKETS_MAX: u64 = 1 << 30;

@@ -1,0 +1,197 @@
+//! Keys and tags: handshakes that are changed, copied and made up; packets with trailers, symbols
+//! with homomorphic tags and envelopes that are nearly right.
+
+use std::sync::{Arc, LazyLock};
+
+use recoded_gf::Kernel;
+use recoded_secure::{
+    Admission, ENVELOPE_BYTES, Entropy, Gate, HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest,
+    HopReceiver, HopSender, Identity, Kind, Masks, OneWayReceiver, PresharedKey, PrivateKey,
+    Refused, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey,
+};
+
+use crate::Input;
+
+/// Longest packet.
+const BYTES_MAX: usize = 300;
+
+/// Most symbols of a unit.
+const SYMBOLS_MAX: usize = 8;
+
+fn secrets() -> Secrets {
+    Secrets::extract(b"fuzz", &[1; 32])
+}
+
+struct Side {
+    session: Session,
+    gate: Gate,
+}
+
+fn side(own: u8, peer: u8) -> Side {
+    let key = |byte| PrivateKey::generate(&Entropy::new([byte; 64]));
+    let psk = PresharedKey::generate(&Entropy::new([9; 64]));
+    let identity = Identity { private: key(own), peer: key(peer).public(), psk };
+    let gate = Gate::new(&key(own).public(), 0, &Entropy::new([own + 10; 64]));
+    let session = Session::new(identity, Suite::Aes128Gcm, 0, &Entropy::new([own + 20; 64]));
+    Side { session, gate }
+}
+
+/// Two sides, and messages between them that arrive as they are, changed, twice, or never. Secrets
+/// that both sides derive are the same, and only those that both messages of a handshake made.
+pub fn handshake(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut sides = [side(1, 2), side(2, 1)];
+    let mut messages: Vec<Vec<u8>> = vec![input.filled(20)];
+    let mut derived = Vec::new();
+    let mut now = 0_u64;
+    for turn in 0..12_u8 {
+        now += u64::from(input.u16()) * 1_000_000;
+        let to = input.below(2);
+        let entropy = Entropy::new([turn.wrapping_mul(7) ^ 0x80; 64]);
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let step = if input.below(2) == 0 {
+            let packets = u64::from(input.u32());
+            sides[to].session.poll(now, now, packets, &entropy, &mut out)
+        } else {
+            let mut message = messages[input.below(messages.len())].clone();
+            change(&mut input, &mut message);
+            let admitted = sides[to].gate.admit(now, &entropy, &[to as u8], &message, &mut out);
+            if let Ok(Admission::Reply(length)) = admitted {
+                messages.push(out[..length].to_vec());
+            }
+            // Whatever the gate says: the session must not rely on it.
+            sides[to].session.receive(now, &entropy, &message, &mut out)
+        };
+        let Ok(step) = step else { continue };
+        if step.send > 0 {
+            messages.push(out[..step.send].to_vec());
+        }
+        if let Some(epoch) = step.established {
+            if epoch.is_confirmed {
+                assert!(derived.contains(epoch.receive.expose()), "the peer has no such secret");
+                sides[to].session.confirm(now, epoch.key_id);
+            } else {
+                derived.push(*epoch.send.expose());
+            }
+        }
+    }
+    let psk = PresharedKey::generate(&Entropy::new([9; 64]));
+    let opened = OneWayReceiver::new(psk, None).receive(input.bytes(44));
+    assert!(opened.is_err(), "an opening that was guessed");
+}
+
+/// Changes up to two bytes, the length, or nothing.
+fn change(input: &mut Input<'_>, message: &mut Vec<u8>) -> bool {
+    let before = message.clone();
+    for _ in 0..input.below(3) {
+        let (place, change) = (usize::from(input.u16()), input.byte());
+        if let Some(byte) = message.get_mut(place) {
+            *byte ^= change;
+        }
+    }
+    if input.below(8) == 7 {
+        message.truncate(usize::from(input.byte()));
+    }
+    *message != before
+}
+
+/// Keys that take long to make, made once.
+struct Keys {
+    digest: Arc<HopDigest>,
+    tags: TagKey,
+}
+
+static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    let seeds = secrets().column_seeds(Strength::Standard);
+    let tags = TagKey::new(Strength::Standard, &seeds, BYTES_MAX).expect("all columns");
+    Keys { digest: Arc::new(HopDigest::new(&secrets(), BYTES_MAX)), tags }
+});
+
+/// Packets of a hop whose body is a combination of tagged symbols: what was changed is refused,
+/// what was not is accepted, once.
+pub fn tags(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let Keys { digest, tags } = &*KEYS;
+    let mut sender = HopSender::new(&secrets(), 1, 0, digest);
+    let mut receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
+    let count = 1 + input.below(SYMBOLS_MAX);
+    let kind = [Kind::Batch, Kind::Generation, Kind::Stream][input.below(3)];
+    let space = Space { flow: input.u32(), shard: input.byte(), kind };
+    let unit = u64::from(input.u32()) << 32 | u64::from(input.u32());
+    let mut masks = Masks::new(tags, SYMBOLS_MAX);
+    let filled = match kind {
+        Kind::Stream => masks.fill_stream(tags, space, unit, count),
+        _ => masks.fill(tags, space, unit, count),
+    };
+    filled.expect("room for the largest unit");
+    let payload_bytes = 1 + input.below(200);
+    let mut sum = vec![0; 8 + payload_bytes];
+    let mut vector = Vec::new();
+    for index in 0..count {
+        let mut symbol = [vec![0; 8], input.filled(payload_bytes)].concat();
+        let (tag, payload) = symbol.split_at_mut(8);
+        tags.tag(&masks, index, &[], payload, tag).expect("a tag");
+        vector.push(input.byte());
+        Kernel::best().madd(&mut sum, vector[index], &symbol);
+    }
+    let mut packet = [&vector[..], &sum, &[0; TRAILER_BYTES]].concat();
+    let head_bytes = count + 8;
+    sender.seal_head(&mut packet, head_bytes, 9).expect("room for a trailer");
+    let mut take = |packet: &[u8]| -> Result<usize, Refused> {
+        let head = receiver.check_head(packet, head_bytes, 9)?;
+        let (vector, tag) = head.head().split_at(count);
+        let proof = tags.verify(&masks, vector, &[], tag, head.body())?;
+        receiver.accept(&head.with_body(proof)?).map(<[u8]>::len)
+    };
+    let mut changed = packet.clone();
+    if change(&mut input, &mut changed) {
+        assert!(take(&changed).is_err(), "what was changed was accepted");
+    }
+    if vector.iter().all(|&c| c == 0) {
+        assert_eq!(take(&packet), Err(Refused::ZeroVector));
+    } else {
+        assert_eq!(take(&packet), Ok(head_bytes + payload_bytes));
+        assert_eq!(take(&packet), Err(Refused::Replayed));
+    }
+    whole(&mut input);
+}
+
+/// Packets that a tag of the hop covers whole, and bytes that are none.
+fn whole(input: &mut Input<'_>) {
+    let Keys { digest, .. } = &*KEYS;
+    let mut sender = HopSender::new(&secrets(), 1, 0, digest);
+    let mut receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
+    let length = input.byte();
+    let mut packet = input.filled(usize::from(length) + TRAILER_BYTES);
+    assert!(receiver.check_whole(&packet, 9).is_err(), "a tag that was guessed");
+    sender.seal_whole(&mut packet, 9).expect("room for a trailer");
+    let mut changed = packet.clone();
+    if change(input, &mut changed) {
+        assert!(receiver.check_whole(&changed, 9).is_err(), "what was changed was accepted");
+    }
+    let checked = receiver.check_whole(&packet, 9).expect("as it was sealed");
+    receiver.accept(&checked).expect("for the first time");
+    assert!(receiver.check_whole(&packet, 9).is_err(), "accepted twice");
+}
+
+/// Envelopes: what was changed stays closed, what was not opens once.
+pub fn envelopes(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let suite = Suite::ALL[input.below(2)];
+    let (mut sealer, mut opener) = (secrets().sealer(suite, 1), secrets().opener(suite, 64));
+    let bound = input.bytes(4);
+    for _ in 0..4 {
+        let length = input.byte();
+        let packet = input.filled(usize::from(length));
+        let mut envelope = [&[0; HEADER_BYTES], &packet[..], &[0; 16]].concat();
+        assert_eq!(envelope.len(), packet.len() + ENVELOPE_BYTES);
+        sealer.seal(&mut envelope, bound).expect("room");
+        let mut changed = envelope.clone();
+        if change(&mut input, &mut changed) {
+            assert!(opener.open(&mut changed, bound).is_err(), "what was changed was opened");
+        }
+        let mut copy = envelope.clone();
+        assert_eq!(opener.open(&mut copy, bound).map(|opened| opened.to_vec()), Ok(packet));
+        assert_eq!(opener.open(&mut envelope, bound).err(), Some(Refused::Replayed));
+    }
+}

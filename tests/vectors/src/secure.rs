@@ -1,0 +1,348 @@
+//! `secure.json`: keys, tags, envelopes and handshakes. `secure.py` makes all of it again, from the
+//! documents of `dataplane/secure` and the standards they name.
+
+use std::sync::Arc;
+
+use recoded_gf::Kernel;
+use recoded_secure::{
+    ENVELOPE_BYTES, Entropy, HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks,
+    OneWaySender, PresharedKey, PrivateKey, Secrets, Session, Space, Strength, Suite,
+    TRAILER_BYTES, TagKey,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::Hex;
+use crate::symbols;
+
+/// The document.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Document {
+    /// The salt of the secret from which all but handshakes and openings are derived.
+    pub salt: Hex,
+    /// That secret.
+    pub secret: Hex,
+    /// What HKDF-Extract makes of both.
+    pub prk: Hex,
+    /// Keys by label.
+    pub keys: Vec<Key>,
+    /// Tags of hops.
+    pub hops: Vec<Hop>,
+    /// Symbols with homomorphic tags.
+    pub units: Vec<Unit>,
+    /// Packets from end to end.
+    pub envelopes: Vec<Envelope>,
+    /// A handshake.
+    pub handshake: Handshake,
+    /// A path without a way back.
+    pub one_way: OneWay,
+}
+
+/// A derived key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Its label, without what all labels begin with.
+    pub label: String,
+    /// What follows the label.
+    pub context: Hex,
+    /// The key.
+    pub key: Hex,
+}
+
+/// A packet with its trailer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hop {
+    /// The lane.
+    pub lane: u16,
+    /// The id of the key.
+    pub key_id: u8,
+    /// How many packets of the lane came before.
+    pub counter: u64,
+    /// UDP source port.
+    pub source_port: u16,
+    /// Bytes of the head where only that is covered; nothing where the whole packet is.
+    pub head_bytes: Option<usize>,
+    /// The packet.
+    pub packet: Hex,
+    /// The packet and its trailer.
+    pub sealed: Hex,
+}
+
+/// A generation, a batch, or a window of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unit {
+    /// Bytes of a tag.
+    pub columns: usize,
+    /// The flow.
+    pub flow: u32,
+    /// The shard.
+    pub shard: u8,
+    /// 1 batch, 2 generation, 5 stream.
+    pub kind: u8,
+    /// Number of the unit; of a stream, that of its first symbol here.
+    pub unit: u64,
+    /// What is combined with each payload and not sent beside it.
+    pub prefix: Hex,
+    /// Payloads of the symbols.
+    pub payloads: Vec<Hex>,
+    /// Their tags.
+    pub tags: Vec<Hex>,
+    /// Coefficients of a combination.
+    pub vector: Hex,
+    /// The sum of coefficient times tag, prefix and payload.
+    pub combination: Hex,
+}
+
+/// A source packet and its envelope.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Envelope {
+    /// 1 AES-128-GCM, 2 ChaCha20-Poly1305.
+    pub suite: u8,
+    /// The id of the key.
+    pub key_id: u8,
+    /// How many packets came before.
+    pub counter: u64,
+    /// What is authenticated and not sent.
+    pub bound: Hex,
+    /// The packet.
+    pub packet: Hex,
+    /// The envelope.
+    pub sealed: Hex,
+}
+
+/// Both messages of a handshake, and the secrets.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handshake {
+    /// The initiator's private key.
+    pub initiator: Hex,
+    /// The responder's private key.
+    pub responder: Hex,
+    /// The pre-shared key.
+    pub psk: Hex,
+    /// Private ephemeral keys of initiator and responder, before clamping.
+    pub ephemerals: [Hex; 2],
+    /// The stamp of the initiation.
+    pub stamp: u64,
+    /// The suite of both.
+    pub suite: u8,
+    /// Key ids of initiator and responder.
+    pub key_ids: [u8; 2],
+    /// The initiation.
+    pub initiation: Hex,
+    /// The response.
+    pub response: Hex,
+    /// The secret of the direction to the responder.
+    pub there: Hex,
+    /// The secret of the direction to the initiator.
+    pub back: Hex,
+}
+
+/// An opening and its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OneWay {
+    /// The pre-shared key.
+    pub psk: Hex,
+    /// The opening.
+    pub opening: Hex,
+    /// The secret.
+    pub secret: Hex,
+}
+
+const SALT: [u8; 5] = *b"salt!";
+
+/// Makes the document.
+#[must_use]
+pub fn document() -> Document {
+    let secret = [0x42; 32];
+    let secrets = Secrets::extract(&SALT, &secret);
+    Document {
+        salt: Hex::from(SALT),
+        secret: Hex::from(secret),
+        prk: Hex::from(*secrets.expose()),
+        keys: keys(&secrets),
+        hops: hops(&secrets),
+        units: units(&secrets),
+        envelopes: envelopes(&secrets),
+        handshake: handshake(),
+        one_way: one_way(),
+    }
+}
+
+fn keys(secrets: &Secrets) -> Vec<Key> {
+    let key = |secrets: &Secrets, label: &str, context: &[u8], bytes| {
+        let key = match bytes {
+            16 => Hex::from(*secrets.key::<16>(label, context).expose()),
+            _ => Hex::from(*secrets.key::<32>(label, context).expose()),
+        };
+        Key { label: label.into(), context: Hex(context.into()), key }
+    };
+    vec![
+        key(secrets, "hop tag", &[0, 1], 16),
+        key(secrets, "hop digest", &[7], 16),
+        key(secrets, "envelope", &[1], 32),
+        key(secrets, "column", &[3], 32),
+    ]
+}
+
+fn hops(secrets: &Secrets) -> Vec<Hop> {
+    let digest = Arc::new(HopDigest::new(secrets, 300));
+    let mut sender = HopSender::new(secrets, 0x81, 1, &digest);
+    let source_port = 0xC012;
+    // Shorter than what is hashed, a block more, not a multiple of a register; and heads.
+    let shapes =
+        [(13, None), (64, None), (81, None), (299, None), (120, Some(44)), (290, Some(160))];
+    let hop = |(counter, (bytes, head_bytes)): (usize, (usize, Option<usize>))| {
+        let packet = symbols(counter as u32 + 1, 1, bytes).remove(0);
+        let mut sealed = [&packet.0[..], &[0; TRAILER_BYTES]].concat();
+        let done = match head_bytes {
+            None => sender.seal_whole(&mut sealed, source_port),
+            Some(head) => sender.seal_head(&mut sealed, head, source_port),
+        };
+        done.expect("room for a trailer");
+        let counter = counter as u64;
+        Hop { lane: 1, key_id: 0x81, counter, source_port, head_bytes, packet, sealed: Hex(sealed) }
+    };
+    shapes.into_iter().enumerate().map(hop).collect()
+}
+
+fn units(secrets: &Secrets) -> Vec<Unit> {
+    let generation = Space { flow: 0xF10F_0001, shard: 3, kind: Kind::Generation };
+    let batch = Space { kind: Kind::Batch, ..generation };
+    let stream = Space { kind: Kind::Stream, ..generation };
+    vec![
+        unit(secrets, Strength::Standard, generation, 0x1_2345_6789, &[40; 18], &[]),
+        unit(secrets, Strength::Strict, batch, 77, &[33; 4], &[]),
+        unit(secrets, Strength::Standard, stream, 0x1_0000_000A, &[40, 7, 29, 64], &[9; 8]),
+    ]
+}
+
+fn unit(
+    secrets: &Secrets,
+    strength: Strength,
+    space: Space,
+    unit: u64,
+    lengths: &[usize],
+    prefix: &[u8],
+) -> Unit {
+    let key = TagKey::new(strength, &secrets.column_seeds(strength), 100).expect("all columns");
+    let mut masks = Masks::new(&key, lengths.len());
+    let filled = match space.kind {
+        Kind::Stream => masks.fill_stream(&key, space, unit, lengths.len()),
+        _ => masks.fill(&key, space, unit, lengths.len()),
+    };
+    filled.expect("room");
+    let payloads: Vec<Hex> =
+        lengths.iter().map(|&bytes| symbols(bytes as u32, 1, bytes).remove(0)).collect();
+    let vector = symbols(99, 1, lengths.len()).remove(0);
+    let mut tags = Vec::new();
+    let mut combination = Vec::new();
+    for (index, payload) in payloads.iter().enumerate() {
+        let mut tag = vec![0; key.tag_bytes()];
+        key.tag(&masks, index, prefix, &payload.0, &mut tag).expect("a tag");
+        let symbol = [&tag[..], prefix, &payload.0].concat();
+        combination.resize(combination.len().max(symbol.len()), 0);
+        Kernel::best().madd(&mut combination[..symbol.len()], vector.0[index], &symbol);
+        tags.push(Hex(tag));
+    }
+    let (tag, sum) = combination.split_at(key.tag_bytes());
+    let verified = key.verify(&masks, &vector.0, &[], tag, sum);
+    assert!(verified.is_ok(), "a combination verifies");
+    Unit {
+        columns: strength.columns(),
+        flow: space.flow,
+        shard: space.shard,
+        kind: space.kind as u8,
+        unit,
+        prefix: Hex(prefix.into()),
+        payloads,
+        tags,
+        vector,
+        combination: Hex(combination),
+    }
+}
+
+fn envelopes(secrets: &Secrets) -> Vec<Envelope> {
+    let mut all = Vec::new();
+    for suite in Suite::ALL {
+        let mut sealer = secrets.sealer(suite, 5);
+        for (counter, bytes) in [0, 1, 75].into_iter().enumerate() {
+            let packet = symbols(bytes as u32, 1, bytes).remove(0);
+            let bound = [0xF1, 0x0F, 0, 1];
+            let mut sealed = vec![0; bytes + ENVELOPE_BYTES];
+            sealed[HEADER_BYTES..][..bytes].copy_from_slice(&packet.0);
+            sealer.seal(&mut sealed, &bound).expect("room");
+            all.push(Envelope {
+                suite: suite.code(),
+                key_id: 5,
+                counter: counter as u64,
+                bound: Hex::from(bound),
+                packet,
+                sealed: Hex(sealed),
+            });
+        }
+    }
+    all
+}
+
+fn half(byte: u8) -> [u8; 32] {
+    std::array::from_fn(|place| byte.wrapping_add(place as u8))
+}
+
+/// The first half is the key; the second one chooses ids and waits.
+fn entropy(byte: u8) -> Entropy {
+    let mut bytes = [byte; 64];
+    bytes[..32].copy_from_slice(&half(byte));
+    Entropy::new(bytes)
+}
+
+/// A private key as it is stored: clamped.
+fn clamped(byte: u8) -> Hex {
+    let mut key = half(byte);
+    key[0] &= 0xF8;
+    key[31] = key[31] & 0x7F | 0x40;
+    Hex::from(key)
+}
+
+fn handshake() -> Handshake {
+    let privates = [1, 2].map(|byte| PrivateKey::generate(&entropy(byte)));
+    let publics = privates.each_ref().map(PrivateKey::public);
+    let [initiator, responder] = [(0, 1), (1, 0)].map(|(own, peer)| {
+        let (private, peer): (PrivateKey, _) = (privates[own].clone(), publics[peer]);
+        let identity = Identity { private, peer, psk: PresharedKey::generate(&entropy(3)) };
+        Session::new(identity, Suite::Aes128Gcm, 0, &entropy(10 + own as u8))
+    });
+    let (mut initiator, mut responder) = (initiator, responder);
+    let (later, stamp) = (10_000_000_000, 0x0102_0304_0506_0708);
+    let (mut initiation, mut response) = ([0; 200], [0; 200]);
+    let sent = initiator.poll(later, stamp, 0, &entropy(4), &mut initiation).expect("it is time");
+    let initiation = &initiation[..sent.send];
+    let answered = responder.receive(later, &entropy(5), initiation, &mut response);
+    let answered = answered.expect("an initiation");
+    let response = &response[..answered.send];
+    let finished = initiator.receive(later, &entropy(6), response, &mut [0; 200]);
+    let [ours, theirs] = [finished.expect("a response"), answered].map(|step| step.established);
+    let (ours, theirs) = (ours.expect("an epoch"), theirs.expect("an epoch"));
+    assert_eq!((&ours.send, &ours.receive), (&theirs.receive, &theirs.send));
+    Handshake {
+        initiator: clamped(1),
+        responder: clamped(2),
+        psk: Hex::from(half(3)),
+        ephemerals: [half(4), half(5)].map(Hex::from),
+        stamp,
+        suite: ours.suite.code(),
+        key_ids: [ours.key_id, theirs.key_id],
+        initiation: Hex(initiation.into()),
+        response: Hex(response.into()),
+        there: Hex::from(*ours.send.expose()),
+        back: Hex::from(*ours.receive.expose()),
+    }
+}
+
+fn one_way() -> OneWay {
+    let psk = PresharedKey::generate(&entropy(3));
+    let sender = OneWaySender::new(&psk, 1_700_000_000, &entropy(8));
+    OneWay {
+        psk: Hex::from(half(3)),
+        opening: Hex::from(sender.opening),
+        secret: Hex::from(*sender.secrets.expose()),
+    }
+}
