@@ -50,8 +50,8 @@ impl Headroom {
         Self { proven: None, rises: 0, longest: 0.0, left, spent: 0.0, is_bound: false }
     }
 
-    /// What the link is known to carry, given the most that it carried lately. `None` where more may
-    /// be sent.
+    /// What the link is known to carry, given the most that it carried lately. `None` where more
+    /// may be sent.
     pub(crate) fn known(&self, most: f64) -> Option<f64> {
         self.is_bound.then(|| self.proven.map_or(most, |proven| proven.min(most)))
     }

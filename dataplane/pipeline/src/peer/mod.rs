@@ -19,6 +19,7 @@ pub(crate) mod repair;
 
 pub(crate) mod reporter;
 
+pub(crate) mod policed;
 pub(crate) mod rate;
 
 pub(crate) mod sample;

@@ -22,17 +22,14 @@
 use crate::params::Nanos;
 use crate::peer::contest::{Contest, Shared};
 use crate::peer::headroom::Headroom;
+use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
+use seen::{FACTOR_LEAST, Seen, unscaled_target};
 
 /// Rates, in bytes per second: the first, the least, the most.
 const FIRST: f64 = 12.5e6;
 const LEAST: f64 = 25_000.0;
 const MOST: f64 = 12.5e9;
-
-/// A queue to aim at, and what a round trip adds to it.
-const TARGET_NANOS: f64 = 4e6;
-const TARGET_PART: f64 = 1.0 / 16.0;
-const TARGET_MAX_NANOS: f64 = 8e6;
 
 /// At this rate, in bytes per second. Who sends less aims at more, as in Swift (SIGCOMM 2020, 3.5):
 /// of two on one link, the slower one goes on where the faster one slows down.
@@ -69,13 +66,6 @@ const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 /// Calm rounds in a row after which a link is taken to be faster than when it last had a queue.
 const FASTER: u32 = 8;
 
-/// Part of what arrives that is sent at least, and where a link has become slower.
-const FACTOR_LEAST: f64 = 0.75;
-const FLOODED_LEAST: f64 = 0.5;
-
-/// Targets beyond which a link has become slower.
-const FLOODED: f64 = 3.0;
-
 /// What more arrives every round trip of a start, and round trips in a row with less, after which
 /// the link is known.
 const GROWS: f64 = 1.25;
@@ -107,9 +97,6 @@ const DRAINED: u32 = 3;
 const RIVAL_NANOS: Nanos = 10_000_000_000;
 const RIVAL_SOONER: Nanos = 4;
 
-/// Targets beyond which the queue is that of others who do not aim at a short one.
-const CONTESTED: f64 = 2.0;
-
 /// Part of the target that is no queue.
 const EMPTY: f64 = 0.2;
 
@@ -122,9 +109,6 @@ const SHORTER: f64 = 0.75;
 /// Weight of a sample in the usual loss.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 
-/// How long a link that drops what exceeds its rate is left alone.
-const POLICED_NANOS: Nanos = 1_000_000_000;
-
 /// Part of the rate before an outage that is sent at after it.
 const RETURN: f64 = 0.5;
 
@@ -136,45 +120,6 @@ enum Phase {
     /// Faster every round trip.
     Startup,
     Steady,
-}
-
-/// What was sent and what arrived of it, in bytes per second.
-#[derive(Copy, Clone, Debug)]
-struct Anchor {
-    sent: f64,
-    received: f64,
-}
-
-/// What a sample says of the queue; times in nanoseconds.
-#[derive(Copy, Clone, Debug)]
-struct Seen {
-    queue: f64,
-    target: f64,
-    round_trip: Nanos,
-    is_limited: bool,
-    /// Whether what waits is of this sender.
-    is_ours: bool,
-    /// Whether more was lost than a link loses without a queue.
-    dropped: bool,
-}
-
-impl Seen {
-    /// Whether the queue is longer than several who aim at short ones would make it.
-    fn is_contested(&self) -> bool {
-        self.queue > CONTESTED * unscaled_target(self.round_trip)
-    }
-
-    fn is_flooded(&self) -> bool {
-        self.queue > FLOODED * self.target
-    }
-
-    /// What a rate is multiplied by where the queue exceeds the target: half of what is too much
-    /// goes within a round trip.
-    fn factor(&self) -> f64 {
-        let round_trip = self.round_trip.max(SAMPLE_NANOS) as f64;
-        let least = if self.is_flooded() { FLOODED_LEAST } else { FACTOR_LEAST };
-        (1.0 - (self.queue - self.target) / (2.0 * round_trip)).max(least)
-    }
 }
 
 /// The rate towards one neighbour.
@@ -208,8 +153,7 @@ pub(crate) struct Rate {
     lagging: u32,
     /// Mean loss of the newest samples: one alone may be of few packets.
     recent_loss: f64,
-    anchor: Option<Anchor>,
-    quiet_until: Nanos,
+    policed: Policed,
     /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent
     /// or sent nothing on, while that lasts.
     unhindered: f64,
@@ -234,11 +178,6 @@ fn deviation(loss: f64, packets: u32) -> f64 {
 /// What the link carried, where it loses so much by itself.
 fn carried_of(sample: &Sample, usual_loss: f64) -> f64 {
     sample.received() / (1.0 - usual_loss).max(0.05)
-}
-
-/// The queue to aim at with a rate of `TARGET_RATE`, in nanoseconds.
-fn unscaled_target(round_trip: Nanos) -> f64 {
-    (TARGET_NANOS + TARGET_PART * round_trip as f64).min(TARGET_MAX_NANOS)
 }
 
 /// What is to be done about a queue that stays.
@@ -269,8 +208,7 @@ impl Rate {
             recent_loss: 0.0,
             lagging: 0,
             before: 0.0,
-            anchor: None,
-            quiet_until: 0,
+            policed: Policed::default(),
             unhindered: FIRST,
             before_silence: None,
             before_stall: None,
@@ -597,25 +535,15 @@ impl Rate {
         }
     }
 
-    /// Whether more was sent, and no more arrived: the rate of before is gone back to.
+    /// Whether a link that drops what exceeds its rate is left alone.
     fn is_policed(&mut self, received: f64, loss: f64, now: Nanos) -> bool {
-        let sent = received / (1.0 - loss).max(0.05);
-        let anchor = *self.anchor.get_or_insert(Anchor { sent, received });
-        if sent > 1.25 * anchor.sent {
-            if received < 1.05 * anchor.received {
-                self.phase = Phase::Steady;
-                self.quiet_until = now + POLICED_NANOS;
-                self.set(anchor.sent);
-                self.usual_loss = Some((1.0 - anchor.received / anchor.sent).max(0.0));
-                return true;
-            }
-            self.anchor = Some(Anchor { sent, received });
-        } else {
-            let blend = |old: f64, new: f64| old + LOSS_WEIGHT * (new - old);
-            let (sent, received) = (blend(anchor.sent, sent), blend(anchor.received, received));
-            self.anchor = Some(Anchor { sent, received });
+        let flow = Flow { sent: received / (1.0 - loss).max(0.05), received };
+        if let Some(before) = self.policed.note(flow, now) {
+            self.phase = Phase::Steady;
+            self.set(before.sent);
+            self.usual_loss = Some((1.0 - before.received / before.sent).max(0.0));
         }
-        now < self.quiet_until
+        self.policed.is_quiet(now)
     }
 
     fn set(&mut self, bytes_per_second: f64) {
@@ -623,6 +551,7 @@ impl Rate {
     }
 }
 
+mod seen;
 #[cfg(test)]
 mod shared_link;
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::params::Nanos;
 pub(crate) const AROUND_BYTES: usize = 42;
 
 /// Shortest time that a sample covers: a burst of a worker that slept is part of it. It covers a
-/// round trip, up to the longest, which is shorter where there was always more to send, or what came
-/// between two pauses; one of few packets covers more.
+/// round trip, up to the longest, which is shorter where there was always more to send, or what
+/// came between two pauses; one of few packets covers more.
 pub(crate) const SAMPLE_NANOS: Nanos = 10_000_000;
 pub(crate) const SAMPLE_MAX_NANOS: Nanos = 50_000_000;
 pub(crate) const SAMPLE_RUN_NANOS: Nanos = 20_000_000;

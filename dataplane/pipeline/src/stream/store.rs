@@ -205,17 +205,17 @@ impl Store {
         self.end = Some(end);
     }
 
-    /// Makes the table larger where `number`, the next one, would be the first of its next turn, and
+    /// Makes the table larger where `number`, the next one, would be the first of its next turn and
     /// more of it is needed than there should be.
     pub(crate) fn make_way(&mut self, number: u32, now: Nanos) {
         if self.place(number) != 0 {
             return;
         }
         self.first = number.wrapping_sub(self.held as u32);
-        let old = &self.slots[..self.held - self.held / ROOM];
         if self.held == self.slots.len() {
             return;
         }
+        let old = &self.slots[..self.held - self.held / ROOM];
         let is_done = |slot: &Slot| slot.is_known && slot.done & self.all_done == self.all_done;
         let is_needed =
             |slot: &Slot| slot.is_expected && !is_done(slot) && slot.heard_at + NEEDED_NANOS > now;

@@ -9,18 +9,18 @@
 
 use recoded_pipeline::params::Nanos;
 
-/// How long packets of a flow may wait all the time (RFC 8289, section 4.3: 5 to 10 % of the
-/// interval). Less leaves the link idle when a sender pauses, more is delay for nothing: for that
+/// The part of the interval that packets of a flow may wait all the time (RFC 8289, section 4.3:
+/// 5 to 10 %). Less leaves the link idle when a sender pauses, more is delay for nothing: for that
 /// flow alone, since others do not wait behind it. A flow of which no more than [`PACKET_BYTES`]
 /// wait is left alone, so that links on which one packet takes longer than this work, too.
 const TARGET_PART: Nanos = 20;
 
-/// How long the wait may exceed the target before the first signal, at least: a sender that was told
-/// answers a round trip later, and a burst that goes away by itself within one is no queue; so it is
-/// a round trip of the path where that is longer. RFC 8289, section 4.3, gives 100 ms for round
-/// trips of 10 ms to 1 s, but cubic needs ten seconds to get back what one signal too many took.
-/// Over 4 hops of 10 ms, a target of 5 ms and an interval of 100 ms carried 0.65 of the limit, 10
-/// and 200 ms carry 0.88, and 20 ms and 200 ms no more.
+/// How long the wait may exceed the target before the first signal, at least: a sender that was
+/// told answers a round trip later, and a burst that goes away by itself within one is no queue; so
+/// it is a round trip of the path where that is longer. RFC 8289, section 4.3, gives 100 ms for
+/// round trips of 10 ms to 1 s, but cubic needs ten seconds to get back what one signal too many
+/// took. Over 4 hops of 10 ms, a target of 5 ms and an interval of 100 ms carried 0.65 of the
+/// limit, 10 and 200 ms carry 0.88, and 20 ms and 200 ms no more.
 pub(super) const INTERVAL_NANOS: Nanos = 200_000_000;
 const INTERVAL_MAX_NANOS: Nanos = 2_000_000_000;
 

@@ -1,0 +1,68 @@
+//! A link that drops what exceeds its rate, without a queue: who sends more there gets no more
+//! through.
+
+use crate::params::Nanos;
+
+/// So many times more that was sent, and that should have arrived.
+const MORE_SENT: f64 = 1.25;
+const MORE_RECEIVED: f64 = 1.05;
+
+/// Weight of a round trip in the mean.
+const WEIGHT: f64 = 1.0 / 16.0;
+
+/// How long such a link is left alone.
+const QUIET_NANOS: Nanos = 1_000_000_000;
+
+/// What was sent and what arrived of it, in bytes per second.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Flow {
+    pub sent: f64,
+    pub received: f64,
+}
+
+/// What is known of such drops.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Policed {
+    anchor: Option<Flow>,
+    quiet_until: Nanos,
+}
+
+impl Policed {
+    /// Notes a round trip. What to go back to where more was sent and no more arrived.
+    pub(crate) fn note(&mut self, flow: Flow, now: Nanos) -> Option<Flow> {
+        let anchor = *self.anchor.get_or_insert(flow);
+        if flow.sent <= MORE_SENT * anchor.sent {
+            let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
+            let sent = blend(anchor.sent, flow.sent);
+            self.anchor = Some(Flow { sent, received: blend(anchor.received, flow.received) });
+            return None;
+        }
+        if flow.received < MORE_RECEIVED * anchor.received {
+            self.quiet_until = now + QUIET_NANOS;
+            return Some(anchor);
+        }
+        self.anchor = Some(flow);
+        None
+    }
+
+    /// Whether the link is left alone.
+    pub(crate) fn is_quiet(&self, now: Nanos) -> bool {
+        now < self.quiet_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_that_does_not_arrive_is_gone_back_from() {
+        let mut policed = Policed::default();
+        let before = Flow { sent: 10.0, received: 9.0 };
+        assert_eq!(policed.note(before, 0), None);
+        assert_eq!(policed.note(Flow { sent: 13.0, received: 9.1 }, 5), Some(before));
+        assert!(policed.is_quiet(5 + QUIET_NANOS - 1) && !policed.is_quiet(5 + QUIET_NANOS));
+        assert_eq!(policed.note(Flow { sent: 13.0, received: 11.0 }, 6), None);
+        assert_eq!(policed.note(Flow { sent: 16.0, received: 13.5 }, 7), None);
+    }
+}
