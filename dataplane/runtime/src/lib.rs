@@ -87,8 +87,8 @@ pub mod error;
 
 pub use error::{SnapshotError, StartError};
 pub use netlink::Interface;
-/// What a worker allocates for the packets of one tunnel that wait.
-pub use queue::MEMORY_BYTES as TUNNEL_QUEUE_BYTES;
+/// What one of so many workers allocates for the packets of one tunnel that wait.
+pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.
 pub use recoded_offload as offload;
 /// What the control side needs of `xsk`, which it must not depend on.

@@ -94,7 +94,7 @@ pub(crate) struct State {
 impl State {
     /// Of a worker that has just begun.
     pub(crate) fn new(topology: &Topology) -> State {
-        let queue = |tunnel: &TunnelConfig| FairQueue::new(tunnel.mtu);
+        let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
         State { queues: topology.tunnels.iter().map(queue).collect(), ..State::default() }
     }
 }

@@ -47,7 +47,8 @@ fn choose(facts: &Facts) -> CodeSettings {
     if !(is_line && is_answered && fits) {
         return CodeSettings::RLNC;
     }
-    let window_symbols = STREAM_SYMBOLS.div_ceil(facts.shards.max(1)).next_power_of_two();
+    let share = STREAM_SYMBOLS / facts.shards.clamp(1, STREAM_SYMBOLS);
+    let window_symbols = 1 << share.ilog2();
     CodeSettings {
         code: FlowCode::Stream(StreamParams::new(window_symbols)),
         ..CodeSettings::STREAM
@@ -88,7 +89,7 @@ mod tests {
                 FlowCode::Stream(stream) => stream.window_symbols,
                 _ => 0,
             });
-        assert_eq!(symbols, [32_768, 16_384, 16_384, 4_096, 2_048]);
+        assert_eq!(symbols, [32_768, 16_384, 8_192, 2_048, 2_048]);
     }
 
     /// What the file says, and the code that the source gets.

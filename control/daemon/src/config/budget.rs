@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::reader::Reader;
 use super::{Daemon, Flow};
 use recoded_pipeline::params::Role;
-use recoded_runtime::{TUNNEL_QUEUE_BYTES, worker_memory_bytes};
+use recoded_runtime::{tunnel_queue_bytes, worker_memory_bytes};
 
 /// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
@@ -89,7 +89,10 @@ fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(St
     let Interfaces { links, tunnels } = interfaces;
     let mut consumers: Vec<_> = flows.iter().map(flow).collect();
     consumers.push(("frames".to_owned(), on_all(worker_memory_bytes(daemon.frames, links))));
-    consumers.push(("queues of tunnels".to_owned(), on_all(tunnels * TUNNEL_QUEUE_BYTES)));
+    consumers.push((
+        "queues of tunnels".to_owned(),
+        on_all(tunnels * tunnel_queue_bytes(daemon.workers.into())),
+    ));
     consumers
 }
 
@@ -190,7 +193,7 @@ mod tests {
             "relay.toml:4: daemon: memory = \"16 MiB\" is too little: this configuration takes ";
         assert!(said.starts_with(expected), "{said}");
         assert!(
-            said.contains("takes 24 MiB: flow 1 (relay) ") && said.contains(", 2 more: lower"),
+            said.contains("takes 36 MiB: queues of tunnels ") && said.contains(", 2 more: lower"),
             "{said}"
         );
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");
@@ -210,8 +213,9 @@ mod tests {
             let config = parse(&text(workers)).expect("valid");
             needed(&config.daemon, config.interfaces(), &config.flows)
         };
-        // Frames of each; the flow begins on one of them.
-        assert_eq!(of(8) - of(1), 7 * (of(2) - of(1)));
+        // Frames of each, and from four on queues; the flow begins on one of them.
+        assert_eq!(of(12) - of(4), 4 * (of(6) - of(4)));
+        assert!(of(4) > of(1) + 3 * (32 << 20));
         assert!(errors(&text(64)).contains("frames 2.1 GiB"), "{}", errors(&text(64)));
     }
 }

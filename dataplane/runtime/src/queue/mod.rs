@@ -31,11 +31,14 @@ use recoded_pipeline::params::Nanos;
 use std::hash::{BuildHasher, RandomState};
 use store::Store;
 
-/// Memory for the packets of one tunnel at one worker: 8192 of usual size, 0.3 s at 300 Mbit/s.
-/// CoDel keeps far less waiting. This is for senders that begin on a long path, which double what
-/// they send every round trip until they hear of it: over 540 ms, cubic has 7000 packets wait here,
-/// and lost half its rate for ten seconds where there was room for 2048.
+/// Memory for the packets of one tunnel at all workers, which share it: 8192 of usual size, 0.3 s
+/// at 300 Mbit/s. CoDel keeps far less waiting. This is for senders that begin on a long path,
+/// which double what they send every round trip until they hear of it: over 540 ms, cubic has 7000
+/// packets wait here, and lost half its rate for ten seconds where there was room for 2048.
 const PACKETS_MEMORY_BYTES: usize = 16 << 20;
+
+/// And at one worker, at least.
+const PACKETS_MEMORY_MIN_BYTES: usize = 4 << 20;
 
 /// Shortest place for a packet. Larger ones would only waste memory, smaller ones take more for
 /// what is noted of each packet than for the packet.
@@ -55,10 +58,18 @@ const DROP_PACKETS_MAX: usize = 64;
 /// Shortest IPv4 header: packets below are not marked.
 const HEADER_BYTES_MIN: usize = 20;
 
-/// What one queue allocates.
-pub const MEMORY_BYTES: usize = PACKETS_MEMORY_BYTES
-    + PACKETS_MEMORY_BYTES / PLACE_BYTES_MIN * (size_of::<store::Place>() + size_of::<u32>())
-    + FLOWS * (size_of::<Flow>() + size_of::<u16>() + size_of::<u32>());
+/// What the queue of a tunnel at one of so many workers allocates.
+pub const fn memory_bytes(workers: usize) -> usize {
+    let packets = packets_memory_bytes(workers);
+    packets
+        + packets / PLACE_BYTES_MIN * (size_of::<store::Place>() + size_of::<u32>())
+        + FLOWS * (size_of::<Flow>() + size_of::<u16>() + size_of::<u32>())
+}
+
+const fn packets_memory_bytes(workers: usize) -> usize {
+    let share = PACKETS_MEMORY_BYTES / if workers == 0 { 1 } else { workers };
+    if share < PACKETS_MEMORY_MIN_BYTES { PACKETS_MEMORY_MIN_BYTES } else { share }
+}
 
 /// The packets of one tunnel that wait at one worker.
 pub(crate) struct FairQueue {
@@ -88,9 +99,9 @@ struct Flow {
 }
 
 impl FairQueue {
-    /// A queue for packets of at most `packet_bytes`.
-    pub(crate) fn new(packet_bytes: u16) -> FairQueue {
-        FairQueue::with(PACKETS_MEMORY_BYTES, FLOWS, packet_bytes)
+    /// A queue at one of so many workers, for packets of at most `packet_bytes`.
+    pub(crate) fn new(workers: usize, packet_bytes: u16) -> FairQueue {
+        FairQueue::with(packets_memory_bytes(workers), FLOWS, packet_bytes)
     }
 
     fn with(memory_bytes: usize, flows: usize, packet_bytes: u16) -> FairQueue {
@@ -492,7 +503,7 @@ mod tests {
         queue.push((0, &[0x45; PLACE_BYTES_MIN + 1]), 0, &mut counters);
         assert_eq!(counters.queue_dropped[QueueDrop::Oversize as usize], 1);
         assert!(queue.is_empty());
-        let mut queue = FairQueue::new(u16::MAX);
+        let mut queue = FairQueue::new(1, u16::MAX);
         queue.push((7, &[0x45; 65_535]), 0, &mut counters);
         assert_eq!(
             queue.pop(0, &mut counters).map(|(queue, packet)| (queue, packet.len())),
@@ -503,8 +514,11 @@ mod tests {
     #[test]
     fn memory_is_what_was_said_and_taken_at_start() {
         let mut queue = None;
-        let taken = allocation_counter::measure(|| queue = Some(FairQueue::new(1400)));
-        assert!(taken.bytes_total <= MEMORY_BYTES as u64, "{taken:?}");
+        for workers in [64, 1] {
+            let new = || queue = Some(FairQueue::new(workers, 1400));
+            let taken = allocation_counter::measure(new);
+            assert!(taken.bytes_total <= memory_bytes(workers) as u64, "{taken:?}");
+        }
         let (mut queue, mut counters) = (queue.unwrap(), TunnelCounters::default());
         let packets: Vec<_> = (0..50).map(|flow| packet(flow, 0, 1300, 0)).collect();
         let taken = allocation_counter::measure(|| {
