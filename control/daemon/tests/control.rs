@@ -282,13 +282,13 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
 
 #[test]
 fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
-    let little = FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"42 MiB\"");
+    let little = FILE.replace("\nmemory = \"512 MiB\"", "\nmemory = \"54 MiB\"");
     let served = Served::with(&generations(&little));
     let mut client = served.client();
     let window: Pairs = &[("code", "window"), ("window_symbols", "4095")];
     let error = client.set(1, &changes(window)).expect_err("too much");
     let error = error.to_string();
-    assert!(error.contains("daemon: memory = \"42 MiB\" is too little"), "{error}");
+    assert!(error.contains("daemon: memory = \"54 MiB\" is too little"), "{error}");
     assert!(error.contains("flow 1 (source) 6 MiB"), "{error}");
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
     client.set(1, &changes(&[("generation_size", "8")])).expect("less is no matter");
