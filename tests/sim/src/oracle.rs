@@ -15,6 +15,9 @@ use crate::violation::Violation;
 const OPTIONS: usize = 20;
 const PORTS: usize = 24;
 
+/// Where a TCP header says how long it is.
+const DATA_OFFSET: usize = 12;
+
 /// Version and length of a header with four bytes of options.
 const VERSION_LENGTH: u8 = 0x46;
 
@@ -211,6 +214,8 @@ fn packet(seed: u64, traffic: &Traffic, number: u32, out: &mut Vec<u8>) {
     out[12..OPTIONS].fill(10);
     out[OPTIONS..PORTS].copy_from_slice(&number.to_be_bytes());
     out[PORTS..PORTS + 4].copy_from_slice(&traffic.flow(number).to_be_bytes());
+    // It carries data: acknowledgements have no order.
+    out.iter_mut().skip(PORTS + DATA_OFFSET).take(1).for_each(|offset| *offset = 0);
 }
 
 /// SplitMix64: bytes that no other packet has, at little cost.

@@ -91,7 +91,7 @@ fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(St
     consumers.push(("frames".to_owned(), on_all(worker_memory_bytes(daemon.frames, links))));
     consumers.push((
         "queues of tunnels".to_owned(),
-        on_all(tunnels * tunnel_queue_bytes(daemon.workers.into())),
+        on_all(tunnels * tunnel_queue_bytes(daemon.workers)),
     ));
     consumers
 }
