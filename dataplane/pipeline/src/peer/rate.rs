@@ -250,7 +250,8 @@ impl Rate {
             Phase::Steady => self.most(),
         };
         let is_alone = self.contest.is_none() && !self.has_rival;
-        self.headroom.known(most).filter(|_| is_alone).unwrap_or(MOST)
+        // A report may say that nothing came.
+        self.headroom.known(most).filter(|_| is_alone).map_or(MOST, |known| known.max(LEAST))
     }
 
     /// The queue to aim at.

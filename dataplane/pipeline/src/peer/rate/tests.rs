@@ -70,3 +70,17 @@ fn what_a_link_loses_is_never_more_than_what_is_lost_with_a_queue() {
     }
     assert!(rate.usual_loss().unwrap() < 0.02, "{:?}", rate.usual_loss());
 }
+
+/// Reports come from the network: one that says that nothing came must not stop a hop for good.
+#[test]
+fn a_hop_of_which_nothing_is_said_to_come_is_still_sent_to() {
+    const LONG: Nanos = 100_000_000;
+    let none = |queue| Sample { bytes: 0, packets: 0, nanos: LONG, ..sample(500, queue, 0, true) };
+    let mut rate = Rate::new();
+    for now in 1..100 {
+        let queue = if now < 3 { 13_000_000 } else { 0 };
+        rate.sample(&none(queue), LONG, now * LONG);
+        let nanos = rate.spend(1500);
+        assert!(nanos as f64 <= 1500e9 / LEAST * 1.001, "{nanos} ns in round trip {now}");
+    }
+}
