@@ -313,7 +313,7 @@ def handshake(vector):
     e, f = (unhex(key) for key in vector["ephemerals"])
     ids, suite = vector["key_ids"], vector["suite"]
     header = bytes([0x27, 1, ids[0], 0])
-    state = Noise(b"recoded v2" + header)
+    state = Noise(b"recoded v2" + header + b"hop")
     state.mix_hash(public(peer))
     noise = state.ephemeral(public(e))
     state.mix_key(x25519(e, public(peer)))

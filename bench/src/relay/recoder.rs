@@ -97,10 +97,12 @@ fn topology(cores: &Cores) -> Topology {
         xdp_mode: ModePreference::Auto,
         links: vec![link("west", &IN), link("east", &OUT)],
         hops: vec![
-            HopConfig { link: 1, address: SINK.address },
-            HopConfig { link: 0, address: LOAD.address },
+            HopConfig { link: 1, address: SINK.address, key: None },
+            HopConfig { link: 0, address: LOAD.address, key: None },
         ],
         tunnels: vec![],
+        private_key: None,
+        edges: vec![],
     }
 }
 

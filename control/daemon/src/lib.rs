@@ -8,6 +8,8 @@
 
 pub mod config;
 
+pub mod keys;
+
 pub mod live;
 
 pub mod state;

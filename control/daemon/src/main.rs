@@ -9,6 +9,7 @@ use recoded::config::document::FILE_BYTES_MAX;
 use recoded::control::bounded;
 use recoded::control::socket::{SocketError, claim};
 use recoded::dataplane::{Dataplane, Observation};
+use recoded::keys::{Keys, KeysError};
 use recoded::live::{EDITION_FIRST, Live};
 use recoded::node::{self, Node};
 use recoded_api::service::Service;
@@ -71,6 +72,8 @@ enum Failure {
     #[error(transparent)]
     Config(#[from] recoded::config::error::ConfigErrors),
     #[error(transparent)]
+    Keys(#[from] KeysError),
+    #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
     Start(#[from] StartError),
@@ -85,7 +88,10 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Failure::Read { .. } | Failure::TooLarge { .. } | Failure::Config(_) => EXIT_CONFIG,
+            Failure::Read { .. }
+            | Failure::TooLarge { .. }
+            | Failure::Config(_)
+            | Failure::Keys(_) => EXIT_CONFIG,
             _ => EXIT_FAILED,
         }
     }
@@ -118,6 +124,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = read(&arguments.config)?;
     let file = arguments.config.to_string_lossy();
     let (document, mtus, config) = Config::parse(&file, &text, &node::mtu)?;
+    let keys = Keys::read(&config)?;
     if arguments.check {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());
@@ -130,7 +137,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let (listener, _claim) = claim(&config.daemon.socket)?;
     let socket = config.daemon.socket.clone();
-    let node = Rc::new(Node::start(&config, config.snapshot(EDITION_FIRST))?);
+    let node = Rc::new(Node::start(&config, keys, config.snapshot(EDITION_FIRST))?);
     announce(&config, &node.observe(), &socket);
     let live = Live::new(document, mtus, config, node.clone());
     let ended = control.block_on(async {

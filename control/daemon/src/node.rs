@@ -3,6 +3,7 @@
 use crate::accelerator;
 use crate::config::{Config, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
+use crate::keys::Keys;
 use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
 use recoded_counters::Counter;
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
@@ -25,13 +26,13 @@ impl Node {
     /// # Errors
     ///
     /// [`StartError`]: one sentence and its cure.
-    pub fn start(config: &Config, snapshot: Snapshot) -> Result<Node, StartError> {
+    pub fn start(config: &Config, keys: Keys, snapshot: Snapshot) -> Result<Node, StartError> {
         let mode = config.daemon.engine;
         let acceleration = Acceleration {
             config: offload::Config { mode, ..offload::Config::default() },
             open: accelerator::opener(),
         };
-        let resources = Resources::open(&topology(config))?;
+        let resources = Resources::open(&topology(config, keys))?;
         Runtime::start(resources, snapshot, Some(acceleration)).map(Node)
     }
 
@@ -73,7 +74,7 @@ pub fn mtu(interface: &str) -> Option<u32> {
     u32::try_from(found.mtu).ok()
 }
 
-fn topology(config: &Config) -> Topology {
+fn topology(config: &Config, keys: Keys) -> Topology {
     let daemon = &config.daemon;
     let links = config.links.iter().map(|link| LinkConfig {
         name: link.name.clone(),
@@ -86,7 +87,9 @@ fn topology(config: &Config) -> Topology {
         address: (tunnel.address, tunnel.prefix),
         mtu: tunnel.mtu,
     });
-    let hops = config.hops.iter().map(|hop| HopConfig { link: hop.link, address: hop.address });
+    let Keys { private: private_key, hops: known, edges } = keys;
+    let hops = config.hops.iter().zip(known);
+    let hops = hops.map(|(hop, key)| HopConfig { link: hop.link, address: hop.address, key });
     let shards = config.flows.iter().map(|flow| usize::from(flow.params.shards));
     let memory = crate::config::budget::for_flows(daemon, config.interfaces());
     Topology {
@@ -110,6 +113,8 @@ fn topology(config: &Config) -> Topology {
         links: links.collect(),
         hops: hops.collect(),
         tunnels: tunnels.collect(),
+        private_key,
+        edges,
     }
 }
 

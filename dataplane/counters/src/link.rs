@@ -43,6 +43,20 @@ counters! {
         rx_bytes: Bytes,
         /// Of these, addressed to another IP address or port.
         rx_not_ours: Packets => "Compare address and port with next_hops and port of the neighbours.",
+        /// Of these, messages of handshakes with neighbours.
+        rx_handshakes: Packets,
+        /// Of these, messages of handshakes that nothing came of: wrong keys, copies, forgeries, or
+        /// more than are looked at.
+        rx_handshakes_refused: Packets => "Nothing, if few. Else compare the keys of both nodes with \
+            recodectl pubkey; if they are right, look for what else sends to our port.",
+        /// Of these, dropped for want of keys that fit: there is no session yet, or the neighbour
+        /// has none.
+        rx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
+            the other one, and compare their clocks.",
+        /// Of these, dropped because their tag is wrong: damaged or forged.
+        rx_wrong_tag: Packets => "Look for what else sends to our port, or damages packets.",
+        /// Of these, dropped because they came before, or far too late.
+        rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
         /// Packets given to the sockets.
         tx_packets: Packets,
         /// Their bytes, Ethernet header included.
@@ -54,6 +68,9 @@ counters! {
             neighbour discovery.",
         /// Packets dropped because they exceed the interface's MTU.
         tx_oversize: Packets => "Raise the MTU, or lower symbol_bytes at the source of the flow.",
+        /// Packets dropped because there is no session with the next hop yet.
+        tx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
+            the other one, and compare their clocks.",
         /// Packets dropped because the interface was gone.
         tx_link_gone: Packets => "Bring the interface back; the daemon goes on by itself.",
         /// Packets dropped because the backlog of the link was longer than its pace allows:

@@ -26,6 +26,9 @@ reasons! {
         Opening = "opening" => "Nothing: a flow begins or changes.",
         /// The memory that flows may take is used up.
         NoMemory = "no_memory" => "Raise memory under [daemon], or lower sizes at the source.",
+        /// A message of a handshake, and this node has no keys.
+        Handshake = "handshake" => "Give this node keys as well, or write auth = \"none\" at its \
+            neighbours.",
         /// A packet type this node does not handle for the flow (data at a source, say).
         WrongRole = "wrong_role" => "Correct next_hops and upstream of the neighbours: a packet went \
             the wrong way.",

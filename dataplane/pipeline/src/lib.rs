@@ -375,6 +375,8 @@ fn dispatch(
                 None => Fate::Dropped(DropReason::Opening),
             };
         }
+        // Those of nodes with keys do not come here.
+        Packet::Handshake(_) => return Fate::Dropped(DropReason::Handshake),
         Packet::Window(packet) => Data::Window(packet),
         Packet::Stream(packet) => Data::Stream(packet),
         Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {

@@ -8,6 +8,7 @@
 //! ```text
 //!  topology -> Resources (attach, sockets, tunnels, netlink) -> Runtime
 //!                                                |               |- neighbour thread: MACs of hops
+//!                                                |               |- key thread: handshakes
 //!                                                |               `- workers: rx -> pipeline -> tx
 //!                                                `- tunnel thread: creates deleted tunnels again
 //! ```
@@ -55,6 +56,12 @@ pub mod pacing;
 
 mod neighbours;
 
+mod guard;
+
+mod keyring;
+
+mod keyer;
+
 mod planning;
 
 mod opening;
@@ -86,11 +93,14 @@ pub mod report;
 pub mod error;
 
 pub use error::{SnapshotError, StartError};
+pub use keyring::{SessionReport, Sessions};
 pub use netlink::Interface;
 /// What one of so many workers allocates for the packets of one tunnel that wait.
 pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.
 pub use recoded_offload as offload;
+/// Keys, for the code that reads them.
+pub use recoded_secure as secure;
 /// What the control side needs of `xsk`, which it must not depend on.
 pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
@@ -98,6 +108,6 @@ pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use topology::{
-    HopConfig, Idle, LinkConfig, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology, TopologyError,
-    TunnelConfig, tunnel_mtu_min,
+    EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6,
+    Topology, TopologyError, TunnelConfig, tunnel_mtu_min,
 };

@@ -12,6 +12,8 @@
 use crate::accelerator::Accelerator;
 use crate::attach::Attachment;
 use crate::error::StartError;
+use crate::guard::Guard;
+use crate::keyring::Keyring;
 use crate::neighbours::{HopRoute, NextHops};
 use crate::netlink::{Interface, Netlink};
 use crate::opening::Counter;
@@ -54,6 +56,8 @@ pub(crate) struct Node {
     pub(crate) workers: Mutex<Vec<JoinHandle<Worker>>>,
     /// For the neighbour thread.
     pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
+    /// Keys, for workers and reports.
+    pub(crate) keyring: Arc<Keyring>,
 }
 
 impl Node {
@@ -81,7 +85,7 @@ impl Node {
         index: usize,
         resources: WorkerResources,
         snapshot: &Snapshot,
-        (port, desk, counter): (Option<Port>, Desk, Counter),
+        (port, desk, counter, guard): (Option<Port>, Desk, Counter, Guard),
     ) -> Result<(), StartError> {
         let share = Share { worker: index, workers: self.topology.workers };
         let outbox = Outbox::new(
@@ -91,7 +95,7 @@ impl Node {
             (&self.shared.tunnels.get(), index),
             self.shared.next_hops.get(),
             (port.map(Accelerator::new), desk, counter),
-            Whereabouts::new(self.shared.clone(), share),
+            (Whereabouts::new(self.shared.clone(), share), guard),
         );
         let parked = Parked {
             closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
@@ -289,6 +293,7 @@ impl Node {
             verdicts,
             tunnels: tunnels.collect(),
             workers: parts.iter().map(|part| part.worker.clone()).collect(),
+            sessions: self.keyring.sessions(),
         }
     }
 

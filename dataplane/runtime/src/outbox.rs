@@ -8,6 +8,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::guard::Guard;
 use crate::handover::Owners;
 use crate::merge::{Merger, Write};
 use crate::neighbours::NextHops;
@@ -26,7 +27,7 @@ use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, Tu
 use recoded_pipeline::plan::PlanRequest;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
-use recoded_xsk::{Socket, Umem};
+use recoded_xsk::{FRAME_BYTES, Socket, Umem};
 use std::sync::Arc;
 
 /// Results of one worker's pipeline, on their way out.
@@ -53,6 +54,8 @@ pub(crate) struct Outbox {
     pub(crate) counter: Counter,
     /// Which worker has which shard.
     pub(crate) whereabouts: Whereabouts,
+    /// Tags and envelopes.
+    pub(crate) guard: Guard,
 }
 
 /// Which worker has which shard.
@@ -119,7 +122,7 @@ impl Outbox {
         (tunnels, worker): (&Tunnels, usize),
         next_hops: Arc<NextHops>,
         (accelerator, desk, counter): (Option<Accelerator>, Desk, Counter),
-        whereabouts: Whereabouts,
+        (whereabouts, guard): (Whereabouts, Guard),
     ) -> Outbox {
         let hop =
             |hop: &HopConfig| PeerLink { link: hop.link, header_bytes: header_bytes(hop.address) };
@@ -138,6 +141,7 @@ impl Outbox {
             desk,
             counter,
             whereabouts,
+            guard,
         }
     }
 
@@ -217,8 +221,13 @@ impl Outbox {
             return;
         }
         let header = encap.header_bytes();
-        let bytes = header + usize::from(span.len);
-        if bytes > ETHERNET_BYTES + mtu {
+        let tag = match Guard::is_untagged(umem.bytes(span)) {
+            true => 0,
+            false => self.guard.trailer_bytes(hop),
+        };
+        let bytes = header + usize::from(span.len) + tag;
+        let is_long = usize::from(span.offset) + usize::from(span.len) + tag > FRAME_BYTES;
+        if bytes > ETHERNET_BYTES + mtu || is_long {
             counters.tx_oversize += 1;
             umem.release(span.frame);
             return;
@@ -228,6 +237,11 @@ impl Outbox {
         let offset = span.offset - header as u16;
         let len = bytes as u16;
         let packet = umem.bytes_mut(Span { frame: span.frame, offset, len });
+        if tag > 0 && !self.guard.tag(hop, &mut packet[header..], source_port) {
+            counters.tx_no_keys += 1;
+            umem.release(span.frame);
+            return;
+        }
         encap.write(packet, source_port, traffic_class);
         if socket.transmit(umem, span.frame, offset, len) {
             counters.tx_packets += 1;
@@ -250,7 +264,10 @@ impl Egress for Outbox {
         let index = usize::from(hop.0);
         let PeerLink { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()
-            || self.pacers[link].spend(header_bytes + usize::from(span.len), self.now);
+            || self.pacers[link].spend(
+                header_bytes + self.guard.trailer_bytes(hop) + usize::from(span.len),
+                self.now,
+            );
         self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });
     }
 

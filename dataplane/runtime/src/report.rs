@@ -1,5 +1,6 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
+use crate::keyring::Sessions;
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
@@ -150,6 +151,8 @@ pub struct RuntimeReport {
     pub verdicts: Vec<(&'static str, u64)>,
     /// The tunnels, in topology order.
     pub tunnels: Vec<TunnelReport>,
+    /// Sessions with neighbours and with other ends of flows.
+    pub sessions: Sessions,
 }
 
 /// What one worker publishes.

@@ -1,6 +1,9 @@
 //! A running node: its threads, and its interface for the control side.
 
 use crate::error::{SnapshotError, StartError};
+use crate::guard::Guard;
+use crate::keyer::{Keyer, MAIL};
+use crate::keyring::{Keyring, Letter, Rings};
 use crate::links;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::{LinkEvents, Netlink};
@@ -32,8 +35,9 @@ pub struct Runtime {
     paths: Option<(Sender<()>, JoinHandle<()>)>,
     /// Ends by itself when the workers have gone.
     planning: Option<JoinHandle<()>>,
-    /// So does this one.
+    /// So do these.
     opening: Option<JoinHandle<()>>,
+    keys: Option<JoinHandle<()>>,
     watch: Watch,
     links: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     offload: Option<Offload>,
@@ -94,6 +98,7 @@ impl Runtime {
             steering: Mutex::new(Steering::new(attachments)),
             workers: Mutex::default(),
             routes: routes.clone(),
+            keyring: Arc::new(Keyring::new(Rings::default())),
         };
         let mut runtime = Runtime {
             node: Arc::new(node),
@@ -101,6 +106,7 @@ impl Runtime {
             paths: None,
             planning: None,
             opening: None,
+            keys: None,
             watch,
             links: None,
             offload: None,
@@ -114,10 +120,13 @@ impl Runtime {
         runtime.planning = Some(thread);
         let (thread, counters) = start_opening(&runtime.node, workers.len())?;
         runtime.opening = Some(thread);
+        let (thread, mail) = start_keys(&runtime.node)?;
+        runtime.keys = Some(thread);
         let threads = desks.into_iter().zip(counters);
         for (index, (resources, (desk, counter))) in workers.into_iter().zip(threads).enumerate() {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
-            runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter))?;
+            let guard = Guard::new(runtime.node.keyring.clone(), mail.clone());
+            runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter, guard))?;
         }
         // Last: packets arrive from here on.
         runtime.node.steering().accept(&snapshot)?;
@@ -169,7 +178,8 @@ impl Runtime {
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().chain(&self.paths).map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
-        let threads = neighbours.chain(links).chain(&self.planning).chain(&self.opening);
+        let threads = neighbours.chain(links).chain(&self.planning);
+        let threads = threads.chain(&self.opening).chain(&self.keys);
         self.node.is_healthy()
             && self.watch.is_running()
             && !threads.into_iter().any(JoinHandle::is_finished)
@@ -248,6 +258,21 @@ fn start_offload(
     let Some(Acceleration { config, open }) = acceleration else { return Ok((None, Vec::new())) };
     let (offload, ports) = Offload::start(config, workers, open).map_err(StartError::Offload)?;
     Ok((Some(offload), ports))
+}
+
+/// Starts the thread of keys, which ends when no worker can write to it any more.
+fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
+    let Node { topology, shared, keyring, clock, .. } = node;
+    let keyer = Keyer::new(topology, shared.clone(), keyring.clone(), *clock).map_err(|error| {
+        StartError::Limit { what: "random bytes", source: std::io::Error::other(error.to_string()) }
+    })?;
+    keyring.rings.publish(keyer.rings());
+    let (mail, letters) = bounded(MAIL);
+    let thread = std::thread::Builder::new()
+        .name("recoded-keys".into())
+        .spawn(move || keyer.run(&letters))
+        .map_err(|source| StartError::Limit { what: "the thread of keys", source })?;
+    Ok((thread, mail))
 }
 
 fn start_opening(

@@ -4,6 +4,7 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::error::SnapshotError;
 use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_secure::TRAILER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
 use std::collections::{HashMap, HashSet};
@@ -109,7 +110,8 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
     for hop in &flow.next_hops {
         let hop = &topology.hops[usize::from(hop.0)];
         let before = flow.code.header_bytes(flow.generation_size, flow.field);
-        let needed = packet_bytes(hop.address, before, flow.symbol_bytes);
+        let tag = if hop.key.is_some() { TRAILER_BYTES } else { 0 };
+        let needed = packet_bytes(hop.address, before, flow.symbol_bytes) + tag;
         let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
         if needed > mtu {
             let interface = topology.links[hop.link].interface.clone();
@@ -128,6 +130,8 @@ mod tests {
 
     fn topology() -> Topology {
         Topology {
+            private_key: None,
+            edges: Vec::new(),
             workers: 1,
             tunnel_queues: 1,
             flow_memory_bytes: 1 << 30,
@@ -142,7 +146,7 @@ mod tests {
                 local: "10.0.2.1".parse().unwrap(),
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap() }],
+            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),

@@ -4,6 +4,7 @@
 //! Flows are not here: they change while the node runs, in [`recoded_pipeline::params::Snapshot`],
 //! and name hops and tunnels by their index in these lists.
 
+use recoded_secure::{PresharedKey, PrivateKey, PublicKey};
 use recoded_wire::steer::XSKS_MAX;
 use recoded_xsk::ModePreference;
 use std::net::IpAddr;
@@ -63,6 +64,26 @@ pub struct HopConfig {
     pub link: usize,
     /// Address of the neighbour.
     pub address: IpAddr,
+    /// Its key: every packet from it and to it has a tag then. `None`: none has.
+    pub key: Option<PeerKey>,
+}
+
+/// How another node is known.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PeerKey {
+    /// Its public key.
+    pub public: PublicKey,
+    /// The key that both share besides, or [`PresharedKey::none`].
+    pub psk: PresharedKey,
+}
+
+/// The other end of a sealed flow that begins or ends here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EdgeConfig {
+    /// The flow.
+    pub flow: u32,
+    /// The key of the other end.
+    pub key: PeerKey,
 }
 
 /// A TUN interface to create. Its index in [`Topology::tunnels`] is its `TunnelId`.
@@ -101,6 +122,10 @@ pub struct Topology {
     pub hops: Vec<HopConfig>,
     /// The tunnels.
     pub tunnels: Vec<TunnelConfig>,
+    /// The private key of this node; without it there are no keys of hops and edges.
+    pub private_key: Option<PrivateKey>,
+    /// Other ends of sealed flows.
+    pub edges: Vec<EdgeConfig>,
 }
 
 /// A topology that cannot be run: which key, and the rule it breaks.
@@ -318,6 +343,8 @@ mod tests {
 
     fn topology() -> Topology {
         Topology {
+            private_key: None,
+            edges: Vec::new(),
             workers: 1,
             tunnel_queues: 1,
             flow_memory_bytes: 1 << 30,
@@ -332,7 +359,7 @@ mod tests {
                 local: "10.0.2.1".parse().unwrap(),
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap() }],
+            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),

@@ -14,6 +14,7 @@
 
 use crate::accelerator::Accelerator;
 use crate::feed::Source;
+use crate::guard::Admitted;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
@@ -23,7 +24,7 @@ use crate::shared::{Clock, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
-use recoded_pipeline::egress::Origin;
+use recoded_pipeline::egress::{Egress, Origin, Outer};
 use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
@@ -185,6 +186,7 @@ impl Worker {
             self.outbox.flush(&mut self.umem, &mut self.sockets);
         }
         worked |= self.take_over(now);
+        worked |= self.send_letters();
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
             self.outbox.flush(&mut self.umem, &mut self.sockets);
@@ -209,7 +211,8 @@ impl Worker {
             return false;
         }
         let local = self.local[link];
-        for packet in self.state.received.drain(..) {
+        let mut received = std::mem::take(&mut self.state.received);
+        for packet in received.drain(..) {
             let Received { frame, offset, len } = packet;
             let counters = &mut self.outbox.links[link];
             counters.rx_packets += 1;
@@ -222,6 +225,8 @@ impl Worker {
                     let sender = found.source.ip();
                     let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
                     let (peer, traffic_class) = (peer.map(|(_, peer)| *peer), found.traffic_class);
+                    let origin = peer.map(|peer| (peer, found.source.port()));
+                    let Some(payload) = self.admit(link, origin, payload) else { continue };
                     let datagram = Datagram { peer, payload, traffic_class };
                     self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
                 }
@@ -235,8 +240,42 @@ impl Worker {
                 }
             }
         }
+        self.state.received = received;
         self.outbox.flush(&mut self.umem, &mut self.sockets);
         true
+    }
+
+    /// The part of a packet that the pipeline gets, if its tag is right; otherwise the packet ends
+    /// here. Those of strangers end in the pipeline.
+    #[inline]
+    fn admit(&mut self, link: usize, origin: Option<(PeerId, u16)>, payload: Span) -> Option<Span> {
+        let Some(origin) = origin else { return Some(payload) };
+        let Outbox { guard, links, .. } = &mut self.outbox;
+        match guard.admit(origin, self.umem.bytes(payload), &mut links[link]) {
+            Admitted::Packet(len) => payload.slice(0, len),
+            Admitted::Ended => {
+                self.umem.release(payload.frame);
+                None
+            }
+        }
+    }
+
+    /// Sends what the thread of keys wrote. Whether there was anything.
+    fn send_letters(&mut self) -> bool {
+        if self.index != 0 {
+            return false;
+        }
+        let mut sent = false;
+        while let Some(letter) = self.outbox.guard.outgoing() {
+            let Some(payload) = copy_in(&mut self.umem, letter.packet()) else { break };
+            let outer = Outer { source_port: letter.source_port, traffic_class: 0 };
+            self.outbox.transmit(letter.peer, payload, outer);
+            sent = true;
+        }
+        if sent {
+            self.outbox.flush(&mut self.umem, &mut self.sockets);
+        }
+        sent
     }
 
     /// Passes stages that shards asked for to the pipeline. Whether there were any.
@@ -339,6 +378,7 @@ impl Worker {
             self.outbox.set_tunnels(&tunnels);
             self.tunnels = tunnels;
         }
+        self.outbox.guard.adopt();
         self.adopt_owners();
         let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
             return;

@@ -9,6 +9,9 @@
 //! The counter is explicit: unit numbers wrap and restart, and a nonce must not. The sink's window
 //! drops what it has delivered; packets of a code that decodes late arrive late, so it is wide.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use aws_lc_rs::aead::{
     AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
@@ -84,16 +87,16 @@ impl Suite {
     }
 }
 
-/// Seals the packets of one direction.
+/// Seals the packets of one direction. Workers may share it; each counter is used once.
 pub struct Sealer {
     key: LessSafeKey,
     key_id: u8,
-    counter: u64,
+    counter: AtomicU64,
 }
 
 impl Sealer {
     pub(crate) fn new(suite: Suite, secret: &Secret<32>, key_id: u8) -> Self {
-        Self { key: suite.key(secret), key_id, counter: 0 }
+        Self { key: suite.key(secret), key_id, counter: AtomicU64::new(0) }
     }
 
     /// Seals the packet that lies in `buffer` between [`HEADER_BYTES`] bytes of room and 16 more.
@@ -102,42 +105,46 @@ impl Sealer {
     /// # Errors
     /// The buffer is shorter than an envelope, `bound` longer than 23 bytes, or the key is used
     /// up.
-    pub fn seal(&mut self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
-        if self.counter >= PACKETS_MAX {
+    pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
+        if self.packets() >= PACKETS_MAX {
             return Err(Refused::Exhausted);
+        }
+        if bound.len() > BOUND_BYTES_MAX {
+            return Err(Refused::Long);
         }
         let (header, rest) =
             buffer.split_first_chunk_mut::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
         let (packet, tag) = rest.split_last_chunk_mut::<TAG_BYTES>().ok_or(Refused::Malformed)?;
+        // Only that it is used once matters.
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         header[0] = self.key_id;
-        header[1..].copy_from_slice(&self.counter.to_be_bytes());
+        header[1..].copy_from_slice(&counter.to_be_bytes());
         let mut aad = [0; HEADER_BYTES + BOUND_BYTES_MAX];
         let aad = associated(header, bound, &mut aad)?;
         let sealed = self
             .key
-            .seal_in_place_separate_tag(nonce(self.counter), Aad::from(aad), packet)
+            .seal_in_place_separate_tag(nonce(counter), Aad::from(aad), packet)
             .map_err(|_| Refused::Long)?;
         tag.copy_from_slice(sealed.as_ref());
-        self.counter += 1;
         Ok(())
     }
 
     /// Packets that have been sealed.
     #[must_use]
-    pub const fn packets(&self) -> u64 {
-        self.counter
+    pub fn packets(&self) -> u64 {
+        self.counter.load(Ordering::Relaxed)
     }
 }
 
-/// Opens the packets of one direction, each once.
+/// Opens the packets of one direction, each once. Workers may share it.
 pub struct Opener {
     key: LessSafeKey,
-    window: ReplayWindow,
+    window: Mutex<ReplayWindow>,
 }
 
 impl Opener {
     pub(crate) fn new(suite: Suite, secret: &Secret<32>, window_packets: usize) -> Self {
-        Self { key: suite.key(secret), window: ReplayWindow::new(window_packets) }
+        Self { key: suite.key(secret), window: Mutex::new(ReplayWindow::new(window_packets)) }
     }
 
     /// The key id that an envelope names; `None` where it is too short.
@@ -150,11 +157,7 @@ impl Opener {
     ///
     /// # Errors
     /// The envelope is not one of this key, or its packet came before.
-    pub fn open<'a>(
-        &mut self,
-        envelope: &'a mut [u8],
-        bound: &[u8],
-    ) -> Result<&'a mut [u8], Refused> {
+    pub fn open<'a>(&self, envelope: &'a mut [u8], bound: &[u8]) -> Result<&'a mut [u8], Refused> {
         if envelope.len() < ENVELOPE_BYTES {
             return Err(Refused::Malformed);
         }
@@ -162,7 +165,7 @@ impl Opener {
             envelope.split_first_chunk_mut::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
         let [_, counter @ ..] = *header;
         let counter = u64::from_be_bytes(counter);
-        if !self.window.is_fresh(counter) {
+        if !self.window().is_fresh(counter) {
             return Err(Refused::Replayed);
         }
         let mut aad = [0; HEADER_BYTES + BOUND_BYTES_MAX];
@@ -171,8 +174,12 @@ impl Opener {
             .key
             .open_in_place(nonce(counter), Aad::from(aad), sealed)
             .map_err(|_| Refused::Tag)?;
-        self.window.accept(counter);
-        Ok(packet)
+        // Another worker may have opened a copy meanwhile.
+        if self.window().accept(counter) { Ok(packet) } else { Err(Refused::Replayed) }
+    }
+
+    fn window(&self) -> MutexGuard<'_, ReplayWindow> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

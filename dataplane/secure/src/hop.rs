@@ -25,7 +25,8 @@
 
 use std::hash::Hasher;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip::SipHasher24;
 use subtle::ConstantTimeEq;
@@ -86,6 +87,12 @@ enum Covered {
 impl Lane {
     fn new(secrets: &Secrets, lane: u16, digest: &Arc<HopDigest>) -> Self {
         Self { key: secrets.key("hop tag", &lane.to_be_bytes()), digest: Arc::clone(digest) }
+    }
+
+    /// Whether the digest covers so long a packet.
+    #[inline]
+    fn fits(&self, packet: &[u8], covered: Covered) -> bool {
+        !matches!(covered, Covered::Whole) || packet.len() <= DIRECT_BYTES + self.digest.0.length()
     }
 
     /// The tag of a packet without its trailer.
@@ -157,25 +164,25 @@ impl Text {
     }
 }
 
-/// Tags the packets of one lane to a neighbour.
+/// Tags the packets of one lane to a neighbour. Workers may share it; each counter is used once.
 pub struct HopSender {
     lane: Lane,
     key_id: u8,
-    counter: u64,
+    counter: AtomicU64,
 }
 
 impl HopSender {
     /// `key_id` is the one that the receiver chose for these secrets.
     #[must_use]
     pub fn new(secrets: &Secrets, key_id: u8, lane: u16, digest: &Arc<HopDigest>) -> Self {
-        Self { lane: Lane::new(secrets, lane, digest), key_id, counter: 0 }
+        Self { lane: Lane::new(secrets, lane, digest), key_id, counter: AtomicU64::new(0) }
     }
 
     /// Writes the trailer into the last [`TRAILER_BYTES`] bytes of `buffer`, over all before.
     ///
     /// # Errors
     /// The buffer is too short or too long, or the key is used up.
-    pub fn seal_whole(&mut self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
+    pub fn seal_whole(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
         self.seal(buffer, Covered::Whole, source_port)
     }
 
@@ -184,7 +191,7 @@ impl HopSender {
     /// # Errors
     /// As in [`HopSender::seal_whole`].
     pub fn seal_head(
-        &mut self,
+        &self,
         buffer: &mut [u8],
         head_bytes: usize,
         source_port: u16,
@@ -194,26 +201,25 @@ impl HopSender {
 
     /// Packets that have been tagged.
     #[must_use]
-    pub const fn packets(&self) -> u64 {
-        self.counter
+    pub fn packets(&self) -> u64 {
+        self.counter.load(Ordering::Relaxed)
     }
 
-    fn seal(
-        &mut self,
-        buffer: &mut [u8],
-        covered: Covered,
-        source_port: u16,
-    ) -> Result<(), Refused> {
-        if self.counter >= PACKETS_MAX {
+    fn seal(&self, buffer: &mut [u8], covered: Covered, source_port: u16) -> Result<(), Refused> {
+        if self.packets() >= PACKETS_MAX {
             return Err(Refused::Exhausted);
         }
         let (packet, trailer) =
             buffer.split_last_chunk_mut::<TRAILER_BYTES>().ok_or(Refused::Malformed)?;
-        let tag = self.lane.tag(packet, covered, self.counter, self.key_id, source_port)?;
+        if !self.lane.fits(packet, covered) {
+            return Err(Refused::Long);
+        }
+        // Only that it is used once matters.
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
+        let tag = self.lane.tag(packet, covered, counter, self.key_id, source_port)?;
         trailer[0] = self.key_id;
-        trailer[1..5].copy_from_slice(&(self.counter as u32).to_be_bytes());
+        trailer[1..5].copy_from_slice(&(counter as u32).to_be_bytes());
         trailer[5..].copy_from_slice(&tag);
-        self.counter += 1;
         Ok(())
     }
 }
@@ -260,11 +266,12 @@ impl<'a> HeadChecked<'a> {
     }
 }
 
-/// Verifies the packets of one lane from a neighbour.
+/// Verifies the packets of one lane from a neighbour. Workers may share it: nobody waits for the
+/// window while packets of a lane come to one of them, as they do.
 pub struct HopReceiver {
     lane: Lane,
     key_id: u8,
-    window: ReplayWindow,
+    window: Mutex<ReplayWindow>,
 }
 
 impl HopReceiver {
@@ -277,7 +284,7 @@ impl HopReceiver {
         digest: &Arc<HopDigest>,
         window_packets: usize,
     ) -> Self {
-        let window = ReplayWindow::new(window_packets);
+        let window = Mutex::new(ReplayWindow::new(window_packets));
         Self { lane: Lane::new(secrets, lane, digest), key_id, window }
     }
 
@@ -319,12 +326,16 @@ impl HopReceiver {
     ///
     /// # Errors
     /// It was accepted before.
-    pub fn accept<'a>(&mut self, checked: &Checked<'a>) -> Result<&'a [u8], Refused> {
-        if self.window.accept(checked.counter) {
+    pub fn accept<'a>(&self, checked: &Checked<'a>) -> Result<&'a [u8], Refused> {
+        if self.window().accept(checked.counter) {
             Ok(checked.packet)
         } else {
             Err(Refused::Replayed)
         }
+    }
+
+    fn window(&self) -> MutexGuard<'_, ReplayWindow> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check<'a>(
@@ -339,10 +350,14 @@ impl HopReceiver {
         if *key_id != self.key_id {
             return Err(Refused::UnknownKey);
         }
-        let counter = nearest(u32::from_be_bytes([*c0, *c1, *c2, *c3]), self.window.next());
-        if !self.window.is_fresh(counter) {
-            return Err(Refused::Replayed);
-        }
+        let counter = {
+            let window = self.window();
+            let counter = nearest(u32::from_be_bytes([*c0, *c1, *c2, *c3]), window.next());
+            if !window.is_fresh(counter) {
+                return Err(Refused::Replayed);
+            }
+            counter
+        };
         let expected = self.lane.tag(packet, covered, counter, *key_id, source_port)?;
         let equal: bool = expected.ct_eq(tag).into();
         if equal { Ok((counter, packet)) } else { Err(Refused::Tag) }

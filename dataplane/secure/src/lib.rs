@@ -2,7 +2,7 @@
 //!
 //! Bytes and the time in, bytes and verdicts out: no I/O, no clock, no randomness of its own
 //! (callers pass [`Entropy`]), no allocation per packet. The one exception is [`key_file`], for the
-//! start of a program. Nothing here is called on the path of a packet yet.
+//! start of a program.
 //!
 //! ```text
 //!  keys --> Session, per neighbour: Noise IK with a pre-shared key   | or OneWaySender/Receiver
@@ -11,6 +11,7 @@
 //!                    |--> ColumnSeeds --> TagKey   tags of symbols, which recoding carries along
 //!                    `--> Sealer, Opener           end to end: AEAD per source packet
 //!  Ring: the epochs of keys that are valid while packets are on the way
+//!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -41,12 +42,18 @@ mod homomorphic;
 
 mod envelope;
 
+mod association;
+
+mod epoch_keys;
+
+pub use association::{Association, EpochKeys, Turn};
 pub use derive::{LABEL_PREFIX, Secrets};
 pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
+pub use epoch_keys::{EdgeKeys, HopKeys, LANES, open_edge, open_hop};
 pub use error::{KeyError, Refused};
 pub use handshake::{
-    Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Session, Step,
-    timing,
+    Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
+    Step, timing,
 };
 pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey, VerifiedBody};
 pub use hop::{Checked, HeadChecked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};

@@ -7,7 +7,7 @@
 //! ```
 
 /// Keys of one epoch, of whatever kind, from a moment on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Epoch<T> {
     /// How packets name it: chosen by this node.
     pub key_id: u8,
@@ -18,7 +18,7 @@ pub struct Epoch<T> {
 }
 
 /// At most three epochs: the one before, the one in use, and one that waits for its first packet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ring<T> {
     previous: Option<Epoch<T>>,
     current: Option<Epoch<T>>,
@@ -56,16 +56,23 @@ impl<T> Ring<T> {
         true
     }
 
-    /// Forgets epochs that are older than `lifetime` nanoseconds.
-    pub fn expire(&mut self, now: u64, lifetime: u64) {
-        for place in [&mut self.previous, &mut self.current, &mut self.next] {
-            place.take_if(|epoch| now.saturating_sub(epoch.since) >= lifetime);
-        }
+    /// Forgets epochs that are older than `lifetime` nanoseconds; whether there were any.
+    pub fn expire(&mut self, now: u64, lifetime: u64) -> bool {
+        let is_over = |epoch: &mut Epoch<T>| now.saturating_sub(epoch.since) >= lifetime;
+        let places = [&mut self.previous, &mut self.current, &mut self.next];
+        places.into_iter().filter_map(|place| place.take_if(is_over)).count() > 0
     }
 
     /// The epoch that is sent with.
-    pub fn sending(&mut self) -> Option<&mut Epoch<T>> {
-        self.current.as_mut()
+    #[must_use]
+    pub const fn sending(&self) -> Option<&Epoch<T>> {
+        self.current.as_ref()
+    }
+
+    /// The epoch that waits for its first packet.
+    #[must_use]
+    pub const fn waiting(&self) -> Option<&Epoch<T>> {
+        self.next.as_ref()
     }
 
     /// The epoch that a packet names.

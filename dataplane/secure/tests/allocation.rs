@@ -13,12 +13,12 @@ use recoded_secure::{
 fn tags_masks_and_envelopes_allocate_nothing() {
     let secrets = Secrets::extract(b"salt", &[1; 32]);
     let digest = Arc::new(HopDigest::new(&secrets, 1500));
-    let mut sender = HopSender::new(&secrets, 1, 0, &digest);
-    let mut receiver = HopReceiver::new(&secrets, 1, 0, &digest, 1024);
+    let sender = HopSender::new(&secrets, 1, 0, &digest);
+    let receiver = HopReceiver::new(&secrets, 1, 0, &digest, 1024);
     let seeds = secrets.column_seeds(Strength::Strict);
     let key = TagKey::new(Strength::Strict, &seeds, 1500).expect("a key");
     let mut masks = Masks::new(&key, 64);
-    let (mut sealer, mut opener) =
+    let (sealer, opener) =
         (secrets.sealer(Suite::Aes128Gcm, 1), secrets.opener(Suite::Aes128Gcm, 1024));
     let mut packet = vec![3; 1400 + TRAILER_BYTES];
     let mut envelope = vec![3; 1400];

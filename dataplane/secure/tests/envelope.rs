@@ -27,12 +27,12 @@ proptest! {
         place in any::<prop::sample::Index>(),
         change in 1..=255_u8,
     ) {
-        let (mut sealer, mut opener) = pair(suite);
+        let (mut sealer, opener) = pair(suite);
         let original = sealed(&mut sealer, &packet);
         let mut changed = original.clone();
         changed[place.index(original.len())] ^= change;
         prop_assert!(opener.open(&mut changed, &FLOW).is_err());
-        let mut open = |bound: &[u8]| {
+        let open = |bound: &[u8]| {
             let mut envelope = original.clone();
             opener.open(&mut envelope, bound).map(|packet| packet.to_vec())
         };
@@ -45,7 +45,7 @@ proptest! {
     fn envelopes_in_any_order_are_opened_once(
         order in proptest::collection::vec(0..40_usize, 1..200)
     ) {
-        let (mut sealer, mut opener) = pair(Suite::Aes128Gcm);
+        let (mut sealer, opener) = pair(Suite::Aes128Gcm);
         let envelopes: Vec<_> = (0..40_u8).map(|n| sealed(&mut sealer, &[n; 30])).collect();
         let mut opened = [false; 40];
         for number in order {
@@ -57,14 +57,14 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let (_, mut opener) = pair(Suite::ChaCha20Poly1305);
+        let (_, opener) = pair(Suite::ChaCha20Poly1305);
         prop_assert!(opener.open(&mut bytes, &FLOW).is_err());
     }
 }
 
 #[test]
 fn associated_data_that_does_not_fit_is_refused() {
-    let (mut sealer, _) = pair(Suite::Aes128Gcm);
+    let (sealer, _) = pair(Suite::Aes128Gcm);
     assert_eq!(sealer.seal(&mut [0; 100], &[0; 24]), Err(Refused::Long));
     assert_eq!(sealer.seal(&mut [0; 24], &FLOW), Err(Refused::Malformed));
     assert_eq!(sealer.packets(), 0);

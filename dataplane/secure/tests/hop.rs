@@ -73,7 +73,7 @@ proptest! {
         place in any::<prop::sample::Index>(),
         change in 1..=255_u8,
     ) {
-        let (mut sender, mut receiver) = lane(1, 0);
+        let (sender, mut receiver) = lane(1, 0);
         let seeds = Secrets::extract(b"ends", &[9; 32]).column_seeds(Strength::Standard);
         let key = TagKey::new(Strength::Standard, &seeds, BYTES_MAX).expect("a key");
         let mut masks = Masks::new(&key, 16);
@@ -100,7 +100,7 @@ proptest! {
 
 #[test]
 fn proof_of_another_body_is_refused() {
-    let (mut sender, receiver) = lane(1, 0);
+    let (sender, receiver) = lane(1, 0);
     let seeds = Secrets::extract(b"ends", &[9; 32]).column_seeds(Strength::Standard);
     let key = TagKey::new(Strength::Standard, &seeds, BYTES_MAX).expect("a key");
     let mut masks = Masks::new(&key, 1);
@@ -132,7 +132,7 @@ fn another_port_lane_key_or_way_to_cover_is_refused() {
 
 #[test]
 fn packets_longer_than_the_digest_are_refused() {
-    let (mut sender, _) = lane(1, 0);
+    let (sender, _) = lane(1, 0);
     let refused = sender.seal_whole(&mut [0; 3000], PORT);
     assert_eq!(refused, Err(Refused::Long));
     assert_eq!(sender.packets(), 0);

@@ -34,17 +34,20 @@ pub enum PacketType {
     Stream = 5,
     /// What came over one link, told to the neighbour that sends it.
     Link = 6,
+    /// A message of a handshake, between neighbours or between source and sink.
+    Handshake = 7,
 }
 
 impl PacketType {
     /// Every type.
-    pub const ALL: [PacketType; 6] = [
+    pub const ALL: [PacketType; 7] = [
         PacketType::Bats,
         PacketType::Generation,
         PacketType::Window,
         PacketType::Feedback,
         PacketType::Stream,
         PacketType::Link,
+        PacketType::Handshake,
     ];
 
     /// The type a nibble names.
@@ -57,6 +60,7 @@ impl PacketType {
             4 => PacketType::Feedback,
             5 => PacketType::Stream,
             6 => PacketType::Link,
+            7 => PacketType::Handshake,
             _ => return None,
         })
     }
@@ -80,6 +84,8 @@ impl Flags {
     pub const INTERACTIVE: u8 = 0x08;
     /// Each hop makes up for its own losses: nodes send link reports. Set by the source.
     pub const MENDED: u8 = 0x04;
+    /// Of a handshake: between source and sink of the flow; relays pass it on.
+    pub const EDGE: u8 = 0x80;
     /// Mask of the field code: 0, 1, 2, 3 for orders 2, 4, 16, 256.
     pub const FIELD: u8 = 0x03;
 
@@ -236,7 +242,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn header_written_then_parsed_is_itself(
-            header in (0usize..6).prop_flat_map(|kind| headers(PacketType::ALL[kind], 0xFF)),
+            header in (0usize..7).prop_flat_map(|kind| headers(PacketType::ALL[kind], 0xFF)),
             link_sequence: u32,
         ) {
             let mut bytes = [0u8; HEADER_BYTES];

@@ -29,6 +29,8 @@ pub mod feedback;
 
 pub mod link;
 
+pub mod handshake;
+
 pub mod parse;
 
 pub mod shard;

@@ -2,6 +2,7 @@
 
 use crate::coded::{Coded, parse_coded};
 use crate::feedback::FeedbackHeader;
+use crate::handshake::parse_handshake;
 use crate::header::{Header, HeaderError, PacketType};
 use crate::link::{LinkReport, parse_link};
 use crate::stream::{StreamPacket, parse_stream};
@@ -20,6 +21,8 @@ pub enum Packet<'a> {
     Stream(StreamPacket),
     /// A link report, whose gaps are read by [`crate::link::link_gaps`].
     Link(LinkReport),
+    /// A message of a handshake, which lies behind the header.
+    Handshake(Header),
 }
 
 /// Parses a UDP payload.
@@ -34,6 +37,7 @@ pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
         PacketType::Feedback => FeedbackHeader::parse(payload).map(Packet::Feedback),
         PacketType::Stream => parse_stream(payload).map(Packet::Stream),
         PacketType::Link => parse_link(payload).map(Packet::Link),
+        PacketType::Handshake => parse_handshake(payload).map(Packet::Handshake),
     }
 }
 
@@ -46,6 +50,7 @@ impl Packet<'_> {
             Packet::Feedback(header) => &header.common,
             Packet::Stream(packet) => &packet.header.common,
             Packet::Link(report) => &report.header,
+            Packet::Handshake(header) => header,
         }
     }
 }
@@ -58,7 +63,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_parses_is_what_its_header_says(
-            kind in 1u8..7,
+            kind in 1u8..8,
             mut bytes in prop::collection::vec(any::<u8>(), 16..300),
         ) {
             bytes[0] = crate::header::VERSION << 4 | kind;

@@ -7,7 +7,7 @@ use recoded_gf::Kernel;
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, Entropy, Gate, HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest,
     HopReceiver, HopSender, Identity, Kind, Masks, OneWayReceiver, PresharedKey, PrivateKey,
-    Refused, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey,
+    Refused, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey,
 };
 
 use crate::Input;
@@ -30,7 +30,7 @@ struct Side {
 fn side(own: u8, peer: u8) -> Side {
     let key = |byte| PrivateKey::generate(&Entropy::new([byte; 64]));
     let psk = PresharedKey::generate(&Entropy::new([9; 64]));
-    let identity = Identity { private: key(own), peer: key(peer).public(), psk };
+    let identity = Identity { scope: Scope::Hop, private: key(own), peer: key(peer).public(), psk };
     let gate = Gate::new(&key(own).public(), 0, &Entropy::new([own + 10; 64]));
     let session = Session::new(identity, Suite::Aes128Gcm, 0, &Entropy::new([own + 20; 64]));
     Side { session, gate }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use recoded_gf::Kernel;
 use recoded_secure::{
     ENVELOPE_BYTES, Entropy, HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks,
-    OneWaySender, PresharedKey, PrivateKey, Secrets, Session, Space, Strength, Suite,
+    OneWaySender, PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite,
     TRAILER_BYTES, TagKey,
 };
 use serde::{Deserialize, Serialize};
@@ -307,7 +307,8 @@ fn handshake() -> Handshake {
     let publics = privates.each_ref().map(PrivateKey::public);
     let [initiator, responder] = [(0, 1), (1, 0)].map(|(own, peer)| {
         let (private, peer): (PrivateKey, _) = (privates[own].clone(), publics[peer]);
-        let identity = Identity { private, peer, psk: PresharedKey::generate(&entropy(3)) };
+        let identity =
+            Identity { scope: Scope::Hop, private, peer, psk: PresharedKey::generate(&entropy(3)) };
         Session::new(identity, Suite::Aes128Gcm, 0, &entropy(10 + own as u8))
     });
     let (mut initiator, mut responder) = (initiator, responder);

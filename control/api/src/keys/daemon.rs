@@ -1,4 +1,4 @@
-//! Keys of `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed from start to stop, but for `engine`.
+//! Keys of `[daemon]`, `[[link]]`, `[[tunnel]]` and `[[neighbour]]`: fixed from start to stop, but for `engine`.
 
 use super::DefaultValue::{Depends, Is, Required};
 use super::Values::{Number, Other, Whole, Words};
@@ -92,6 +92,21 @@ pub const DAEMON: Table = Table {
                 the card whenever it works; change it live with recodectl set engine.",
             ..KEY
         },
+        Key {
+            name: "private_key",
+            values: Other("an absolute path", r#""/etc/recoded/private.key""#),
+            default: Depends("there is none, and nothing is authenticated"),
+            meaning: "File of this host's private key, mode 0600, as recodectl genkey makes it.",
+            ..KEY
+        },
+        Key {
+            name: "auth",
+            values: Words(&["full", "hop", "none"]),
+            default: Depends("full with a private_key, else none"),
+            meaning: "What is authenticated: every packet between neighbours and, encrypted, every \
+                IP packet from source to sink; only the former; nothing.",
+            ..KEY
+        },
     ],
 };
 
@@ -127,6 +142,45 @@ pub const LINK: Table = Table {
             default: Depends("as fast as the interface takes packets"),
             meaning: "Pace of what is sent, Ethernet headers included; set it a little below the \
                 rate of whatever is slowest on the way.",
+            ..KEY
+        },
+    ],
+};
+
+/// Keys of `[[neighbour]]`.
+pub const NEIGHBOUR: Table = Table {
+    section: "neighbour",
+    keys: &[
+        Key {
+            name: "link",
+            values: Other("the name of a link", r#""east""#),
+            default: Required,
+            meaning: "The link that it is on.",
+            ..KEY
+        },
+        Key {
+            name: "address",
+            values: Other("an IP address", r#""10.0.2.2""#),
+            default: Required,
+            meaning: "Its address on the link, as next_hops and upstream of flows have it.",
+            ..KEY
+        },
+        Key {
+            name: "public_key",
+            values: Other(
+                "44 characters, as recodectl pubkey prints them",
+                r#""hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=""#,
+            ),
+            default: Required,
+            meaning: "Its public key: packets are taken from and sent to the owner of that only.",
+            ..KEY
+        },
+        Key {
+            name: "preshared_key",
+            values: Other("an absolute path", r#""/etc/recoded/east.psk""#),
+            default: Depends("there is none"),
+            meaning: "File of a key that both share besides, mode 0600, as recodectl genpsk makes \
+                it: what was recorded then stays secret even from who breaks the pairs of keys.",
             ..KEY
         },
     ],

@@ -59,6 +59,29 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "edge_key",
+            roles: &[Source, Sink],
+            values: Other(
+                "44 characters, as recodectl pubkey prints them",
+                r#""hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=""#,
+            ),
+            default: Depends("auth = \"full\" needs it, and nothing else has it"),
+            meaning: "Public key of the host at the other end of the flow: IP packets are encrypted \
+                for its owner.",
+            elsewhere: "a relay passes on what it cannot read",
+            ..KEY
+        },
+        Key {
+            name: "edge_preshared_key",
+            roles: &[Source, Sink],
+            values: Other("an absolute path", r#""/etc/recoded/edge.psk""#),
+            default: Depends("there is none"),
+            meaning: "File of a key that both ends share besides, mode 0600, as recodectl genpsk \
+                makes it.",
+            elsewhere: "a relay passes on what it cannot read",
+            ..KEY
+        },
+        Key {
             name: "shards",
             roles: &[Source],
             values: Whole(1, 16),

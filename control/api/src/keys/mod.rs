@@ -9,17 +9,17 @@ mod daemon;
 mod flow;
 mod values;
 
-pub use daemon::{DAEMON, LINK, TUNNEL};
+pub use daemon::{DAEMON, LINK, NEIGHBOUR, TUNNEL};
 pub use flow::FLOW;
 pub use values::Values;
 
 /// Every table, in the order of a file.
-pub const TABLES: [Table; 4] = [DAEMON, LINK, TUNNEL, FLOW];
+pub const TABLES: [Table; 5] = [DAEMON, LINK, TUNNEL, NEIGHBOUR, FLOW];
 
 /// The keys of one section.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Table {
-    /// `daemon`, `link`, `tunnel` or `flow`.
+    /// `daemon`, `link`, `tunnel`, `neighbour` or `flow`.
     pub section: &'static str,
     /// Its keys, in the order in which messages list them.
     pub keys: &'static [Key],

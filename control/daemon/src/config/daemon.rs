@@ -51,6 +51,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         let fits = text.starts_with('/') && text.len() <= SOCKET_BYTES_MAX;
         (fits && !text.contains('\0')).then(|| PathBuf::from(text))
     });
+    let (private_key, auth) = super::auth::daemon(&mut reader);
     let queues = u64::from(XSKS_MAX);
     let workers = reader.integer("workers", 1..=queues, "there are 1 to 64, one per queue");
     let workers = usize::try_from(workers.unwrap_or(1)).unwrap_or(1);
@@ -82,6 +83,8 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
             .unwrap_or(256),
         memory: budget::read(&mut reader),
         engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
+        private_key,
+        auth,
     }
 }
 

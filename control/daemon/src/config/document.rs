@@ -21,6 +21,8 @@ pub struct Document {
     pub links: Vec<Section>,
     /// `[[tunnel]]`.
     pub tunnels: Vec<Section>,
+    /// `[[neighbour]]`.
+    pub neighbours: Vec<Section>,
     /// `[[flow]]`.
     pub flows: Vec<Section>,
 }
@@ -28,7 +30,7 @@ pub struct Document {
 /// One table of the file.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// `daemon`, `link`, `tunnel` or `flow`.
+    /// `daemon`, `link`, `tunnel`, `neighbour` or `flow`.
     pub kind: &'static str,
     /// Line of its header.
     pub line: usize,
@@ -100,6 +102,7 @@ impl Walker<'_> {
             daemon,
             links: Vec::new(),
             tunnels: Vec::new(),
+            neighbours: Vec::new(),
             flows: Vec::new(),
         };
         for (key, value) in table {
@@ -116,10 +119,15 @@ impl Walker<'_> {
                 }
                 "link" => document.links = self.sections("link", line, value.get_ref()),
                 "tunnel" => document.tunnels = self.sections("tunnel", line, value.get_ref()),
+                "neighbour" => {
+                    document.neighbours = self.sections("neighbour", line, value.get_ref());
+                }
                 "flow" => document.flows = self.sections("flow", line, value.get_ref()),
                 other => {
                     let line = self.lines.of(key.span().start);
-                    let hint = "a file has [daemon], [[link]], [[tunnel]] and [[flow]]".to_owned();
+                    let hint =
+                        "a file has [daemon], [[link]], [[tunnel]], [[neighbour]] and [[flow]]";
+                    let hint = hint.to_owned();
                     let fault = Fault::Unknown { key: other.to_owned(), hint };
                     self.errors.push(ConfigError { line: Some(line), place: String::new(), fault });
                 }

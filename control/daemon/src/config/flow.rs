@@ -87,6 +87,8 @@ pub fn flow(
     let recoding = recoding(reader);
     let adaptive = reader.truth("adaptive").unwrap_or(true);
 
+    let edge = super::auth::edge(reader);
+
     let role = match kind {
         Kind::Source => Role::Source { tunnel: tunnel? },
         Kind::Relay => Role::Relay { upstream: upstream? },
@@ -114,7 +116,7 @@ pub fn flow(
     };
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
-    Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none() })
+    Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
 }
 
 /// `id`.

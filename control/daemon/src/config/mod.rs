@@ -27,6 +27,8 @@ pub mod code;
 
 pub mod auto;
 
+pub mod auth;
+
 #[cfg(feature = "bats")]
 pub mod bats;
 
@@ -36,11 +38,12 @@ mod writer;
 
 pub mod render;
 
+use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
-use recoded_pipeline::params::{FlowParams, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -59,6 +62,8 @@ pub struct Config {
     pub hops: Vec<Neighbour>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
     pub tunnels: Vec<Tunnel>,
+    /// `[[neighbour]]`, in order.
+    pub neighbours: Vec<NeighbourKey>,
     /// `[[flow]]`, in order.
     pub flows: Vec<Flow>,
 }
@@ -86,6 +91,10 @@ pub struct Daemon {
     pub memory: u64,
     /// Who does bulk work.
     pub engine: Mode,
+    /// File of this host's private key.
+    pub private_key: Option<PathBuf>,
+    /// What is authenticated.
+    pub auth: Auth,
 }
 
 /// What a worker does when nothing arrives.
@@ -156,6 +165,8 @@ pub struct Flow {
     pub symbol_bytes_given: bool,
     /// Source: whether [`auto`] chose the code.
     pub code_is_auto: bool,
+    /// Source and sink: the other end.
+    pub edge: Option<Known>,
 }
 
 impl Flow {
@@ -163,6 +174,16 @@ impl Flow {
     fn feeds(&self, tunnel: usize) -> bool {
         let Role::Source { tunnel: TunnelId(id) } = self.params.role else { return false };
         usize::from(id) == tunnel
+    }
+
+    /// Its next hops and its upstream, each with the key that names it.
+    fn neighbours(&self) -> impl Iterator<Item = (&'static str, PeerId)> {
+        let upstream = match self.params.role {
+            Role::Source { .. } => None,
+            Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
+        };
+        let next_hops = self.params.next_hops.iter().map(|hop| ("next_hops", *hop));
+        next_hops.chain(upstream.map(|hop| ("upstream", hop)))
     }
 }
 
@@ -205,6 +226,7 @@ impl Config {
         if let Some(in_force) = in_force {
             tunnels = in_force.iter().map(|tunnel| (tunnel.clone(), true)).collect();
         }
+        let neighbours = auth::neighbours(&document.neighbours, &links, &mut errors);
         let mut hops = Vec::new();
         let mut flows = Vec::new();
         let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
@@ -221,6 +243,11 @@ impl Config {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
+        // Of what is whole: what is missing has been said.
+        if errors.is_empty() {
+            let who = (daemon.auth, &neighbours[..]);
+            auth::check(document, who, (&links, &hops), &flows, &mut errors);
+        }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
         budget::refuse_beyond(&document.daemon, &daemon, interfaces, &flows, &mut errors);
         if !errors.is_empty() {
@@ -233,7 +260,7 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        Ok(Config { daemon, links, hops, tunnels, flows })
+        Ok(Config { daemon, links, hops, tunnels, neighbours, flows })
     }
 
     /// What workers get.

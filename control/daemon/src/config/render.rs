@@ -1,5 +1,6 @@
 //! The configuration in force as TOML, every key that applies written out.
 
+use super::auth::{Known, NeighbourKey, word};
 use super::code::Word;
 use super::daemon::{IDLE, XDP_MODES};
 use super::writer::{key, whole};
@@ -27,6 +28,12 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "name", tunnel.name.as_str());
         key(&mut text, "address", format!("{}/{}", tunnel.address, tunnel.prefix));
         key(&mut text, "mtu", i64::from(tunnel.mtu));
+    }
+    for NeighbourKey { neighbour, known } in &config.neighbours {
+        text.push_str("\n[[neighbour]]\n");
+        key(&mut text, "link", config.links[neighbour.link].name.as_str());
+        key(&mut text, "address", neighbour.address.to_string());
+        keys(&mut text, ["public_key", "preshared_key"], known);
     }
     for item in &config.flows {
         flow(&mut text, config, item);
@@ -66,6 +73,18 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     key(text, "generations", whole(daemon.generations));
     key(text, "memory", super::budget::written(daemon.memory));
     key(text, "engine", daemon.engine.name());
+    if let Some(path) = &daemon.private_key {
+        key(text, "private_key", path.to_string_lossy().into_owned());
+    }
+    key(text, "auth", word(daemon.auth));
+}
+
+/// Keys of another host: what `names` calls them.
+fn keys(text: &mut String, names: [&str; 2], known: &Known) {
+    key(text, names[0], known.public.to_string());
+    if let Some(path) = &known.preshared {
+        key(text, names[1], path.to_string_lossy().into_owned());
+    }
 }
 
 fn flow(text: &mut String, config: &Config, flow: &Flow) {
@@ -105,6 +124,9 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
         }
+    }
+    if let Some(known) = &flow.edge {
+        keys(text, ["edge_key", "edge_preshared_key"], known);
     }
 }
 

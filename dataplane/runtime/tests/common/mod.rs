@@ -91,6 +91,8 @@ pub fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
 
 pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
     Topology {
+        private_key: None,
+        edges: Vec::new(),
         workers: 1,
         tunnel_queues: 1,
         flow_memory_bytes: 1 << 30,
@@ -105,7 +107,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
             local: local.parse().unwrap(),
             rate_mbit: None,
         }],
-        hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap() }],
+        hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap(), key: None }],
         tunnels: vec![TunnelConfig {
             name: "rec0".into(),
             address: (tunnel.parse().unwrap(), 24),

@@ -19,7 +19,7 @@ pub mod timing;
 
 pub use cookie::{Admission, Gate};
 pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE};
-pub use session::{Established, Identity, Session, Step};
+pub use session::{Established, Identity, Scope, Session, Step};
 
 pub(crate) use cookie::mac;
 pub(crate) use message::{FIRST_BYTE, OPENING};

@@ -18,12 +18,32 @@ pub(super) const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 /// Which message of the pattern the pre-shared key is mixed in after.
 const PSK_AT: u8 = 2;
 
-/// Prologue: this, and the header of the initiation.
+/// Prologue: this, the header of the initiation, and the scope.
 const PROLOGUE: &[u8] = b"recoded v2";
+
+/// What is agreed on: a message of one scope means nothing in another one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A hop: `hop` in the prologue.
+    Hop,
+    /// The way of a flow from source to sink: `edge` and the number of the flow, 32 bits.
+    Edge(u32),
+}
+
+impl Scope {
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Scope::Hop => b"hop".to_vec(),
+            Scope::Edge(flow) => [&b"edge"[..], &flow.to_be_bytes()].concat(),
+        }
+    }
+}
 
 /// Keys of this node, of a peer, and the one they share.
 #[derive(Debug)]
 pub struct Identity {
+    /// What they are for.
+    pub scope: Scope,
     /// The private key of this node.
     pub private: PrivateKey,
     /// The public key of the peer.
@@ -43,7 +63,7 @@ pub(super) fn initiator(
     header: &[u8; HEADER],
     entropy: &Entropy,
 ) -> Result<HandshakeState, Refused> {
-    let prologue = [PROLOGUE, header].concat();
+    let prologue = [PROLOGUE, header, &identity.scope.bytes()].concat();
     let builder = builder(identity, &prologue, entropy);
     let builder = builder.and_then(|it| it.remote_public_key(identity.peer.bytes()));
     builder.and_then(Builder::build_initiator).map_err(|_| Refused::Handshake)
@@ -54,7 +74,7 @@ pub(super) fn responder(
     header: &[u8; HEADER],
     entropy: &Entropy,
 ) -> Result<HandshakeState, Refused> {
-    let prologue = [PROLOGUE, header].concat();
+    let prologue = [PROLOGUE, header, &identity.scope.bytes()].concat();
     let builder = builder(identity, &prologue, entropy);
     builder.and_then(Builder::build_responder).map_err(|_| Refused::Handshake)
 }

@@ -8,8 +8,8 @@ use super::message::{
     FIRST_BYTE, HEADER, INITIATION, INITIATION_BYTES, INITIATION_PAYLOAD, MACS, Message, RESPONSE,
     RESPONSE_BYTES, RESPONSE_PAYLOAD, parse,
 };
-pub use super::noise::Identity;
 use super::noise::{self, Split};
+pub use super::noise::{Identity, Scope};
 use super::timing::{
     EPOCH_NANOS_MAX, INITIATION_NANOS_MIN, REKEY_NANOS, REKEY_RESPONDER_NANOS, RETRY_NANOS,
     RETRY_NANOS_MAX, START_NANOS,

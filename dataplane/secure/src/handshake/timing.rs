@@ -13,14 +13,16 @@ pub const REKEY_RESPONDER_NANOS: u64 = 150 * SECOND;
 pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
 
 /// First wait for a response; doubled with each retry up to [`RETRY_NANOS_MAX`], and up to a
-/// quarter longer by chance, so that two sides do not collide for ever.
-pub const RETRY_NANOS: u64 = SECOND;
+/// quarter longer by chance, so that two sides do not collide for ever. Short, since messages are
+/// lost: over four hops of 10 % two of three handshakes fail.
+pub const RETRY_NANOS: u64 = SECOND / 4;
 
 /// Longest wait for a response. Also the longest round trip over which a handshake succeeds.
 pub const RETRY_NANOS_MAX: u64 = 16 * SECOND;
 
-/// At the start the side with the greater public key waits for the other one this long.
-pub const START_NANOS: u64 = SECOND;
+/// At the start the side with the greater public key waits for the other one this long. Both may
+/// begin: that costs a handshake more, and a restarted side is heard soon.
+pub const START_NANOS: u64 = SECOND / 20;
 
 /// Shortest time between two initiations of a peer that are looked at.
 pub const INITIATION_NANOS_MIN: u64 = 20_000_000;

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_secure::{
     Admission, Entropy, Epoch, Gate, HANDSHAKE_TYPE, HopDigest, HopReceiver, HopSender, Identity,
-    PresharedKey, PrivateKey, Refused, Ring, Session, Step, Suite, TRAILER_BYTES,
+    PresharedKey, PrivateKey, Refused, Ring, Scope, Session, Step, Suite, TRAILER_BYTES,
     timing::EPOCH_NANOS_MAX,
 };
 
@@ -56,8 +56,12 @@ fn entropy(random: &mut ChaCha8Rng) -> Entropy {
 impl Node {
     pub fn new(side: usize, now: u64, shared: [u8; 32], seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let identity =
-            Identity { private: private(side), peer: private(1 - side).public(), psk: psk(shared) };
+        let identity = Identity {
+            scope: Scope::Hop,
+            private: private(side),
+            peer: private(1 - side).public(),
+            psk: psk(shared),
+        };
         let gate = Gate::new(&private(side).public(), now, &entropy(&mut random));
         let session = Session::new(identity, Suite::preferred(), now, &entropy(&mut random));
         let (sent, accepted, refused, epochs) = (0, 0, 0, 0);

@@ -56,7 +56,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
     // point.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
-    // Keys and tags of packets. Nothing on the path uses it yet.
+    // Keys and tags of packets.
     ("recoded-secure", Allowed::Only(&["recoded-gf"])),
     (
         "recoded-pipeline",
@@ -71,6 +71,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
             "recoded-wire",
             "recoded-offload",
             "recoded-code",
+            "recoded-secure",
         ]),
     ),
     (

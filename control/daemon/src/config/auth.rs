@@ -1,0 +1,192 @@
+//! Who must prove who they are: keys of this host, of its neighbours, and of the other ends of
+//! flows. Files of keys are only named here; `crate::keys` reads them, at the start.
+
+use super::daemon::find;
+use super::document::{Document, Section};
+use super::error::ConfigError;
+use super::reader::{Reader, unicast};
+use super::{Config, Flow, Link, Neighbour};
+use recoded_api::keys::NEIGHBOUR;
+use recoded_pipeline::params::Role;
+use recoded_runtime::secure::PublicKey;
+use std::path::PathBuf;
+
+/// What is authenticated.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Auth {
+    /// Every packet of a hop, and between source and sink every IP packet, which is encrypted.
+    Full,
+    /// Every packet of a hop.
+    Hop,
+    /// Nothing.
+    None,
+}
+
+/// Words of `auth`.
+pub const AUTHS: [(&str, Auth); 3] =
+    [("full", Auth::Full), ("hop", Auth::Hop), ("none", Auth::None)];
+
+/// How another host is known.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    /// Its public key.
+    pub public: PublicKey,
+    /// File of the key that both share besides.
+    pub preshared: Option<PathBuf>,
+}
+
+/// `[[neighbour]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NeighbourKey {
+    /// Who it is.
+    pub neighbour: Neighbour,
+    /// Its keys.
+    pub known: Known,
+}
+
+const KEY_RULE: &str =
+    "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
+const FILE_RULE: &str = "it is the absolute path of a file";
+
+/// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
+pub fn daemon(reader: &mut Reader<'_>) -> (Option<PathBuf>, Auth) {
+    let private = reader.text("private_key", FILE_RULE, file);
+    let rule = "it is \"full\", \"hop\" or \"none\"";
+    let written = reader.choice("auth", &AUTHS, rule);
+    if private.is_none() && written.is_some_and(|auth| auth != Auth::None) {
+        let rule = "nothing is authenticated without private_key: recodectl genkey makes one";
+        reader.refuse("auth", "does not apply", rule);
+    }
+    let default = if private.is_some() { Auth::Full } else { Auth::None };
+    (private, written.unwrap_or(default))
+}
+
+/// Every `[[neighbour]]`.
+pub fn neighbours(
+    sections: &[Section],
+    links: &[Link],
+    errors: &mut Vec<ConfigError>,
+) -> Vec<NeighbourKey> {
+    let mut neighbours: Vec<NeighbourKey> = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        let mut reader = Reader::new(section, index, errors);
+        let reader = &mut reader;
+        reader.known(&NEIGHBOUR);
+        let named = reader.text("link", "it is the name of a [[link]]", |it| Some(it.to_owned()));
+        let named = reader.require("link", named, "a neighbour is on a [[link]]");
+        let rule = "it is the neighbour's IP address on the link";
+        let address = reader.text("address", rule, unicast);
+        let address = reader.require("address", address, rule);
+        let known = known(reader, "public_key", "preshared_key");
+        reader.require("public_key", known.as_ref(), KEY_RULE);
+        let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        let link = named.and_then(|name| match find(&name, &names) {
+            Ok(link) => Some(link),
+            Err(names) => {
+                reader.refuse("link", "is unknown", &format!("the links are {names}"));
+                None
+            }
+        });
+        let (Some(link), Some(address), Some(known)) = (link, address, known) else { continue };
+        let neighbour = Neighbour { link, address };
+        if neighbours.iter().any(|other| other.neighbour == neighbour) {
+            reader.refuse("address", "is taken", "each neighbour has one key");
+            continue;
+        }
+        neighbours.push(NeighbourKey { neighbour, known });
+    }
+    neighbours
+}
+
+/// `edge_key` and `edge_preshared_key` of a flow.
+pub fn edge(reader: &mut Reader<'_>) -> Option<Known> {
+    let known = known(reader, "edge_key", "edge_preshared_key");
+    if known.is_none() && !reader.has("edge_key") {
+        reader.unsuitable("edge_preshared_key", "it is shared with the owner of edge_key");
+    }
+    known
+}
+
+fn known(reader: &mut Reader<'_>, key: &'static str, preshared: &'static str) -> Option<Known> {
+    let public = reader.text(key, KEY_RULE, |text| text.parse().ok());
+    let preshared = reader.text(preshared, FILE_RULE, file);
+    public.map(|public| Known { public, preshared })
+}
+
+fn file(text: &str) -> Option<PathBuf> {
+    (text.starts_with('/') && !text.contains('\0')).then(|| PathBuf::from(text))
+}
+
+/// Rules over all sections: whoever is spoken to has a key where packets are authenticated, and a
+/// key without effect is refused.
+pub fn check(
+    document: &Document,
+    (auth, neighbours): (Auth, &[NeighbourKey]),
+    (links, hops): (&[Link], &[Neighbour]),
+    flows: &[Flow],
+    errors: &mut Vec<ConfigError>,
+) {
+    for (index, (section, known)) in document.neighbours.iter().zip(neighbours).enumerate() {
+        let mut reader = Reader::new(section, index, errors);
+        if auth == Auth::None {
+            let rule = "nothing is authenticated: write private_key under [daemon], and not auth = \
+                        \"none\"";
+            reader.refuse("public_key", "does not apply", rule);
+        } else if !hops.contains(&known.neighbour) {
+            let rule = "no flow has it as next hop or upstream";
+            reader.refuse("address", "is of no use", rule);
+        }
+    }
+    let has_key = |hop: &Neighbour| neighbours.iter().any(|known| known.neighbour == *hop);
+    for (index, (section, flow)) in document.flows.iter().zip(flows).enumerate() {
+        let mut reader = Reader::new(section, index, errors);
+        check_flow(&mut reader, auth, flow);
+        if auth == Auth::None {
+            continue;
+        }
+        for (key, id) in flow.neighbours() {
+            let hop = hops[usize::from(id.0)];
+            if has_key(&hop) {
+                continue;
+            }
+            let (link, address) = (&links[hop.link].name, hop.address);
+            let rule = format!(
+                "auth = \"{}\" needs its key: write [[neighbour]] with link = \"{link}\", address \
+                 = \"{address}\" and public_key",
+                word(auth)
+            );
+            reader.refuse_part(key, key.into(), address.to_string(), "has no key", &rule);
+        }
+    }
+}
+
+fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
+    let is_edge = !matches!(flow.params.role, Role::Relay { .. });
+    if auth != Auth::Full {
+        reader.unsuitable("edge_key", "flows are encrypted with auth = \"full\" only");
+        return;
+    }
+    if is_edge {
+        let rule = "auth = \"full\" encrypts between source and sink: it is the public key of the \
+                    host at the other end; auth = \"hop\" does without";
+        reader.require("edge_key", flow.edge.as_ref(), rule);
+    }
+    if flow.params.next_hops.len() > 1 && is_edge {
+        let rule = "a flow that is encrypted has one sink and one next hop; auth = \"hop\" allows \
+                    several";
+        reader.refuse("next_hops", "is too long", rule);
+    }
+}
+
+/// How an [`Auth`] is written.
+pub fn word(auth: Auth) -> &'static str {
+    AUTHS.iter().find(|(_, known)| *known == auth).map_or("", |(word, _)| word)
+}
+
+impl Config {
+    /// The keys of a neighbour, where packets of hops are authenticated.
+    pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
+        let mut neighbours = self.neighbours.iter();
+        neighbours.find(|known| known.neighbour == *hop).map(|it| &it.known)
+    }
+}

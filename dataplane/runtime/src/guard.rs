@@ -1,0 +1,186 @@
+//! What a worker does with keys: tags on every packet of a hop, envelopes around the packets of
+//! sealed flows. Keys come from `keyer`, by one lock when they change; packets take none but that
+//! of a replay window, which another worker holds only where a card sends one lane to both.
+//!
+//! ```text
+//!  received:  known neighbour? -> handshake? ------------------------> keyer
+//!                              -> its keys? -> tag right, first time? -> pipeline
+//!  to send:   keys for the hop? -> tag behind the packet -> headers -> socket
+//! ```
+//!
+//! Whether a hop has keys is what the configuration says: packets without a tag are dropped there,
+//! whatever they say, and nothing leaves without one.
+
+use crate::keyring::{Keyring, Letter, Rings};
+use crate::report::LinkCounters;
+use crossbeam::channel::Sender;
+use recoded_pipeline::params::PeerId;
+use recoded_secure::{ENVELOPE_BYTES, Refused, TRAILER_BYTES, open_edge, open_hop};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
+use std::sync::Arc;
+
+/// A worker's keys.
+pub(crate) struct Guard {
+    keyring: Arc<Keyring>,
+    rings: Rings,
+    seen: u64,
+    mail: Sender<Letter>,
+}
+
+/// What becomes of a received packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Admitted {
+    /// It is of the neighbour; so many bytes of it, without the tag.
+    Packet(usize),
+    /// It ends here, and was counted.
+    Ended,
+}
+
+impl Guard {
+    /// Without keys until they are adopted.
+    pub(crate) fn new(keyring: Arc<Keyring>, mail: Sender<Letter>) -> Guard {
+        let mut guard = Guard { keyring, rings: Rings::default(), seen: 0, mail };
+        guard.adopt();
+        guard
+    }
+
+    /// Takes new keys over.
+    #[inline]
+    pub(crate) fn adopt(&mut self) {
+        if let Some(rings) = self.keyring.rings.newer(&mut self.seen) {
+            self.rings = rings.as_ref().clone();
+        }
+    }
+
+    /// Looks at a packet of a neighbour.
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        (peer, source_port): (PeerId, u16),
+        payload: &[u8],
+        counters: &mut LinkCounters,
+    ) -> Admitted {
+        let has_keys = self.rings.hops.get(usize::from(peer.0)).is_some_and(Option::is_some);
+        if !has_keys && !is_handshake(payload) {
+            return Admitted::Packet(payload.len());
+        }
+        self.examine((peer, source_port), payload, counters)
+    }
+
+    fn examine(
+        &mut self,
+        (peer, source_port): (PeerId, u16),
+        payload: &[u8],
+        counters: &mut LinkCounters,
+    ) -> Admitted {
+        let hop = self.rings.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
+        let is_message = is_hop_message(payload, hop.is_some());
+        let len = match hop {
+            Some(ring) if !is_message => match open_hop(ring, payload, source_port) {
+                Ok(packet) => packet.len(),
+                Err(reason) => {
+                    count(reason, counters);
+                    return Admitted::Ended;
+                }
+            },
+            // The pipeline counts what a node without keys cannot answer.
+            None if is_message => return Admitted::Packet(payload.len()),
+            _ => payload.len(),
+        };
+        let packet = &payload[..len];
+        if !is_handshake(packet) {
+            return Admitted::Packet(len);
+        }
+        counters.rx_handshakes += 1;
+        // What is left of a hello is its header.
+        if len > HEADER_BYTES {
+            let letter = Letter::new(peer, source_port, packet);
+            let is_sent = letter.is_some_and(|letter| self.mail.try_send(letter).is_ok());
+            counters.rx_handshakes_refused += u64::from(!is_sent);
+        }
+        Admitted::Ended
+    }
+
+    /// Bytes that a tag adds to packets to this neighbour.
+    #[inline]
+    pub(crate) fn trailer_bytes(&self, peer: PeerId) -> usize {
+        match self.rings.hops.get(usize::from(peer.0)) {
+            Some(Some(_)) => TRAILER_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Writes the tag into the last [`TRAILER_BYTES`] bytes of `buffer`. False when there are no
+    /// keys for it.
+    #[inline]
+    pub(crate) fn tag(&self, peer: PeerId, buffer: &mut [u8], source_port: u16) -> bool {
+        let ring = self.rings.hops.get(usize::from(peer.0)).and_then(Option::as_ref);
+        let keys = ring.and_then(|ring| ring.sending());
+        keys.is_some_and(|epoch| epoch.keys.seal(buffer, source_port).is_ok())
+    }
+
+    /// Whether a packet goes without a tag where there are keys: a message by which keys come.
+    #[inline]
+    pub(crate) fn is_untagged(payload: &[u8]) -> bool {
+        is_handshake(payload) && is_hop_message(payload, false)
+    }
+
+    /// Encrypts an IP packet of a source into `out`, which is [`ENVELOPE_BYTES`] longer.
+    ///
+    /// # Errors
+    /// There are no keys, or they are used up.
+    #[inline]
+    pub(crate) fn seal(&self, flow: u32, packet: &[u8], out: &mut [u8]) -> Result<(), Refused> {
+        let edge = self.rings.edges.iter().find(|(id, _)| *id == flow);
+        let epoch = edge.and_then(|(_, ring)| ring.sending()).ok_or(Refused::UnknownKey)?;
+        let header = ENVELOPE_BYTES - ENVELOPE_TAG_BYTES;
+        let place = out.get_mut(header..header + packet.len()).ok_or(Refused::Malformed)?;
+        place.copy_from_slice(packet);
+        epoch.keys.seal(out, &flow.to_be_bytes())
+    }
+
+    /// Decrypts what the other end of a flow sealed, in place; the packet within.
+    ///
+    /// # Errors
+    /// There are no keys for it, it is not of the other end, or it came before.
+    #[inline]
+    pub(crate) fn unseal<'a>(
+        &mut self,
+        flow: u32,
+        sealed: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Refused> {
+        let edge = self.rings.edges.iter_mut().find(|(id, _)| *id == flow);
+        let (_, ring) = edge.ok_or(Refused::UnknownKey)?;
+        open_edge(ring, sealed, &flow.to_be_bytes())
+    }
+
+    /// A packet that the thread of keys wants sent, for the first worker.
+    pub(crate) fn outgoing(&self) -> Option<Letter> {
+        self.keyring.outgoing.pop()
+    }
+}
+
+/// Bytes of the AEAD's tag.
+const ENVELOPE_TAG_BYTES: usize = 16;
+
+#[inline]
+fn is_handshake(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|first| first & 15 == PacketType::Handshake as u8)
+}
+
+/// Whether it is a message between neighbours; one without content, with or without a tag, is a
+/// hello.
+fn is_hop_message(payload: &[u8], is_tagged: bool) -> bool {
+    let hello = HEADER_BYTES + if is_tagged { TRAILER_BYTES } else { 0 };
+    let header = Header::parse(payload).ok();
+    let header = header.filter(|header| header.packet_type == PacketType::Handshake);
+    header.is_some_and(|header| !header.flags.has(Flags::EDGE) && payload.len() > hello)
+}
+
+fn count(reason: Refused, counters: &mut LinkCounters) {
+    match reason {
+        Refused::UnknownKey => counters.rx_no_keys += 1,
+        Refused::Replayed => counters.rx_copies += 1,
+        _ => counters.rx_wrong_tag += 1,
+    }
+}

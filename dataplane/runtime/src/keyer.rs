@@ -1,0 +1,365 @@
+//! The thread of keys: handshakes with neighbours and with the other ends of flows; passes those of
+//! others on.
+//!
+//! ```text
+//!  workers: messages ─► one queue ─► this thread: Gate, Association ─► keys for all workers
+//!                                                                  └─► letters ─► first worker
+//! ```
+//!
+//! Strangers cause the questions, so their cost is bounded: the queue has a few places, the gate
+//! asks for cookies beyond a hundred messages a second, and messages between edges come over
+//! links whose packets are verified, and only so many a second are passed on. The first worker
+//! sends what this thread writes, so handshakes take the way of all packets.
+
+use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, SessionReport, Sessions};
+use crate::shared::{Clock, Shared};
+use crate::topology::{PeerKey, Topology};
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+use recoded_pipeline::params::{FlowParams, PeerId, Role};
+use recoded_secure::{
+    Admission, Association, ENVELOPE_BYTES, EdgeKeys, Entropy, EpochKeys, Gate,
+    HANDSHAKE_BYTES_MAX, HopKeys, Identity, PrivateKey, Refused, Scope, Suite, Turn, open_edge,
+};
+use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
+use recoded_wire::header::{Flags, HEADER_BYTES};
+use recoded_wire::shard::source_port;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Letters from workers that wait.
+pub(crate) const MAIL: usize = 256;
+
+/// How often workers' keys are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Messages of others that are passed on in a second.
+const PASSED_PER_SECOND: u64 = 2000;
+
+/// Copies of each message between edges: over several hops that lose packets one is too few, and
+/// a copy is refused by the session.
+const EDGE_COPIES: usize = 3;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The thread's state.
+pub(crate) struct Keyer {
+    shared: Arc<Shared>,
+    keyring: Arc<Keyring>,
+    clock: Clock,
+    gate: Option<Gate>,
+    /// By `PeerId`; `None` where the configuration has no key of it.
+    hops: Vec<Option<Party<HopKeys>>>,
+    edges: Vec<(u32, Party<EdgeKeys>)>,
+    /// Messages of others that may still be passed on, and the second for which that is.
+    passes: (u64, u64),
+}
+
+/// The other side of an association.
+struct Party<Keys> {
+    key: String,
+    association: Association<Keys>,
+    refused: u64,
+    refusal: Option<Refused>,
+}
+
+impl<Keys: EpochKeys> Party<Keys> {
+    fn new(
+        scope: Scope,
+        private: &PrivateKey,
+        key: &PeerKey,
+        now: u64,
+    ) -> Result<Self, getrandom::Error> {
+        let PeerKey { public, psk } = key.clone();
+        let identity = Identity { scope, private: private.clone(), peer: public, psk };
+        let association = Association::new(identity, Suite::preferred(), now, &Entropy::fresh()?);
+        Ok(Party { key: public.to_string(), association, refused: 0, refusal: None })
+    }
+
+    fn refuse(&mut self, reason: Refused) {
+        self.refused += 1;
+        self.refusal = Some(reason);
+    }
+
+    fn report(&self, now: u64) -> SessionReport {
+        let Party { key, association, refused, refusal } = self;
+        let sending = association.ring().sending();
+        SessionReport {
+            key: key.clone(),
+            age_nanos: sending.map(|epoch| now.saturating_sub(epoch.since)),
+            handshakes: association.agreed(),
+            refused: *refused,
+            refusal: refusal.map(|reason| reason.to_string()).unwrap_or_default(),
+        }
+    }
+}
+
+impl Keyer {
+    /// Prepares the associations that a topology names.
+    ///
+    /// # Errors
+    /// Linux gives no random bytes.
+    pub(crate) fn new(
+        topology: &Topology,
+        shared: Arc<Shared>,
+        keyring: Arc<Keyring>,
+        clock: Clock,
+    ) -> Result<Keyer, getrandom::Error> {
+        let now = clock.now();
+        let mut keyer = Keyer {
+            shared,
+            keyring,
+            clock,
+            gate: None,
+            hops: topology.hops.iter().map(|_| None).collect(),
+            edges: Vec::new(),
+            passes: (0, 0),
+        };
+        let Some(private) = &topology.private_key else { return Ok(keyer) };
+        keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
+        for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
+            if let Some(key) = &hop.key {
+                *party = Some(Party::new(Scope::Hop, private, key, now)?);
+            }
+        }
+        for edge in &topology.edges {
+            let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, now)?;
+            keyer.edges.push((edge.flow, party));
+        }
+        Ok(keyer)
+    }
+
+    /// Runs until all workers are gone.
+    pub(crate) fn run(mut self, mail: &Receiver<Letter>) {
+        let mut is_warned = false;
+        loop {
+            let came = mail.recv_timeout(self.pause());
+            let worked = match came {
+                Ok(letter) => self.receive(letter),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let worked = worked.and_then(|()| self.poll());
+            if let Err(error) = worked
+                && !std::mem::replace(&mut is_warned, true)
+            {
+                tracing::error!(%error, "Linux gives no random bytes: no keys are agreed on");
+            }
+        }
+    }
+
+    /// How long there is nothing to do unless a letter comes.
+    fn pause(&self) -> Duration {
+        let hops = self.hops.iter().flatten().map(|party| party.association.wake());
+        let edges = self.edges.iter().map(|(_, party)| party.association.wake());
+        let wake = hops.chain(edges).min();
+        let Some(wake) = wake else { return Duration::from_secs(1) };
+        Duration::from_nanos(wake.saturating_sub(self.clock.now())).min(LOOK)
+    }
+
+    /// Does what is due.
+    fn poll(&mut self) -> Result<(), getrandom::Error> {
+        let (now, stamp) = (self.clock.now(), stamp());
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        for hop in 0..self.hops.len() {
+            let Some(party) = &mut self.hops[hop] else { continue };
+            let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
+            self.follow_hop(hop, turn, &out);
+        }
+        for edge in 0..self.edges.len() {
+            let (_, party) = &mut self.edges[edge];
+            let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
+            self.follow_edge(edge, turn, &out);
+        }
+        self.report(now);
+        Ok(())
+    }
+
+    fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
+        // Without a trailer: the worker has taken it off.
+        let Ok(header) = parse_handshake(letter.packet()) else { return Ok(()) };
+        if header.flags.has(Flags::EDGE) {
+            return self.receive_edge(header.flow, letter);
+        }
+        let hop = usize::from(letter.peer.0);
+        let (Some(party), Some(gate)) = (&mut self.hops[hop], &mut self.gate) else {
+            return Ok(());
+        };
+        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
+        let message = &letter.packet()[HEADER_BYTES..];
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        // A stranger's own address: a neighbour's, as the worker has seen to, and its port.
+        let address =
+            [&letter.peer.0.to_be_bytes()[..], &letter.source_port.to_be_bytes()].concat();
+        let turn = match gate.admit(now, &entropy, &address, message, &mut out) {
+            Ok(Admission::Reply(send)) => Ok(Turn { send, ..Turn::default() }),
+            Ok(Admission::Pass) => {
+                party.association.receive(now, &Entropy::fresh()?, message, &mut out)
+            }
+            Err(reason) => Err(reason),
+        };
+        self.follow_hop(hop, turn, &out);
+        Ok(())
+    }
+
+    fn receive_edge(&mut self, flow: u32, mut letter: Letter) -> Result<(), getrandom::Error> {
+        let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
+            self.pass(flow, letter);
+            return Ok(());
+        };
+        let (_, party) = &mut self.edges[edge];
+        let packet = letter.packet_mut();
+        let message = &mut packet[HEADER_BYTES..];
+        if message.len() == ENVELOPE_BYTES {
+            // A hello, which no message is as long as: the peer has the keys.
+            let mut ring = party.association.ring().clone();
+            if let Err(reason) = open_edge(&mut ring, message, &flow.to_be_bytes()) {
+                party.refuse(reason);
+            }
+            return Ok(());
+        }
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
+        let turn = party.association.receive(now, &entropy, message, &mut out);
+        self.follow_edge(edge, turn, &out);
+        Ok(())
+    }
+
+    /// Passes a message between edges on, in the direction in which it travels.
+    fn pass(&mut self, flow: u32, mut letter: Letter) {
+        let second = self.clock.now() / SECOND;
+        if self.passes.0 != second {
+            self.passes = (second, PASSED_PER_SECOND);
+        }
+        if self.passes.1 == 0 || !travel(letter.packet_mut()) {
+            return;
+        }
+        self.passes.1 -= 1;
+        let snapshot = self.shared.snapshot.get();
+        let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
+        let Role::Relay { upstream } = flow.role else { return };
+        if letter.peer == upstream {
+            for hop in &flow.next_hops {
+                self.send(letter.to(*hop));
+            }
+        } else if flow.next_hops.contains(&letter.peer) {
+            self.send(letter.to(upstream));
+        }
+    }
+
+    /// Sends what an association with a neighbour asks for.
+    fn follow_hop(&mut self, hop: usize, turn: Result<Turn, Refused>, message: &[u8]) {
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(reason) => {
+                if let Some(party) = &mut self.hops[hop] {
+                    party.refuse(reason);
+                }
+                return;
+            }
+        };
+        // Workers need the keys before the hello leaves.
+        self.publish(turn.is_changed);
+        let Ok(id) = u16::try_from(hop) else { return };
+        let snapshot = self.shared.snapshot.get();
+        let is_over = |flow: &&FlowParams| {
+            let upstream = match flow.role {
+                Role::Source { .. } => None,
+                Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
+            };
+            flow.next_hops.contains(&PeerId(id)) || upstream == Some(PeerId(id))
+        };
+        let Some(flow) = snapshot.flows.iter().find(is_over).map(|flow| flow.id) else { return };
+        let mut packet = [0; LETTER_BYTES];
+        if turn.send > 0 {
+            let len = write_handshake(flow, false, &message[..turn.send], &mut packet);
+            self.send_all(&[PeerId(id)], flow, &packet[..len], 1);
+        }
+        if turn.hello {
+            let len = write_handshake(flow, false, &[], &mut packet);
+            self.send_all(&[PeerId(id)], flow, &packet[..len], 1);
+        }
+    }
+
+    /// Sends what an association with another edge asks for.
+    fn follow_edge(&mut self, edge: usize, turn: Result<Turn, Refused>, message: &[u8]) {
+        let (flow, party) = &mut self.edges[edge];
+        let flow = *flow;
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(reason) => {
+                party.refuse(reason);
+                return;
+            }
+        };
+        let mut hello = [0; ENVELOPE_BYTES];
+        let sending = party.association.ring().sending();
+        let is_sealed =
+            sending.is_some_and(|epoch| epoch.keys.seal(&mut hello, &flow.to_be_bytes()).is_ok());
+        self.publish(turn.is_changed);
+        let snapshot = self.shared.snapshot.get();
+        let Some(params) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
+        let next = match params.role {
+            Role::Sink { upstream, .. } => vec![upstream],
+            _ => params.next_hops.clone(),
+        };
+        let mut packet = [0; LETTER_BYTES];
+        if turn.send > 0 {
+            let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
+            self.send_all(&next, flow, &packet[..len], EDGE_COPIES);
+        }
+        if turn.hello && is_sealed {
+            let len = write_handshake(flow, true, &hello, &mut packet);
+            self.send_all(&next, flow, &packet[..len], EDGE_COPIES);
+        }
+    }
+
+    fn send_all(&self, peers: &[PeerId], flow: u32, packet: &[u8], copies: usize) {
+        for peer in peers {
+            if let Some(letter) = Letter::new(*peer, source_port(flow, 0), packet) {
+                (0..copies).for_each(|_| self.send(letter.clone()));
+            }
+        }
+    }
+
+    /// Has the first worker send it; what finds no room is sent again by the timers of sessions.
+    fn send(&self, letter: Letter) {
+        if self.keyring.outgoing.push(letter).is_ok() {
+            self.shared.waker(0).wake();
+        }
+    }
+
+    /// Says what sessions there are.
+    fn report(&self, now: u64) {
+        self.keyring.store_sessions(Sessions {
+            hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
+            edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),
+        });
+    }
+
+    /// Gives workers new keys.
+    fn publish(&self, is_changed: bool) {
+        if is_changed {
+            self.keyring.rings.publish(self.rings());
+            self.shared.wake_all();
+        }
+    }
+
+    /// Keys that are valid.
+    pub(crate) fn rings(&self) -> Rings {
+        let hop = |party: &Option<Party<HopKeys>>| {
+            party.as_ref().map(|party| party.association.ring().clone())
+        };
+        let edge =
+            |(flow, party): &(u32, Party<EdgeKeys>)| (*flow, party.association.ring().clone());
+        Rings {
+            hops: self.hops.iter().map(hop).collect(),
+            edges: self.edges.iter().map(edge).collect(),
+        }
+    }
+}
+
+/// A number that grows from start to start.
+fn stamp() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,102 @@
+//! What the thread of keys and the workers share: keys, letters to send, and what `recodectl`
+//! shows of sessions.
+
+use crate::slot::Slot;
+use crossbeam::queue::ArrayQueue;
+use recoded_pipeline::params::PeerId;
+use recoded_secure::{EdgeKeys, HopKeys, Ring};
+use recoded_wire::handshake::MESSAGE_BYTES_MAX;
+use recoded_wire::header::HEADER_BYTES;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Letters that wait to be sent.
+const OUTGOING: usize = 256;
+
+/// Longest packet of a handshake, without a trailer.
+pub(crate) const LETTER_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES_MAX;
+
+/// Valid keys, by neighbour and by flow.
+#[derive(Clone, Default)]
+pub(crate) struct Rings {
+    /// By `PeerId`; `None` where the configuration has no key of it.
+    pub(crate) hops: Vec<Option<Ring<Arc<HopKeys>>>>,
+    /// Of sealed flows that begin or end here.
+    pub(crate) edges: Vec<(u32, Ring<Arc<EdgeKeys>>)>,
+}
+
+/// A packet of a handshake, received from or to be sent to a neighbour.
+#[derive(Clone, Debug)]
+pub(crate) struct Letter {
+    pub(crate) peer: PeerId,
+    pub(crate) source_port: u16,
+    len: usize,
+    bytes: [u8; LETTER_BYTES],
+}
+
+impl Letter {
+    /// `None` when it is longer than any.
+    pub(crate) fn new(peer: PeerId, source_port: u16, packet: &[u8]) -> Option<Letter> {
+        let mut bytes = [0; LETTER_BYTES];
+        bytes.get_mut(..packet.len())?.copy_from_slice(packet);
+        Some(Letter { peer, source_port, len: packet.len(), bytes })
+    }
+
+    /// The same to another neighbour.
+    pub(crate) fn to(&self, peer: PeerId) -> Letter {
+        Letter { peer, ..self.clone() }
+    }
+
+    pub(crate) fn packet(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(crate) fn packet_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
+
+/// A session with a neighbour or with the other end of a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionReport {
+    /// The public key of the other one, as WireGuard writes it.
+    pub key: String,
+    /// Nanoseconds since the keys in use were agreed on; `None` while there are none.
+    pub age_nanos: Option<u64>,
+    /// Handshakes that were finished.
+    pub handshakes: u64,
+    /// Messages that were refused: by their MAC, their content, their age.
+    pub refused: u64,
+    /// Why the last one was refused; empty when none was.
+    pub refusal: String,
+}
+
+/// Sessions of a node.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sessions {
+    /// By `PeerId`; `None` where the configuration has no key of it.
+    pub hops: Vec<Option<SessionReport>>,
+    /// Of sealed flows that begin or end here.
+    pub edges: Vec<(u32, SessionReport)>,
+}
+
+/// Shared by the thread of keys and the workers.
+pub(crate) struct Keyring {
+    pub(crate) rings: Slot<Rings>,
+    pub(crate) outgoing: ArrayQueue<Letter>,
+    sessions: Mutex<Sessions>,
+}
+
+impl Keyring {
+    pub(crate) fn new(rings: Rings) -> Keyring {
+        let outgoing = ArrayQueue::new(OUTGOING);
+        Keyring { rings: Slot::new(rings), outgoing, sessions: Mutex::default() }
+    }
+
+    pub(crate) fn sessions(&self) -> Sessions {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn store_sessions(&self, sessions: Sessions) {
+        *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions;
+    }
+}

@@ -1,0 +1,155 @@
+//! All that two nodes have agreed on: their handshakes, and the epochs of keys that came of them.
+//!
+//! ```text
+//!  poll, receive --> Session --> Ring<Arc<Keys>> --> a copy for each worker
+//!       ^                              |
+//!       '---- keys say that a packet of the peer was verified
+//! ```
+//!
+//! Whoever began a handshake says *hello* until the peer uses the new keys: a packet without
+//! content under them, by which the peer sees that its response arrived. Traffic does the same.
+
+use std::sync::Arc;
+
+use crate::envelope::Suite;
+use crate::error::Refused;
+use crate::handshake::timing::EPOCH_NANOS_MAX;
+use crate::handshake::{Established, Identity, Session, Step};
+use crate::keys::Entropy;
+use crate::ring::{Epoch, Ring};
+
+/// First pause between two hellos; doubled with each.
+const HELLO_NANOS: u64 = 100_000_000;
+
+/// Hellos for an epoch: the last one leaves 50 seconds after the first one.
+const HELLOS: u32 = 10;
+
+/// The keys of an epoch as workers use them.
+pub trait EpochKeys {
+    /// Makes them of a finished handshake.
+    fn new(established: &Established) -> Self;
+
+    /// Whether a packet of the peer has been verified under them.
+    fn is_confirmed(&self) -> bool;
+
+    /// Packets that were sent under them.
+    fn packets(&self) -> u64;
+}
+
+/// What an [`Association`] asks of its caller.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Turn {
+    /// Bytes of the buffer to send to the peer as a handshake message; 0 for nothing.
+    pub send: usize,
+    /// Send the peer a packet without content under the keys that are sent with.
+    pub hello: bool,
+    /// Workers need a new copy of [`Association::ring`].
+    pub is_changed: bool,
+}
+
+/// The handshakes with a peer and the keys of them.
+pub struct Association<Keys> {
+    session: Session,
+    ring: Ring<Arc<Keys>>,
+    hello: Option<Hello>,
+    agreed: u64,
+}
+
+/// Hellos of an epoch that this side began.
+struct Hello {
+    key_id: u8,
+    next: u64,
+    said: u32,
+}
+
+impl<Keys: EpochKeys> Association<Keys> {
+    /// As [`Session::new`].
+    #[must_use]
+    pub fn new(identity: Identity, suite: Suite, now: u64, entropy: &Entropy) -> Self {
+        let session = Session::new(identity, suite, now, entropy);
+        Self { session, ring: Ring::default(), hello: None, agreed: 0 }
+    }
+
+    /// The epochs that are valid.
+    #[must_use]
+    pub const fn ring(&self) -> &Ring<Arc<Keys>> {
+        &self.ring
+    }
+
+    /// Handshakes that were finished.
+    #[must_use]
+    pub const fn agreed(&self) -> u64 {
+        self.agreed
+    }
+
+    /// Does what is due; `stamp` and `out` as in [`Session::poll`].
+    ///
+    /// # Errors
+    /// The buffer is too short.
+    pub fn poll(
+        &mut self,
+        now: u64,
+        stamp: u64,
+        entropy: &Entropy,
+        out: &mut [u8],
+    ) -> Result<Turn, Refused> {
+        let mut is_changed = self.ring.expire(now, EPOCH_NANOS_MAX);
+        let confirmed = self.ring.waiting().filter(|epoch| epoch.keys.is_confirmed());
+        if let Some(key_id) = confirmed.map(|epoch| epoch.key_id) {
+            is_changed |= self.ring.confirm(key_id);
+            self.session.confirm(now, key_id);
+        }
+        let packets = self.ring.sending().map_or(0, |epoch| epoch.keys.packets());
+        let Step { send, .. } = self.session.poll(now, stamp, packets, entropy, out)?;
+        Ok(Turn { send, hello: self.says_hello(now), is_changed })
+    }
+
+    /// Reads a message, as [`Session::receive`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive(
+        &mut self,
+        now: u64,
+        entropy: &Entropy,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Result<Turn, Refused> {
+        let Step { send, established } = self.session.receive(now, entropy, message, out)?;
+        let Some(established) = established else {
+            return Ok(Turn { send, ..Turn::default() });
+        };
+        self.agreed += 1;
+        let key_id = established.key_id;
+        let epoch = Epoch { key_id, since: now, keys: Arc::new(Keys::new(&established)) };
+        if established.is_confirmed {
+            self.ring.install(epoch);
+            self.hello = Some(Hello { key_id, next: now, said: 0 });
+        } else {
+            self.ring.propose(epoch);
+        }
+        Ok(Turn { send, hello: self.says_hello(now), is_changed: true })
+    }
+
+    /// When [`Association::poll`] has something to do, if nothing comes before.
+    #[must_use]
+    pub fn wake(&self) -> u64 {
+        let hello = self.hello.as_ref().map_or(u64::MAX, |hello| hello.next);
+        self.session.wake().min(hello)
+    }
+
+    fn says_hello(&mut self, now: u64) -> bool {
+        let Some(hello) = &mut self.hello else { return false };
+        let sending = self.ring.sending().filter(|epoch| epoch.key_id == hello.key_id);
+        if sending.is_none_or(|epoch| epoch.keys.is_confirmed()) || hello.said == HELLOS {
+            self.hello = None;
+            return false;
+        }
+        if now < hello.next {
+            return false;
+        }
+        hello.next = now.saturating_add(HELLO_NANOS << hello.said);
+        hello.said += 1;
+        true
+    }
+}

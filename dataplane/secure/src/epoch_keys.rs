@@ -1,0 +1,155 @@
+//! Keys of an epoch, shared by all workers: of a hop, and end to end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::association::EpochKeys;
+use crate::envelope::{Opener, Sealer};
+use crate::error::Refused;
+use crate::handshake::Established;
+use crate::hop::{HopDigest, HopReceiver, HopSender};
+use crate::ring::Ring;
+
+/// Lanes of a direction: as many as a flow has shards, which have source ports in a row. A lane is
+/// the work of one worker at each end, as long as cards keep their tables.
+pub const LANES: usize = 16;
+
+/// Longest packet with a tag: what a frame of the dataplane holds.
+const PACKET_BYTES_MAX: usize = 2048;
+
+/// How late a packet of a hop may be, in packets of its lane: 16 ms of 1 Mpps.
+const HOP_WINDOW: usize = 1 << 14;
+
+/// How late a packet may be end to end, in packets of all shards: 4 s of 256 kpps.
+const EDGE_WINDOW: usize = 1 << 20;
+
+/// Tags of a hop, both ways.
+pub struct HopKeys {
+    senders: [HopSender; LANES],
+    receivers: [HopReceiver; LANES],
+    is_confirmed: AtomicBool,
+}
+
+impl EpochKeys for HopKeys {
+    fn new(established: &Established) -> Self {
+        let Established { key_id, peer_key_id, send, receive, .. } = established;
+        let digests = [send, receive].map(|secrets| {
+            let digest = HopDigest::new(secrets, PACKET_BYTES_MAX);
+            Arc::new(digest)
+        });
+        let sender = |lane| HopSender::new(send, *peer_key_id, lane as u16, &digests[0]);
+        let receiver =
+            |lane| HopReceiver::new(receive, *key_id, lane as u16, &digests[1], HOP_WINDOW);
+        Self {
+            senders: std::array::from_fn(sender),
+            receivers: std::array::from_fn(receiver),
+            is_confirmed: AtomicBool::new(false),
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.is_confirmed.load(Ordering::Relaxed)
+    }
+
+    fn packets(&self) -> u64 {
+        self.senders.iter().map(HopSender::packets).max().unwrap_or(0)
+    }
+}
+
+impl HopKeys {
+    /// Writes the tag into the last bytes of `buffer`; see [`HopSender::seal_whole`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn seal(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
+        self.senders[lane(source_port)].seal_whole(buffer, source_port)
+    }
+}
+
+/// Verifies a packet of a neighbour, once, and returns it without its tag.
+///
+/// # Errors
+/// The neighbour did not send it, or it came before.
+#[inline]
+pub fn open_hop<'a>(
+    ring: &mut Ring<Arc<HopKeys>>,
+    packet: &'a [u8],
+    source_port: u16,
+) -> Result<&'a [u8], Refused> {
+    let key_id = HopReceiver::key_id_of(packet).ok_or(Refused::Malformed)?;
+    let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
+    let receiver = &epoch.keys.receivers[lane(source_port)];
+    let checked = receiver.check_whole(packet, source_port)?;
+    let packet = receiver.accept(&checked)?;
+    confirm(&epoch.keys.is_confirmed);
+    ring.confirm(key_id);
+    Ok(packet)
+}
+
+/// Envelopes between source and sink, both ways.
+pub struct EdgeKeys {
+    sealer: Sealer,
+    opener: Opener,
+    is_confirmed: AtomicBool,
+}
+
+impl EpochKeys for EdgeKeys {
+    fn new(established: &Established) -> Self {
+        let Established { peer_key_id, send, receive, suite, .. } = established;
+        Self {
+            sealer: send.sealer(*suite, *peer_key_id),
+            opener: receive.opener(*suite, EDGE_WINDOW),
+            is_confirmed: AtomicBool::new(false),
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.is_confirmed.load(Ordering::Relaxed)
+    }
+
+    fn packets(&self) -> u64 {
+        self.sealer.packets()
+    }
+}
+
+impl EdgeKeys {
+    /// Seals a packet; see [`Sealer::seal`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
+        self.sealer.seal(buffer, bound)
+    }
+}
+
+/// Opens an envelope in place, once.
+///
+/// # Errors
+/// The other end did not make it, or it came before.
+#[inline]
+pub fn open_edge<'a>(
+    ring: &mut Ring<Arc<EdgeKeys>>,
+    envelope: &'a mut [u8],
+    bound: &[u8],
+) -> Result<&'a mut [u8], Refused> {
+    let key_id = Opener::key_id_of(envelope).ok_or(Refused::Malformed)?;
+    let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
+    let packet = epoch.keys.opener.open(envelope, bound)?;
+    confirm(&epoch.keys.is_confirmed);
+    ring.confirm(key_id);
+    Ok(packet)
+}
+
+fn lane(source_port: u16) -> usize {
+    usize::from(source_port) % LANES
+}
+
+/// Written once: workers would else take the line from each other.
+#[inline]
+fn confirm(flag: &AtomicBool) {
+    if !flag.load(Ordering::Relaxed) {
+        flag.store(true, Ordering::Relaxed);
+    }
+}
