@@ -17,17 +17,19 @@ pub struct Epoch<T> {
     pub keys: T,
 }
 
-/// At most three epochs: the one before, the one in use, and one that waits for its first packet.
+/// At most five epochs: three of before, the one in use, and one that waits for its first packet.
+/// Both sides may begin a handshake at once, and each then sends with the epoch that it began: of
+/// the time before a change two are in use, and two of the time after.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
-    previous: Option<Epoch<T>>,
+    previous: [Option<Epoch<T>>; 3],
     current: Option<Epoch<T>>,
     next: Option<Epoch<T>>,
 }
 
 impl<T> Default for Ring<T> {
     fn default() -> Self {
-        Self { previous: None, current: None, next: None }
+        Self { previous: [None, None, None], current: None, next: None }
     }
 }
 
@@ -35,9 +37,10 @@ impl<T> Ring<T> {
     /// Adds an epoch that the peer is known to have: it is sent with from here on.
     pub fn install(&mut self, epoch: Epoch<T>) {
         // What waits is newer than what is in use, and the peer may be sending with it.
-        let replaced = self.next.take().or_else(|| self.current.take());
-        self.previous = replaced.or_else(|| self.previous.take());
-        self.current = Some(epoch);
+        let replaced = self.current.replace(epoch);
+        self.keep(replaced);
+        let replaced = self.next.take();
+        self.keep(replaced);
     }
 
     /// Adds an epoch that the peer may not have: it is sent with after [`Ring::confirm`].
@@ -51,16 +54,24 @@ impl<T> Ring<T> {
         if confirmed.is_none() {
             return false;
         }
-        self.previous = self.current.take().or_else(|| self.previous.take());
-        self.current = confirmed;
+        let replaced = std::mem::replace(&mut self.current, confirmed);
+        self.keep(replaced);
         true
+    }
+
+    /// Keeps an epoch that is not sent with any more.
+    fn keep(&mut self, epoch: Option<Epoch<T>>) {
+        if epoch.is_some() {
+            self.previous.rotate_right(1);
+            self.previous[0] = epoch;
+        }
     }
 
     /// Forgets epochs that are older than `lifetime` nanoseconds; whether there were any.
     pub fn expire(&mut self, now: u64, lifetime: u64) -> bool {
         let is_over = |epoch: &mut Epoch<T>| now.saturating_sub(epoch.since) >= lifetime;
-        let places = [&mut self.previous, &mut self.current, &mut self.next];
-        places.into_iter().filter_map(|place| place.take_if(is_over)).count() > 0
+        let places = self.previous.iter_mut().chain([&mut self.current, &mut self.next]);
+        places.filter_map(|place| place.take_if(is_over)).count() > 0
     }
 
     /// The epoch that is sent with.
@@ -77,15 +88,15 @@ impl<T> Ring<T> {
 
     /// The epoch that a packet names.
     pub fn by_id(&mut self, key_id: u8) -> Option<&mut Epoch<T>> {
-        let places = [&mut self.current, &mut self.next, &mut self.previous];
-        places.into_iter().flatten().find(|epoch| epoch.key_id == key_id)
+        let places = [&mut self.current, &mut self.next].into_iter().chain(&mut self.previous);
+        places.flatten().find(|epoch| epoch.key_id == key_id)
     }
 
     /// Whether an epoch has this id.
     #[must_use]
     pub fn holds(&self, key_id: u8) -> bool {
-        let places = [&self.current, &self.next, &self.previous];
-        places.into_iter().flatten().any(|epoch| epoch.key_id == key_id)
+        let places = [&self.current, &self.next].into_iter().chain(&self.previous);
+        places.flatten().any(|epoch| epoch.key_id == key_id)
     }
 }
 
@@ -116,7 +127,10 @@ mod tests {
         ring.install(epoch(1));
         ring.propose(epoch(2));
         ring.install(epoch(3));
-        assert!(!ring.holds(1) && ring.holds(2) && ring.holds(3));
+        assert!(ring.holds(1) && ring.holds(2) && ring.holds(3));
+        ring.install(epoch(4));
+        ring.install(epoch(5));
+        assert!(!ring.holds(1) && ring.holds(2) && ring.holds(5));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use recoded_api::client::Client;
 use recoded_api::v1::State;
 
 use crate::process::{self, Background};
-use crate::{Bed, BedError, LinePlan, Namespace};
+use crate::{AuthPlan, Bed, BedError, LinePlan, Namespace};
 
 /// How long a daemon may take until it answers.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -44,6 +45,12 @@ impl Daemon {
         let (config, socket, log) = (place("toml"), place("sock"), place("log"));
         let text = plan.config(index, &socket.to_string_lossy());
         fs::write(&config, text).map_err(BedError::file(&config))?;
+        if let Some(auth) = &plan.auth {
+            let key = PathBuf::from(AuthPlan::key_file(&socket.to_string_lossy()));
+            fs::write(&key, auth.private(index)).map_err(BedError::file(&key))?;
+            let private = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(&key, private).map_err(BedError::file(&key))?;
+        }
         let host = bed.hosts()[index].clone();
         let environment = plan.environment.clone();
         let process = spawn(&host, &config, &log, &environment)?;

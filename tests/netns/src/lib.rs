@@ -29,4 +29,4 @@ pub use counters::{DirectionCounters, LinkCounters};
 pub use daemon::{BIN_DIR_ENV, Daemon, binary};
 pub use error::BedError;
 pub use namespace::Namespace;
-pub use plan::{CodePlan, FlowPlan, LinePlan, Towards, TunnelPlan};
+pub use plan::{AuthPlan, CodePlan, FlowPlan, LinePlan, Towards, TunnelPlan};

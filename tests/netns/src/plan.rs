@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use recoded_secure::{Entropy, PrivateKey};
 use serde::Serialize;
 
 use crate::Bed;
@@ -35,8 +36,39 @@ pub struct LinePlan {
     pub idle: &'static str,
     /// Who does bulk work.
     pub engine: &'static str,
+    /// Who must prove who they are; `None`: nobody.
+    pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
     pub environment: Vec<(&'static str, String)>,
+}
+
+/// Keys of all hosts of a line.
+#[derive(Clone, Debug)]
+pub struct AuthPlan {
+    /// What is authenticated: `full` or `hop`.
+    pub level: &'static str,
+    keys: Vec<PrivateKey>,
+}
+
+impl AuthPlan {
+    /// Fresh keys for a line of so many links.
+    ///
+    /// # Panics
+    /// When Linux gives no random bytes.
+    pub fn new(level: &'static str, hops: usize) -> AuthPlan {
+        let key = |_| PrivateKey::generate(&Entropy::fresh().expect("random bytes"));
+        AuthPlan { level, keys: (0..=hops).map(key).collect() }
+    }
+
+    /// The private key of host `index`, as its file has it.
+    pub fn private(&self, index: usize) -> String {
+        self.keys[index].to_text().to_string()
+    }
+
+    /// The file of the key of the host with this control socket.
+    pub fn key_file(socket: &str) -> String {
+        format!("{socket}.key")
+    }
 }
 
 /// A tunnel between source and sink.
@@ -171,6 +203,7 @@ impl LinePlan {
             workers: 1,
             idle: "adaptive",
             engine: "auto",
+            auth: None,
             environment: Vec::new(),
         }
     }
@@ -191,8 +224,11 @@ impl LinePlan {
                 frames: self.frames,
                 generations: self.generations,
                 memory: self.memory,
+                private_key: self.auth.as_ref().map(|_| AuthPlan::key_file(socket)),
+                auth: self.auth.as_ref().map(|auth| auth.level),
             },
             link: self.links(index),
+            neighbour: self.neighbours(index),
             tunnel: if is_end { tunnels.collect() } else { Vec::new() },
             flow: self.flows.iter().map(|flow| self.flow(flow, index)).collect(),
         };
@@ -216,6 +252,30 @@ impl LinePlan {
             links.push(link("east", Bed::west_address(index + 1)));
         }
         links
+    }
+
+    fn neighbours(&self, index: usize) -> Vec<NeighbourFile> {
+        let Some(auth) = &self.auth else { return Vec::new() };
+        let neighbour = |link, address, host: usize| NeighbourFile {
+            link,
+            address,
+            public_key: auth.keys[host].public().to_string(),
+        };
+        let west = (index > 0).then(|| neighbour("west", Bed::west_address(index), index - 1));
+        let east =
+            (index < self.hops).then(|| neighbour("east", Bed::east_address(index + 1), index + 1));
+        west.into_iter().chain(east).collect()
+    }
+
+    /// The public key of the host at the other end, for an end of encrypted flows.
+    fn edge_key(&self, index: usize) -> Option<String> {
+        let auth = self.auth.as_ref().filter(|auth| auth.level == "full")?;
+        let other = match index {
+            0 => self.hops,
+            index if index == self.hops => 0,
+            _ => return None,
+        };
+        Some(auth.keys[other].public().to_string())
     }
 
     fn flow(&self, flow: &FlowPlan, index: usize) -> FlowFile {
@@ -248,6 +308,7 @@ impl LinePlan {
             flush_timeout_us: flow.flush_timeout_us.filter(|_| is_source),
             hold_timeout_us: flow.hold_timeout_us.filter(|_| role == "sink"),
             repair: (role != "relay").then_some(flow.repair),
+            edge_key: self.edge_key(index),
             next_hops: next.into_iter().collect(),
             upstream,
         }
@@ -291,6 +352,8 @@ struct File<'a> {
     daemon: DaemonFile<'a>,
     link: Vec<LinkFile>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    neighbour: Vec<NeighbourFile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     tunnel: Vec<TunnelFile>,
     flow: Vec<FlowFile>,
 }
@@ -305,6 +368,17 @@ struct DaemonFile<'a> {
     generations: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    private_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct NeighbourFile {
+    link: &'static str,
+    address: IpAddr,
+    public_key: String,
 }
 
 #[derive(Serialize)]
@@ -359,6 +433,8 @@ struct FlowFile {
     hold_timeout_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next_hops: Vec<HopFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -450,6 +526,7 @@ mod tests {
         for (code, index) in codes.into_iter().flat_map(|code| (0..3).map(move |at| (code, at))) {
             let mut plan = LinePlan { pace_mbit: Some(9.0), ..LinePlan::protected(2) };
             plan.memory = Some("64 MiB");
+            plan.auth = Some(AuthPlan::new("full", 2));
             plan.tunnels[0].mtu = Some(1300);
             plan.flows[0] = FlowPlan {
                 code,

@@ -4,6 +4,7 @@ mod common;
 
 mod accelerator;
 mod attack;
+mod auth;
 mod bed;
 mod hostile;
 mod line;

@@ -1,0 +1,226 @@
+//! Two nodes agree on keys over a link that loses, delays, reorders and copies, change them while
+//! packets are on the way, and lose none of those that the link does not lose.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use recoded_secure::{
+    Association, EdgeKeys, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, HopKeys, Identity,
+    PresharedKey, PrivateKey, Refused, Ring, Scope, Suite, TRAILER_BYTES, open_edge, open_hop,
+    timing,
+};
+
+const MILLI: u64 = 1_000_000;
+const PORT: u16 = 49_155;
+
+/// What travels: a message of a handshake, or a packet with a tag and its number; 0 is a hello.
+#[derive(Clone)]
+enum Travelling {
+    Message(Vec<u8>),
+    Packet(Vec<u8>, u64),
+}
+
+/// One end, with the copy of its keys that a worker has.
+struct End {
+    association: Association<HopKeys>,
+    worker: Ring<Arc<HopKeys>>,
+    sent: u64,
+}
+
+/// Random bytes of a seed, no two alike.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    fn share(&mut self) -> f64 {
+        self.next() as f64 / u64::MAX as f64
+    }
+
+    fn entropy(&mut self) -> Entropy {
+        let mut bytes = [0; 64];
+        bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&self.next().to_le_bytes()));
+        Entropy::new(bytes)
+    }
+}
+
+fn identity(own: &PrivateKey, other: &PrivateKey, scope: Scope) -> Identity {
+    Identity { scope, private: own.clone(), peer: other.public(), psk: PresharedKey::none() }
+}
+
+impl End {
+    fn new(own: &PrivateKey, other: &PrivateKey, now: u64, chance: &mut Chance) -> End {
+        let identity = identity(own, other, Scope::Hop);
+        let entropy = chance.entropy();
+        let association = Association::new(identity, Suite::Aes128Gcm, now, &entropy);
+        End { association, worker: Ring::default(), sent: 0 }
+    }
+
+    fn adopt(&mut self) {
+        self.worker = self.association.ring().clone();
+    }
+
+    /// A packet with a number, if there are keys.
+    fn packet(&mut self, number: u64) -> Option<Travelling> {
+        let epoch = self.worker.sending()?;
+        let mut packet = [&number.to_be_bytes()[..], &[0; TRAILER_BYTES]].concat();
+        epoch.keys.seal(&mut packet, PORT).ok()?;
+        Some(Travelling::Packet(packet, number))
+    }
+
+    fn poll(&mut self, now: u64, chance: &mut Chance) -> Vec<Travelling> {
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let turn = self.association.poll(now, now + 1, &chance.entropy(), &mut out).unwrap();
+        self.follow(turn, &out)
+    }
+
+    fn follow(&mut self, turn: recoded_secure::Turn, out: &[u8]) -> Vec<Travelling> {
+        if turn.is_changed {
+            self.adopt();
+        }
+        let message = (turn.send > 0).then(|| Travelling::Message(out[..turn.send].to_vec()));
+        let hello = turn.hello.then(|| self.packet(0)).flatten();
+        message.into_iter().chain(hello).collect()
+    }
+}
+
+/// A line of two ends for some minutes. What was sent and arrived, and was not taken.
+fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64, u64, u64) {
+    let mut chance = Chance(seed);
+    let keys = [0, 1].map(|_| PrivateKey::generate(&chance.entropy()));
+    let end = |side: usize, now: u64, chance: &mut Chance| {
+        End::new(&keys[side], &keys[1 - side], now, chance)
+    };
+    let mut ends = [end(0, 0, &mut chance), end(1, 0, &mut chance)];
+    let mut wire: BTreeMap<(u64, u64), (usize, Travelling)> = BTreeMap::new();
+    let (mut order, mut refused, mut taken) = (0, 0, 0);
+    // Packets that were sent before a restart of either end are lost with its keys.
+    let mut since_restart = [0; 2];
+    for tick in 0..400_000 {
+        let now = tick * MILLI;
+        if restart_at_ms == Some(tick) {
+            let side = (seed % 2) as usize;
+            let numbers = ends[side].sent;
+            ends[side] = End { sent: numbers, ..end(side, now, &mut chance) };
+            since_restart =
+                [ends[0].sent + delay_ms * 2 + 5000, ends[1].sent + delay_ms * 2 + 5000];
+        }
+        let mut leaving = Vec::new();
+        for side in 0..2 {
+            leaving.extend(ends[side].poll(now, &mut chance).into_iter().map(|it| (side, it)));
+            if tick % 5 == 0 {
+                ends[side].sent += 1;
+                let number = ends[side].sent;
+                leaving.extend(ends[side].packet(number).map(|packet| (side, packet)));
+            }
+        }
+        while let Some(first) = wire.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let (from, what) = first.remove();
+            let to = 1 - from;
+            match what {
+                Travelling::Message(message) => {
+                    let mut out = [0; HANDSHAKE_BYTES_MAX];
+                    let entropy = chance.entropy();
+                    let turn = ends[to].association.receive(now, &entropy, &message, &mut out);
+                    if let Ok(turn) = turn {
+                        leaving.extend(ends[to].follow(turn, &out).into_iter().map(|it| (to, it)));
+                    }
+                }
+                Travelling::Packet(packet, number) => {
+                    match open_hop(&mut ends[to].worker, &packet, PORT) {
+                        Ok(_) => taken += 1,
+                        Err(Refused::Replayed) => {}
+                        Err(_) if number < since_restart[from] => {}
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+        }
+        for (side, what) in leaving {
+            if chance.share() < loss {
+                continue;
+            }
+            order += 1;
+            let late = now + (1 + delay_ms) * MILLI + (chance.share() * 3e6) as u64;
+            if chance.share() < 0.01 {
+                wire.insert((late + MILLI, order | 1 << 63), (side, what.clone()));
+            }
+            wire.insert((late, order), (side, what));
+        }
+    }
+    (ends[0].sent + ends[1].sent, taken, refused)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn packets_are_lost_by_the_link_only_while_keys_change(
+        seed: u64, loss in 0.0..0.3_f64, delay in 0..300_u64,
+    ) {
+        let (sent, taken, refused) = run(seed, loss, delay, None);
+        prop_assert_eq!(refused, 0, "over three changes of keys");
+        // Until the first keys, packets are not sent.
+        let expected = (1.0 - loss) * sent as f64;
+        prop_assert!(taken as f64 > 0.93 * expected, "{taken} of {expected}");
+    }
+
+    #[test]
+    fn an_end_that_restarts_is_heard_again(
+        seed: u64, loss in 0.0..0.2_f64, delay in 0..100_u64, at in 1_000..200_000_u64,
+    ) {
+        let (sent, taken, refused) = run(seed, loss, delay, Some(at));
+        prop_assert_eq!(refused, 0, "once both have new keys");
+        let expected = (1.0 - loss) * sent as f64;
+        prop_assert!(taken as f64 > 0.9 * expected, "{taken} of {expected}");
+    }
+}
+
+/// Two finished ends.
+fn agreed<Keys: EpochKeys>(scopes: [Scope; 2]) -> Result<[Association<Keys>; 2], Refused> {
+    let mut chance = Chance(7);
+    let keys = [0, 1].map(|_| PrivateKey::generate(&chance.entropy()));
+    let mut ends = [0, 1].map(|side| {
+        let identity = identity(&keys[side], &keys[1 - side], scopes[side]);
+        Association::<Keys>::new(identity, Suite::Aes128Gcm, 0, &chance.entropy())
+    });
+    let (mut there, mut back) = ([0; HANDSHAKE_BYTES_MAX], [0; HANDSHAKE_BYTES_MAX]);
+    let now = timing::START_NANOS;
+    let sent = ends[0].poll(now, 1, &chance.entropy(), &mut there)?.send;
+    let answered = ends[1].receive(now, &chance.entropy(), &there[..sent], &mut back)?.send;
+    ends[0].receive(now, &chance.entropy(), &back[..answered], &mut there)?;
+    Ok(ends)
+}
+
+#[test]
+fn envelopes_open_once_at_the_other_end_and_for_their_flow_only() {
+    let [source, sink] = agreed::<EdgeKeys>([Scope::Edge(5); 2]).unwrap();
+    let mut sealed = vec![9; recoded_secure::ENVELOPE_BYTES + 100];
+    let keys = source.ring().sending().unwrap().keys.clone();
+    keys.seal(&mut sealed, &[5]).unwrap();
+    let mut ring = sink.ring().clone();
+    assert!(open_edge(&mut ring, &mut sealed.clone(), &[6]).is_err(), "of another flow");
+    assert_eq!(ring.sending().map(|epoch| epoch.key_id), None, "not confirmed by that");
+    assert_eq!(open_edge(&mut ring, &mut sealed.clone(), &[5]).unwrap(), [9; 100]);
+    assert!(ring.sending().is_some());
+    assert_eq!(open_edge(&mut ring, &mut sealed, &[5]), Err(Refused::Replayed));
+}
+
+#[test]
+fn handshakes_of_one_scope_mean_nothing_in_another() {
+    for scopes in [[Scope::Hop, Scope::Edge(0)], [Scope::Edge(1), Scope::Edge(2)]] {
+        assert!(matches!(agreed::<HopKeys>(scopes), Err(Refused::Handshake)), "{scopes:?}");
+    }
+    assert!(agreed::<HopKeys>([Scope::Hop; 2]).is_ok());
+}

@@ -1,0 +1,94 @@
+//! Lines whose hosts have keys: what strangers send ends at the first host, what hosts send
+//! arrives, over restarts and with losses.
+
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_api::v1::State;
+use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
+use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
+
+/// Rate of the links: any two cores carry a line of three daemons at this.
+const RATE_MBIT: f64 = 100.0;
+
+/// The web server through the tunnel.
+const SERVER: [u8; 4] = [10, 99, 0, 1];
+
+/// How long hosts may take to agree on keys.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn plan(level: &'static str, code: CodePlan, hops: usize) -> LinePlan {
+    let mut plan = LinePlan {
+        pace_mbit: Some(0.97 * RATE_MBIT),
+        auth: Some(AuthPlan::new(level, hops)),
+        ..LinePlan::protected(hops)
+    };
+    for flow in &mut plan.flows {
+        *flow = FlowPlan { code, field: 256, ..flow.clone() };
+    }
+    plan
+}
+
+/// A counter of all links of a host.
+fn links(state: &State, name: &str) -> u64 {
+    let of = |link: &recoded_api::v1::Link| {
+        link.counters.get(name).or(link.faults.get(name)).copied().unwrap_or_default()
+    };
+    state.links.iter().map(of).sum()
+}
+
+/// Waits until `holds`.
+fn wait(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Downloads a file over a line and compares it.
+fn download(bed: &Bed, bytes: u64) {
+    let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
+    write_random_file(&file, bytes).unwrap();
+    let limit = Duration::from_secs(60);
+    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
+    let download = fetch.finish().unwrap();
+    println!("{download:?}, {:.1} Mbit/s", download.mbit());
+    assert!(download.complete, "{download:?}");
+    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+}
+
+#[test]
+fn downloads_of_every_code_arrive_over_hops_with_keys() {
+    let Some(_turn) = common::daemons() else { return };
+    let bats = CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true };
+    let codes = [CodePlan::Auto, CodePlan::Rlnc, bats, CodePlan::Window { window_symbols: 64 }];
+    for code in codes {
+        println!("{code:?}");
+        let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
+        let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+        let daemons = Daemon::start_line(&bed, &plan("hop", code, 2)).unwrap();
+        download(&bed, 4_000_000);
+        for daemon in &daemons {
+            let state = daemon.show().unwrap();
+            assert!(links(&state, "rx_handshakes") > 0, "{}", daemon.name());
+            assert_eq!(links(&state, "rx_wrong_tag"), 0, "{}", daemon.name());
+            assert_eq!(links(&state, "rx_copies"), 0, "{}", daemon.name());
+        }
+    }
+}
+
+#[test]
+fn a_host_with_another_key_is_not_heard_and_named() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let good = plan("hop", CodePlan::Auto, 1);
+    let other = LinePlan { auth: Some(AuthPlan::new("hop", 1)), ..good.clone() };
+    let source = Daemon::start(&bed, 0, &good).unwrap();
+    let sink = Daemon::start(&bed, 1, &other).unwrap();
+    let refused = |daemon: &Daemon| links(&daemon.show().unwrap(), "rx_handshakes");
+    wait("no handshake came", || refused(&source) > 0 && refused(&sink) > 0);
+    let state = sink.show().unwrap();
+    let received: u64 = state.workers.iter().map(|worker| worker.received).sum();
+    assert_eq!(received, 0, "nothing of the stranger reaches a pipeline");
+}
