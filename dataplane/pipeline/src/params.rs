@@ -278,7 +278,7 @@ impl FlowParams {
 
     /// Of these, what sealing takes.
     pub fn sealing_bytes(&self) -> usize {
-        if self.sealed { SEALING_BYTES } else { 0 }
+        sealing_bytes(self.sealed)
     }
 
     /// Packets that a source may plan for one generation or block, and then send at once. Zero for
@@ -312,6 +312,11 @@ impl FlowParams {
         };
         symbol_offset(header_bytes) + self.symbol_bytes
     }
+}
+
+/// Bytes that sealing takes of the room for an IP packet in symbols, if packets are sealed.
+pub const fn sealing_bytes(sealed: bool) -> usize {
+    if sealed { SEALING_BYTES } else { 0 }
 }
 
 /// All flows of a node, and which edition of the configuration they come from.

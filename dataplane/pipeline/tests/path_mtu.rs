@@ -120,3 +120,27 @@ fn packets_that_stay_too_large_are_given_up_at_once() {
     line.stop(SECOND);
     assert_eq!(delivered(&line, (since, until)), 1.0);
 }
+
+/// An envelope is part of the symbol, and so of what the source says of packets.
+#[test]
+fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
+    let mut links = [Link::new(0.02, 1); 2];
+    links[1].bytes_max = NARROW;
+    let load = Load { bytes: 1390, ..load(500.0) };
+    let limit = |sealed| {
+        let mut line = Line::with(&links, load, 3, |params| params.sealed = sealed);
+        line.run(SECOND);
+        line.load.bytes = line.flow(0).packet_bytes_max.expect("the path is narrower");
+        let since = line.entered();
+        line.run(SECOND);
+        let until = line.entered();
+        line.stop(SECOND);
+        let share = delivered(&line, (since, until));
+        assert!(share > 0.99, "sealed {sealed}: {share} of the packets arrive");
+        line.load.bytes
+    };
+    let (clear, sealed) = (limit(false), limit(true));
+    let longest = NARROW - OVERHEAD;
+    assert!((longest - 24..=longest).contains(&clear), "{clear} bytes");
+    assert!((longest - 27 - 24..=longest - 27).contains(&sealed), "{sealed} bytes");
+}
