@@ -113,11 +113,9 @@ fn packets_of_every_code_and_size_arrive_and_none_can_be_read_on_the_way() {
             let seen = wiretap(&mut line);
             let numbers = transfer(&mut line, 0..2000, UDP);
             let counters = sink(&line);
-            // A window asks for nothing that is lost, and has first to learn what is.
-            let share = if matches!(code, FlowCode::Window(_)) && loss > 0.0 { 0.6 } else { 0.98 };
             let arrived = numbers.len() as f64 / 2000.0;
             println!("{}, {hops} hops, {loss}: {arrived} arrive", code.name());
-            assert!(arrived >= share, "{arrived}");
+            assert!(arrived >= 0.98, "{arrived}");
             assert_eq!(*seen.borrow(), 0, "{}: packets in the clear", code.name());
             let refused = counters.unseal_refused + counters.clear_refused;
             assert_eq!((refused, counters.framing_errors), (0, 0), "{}", code.name());
@@ -237,7 +235,7 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
             let refused =
                 counters.unseal_refused + counters.clear_refused + counters.framing_errors;
             println!("{}, {lie:?}: {} of 2000, {refused} refused", code.name(), numbers.len());
-            assert!(numbers.len() > 200, "{}, {lie:?}: {}", code.name(), numbers.len());
+            assert!(numbers.len() > 1600, "{}, {lie:?}: {}", code.name(), numbers.len());
             let pollutes = matches!(lie, Lie::Payload | Lie::Swap);
             assert!(!pollutes || refused > 0, "{}, {lie:?}: nothing was counted", code.name());
             // Each symbol of these is a packet: delivered, or refused and counted.
@@ -248,6 +246,7 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
             };
             let judged = counters.delivered_packets + refused;
             assert_eq!(decoded.unwrap_or(judged), judged, "{}, {lie:?}", code.name());
+            assert_eq!(counters.unseal_no_keys + counters.sealed_refused, 0);
             line.check();
         }
     }
