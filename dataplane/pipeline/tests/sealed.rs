@@ -5,11 +5,13 @@ mod common;
 
 use common::keys::Keys;
 use common::{Line, Node, SHARD, UP, params};
+use proptest::prelude::*;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
-use recoded_wire::header::{Header, PacketType, write_link_sequence};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
+use recoded_wire::stream::{STREAM_BYTES, StreamHeader, StreamSymbol, write_symbol};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -402,6 +404,41 @@ fn packets_that_do_not_fit_are_refused_before_they_are_encrypted() {
         }
         let sealed = line.nodes[0].keys.as_ref().map(|keys| keys.sealed);
         assert_eq!((line.delivered().len(), sealed), (2, Some(2)), "{}", code.name());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever a symbol holds, marked as sealed, as an IP packet or not at all.
+    #[test]
+    fn forged_symbols_of_any_bytes_are_refused_and_counted(
+        symbols in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..40),
+        first in prop::sample::select(vec![0u8, 0x45, 0x60, 7]),
+    ) {
+        let mut params = params(Role::Sink { tunnel: TunnelId(0), upstream: UP });
+        sealed(FlowCode::Stream(StreamParams::new(64)))(&mut params);
+        let mut sink = Node::new(params, 1);
+        for (number, packet) in symbols.iter().enumerate() {
+            let mut packet = packet.clone();
+            let length = (packet.len() as u16).to_be_bytes();
+            packet[0] = first;
+            // Of an IPv4 packet all is right that a sink looks at.
+            packet.iter_mut().skip(2).zip(length).for_each(|(byte, right)| *byte = right);
+            let common = common::header(PacketType::Stream, Flags::SYSTEMATIC, number as u32);
+            let header = StreamHeader { common, window_log2: 6, round_trips: 0 };
+            let mut payload = vec![0; STREAM_BYTES];
+            header.write(&mut payload);
+            let (number, bytes) = (number as u32, packet.len() as u16);
+            let symbol = StreamSymbol { number, after: 0, place: number as u16, bytes };
+            write_symbol(&symbol, &mut payload);
+            sink.receive(&[payload, packet].concat(), u64::from(number) * 1000);
+        }
+        let counters = sink.flow().counters;
+        prop_assert!(sink.delivered.is_empty());
+        let refused = counters.unseal_refused + counters.clear_refused + counters.framing_errors;
+        prop_assert_eq!(refused, counters.source_symbols);
+        prop_assert_eq!(refused, symbols.len() as u64);
     }
 }
 
