@@ -24,8 +24,8 @@ use work::Work;
 ///
 /// Tags of hops over whole packets and over their heads, verification of homomorphic tags of 8 and
 /// 16 columns, envelopes from end to end, alone and in the pipeline of a source and a sink; beside
-/// them AES-GMAC, AEGIS, SipHash, BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same run,
-/// by the thread's own processor time.
+/// them AES-GMAC, AEGIS, SipHash, BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same
+/// run, by the thread's own processor time.
 ///
 /// A relay's tag in, tag out and homomorphic verification should take less than 160 ns together.
 #[derive(clap::Args)]

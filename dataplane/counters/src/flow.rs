@@ -72,8 +72,8 @@ counters! {
         framing_errors: Events => "Look for forged packets, or a source of another version.",
         /// Source of a sealed flow: IP packets dropped, because there were no keys to encrypt them
         /// with.
-        seal_failed: Packets => "Nothing, if few: keys come with the first handshake. Else look for \
-            what keeps the other end from answering.",
+        seal_failed: Packets => "Nothing, if few: keys come with the first handshake. Else look \
+            for what keeps the other end from answering.",
         /// Sink of a sealed flow: packets dropped, because there were no keys to decrypt them with.
         unseal_no_keys: Packets => "Nothing, if few: keys come with the first handshake. Else look \
             for keys that differ at the ends.",

@@ -65,8 +65,9 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
-    /// Decrypts in place what [`Egress::seal`] made at the source, each packet once. The packet lies
-    /// in `sealed`, behind the header of the envelope. What comes here may be forged, of any length.
+    /// Decrypts in place what [`Egress::seal`] made at the source, each packet once. The packet
+    /// lies in `sealed`, behind the header of the envelope. What comes here may be forged, of any
+    /// length from [`ENVELOPE_BYTES`] and 20 on.
     ///
     /// # Errors
     /// It cannot be decrypted, or was before. It is dropped and counted.

@@ -91,7 +91,7 @@ fn sink(line: &Line) -> FlowCounters {
     line.nodes[line.nodes.len() - 1].flow().counters
 }
 
-/// Whether bytes show that one value is repeated: ciphertext does by chance in one of 2^100 packets.
+/// Whether bytes show that one value is repeated: ciphertext does in one of 2^100 packets.
 fn shows_payload(bytes: &[u8]) -> bool {
     bytes.windows(16).any(|run| run[0] != 0 && run.iter().all(|byte| *byte == run[0]))
 }

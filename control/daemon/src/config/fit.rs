@@ -21,8 +21,8 @@ use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 
 /// MTU of a tunnel whose source has symbols with so much room, where none is written: a full-size
-/// IP packet fits one symbol, with its length and, in a window, its flow ID. It is not below what the
-/// tunnel's address allows, since the packets of generations and blocks may span symbols.
+/// IP packet fits one symbol, with its length and, in a window, its flow ID. It is not below what
+/// the tunnel's address allows, since the packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(address: IpAddr, symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(address))
