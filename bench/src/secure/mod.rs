@@ -4,6 +4,8 @@
 //!  ring of packets (L2) -> each contestant, one packet after the other -> ns per packet
 //! ```
 
+mod path;
+
 mod rivals;
 
 mod work;
@@ -21,8 +23,9 @@ use work::Work;
 /// Measure what tags and encryption cost per packet
 ///
 /// Tags of hops over whole packets and over their heads, verification of homomorphic tags of 8 and
-/// 16 columns, envelopes from end to end; beside them AES-GMAC, AEGIS, SipHash, BLAKE3,
-/// ChaCha20-Poly1305 and boringtun, in turns in the same run, by the thread's own processor time.
+/// 16 columns, envelopes from end to end, alone and in the pipeline of a source and a sink; beside
+/// them AES-GMAC, AEGIS, SipHash, BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same
+/// run, by the thread's own processor time.
 ///
 /// A relay's tag in, tag out and homomorphic verification should take less than 160 ns together.
 #[derive(clap::Args)]
@@ -92,6 +95,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let machine = Machine::describe();
     let bytes = usize::from(options.bytes);
     let mut works: Vec<Box<dyn Work>> = work::ours(bytes);
+    works.extend(path::all(bytes));
     works.extend(rivals::all(bytes));
     let mut samples = vec![Vec::with_capacity(rounds); works.len()];
     for _ in 0..rounds {

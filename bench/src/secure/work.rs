@@ -199,14 +199,14 @@ fn fill(bytes: usize) -> Box<dyn Work> {
     })
 }
 
-fn suite_name(suite: Suite) -> &'static str {
+pub fn suite_name(suite: Suite) -> &'static str {
     match suite {
         Suite::Aes128Gcm => "AES-128-GCM",
         Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
     }
 }
 
-fn ends(suite: Suite) -> (Sealer, Opener) {
+pub fn ends(suite: Suite) -> (Sealer, Opener) {
     (secrets().sealer(suite, 1), secrets().opener(suite, 1 << 16))
 }
 

@@ -70,6 +70,21 @@ counters! {
             forged requests.",
         /// Sink: framing found broken in decoded symbols.
         framing_errors: Events => "Look for forged packets, or a source of another version.",
+        /// Source of a sealed flow: IP packets dropped, because there were no keys to encrypt them
+        /// with.
+        seal_failed: Packets => "Nothing, if few: keys come with the first handshake. Else look \
+            for what keeps the other end from answering.",
+        /// Sink of a sealed flow: packets dropped, because there were no keys to decrypt them with.
+        unseal_no_keys: Packets => "Nothing, if few: keys come with the first handshake. Else look \
+            for keys that differ at the ends.",
+        /// Sink of a sealed flow: packets dropped, because they were changed on the way, or came
+        /// before.
+        unseal_refused: Packets => "Look for a relay that changes packets, or for one that replays \
+            them.",
+        /// Sink of a sealed flow: IP packets dropped, because they were in the clear.
+        clear_refused: Packets => "Seal the flow at its source; if it is, look for forged packets.",
+        /// Sink of a flow in the clear: packets dropped, because they were sealed.
+        sealed_refused: Packets => "Seal the flow here, too.",
         /// Sink: time from the first packet of a generation or block to its last symbol, summed
         /// over those that were complete. Window flows: from when a lost symbol was first told of
         /// until it was recovered, summed over those.

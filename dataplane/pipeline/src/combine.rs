@@ -2,6 +2,8 @@
 //!
 //! One fused multiply forms a whole group of packets from one pass over the sources.
 
+use std::mem;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_code::vector;
@@ -63,6 +65,8 @@ pub(crate) struct Combiner {
     vectors: Vec<u8>,
     formed: Vec<Span>,
     solutions: Vec<u8>,
+    /// What a packet is sealed into, or opened in.
+    envelope: Vec<u8>,
     /// A copy of an IP packet.
     packet: Vec<u8>,
 }
@@ -77,6 +81,7 @@ impl Combiner {
             vectors: vec![0; GROUP_MAX * SIZE_MAX],
             formed: Vec::with_capacity(GROUP_MAX),
             solutions: vec![0; SOLVED_MAX * SIZE_MAX],
+            envelope: vec![0; usize::from(u16::MAX)],
             packet: vec![0; usize::from(u16::MAX)],
         }
     }
@@ -91,11 +96,19 @@ impl Combiner {
         &mut self.plan_maker
     }
 
-    /// A copy of an IP packet, to be changed.
-    pub(crate) fn packet(&mut self, packet: &[u8]) -> &mut [u8] {
-        let copy = &mut self.packet[..packet.len()];
-        copy.copy_from_slice(packet);
-        copy
+    /// Places for an envelope that is opened and for a copy of an IP packet, each as long as any.
+    pub(crate) fn packets(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut self.envelope, &mut self.packet)
+    }
+
+    /// Takes the place for an envelope out, which [`Combiner::put_back`] returns.
+    pub(crate) fn take_envelope(&mut self) -> Vec<u8> {
+        mem::take(&mut self.envelope)
+    }
+
+    /// Puts back what was taken out.
+    pub(crate) fn put_back(&mut self, envelope: Vec<u8>) {
+        self.envelope = envelope;
     }
 
     /// The kernel in use.

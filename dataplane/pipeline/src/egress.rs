@@ -5,6 +5,8 @@ use crate::open::{OpenRequest, Rent};
 use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
 use recoded_wire::frames::Span;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 /// What came of a packet for the shard of another worker.
@@ -18,7 +20,30 @@ pub enum HandOver {
     Full,
 }
 
-/// Receives what the pipeline decided. Nothing here may block.
+/// Bytes that sealing adds to an IP packet.
+pub const ENVELOPE_BYTES: usize = 25;
+
+/// Why a packet was not sealed, or not opened.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Unsealed {
+    /// There are no keys, none for this packet, or they are used up.
+    NoKeys,
+    /// It is not genuine, or it came before.
+    Refused,
+}
+
+impl fmt::Display for Unsealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoKeys => "no keys for this packet",
+            Self::Refused => "the packet is not genuine, or came before",
+        })
+    }
+}
+
+impl Error for Unsealed {}
+
+/// Receives what the pipeline decided, and has the keys of sealed flows. Nothing here may block.
 pub trait Egress {
     /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
     ///
@@ -29,6 +54,27 @@ pub trait Egress {
 
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);
+
+    /// Encrypts an IP packet of a source into `out`, which is [`ENVELOPE_BYTES`] longer, for the
+    /// sink of its flow.
+    ///
+    /// # Errors
+    /// It cannot be encrypted. It is dropped and counted.
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        let _ = (shard, packet, out);
+        Err(Unsealed::NoKeys)
+    }
+
+    /// Decrypts in place what [`Egress::seal`] made at the source, each packet once. The packet
+    /// lies in `sealed`, behind the header of the envelope. What comes here may be forged, of any
+    /// length from [`ENVELOPE_BYTES`] and 20 on.
+    ///
+    /// # Errors
+    /// It cannot be decrypted, or was before. It is dropped and counted.
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        let _ = (shard, sealed);
+        Err(Unsealed::NoKeys)
+    }
 
     /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes
     /// all inputs, and says later what came of it: [`Pipeline::solved`](crate::Pipeline::solved).

@@ -6,6 +6,7 @@
 #[cfg(feature = "bats")]
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::edge::framing::LENGTH_BYTES;
+use crate::edge::sealed::SEALING_BYTES;
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
 pub use recoded_code::theory::stream::StreamProfile;
@@ -178,8 +179,8 @@ impl FlowCode {
         }
     }
 
-    /// Bytes that come with each IP packet in the symbols of a source.
-    pub fn framing_bytes(&self) -> usize {
+    /// Bytes that come with each IP packet in the symbols of a source, sealed or not.
+    fn framing_bytes(&self) -> usize {
         match self {
             FlowCode::Window(_) => ADU_HEADER_BYTES,
             FlowCode::Stream(_) => 0,
@@ -228,6 +229,10 @@ pub struct FlowParams {
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
+    /// Source and sink: packets are encrypted from end to end, by the keys that
+    /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers what is in
+    /// the clear, another one does not deliver what is sealed.
+    pub sealed: bool,
     /// Generations or batches held at once, allocated when the flow is created; at a sink as
     /// [`FlowParams::sink_generations`] rounds it.
     pub generations: usize,
@@ -261,8 +266,19 @@ impl FlowParams {
             recoding: Recoding::Systematic,
             adaptive: true,
             repair: true,
+            sealed: false,
             generations: 64,
         }
+    }
+
+    /// Bytes that come with each IP packet in the symbols of a source.
+    pub fn framing_bytes(&self) -> usize {
+        self.code.framing_bytes() + self.sealing_bytes()
+    }
+
+    /// Of these, what sealing takes.
+    pub fn sealing_bytes(&self) -> usize {
+        sealing_bytes(self.sealed)
     }
 
     /// Packets that a source may plan for one generation or block, and then send at once. Zero for
@@ -296,6 +312,11 @@ impl FlowParams {
         };
         symbol_offset(header_bytes) + self.symbol_bytes
     }
+}
+
+/// Bytes that sealing takes of the room for an IP packet in symbols, if packets are sealed.
+pub const fn sealing_bytes(sealed: bool) -> usize {
+    if sealed { SEALING_BYTES } else { 0 }
 }
 
 /// All flows of a node, and which edition of the configuration they come from.

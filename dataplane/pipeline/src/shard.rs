@@ -9,6 +9,7 @@ use std::mem::{replace, swap};
 
 use crate::combine::Combiner;
 use crate::edge::class::Marks;
+use crate::edge::sealed::seal;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::Sizes;
@@ -20,7 +21,7 @@ use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::source::SourceCode;
+use crate::source::{Inbound, SourceCode};
 use crate::stage::{Stage, State, each, sink, source};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
@@ -30,6 +31,9 @@ use recoded_wire::link::LinkReport;
 /// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
 /// longer.
 const REPLACE_NANOS: Nanos = 200_000_000;
+
+/// Epochs between two lives of a source: sinks take neither for a straggler of the other.
+const ANOTHER_LIFE: u8 = 128;
 
 /// A shard of a flow on this node.
 pub(crate) struct Shard {
@@ -95,8 +99,14 @@ impl Shard {
     /// Goes on with another stage of a source. The one of before remains as long as sinks ask for
     /// what it sent, where there is memory for both.
     fn change(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        self.drain(io);
-        let next_epoch = source!(&self.present.state, source => source.epoch(), 0).wrapping_add(1);
+        // From now on nothing leaves in the clear, nor what is held: that is as after a restart.
+        let begins_to_seal = params.sealed && !self.present.params.sealed;
+        if !begins_to_seal {
+            self.drain(io);
+        }
+        let epochs = if begins_to_seal { ANOTHER_LIFE } else { 1 };
+        let epoch = source!(&self.present.state, source => source.epoch(), 0);
+        let next_epoch = epoch.wrapping_add(epochs);
         if self.other.as_ref().is_some_and(|other| other.fits(params)) {
             // Back to a code of before: it goes on with its numbers.
             self.exchange();
@@ -108,6 +118,9 @@ impl Shard {
         }
         source!(&mut self.present.state, source => source.begin_epoch(next_epoch), ());
         self.present.rent = None;
+        if begins_to_seal {
+            drop(self.take_other(io.frames));
+        }
         if let Some(before) = &mut self.other {
             before.used_at = io.now;
             before.rent = io.egress.keep(before.params.memory_bytes());
@@ -313,7 +326,7 @@ impl Shard {
             source => {
                 cx.counters.ingress_packets += 1;
                 cx.counters.ingress_bytes += packet.len() as u64;
-                source.ingress(&mut cx, packet);
+                take_in(&mut **source, &mut cx, packet);
             },
             ()
         );
@@ -545,6 +558,34 @@ impl Shard {
             counters: self.counters.clone(),
         };
         each!(state, role => role.fill(&mut report));
+        let longest = report.packet_bytes_max;
+        report.packet_bytes_max = longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes()));
         report
     }
+}
+
+/// Gives a source an IP packet, sealed if its flow is; encrypted is only what it can take.
+fn take_in<F: Frames, E: Egress>(
+    source: &mut impl SourceCode,
+    cx: &mut Context<'_, '_, F, E>,
+    packet: &[u8],
+) {
+    let bytes = packet.len() + cx.params.sealing_bytes();
+    if packet.is_empty() {
+        cx.counters.ingress_dropped += 1;
+        return;
+    }
+    if !source.takes(cx, bytes) {
+        return;
+    }
+    if !cx.params.sealed {
+        return source.ingress(cx, Inbound { packet, carried: packet });
+    }
+    let mut place = cx.io.combiner.take_envelope();
+    let carried = &mut place[..bytes];
+    match seal(cx.io.egress, cx.shard, packet, carried) {
+        Ok(()) => source.ingress(cx, Inbound { packet, carried }),
+        Err(_) => cx.counters.seal_failed += 1,
+    }
+    cx.io.combiner.put_back(place);
 }

@@ -202,7 +202,9 @@ impl Stage {
     pub(crate) fn fits(&self, params: &FlowParams) -> bool {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
-        self.has_role_of(params) && self.params.generations == params.generations && is_same_code
+        let is_sealed_alike = self.params.sealed == params.sealed;
+        let holds_as_many = self.params.generations == params.generations;
+        self.has_role_of(params) && holds_as_many && is_same_code && is_sealed_alike
     }
 
     pub(crate) fn has_role_of(&self, params: &FlowParams) -> bool {

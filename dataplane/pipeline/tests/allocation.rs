@@ -2,12 +2,13 @@
 
 mod common;
 
+use common::keys::Keys;
 use common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::egress::{Egress, Outer, Unsealed};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, Snapshot, StreamParams, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
@@ -16,9 +17,18 @@ use recoded_wire::frames::{Frames, Span};
 struct Wire {
     spans: Vec<(PeerId, Span)>,
     delivered: usize,
+    keys: Keys,
 }
 
 impl Egress for Wire {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.keys.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.keys.unseal(shard, sealed)
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push((hop, span));
     }
@@ -34,13 +44,13 @@ struct Host {
     wire: Wire,
 }
 
-fn host(role: Role, code: FlowCode) -> Host {
-    let params = FlowParams { code, ..params(role) };
+fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
+    let params = FlowParams { code, sealed, ..params(role) };
     let snapshot = Snapshot { edition: 1, flows: vec![params] };
     Host {
         pipeline: Pipeline::new(&snapshot, 1),
         frames: HeapFrames::new(4096, 2048),
-        wire: Wire { spans: Vec::with_capacity(4096), delivered: 0 },
+        wire: Wire { spans: Vec::with_capacity(4096), delivered: 0, keys: Keys::new(1) },
     }
 }
 
@@ -98,11 +108,23 @@ fn streams_from_source_to_sink_and_back_allocate_nothing() {
     assert!(counters.decode_delay_nanos > 0, "nothing was sent again");
 }
 
-/// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
+#[test]
+fn sealed_packets_from_source_to_sink_allocate_nothing() {
+    for code in [FlowCode::Rlnc, FlowCode::Stream(StreamParams::new(1024))] {
+        let counters = carries(code, true);
+        assert_eq!(counters.unseal_refused, 0);
+    }
+}
+
 fn allocates_nothing(code: FlowCode) -> FlowCounters {
-    let mut source = host(Role::Source { tunnel: TunnelId(0) }, code);
-    let mut relay = host(Role::Relay { upstream: UP }, code);
-    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP }, code);
+    carries(code, false)
+}
+
+/// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
+fn carries(code: FlowCode, sealed: bool) -> FlowCounters {
+    let mut source = host(Role::Source { tunnel: TunnelId(0) }, code, sealed);
+    let mut relay = host(Role::Relay { upstream: UP }, code, sealed);
+    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP }, code, sealed);
     let packet = ip_packet(150, 7);
     let mut clock = Clock { now: 0, packets: 0 };
     let mut run = |rounds: u64| {

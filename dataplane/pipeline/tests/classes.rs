@@ -3,11 +3,15 @@
 
 mod common;
 
-use common::{Node, SHARD, UP, ip_packet, params};
+use common::keys::Keys;
+use common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Datagram;
-use recoded_pipeline::egress::{Egress, Outer};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, TunnelId, WindowParams};
+use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, PeerId, Role, ShardId, StreamParams, TunnelId, WindowParams,
+};
 use recoded_wire::frames::{Frames, Span};
+use std::collections::VecDeque;
 
 /// Expedited forwarding, ECT(0).
 const CLASS: u8 = 0xB8 | 2;
@@ -18,9 +22,18 @@ const CE: u8 = 3;
 struct Link {
     sent: Vec<(Span, u8)>,
     delivered: Vec<Vec<u8>>,
+    keys: Option<Keys>,
 }
 
 impl Egress for Link {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
+    }
+
     fn transmit(&mut self, _peer: PeerId, span: Span, outer: Outer) {
         self.sent.push((span, outer.traffic_class));
     }
@@ -38,8 +51,9 @@ type Delivered = Vec<Vec<u8>>;
 
 /// What a node does, with what it sent as (class, bytes) and what it delivered.
 fn run(node: &mut Node, work: impl FnOnce(&mut Node, &mut Link)) -> (Sent, Delivered) {
-    let mut link = Link::default();
+    let mut link = Link { keys: node.keys.take(), ..Link::default() };
     work(node, &mut link);
+    node.keys = link.keys;
     let sent = link.sent.iter().map(|(span, class)| {
         let bytes = node.frames.bytes(*span).to_vec();
         node.frames.release(span.frame);
@@ -68,7 +82,8 @@ fn header_sum(packet: &[u8]) -> u16 {
 
 fn receive(node: &mut Node, bytes: &[u8], class: u8, now: u64) -> (Sent, Delivered) {
     let payload = node.frames.receive(bytes).expect("a frame");
-    let datagram = Datagram { peer: Some(UP), payload, traffic_class: class };
+    let peer = Some(common::sender(bytes));
+    let datagram = Datagram { peer, payload, traffic_class: class };
     run(node, |node, link| {
         node.pipeline.receive(&mut node.frames, link, datagram, now);
         node.pipeline.tick(&mut node.frames, link, now);
@@ -83,8 +98,9 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
         #[cfg(feature = "bats")]
         common::bats(40),
     ];
-    for code in codes {
-        let node = |role| Node::new(FlowParams { code, ..params(role) }, 3);
+    // The class of what is sealed is told beside it.
+    for (code, sealed) in codes.into_iter().flat_map(|code| [(code, false), (code, true)]) {
+        let node = |role| Node::new(FlowParams { code, sealed, ..params(role) }, 3);
         let mut source = node(Role::Source { tunnel: TunnelId(0) });
         let mut relay = node(Role::Relay { upstream: UP });
         let mut sink = node(Role::Sink { tunnel: TunnelId(0), upstream: UP });
@@ -121,7 +137,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
         }
         let with_mark = delivered.iter().filter(|packet| packet[1] & CE == CE).count() as u32;
         println!(
-            "{}: {marked} marks came, {with_mark} of {} packets",
+            "{}, sealed {sealed}: {marked} marks came, {with_mark} of {} packets",
             code.name(),
             delivered.len()
         );
@@ -153,4 +169,51 @@ fn packets_that_are_not_ecn_capable_stay_so() {
     }
     assert!(delivered.len() > 50);
     assert!(delivered.iter().all(|packet| packet[1] == 0xB8));
+}
+
+/// A stream takes the class of a packet from the symbol that it keeps, at the source and at a relay
+/// without keys, also for combinations; marks act on what is opened.
+#[test]
+fn streams_have_the_class_of_what_they_carry_sealed_or_not() {
+    for sealed in [false, true] {
+        let code = FlowCode::Stream(StreamParams::new(1024));
+        let node = |role| Node::new(FlowParams { code, sealed, ..params(role) }, 3);
+        let mut source = node(Role::Source { tunnel: TunnelId(0) });
+        let mut relay = node(Role::Relay { upstream: UP });
+        let mut sink = node(Role::Sink { tunnel: TunnelId(0), upstream: UP });
+        let (mut met, mut delivered) = (0, Vec::new());
+        // Reports of the relay take 20 ms: combinations are for what takes long to send again.
+        let mut back: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+        for number in 0..400 {
+            let now = u64::from(number) * 1_000_000;
+            let packet = marked_packet(number, CLASS);
+            let (mut out, _) = run(&mut source, |node, link| {
+                let packet = (SHARD, &packet[..]);
+                node.pipeline.ingress(&mut node.frames, link, packet, now);
+                node.pipeline.tick(&mut node.frames, link, now);
+            });
+            while let Some((_, report)) = back.pop_front_if(|(at, _)| *at <= now) {
+                out.extend(receive(&mut source, &report, 0, now).0);
+            }
+            for (class, bytes) in out.into_iter().filter(|(_, bytes)| bytes.len() > packet.len()) {
+                assert_eq!(class, CLASS, "sealed {sealed}");
+                met += 1;
+                let class = if met % 10 == 0 { class | CE } else { class };
+                for (class, bytes) in receive(&mut relay, &bytes, class, now).0 {
+                    if common::sender(&bytes) == DOWN {
+                        back.push_back((now + 20_000_000, bytes));
+                    } else if bytes.len() > packet.len() {
+                        assert_eq!(class & !CE, CLASS & !CE, "sealed {sealed}");
+                        delivered.extend(receive(&mut sink, &bytes, class, now).1);
+                    }
+                }
+            }
+        }
+        let combinations = source.flow().counters.sent_coded;
+        assert!(combinations > 10, "{combinations} combinations");
+        assert!(delivered.len() > 150, "{} delivered", delivered.len());
+        assert!(delivered.iter().all(|packet| header_sum(packet) == 0xFFFF), "a wrong checksum");
+        let marked = delivered.iter().filter(|packet| packet[1] & CE == CE).count() as u64;
+        assert!(marked > 10 && marked == sink.flow().counters.delivered_marked, "{marked}");
+    }
 }

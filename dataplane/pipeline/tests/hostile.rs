@@ -31,7 +31,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
                 PacketType::Bats => !(0x0C | Flags::REPAIR),
                 PacketType::Window => Flags::SYSTEMATIC | Flags::FIELD,
                 PacketType::Stream => Flags::SYSTEMATIC | Flags::END | Flags::REPAIR,
-                PacketType::Feedback | PacketType::Link => 0,
+                PacketType::Feedback | PacketType::Link | PacketType::Handshake => 0,
             };
             let common = Header {
                 epoch,
@@ -126,6 +126,7 @@ proptest! {
         random in any::<bool>(),
         generations in 1usize..8,
         code in 0u8..3,
+        sealed in any::<bool>(),
         packets in prop::collection::vec((input(), 0u64..30_000_000), 1..200),
     ) {
         let mut params = params(role(kind));
@@ -136,6 +137,7 @@ proptest! {
             _ => common::window(&mut params),
         }
         params.generations = generations;
+        params.sealed = sealed;
         params.redundancy_max = 2.0;
         params.recoding = if random { Recoding::Random } else { Recoding::Systematic };
         let mut node = Node::new(params, 3);
@@ -155,6 +157,7 @@ proptest! {
         // Each packet opens at most one generation, which sends at most twice its size.
         prop_assert!(sent as u64 <= input * 2 * 16 + input);
         prop_assert_eq!(node.leaked(), 0);
+        prop_assert!(!sealed || node.delivered.is_empty());
     }
 }
 

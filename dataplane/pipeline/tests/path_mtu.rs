@@ -120,3 +120,32 @@ fn packets_that_stay_too_large_are_given_up_at_once() {
     line.stop(SECOND);
     assert_eq!(delivered(&line, (since, until)), 1.0);
 }
+
+/// An envelope is part of the symbol, and so of what the source says of packets. Symbols are as
+/// long either way, so the path treats both alike.
+#[test]
+fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
+    const SEALING: usize = 27;
+    let mut links = [Link::new(0.02, 1); 2];
+    links[1].bytes_max = NARROW;
+    let limit = |sealed: bool| {
+        let most = BYTES - if sealed { SEALING } else { 0 };
+        let load = Load { bytes: most, ..load(500.0) };
+        let mut line = Line::with(&links, load, 3, |params| params.sealed = sealed);
+        for _ in 0..20 {
+            let longest = line.flow(0).packet_bytes_max.unwrap_or(most);
+            line.load.bytes = longest.clamp(576, most);
+            line.run(100 * MILLI);
+        }
+        let since = line.entered();
+        line.run(SECOND);
+        let until = line.entered();
+        line.stop(SECOND);
+        let share = delivered(&line, (since, until));
+        assert!(share > 0.99, "sealed {sealed}: {share} of the packets arrive");
+        line.load.bytes
+    };
+    let (clear, sealed) = (limit(false), limit(true));
+    assert!(clear <= NARROW - OVERHEAD, "{clear} bytes");
+    assert_eq!(clear - sealed, SEALING);
+}

@@ -6,6 +6,7 @@ use recoded_pipeline::open::{OpenRequest, Opened, Opener};
 use recoded_pipeline::params::{FlowParams, Nanos, Role, ShardId, Share};
 use recoded_wire::shard::SHARDS_MAX;
 
+use crate::keys::Keys;
 use crate::random::Random;
 use crate::scenario::Threads;
 
@@ -21,6 +22,7 @@ pub(crate) struct Crew {
     owners: [Option<usize>; SHARDS_MAX],
     /// Packets handed over, by the worker that they wait for.
     queued: Vec<usize>,
+    pub keys: Keys,
 }
 
 impl Crew {
@@ -45,6 +47,7 @@ impl Crew {
             random,
             owners,
             queued: vec![0; workers],
+            keys: Keys::default(),
         }
     }
 

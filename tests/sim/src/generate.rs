@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy, sealing_bytes};
 
 use crate::code::{self, Code};
 use crate::link::{Link, Rate};
@@ -19,6 +19,9 @@ const WORK: usize = 4000;
 const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
+
+/// Share of flows that are sealed.
+const SEALED: f64 = 0.3;
 
 /// Packets of each shard that enter alone before and after the bursts: that the sink hears of none
 /// of them is unlikely enough.
@@ -69,6 +72,7 @@ struct Draft {
     weather: Weather,
     hops: usize,
     spread: Spread,
+    sealed: bool,
     shapes: Vec<Shape>,
     bytes_max: usize,
     /// One way, end to end, at most.
@@ -112,11 +116,14 @@ impl Draft {
             });
             shapes.push(next);
         }
+        let sealed = Random::new(seed, Stream::Sealed).chance(SEALED);
+        shapes.iter_mut().for_each(|shape| shape.symbol_bytes += sealing_bytes(sealed));
         let trip = [0, 1000, MILLI, 5 * MILLI, 20 * MILLI, 60 * MILLI];
         let trip_nanos = random.pick(&trip);
         let bytes_max = random.pick(&[40, 100, 200, 600, 1400]);
         let spread = Spread::draw(&mut Random::new(seed, Stream::Workers), hops, is_fair);
-        let mut draft = Draft { random, weather, hops, spread, shapes, bytes_max, trip_nanos };
+        let mut draft =
+            Draft { random, weather, hops, spread, sealed, shapes, bytes_max, trip_nanos };
         draft.bytes_max = draft.bytes_max.min(draft.capacity());
         draft
     }
@@ -126,7 +133,19 @@ impl Draft {
         let unit = |shape: &Shape| code::unit(&shape.code, shape.size);
         let capacity =
             |shape: &Shape| code::bytes_max(&shape.code, unit(shape), shape.symbol_bytes);
-        self.shapes.iter().map(capacity).min().unwrap_or(Traffic::BYTES_MIN)
+        let capacity = self.shapes.iter().map(capacity).min();
+        capacity.map_or(Traffic::BYTES_MIN, |bytes| bytes - sealing_bytes(self.sealed))
+    }
+
+    /// Packets of so many bytes that every generation, block or symbol has room for.
+    fn fitting(&self, bytes: usize) -> usize {
+        let framing = self.framing();
+        ((self.capacity() + framing) / (bytes + framing)).max(1)
+    }
+
+    /// Bytes that come with a packet in generations and blocks.
+    fn framing(&self) -> usize {
+        2 + sealing_bytes(self.sealed)
     }
 
     /// These parameters in every shape.
@@ -165,6 +184,7 @@ impl Draft {
         trouble.attack(&mut scenario, first.kind, self.is_bounded());
         trouble.stop(&mut scenario);
         trouble.rehash(&mut scenario);
+        self.pollute(&mut scenario);
         self.openings(&mut scenario);
         scenario
     }
@@ -207,6 +227,24 @@ impl Draft {
         hops
     }
 
+    /// Lets a relay, or the source's neighbour, alter payload where nothing but what is sealed is
+    /// promised to be genuine.
+    fn pollute(&self, scenario: &mut Scenario) {
+        scenario.promise.genuine = self.sealed;
+        if !self.sealed || self.is_bounded() {
+            return;
+        }
+        let mut random = Random::new(scenario.seed, Stream::Sealed);
+        // The first says that it is sealed.
+        random.number();
+        let hop = random.size(0..=self.hops - 1);
+        let pollution = random.pick(&[0.0, 0.02, 0.2]);
+        if pollution > 0.0 {
+            scenario.hops[hop].down.pollution = pollution;
+            scenario.promise.intact = false;
+        }
+    }
+
     /// What all links have in common.
     fn base_link(&mut self) -> Link {
         let delay_nanos = self.trip_nanos / self.hops as Nanos;
@@ -234,6 +272,7 @@ impl Draft {
             symbol_bytes,
             generations,
             code: self.shapes[0].code,
+            sealed: self.sealed,
             shards: self.spread.shards,
             adaptive: random.chance(0.5),
             recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
@@ -285,7 +324,7 @@ impl Draft {
         let alone = self.spread.alone(self.hops);
         let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
         let recovery = 50 * MILLI + 2 * params.generation_timeout_nanos + 10 * self.trip_nanos;
-        let fitting = ((self.capacity() + 2) / (self.bytes_max + 2)).max(1);
+        let fitting = self.fitting(self.bytes_max);
         let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
         let table = self.shaped(params).map(|params| code::table(&params)).min().unwrap_or(1);
         if self.is_bounded() {
@@ -331,7 +370,8 @@ impl Draft {
         }
         let params = &scenario.nodes[1];
         let symbol = self.shapes.iter().map(|shape| shape.symbol_bytes).min().unwrap_or(1);
-        let symbols = scenario.traffic.burst as usize * (self.bytes_max + 2).div_ceil(symbol);
+        let symbols =
+            scenario.traffic.burst as usize * (self.bytes_max + self.framing()).div_ceil(symbol);
         let packets = 4 * (symbols + 4 * params.generation_size);
         let bytes = packets * (params.symbol_bytes + 400);
         let rate = match self.is_bounded() {
@@ -377,7 +417,7 @@ impl Draft {
         };
         let intact = self.weather != Weather::Hostile;
         let traffic = &scenario.traffic;
-        let fitting = ((self.capacity() + 2) / (traffic.bytes.start() + 2)).max(1);
+        let fitting = self.fitting(*traffic.bytes.start());
         let promises = self.shapes.iter().map(|shape| code::promise(&shape.code, traffic, fitting));
         let (first, missing_max) = promises
             .reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
@@ -393,8 +433,15 @@ impl Draft {
             true => scenario.nodes[self.hops].hold_timeout_nanos,
             false => Nanos::MAX,
         };
-        scenario.promise =
-            Promise { intact, delivered, missing_max, opening, unordered, late_nanos };
+        scenario.promise = Promise {
+            intact,
+            genuine: false,
+            delivered,
+            missing_max,
+            opening,
+            unordered,
+            late_nanos,
+        };
     }
 
     fn changes_code(&self) -> bool {

@@ -33,6 +33,8 @@ mod node;
 
 mod crew;
 
+mod keys;
+
 mod worker;
 
 mod frames;

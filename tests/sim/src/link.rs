@@ -31,6 +31,9 @@ pub struct Link {
     pub duplication: f64,
     /// Share of packets that arrive altered in bytes or length.
     pub corruption: f64,
+    /// Share of packets of which a bit of the last half is flipped, which is payload: what a relay
+    /// does that lies, and that its neighbour believes.
+    pub pollution: f64,
     /// Limit of the rate, with its queue.
     pub rate: Option<Rate>,
 }
@@ -53,6 +56,7 @@ impl Link {
         keeps_order: true,
         duplication: 0.0,
         corruption: 0.0,
+        pollution: 0.0,
         rate: None,
     };
 
@@ -84,6 +88,8 @@ pub struct LinkCounters {
     pub duplicated: u64,
     /// Packets altered.
     pub corrupted: u64,
+    /// Packets of which payload was altered alone.
+    pub polluted: u64,
     /// Time from hand-over to arrival.
     pub delays: Delays,
 }
@@ -162,6 +168,11 @@ impl Channel {
         if self.random.chance(self.link.corruption) {
             self.counters.corrupted += 1;
             mangle(&mut self.random, &mut payload);
+        }
+        if self.random.chance(self.link.pollution) {
+            self.counters.polluted += 1;
+            let length = payload.len();
+            flip(&mut self.random, &mut payload[length / 2..], usize::MAX);
         }
         if self.random.chance(self.link.duplication) {
             self.counters.duplicated += 1;

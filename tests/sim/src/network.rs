@@ -211,7 +211,8 @@ impl<'a> Network<'a> {
         let smallest = changed.fold(nodes[0].symbol_bytes, usize::min).max(1);
         let sink = &nodes[nodes.len() - 1];
         let plan = (sink.redundancy_max * sink.generation_size as f64).ceil() as u64;
-        let mut each = EVENTS_PER_SYMBOL * (traffic.bytes.end() / smallest + 2) as u64;
+        let mut each = EVENTS_PER_SYMBOL
+            * ((traffic.bytes.end() + nodes[0].sealing_bytes()) / smallest + 2) as u64;
         if promise.delivered.is_none() {
             each += PLANS_PER_PACKET * plan;
         }

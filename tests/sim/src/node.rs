@@ -8,6 +8,7 @@ use recoded_pipeline::report::Report;
 
 use crate::code::Bounds;
 use crate::crew::Crew;
+use crate::keys::Keys;
 use crate::random::{Random, Stream};
 use crate::scenario::{FLOW, Threads};
 use crate::violation::Violation;
@@ -72,22 +73,18 @@ impl Node {
             let what = (make.frames, make.bounds);
             Worker::new((make.index, share), &params, what, random.number())
         };
-        Node {
-            start,
-            workers: (0..make.workers).map(worker).collect(),
-            crew: Crew::new(&params, make.workers, (make.threads, make.bounds.stage_bytes), random),
-            params,
-            edition: 1,
-            hash_key: 0,
-            starved: 0,
-            make,
-        }
+        let workers = (0..make.workers).map(worker).collect();
+        let limits = (make.threads, make.bounds.stage_bytes);
+        let mut crew = Crew::new(&params, make.workers, limits, random);
+        crew.keys = Keys::new(make.seed);
+        Node { start, workers, crew, params, edition: 1, hash_key: 0, starved: 0, make }
     }
 
     /// Restarts with only its parameters; the state it left is checked.
     pub(crate) fn restart(&mut self) -> Result<(), Violation> {
         self.check()?;
-        let next = Node::new(self.make, self.start + 1, self.params.clone());
+        let mut next = Node::new(self.make, self.start + 1, self.params.clone());
+        next.crew.keys = std::mem::take(&mut self.crew.keys);
         *self = Node { starved: self.starved(), hash_key: self.hash_key, ..next };
         Ok(())
     }

@@ -55,6 +55,8 @@ pub(crate) struct Oracle {
     /// From entering the source to leaving the sink.
     pub delays: Delays,
     expected: Vec<u8>,
+    /// Whether each packet was delivered.
+    seen: Vec<bool>,
 }
 
 impl Oracle {
@@ -75,6 +77,7 @@ impl Oracle {
             passed_over: BTreeSet::new(),
             delays: Delays::default(),
             expected: Vec::new(),
+            seen: vec![false; traffic.packets as usize],
         }
     }
 
@@ -99,12 +102,16 @@ impl Oracle {
     pub(crate) fn deliver(&mut self, bytes: &[u8], now: Nanos) -> Result<Option<u32>, Violation> {
         let Some(number) = self.identify(bytes, now) else {
             self.foreign += 1;
-            return if self.promise.intact {
+            return if self.promise.intact || self.promise.genuine {
                 Err(Violation::Altered { at: now })
             } else {
                 Ok(None)
             };
         };
+        let was_seen = std::mem::replace(&mut self.seen[number as usize], true);
+        if self.promise.genuine && was_seen {
+            return Err(Violation::Repeated { packet: number });
+        }
         let Promise { intact, unordered, late_nanos, .. } = &self.promise;
         let is_ordered = !unordered.iter().any(|time| time.contains(&now));
         let is_judged = *intact && is_ordered && now >= self.unsettled_until;
@@ -244,6 +251,7 @@ mod tests {
         };
         let promise = Promise {
             intact,
+            genuine: false,
             delivered: Some(200..400),
             missing_max: 0,
             opening: vec![0..10, 210..220],
@@ -349,6 +357,18 @@ mod tests {
         assert_eq!(again, Err(Violation::OutOfOrder { packet: 30, after: 99 }));
         assert_eq!(oracle.deliver(&five, 2300), Ok(Some(5)));
         assert_eq!((oracle.finish(), oracle.delivered), (Ok(()), 100));
+    }
+
+    #[test]
+    fn sealed_packets_come_in_any_order_but_once_and_no_others() {
+        let mut oracle = oracle(false, 1);
+        oracle.promise.genuine = true;
+        let (five, six) = (bytes(&oracle, 5), bytes(&oracle, 6));
+        assert_eq!(oracle.deliver(&six, 1000), Ok(Some(6)));
+        assert_eq!(oracle.deliver(&five, 1000), Ok(Some(5)));
+        oracle.sink_forgot();
+        assert_eq!(oracle.deliver(&six, 1000), Err(Violation::Repeated { packet: 6 }));
+        assert_eq!(oracle.deliver(&[1; 30], 1000), Err(Violation::Altered { at: 1000 }));
     }
 
     #[test]

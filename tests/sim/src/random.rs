@@ -21,6 +21,8 @@ pub(crate) enum Stream {
     Trouble,
     /// Workers, shards and inner flows of a scenario.
     Workers,
+    /// Whether a flow is sealed, and what a relay that lies does.
+    Sealed,
 }
 
 /// A stream of random numbers.
@@ -36,6 +38,7 @@ impl Random {
             Stream::Attack { index } => 3 << 62 | index as u64,
             Stream::Trouble => 1,
             Stream::Workers => 2,
+            Stream::Sealed => 3,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);

@@ -152,6 +152,8 @@ pub struct Promise {
     /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless
     /// links corrupt packets, since packets are not authenticated.
     pub intact: bool,
+    /// The same but for order, whatever links and attackers do: the flow is sealed.
+    pub genuine: bool,
     /// Packets that enter during this time are all delivered,
     pub delivered: Option<Range<Nanos>>,
     /// but for so many,
@@ -253,6 +255,7 @@ impl Scenario {
             attacks: Vec::new(),
             promise: Promise {
                 intact: true,
+                genuine: false,
                 delivered: None,
                 missing_max: 0,
                 opening: Vec::new(),

@@ -58,8 +58,9 @@ impl fmt::Display for Described<'_> {
         let Threads { nanos_max, busy, refused, queue_packets } = scenario.threads;
         writeln!(
             f,
-            "{} shards, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
+            "{} shards{}, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
             source.shards,
+            if source.sealed { ", sealed" } else { "" },
             traffic.flows,
             scenario.workers,
             Time(nanos_max),
@@ -78,6 +79,7 @@ impl fmt::Display for Described<'_> {
                 Time(time.end)
             ),
             None if scenario.promise.intact => writeln!(f, "promised: integrity and order"),
+            None if scenario.promise.genuine => writeln!(f, "promised: integrity"),
             None => writeln!(f, "promised: nothing"),
         }
     }
@@ -256,6 +258,7 @@ impl fmt::Display for Properties<'_> {
         f.write_str(if link.keeps_order { " in order" } else { " in any order" })?;
         write!(f, ", {:.0} % twice", 100.0 * link.duplication)?;
         write!(f, ", {:.0} % altered", 100.0 * link.corruption)?;
+        write!(f, ", payload of {:.0} % altered", 100.0 * link.pollution)?;
         match link.rate {
             Some(rate) => write!(
                 f,

@@ -152,6 +152,7 @@ impl fmt::Display for Payload<'_> {
                 StreamBody::Keepalive => f.write_str("Keepalive")?,
             },
             Packet::Link(report) => write!(f, "Link up to {}", report.horizon)?,
+            Packet::Handshake(_) => write!(f, "Handshake")?,
             Packet::Window(window) => write!(
                 f,
                 "Window {} to {}, {} bytes, {} symbols",

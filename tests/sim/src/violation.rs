@@ -20,6 +20,12 @@ pub enum Violation {
         /// The one before it.
         after: u32,
     },
+    /// A sealed packet was delivered again.
+    #[error("packet {packet} was delivered twice, though it is sealed")]
+    Repeated {
+        /// The packet.
+        packet: u32,
+    },
     /// Packets whose delivery was promised are missing.
     #[error("{missing} packets never arrived, packet {first} first")]
     Undelivered {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
+use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer, Unsealed};
 use recoded_pipeline::open::{OpenRequest, Opened};
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
@@ -71,6 +71,14 @@ impl Egress for Outside<'_> {
 
     fn deliver(&mut self, _tunnel: TunnelId, packet: &[u8]) {
         self.outputs.delivered.push(packet.to_vec());
+    }
+
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.crew.keys.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.crew.keys.unseal(shard, sealed)
     }
 
     fn open(&mut self, request: &OpenRequest) -> Answer {

@@ -22,7 +22,7 @@ pub struct Facts {
     pub shards: usize,
     /// Longest packet of the tunnel, in bytes.
     pub packet_bytes: usize,
-    /// Longest packet that a stream takes: its symbol, in bytes.
+    /// Longest packet that a stream takes: its symbol without what sealing takes, in bytes.
     pub symbol_bytes: usize,
 }
 

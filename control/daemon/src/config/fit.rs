@@ -4,6 +4,7 @@
 //! ```text
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
+//!  sealed:     | 2 | envelope of 25 around the IP packet | in the place of the IP packet
 //! ```
 
 use super::code::CodeSettings;
@@ -14,14 +15,14 @@ use super::reader::Reader;
 use super::symbol::{Paths, SYMBOL_BYTES_MIN};
 use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
 use recoded_runtime::{FRAME_BYTES, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
 use std::net::IpAddr;
 
-/// MTU of a tunnel whose source has symbols of this size, where none is written: a full-size IP
-/// packet fits one symbol, with its length and, in a window, its flow ID. It is not below what the
-/// tunnel's address allows, since the packets of generations and blocks may span symbols.
+/// MTU of a tunnel whose source has symbols with so much room, where none is written: a full-size
+/// IP packet fits one symbol, with its length and, in a window, its flow ID. It is not below what
+/// the tunnel's address allows, since the packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(address: IpAddr, symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(address))
@@ -39,7 +40,8 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
             let symbol_bytes = params.symbol_bytes.min(stream + ADU_HEADER_BYTES);
-            default_tunnel_mtu(tunnel.address, symbol_bytes)
+            let sealing_bytes = sealing_bytes(params.sealed);
+            default_tunnel_mtu(tunnel.address, symbol_bytes.saturating_sub(sealing_bytes))
         });
     }
 }
@@ -83,7 +85,7 @@ impl Unit {
     fn of(params: &FlowParams) -> Unit {
         let of = |key, symbols: usize| {
             let value = symbols.to_string();
-            let overhead = params.code.framing_bytes();
+            let overhead = params.framing_bytes();
             Unit { key, value, symbols, symbols_max: most(key), overhead }
         };
         match params.code {
@@ -200,5 +202,34 @@ fn most(key: &str) -> usize {
     match FLOW.find(key).map(|key| key.values) {
         Some(Values::Whole(_, most)) => usize::try_from(most).unwrap_or(usize::MAX),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::symbol::Mtus;
+    use super::super::tests::{HEAD, SOURCE, parse};
+    use super::*;
+
+    /// Two bytes and an envelope of 25.
+    const SEALING: usize = 27;
+
+    #[test]
+    fn sealing_takes_room_of_units_and_of_the_mtu_of_tunnels() {
+        let Config { mut flows, tunnels, links, hops, .. } =
+            parse(&format!("{HEAD}{SOURCE}")).expect("valid");
+        let mtus = Mtus::default();
+        let paths = Paths { links: &links, hops: &hops, mtus: &mtus };
+        let mut of = |sealed| {
+            flows[0].params.sealed = sealed;
+            let mut tunnels: Vec<_> = tunnels.iter().map(|it| (it.clone(), false)).collect();
+            default_tunnel_mtus(&mut tunnels, &flows, paths);
+            let room = Unit::of(&flows[0].params).room(flows[0].params.symbol_bytes);
+            (usize::from(tunnels[0].0.mtu), room)
+        };
+        let ((mtu, room), (sealed_mtu, sealed_room)) = (of(false), of(true));
+        assert_eq!((mtu - sealed_mtu, room - sealed_room), (SEALING, SEALING));
+        assert!(sealed_mtu <= sealed_room, "{sealed_mtu} in {sealed_room}");
     }
 }

@@ -11,7 +11,7 @@ use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom}
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
-    FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId,
+    FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId, sealing_bytes,
 };
 use recoded_runtime::FRAME_BYTES;
 use recoded_wire::shard::SHARDS_MAX;
@@ -20,6 +20,9 @@ use toml::Value;
 
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
 const SYMBOL_BYTES_ACCEPTED: usize = 1472;
+
+/// Whether flows are sealed: no keys are configured.
+const SEALED: bool = false;
 
 /// What flows refer to. Hops are collected as flows name them.
 pub struct Context<'a> {
@@ -70,7 +73,7 @@ pub fn flow(
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
-        let facts = facts(context, tunnel, (hops, given_bytes));
+        let facts = facts(context, tunnel, (hops, given_bytes), SEALED);
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
@@ -112,6 +115,7 @@ pub fn flow(
         recoding,
         adaptive,
         repair,
+        sealed: SEALED,
         generations,
     };
     refuse_beyond_frame(reader, &params);
@@ -312,6 +316,7 @@ fn facts(
     context: &Context<'_>,
     tunnel: Option<TunnelId>,
     (next_hops, given): (&[PeerId], Option<usize>),
+    sealed: bool,
 ) -> Facts {
     let room = context.paths().room_behind(CodeSettings::STREAM.header_bytes(), next_hops);
     let symbol_bytes = match given {
@@ -319,6 +324,7 @@ fn facts(
         Some(bytes) => bytes,
         None => room.default,
     };
+    let symbol_bytes = symbol_bytes.saturating_sub(sealing_bytes(sealed));
     let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
     let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
         true => tunnel.mtu,

@@ -79,6 +79,7 @@ fn shortest_source_gets_the_documented_defaults() {
         recoding: recoded_pipeline::params::Recoding::Systematic,
         adaptive: true,
         repair: true,
+        sealed: false,
         generations: 256,
     };
     assert_eq!(flow.params, expected);

@@ -1,6 +1,8 @@
 //! DSCP and ECN bits of IP packets: what the packets that carry them get, and congestion marks on
 //! their way back into them (RFC 2983, RFC 6040).
 
+use crate::edge::sealed::MARKER;
+
 /// ECN bits of a traffic class.
 const ECN: u8 = 0x03;
 
@@ -16,6 +18,14 @@ pub fn of(packet: &[u8]) -> u8 {
         [first, second, ..] if first >> 4 == 4 => second,
         [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
         _ => 0,
+    }
+}
+
+/// The class of what a symbol carries: an IP packet, or a sealed one, which says it openly.
+pub(crate) fn of_carried(carried: &[u8]) -> u8 {
+    match *carried {
+        [MARKER, class, ..] => class,
+        _ => of(carried),
     }
 }
 
@@ -133,6 +143,7 @@ mod tests {
         mark(&mut v6);
         assert_eq!((of(&v6), v6[1] & 0x0F), (0xBB, 0x0A), "the flow label stays");
         assert_eq!(of(&[0, 1, 2]), 0);
+        assert_eq!((of_carried(&[0, 1, 2]), of_carried(&[0]), of_carried(&v6)), (1, 0, of(&v6)));
     }
 
     #[test]

@@ -3,14 +3,23 @@
 //!
 //! Packets never span generations: one that cannot be decoded costs only its own packets.
 
+use crate::edge::sealed::{MARKER, SEALED_BYTES_MIN};
+
 /// Bytes of the length in front of each packet.
 pub(crate) const LENGTH_BYTES: usize = 2;
 
-/// Smallest thing worth starting: a length and an IPv4 header.
-pub(crate) const ENTRY_BYTES_MIN: usize = LENGTH_BYTES + 20;
+/// Smallest thing worth starting: a length and an IPv4 header, sealed or not.
+pub(crate) fn entry_bytes_min(sealed: bool) -> usize {
+    LENGTH_BYTES + if sealed { SEALED_BYTES_MIN } else { 20 }
+}
 
 /// Longest packet the length can name.
-const PACKET_BYTES_MAX: usize = u16::MAX as usize;
+pub(crate) const LENGTH_MAX: usize = u16::MAX as usize;
+
+/// The length in front of a packet of at most [`LENGTH_MAX`] bytes.
+pub(crate) fn length_of(packet: &[u8]) -> [u8; LENGTH_BYTES] {
+    (packet.len() as u16).to_be_bytes()
+}
 
 /// Reads the packets of one generation, symbol by symbol in order.
 #[derive(Debug)]
@@ -25,7 +34,7 @@ impl Unpacker {
     /// An unpacker with its buffer allocated.
     pub(crate) fn new() -> Unpacker {
         Unpacker {
-            partial: Vec::with_capacity(PACKET_BYTES_MAX),
+            partial: Vec::with_capacity(LENGTH_MAX),
             expected: 0,
             length_high: None,
             ended: false,
@@ -91,12 +100,17 @@ pub(crate) fn is_ip_packet(packet: &[u8]) -> bool {
     }
 }
 
-/// Whether the first symbol of a unit begins with an IP packet, as far as can be seen from it.
-pub(crate) fn begins_with_ip_packet(symbol: &[u8]) -> bool {
+/// Whether the first symbol of a unit begins with an IP packet, or a sealed one, as far as can be
+/// seen from it.
+pub(crate) fn begins_with_packet(symbol: &[u8], sealed: bool) -> bool {
     let half =
         |at: usize| symbol.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let Some(length) = half(0) else { return false };
     let Some(version) = symbol.get(LENGTH_BYTES).map(|byte| byte >> 4) else { return false };
+    if sealed {
+        let marker = symbol[LENGTH_BYTES];
+        return marker == MARKER && usize::from(length) >= SEALED_BYTES_MIN;
+    }
     match version {
         4 => length >= 20 && half(LENGTH_BYTES + 2).is_none_or(|total| total == length),
         6 => {
@@ -147,7 +161,7 @@ mod tests {
             for symbol in &symbols {
                 unpacker.feed(symbol, |_| ());
             }
-            prop_assert!(unpacker.partial.capacity() == PACKET_BYTES_MAX);
+            prop_assert!(unpacker.partial.capacity() == LENGTH_MAX);
         }
     }
 
@@ -160,5 +174,21 @@ mod tests {
         assert!(!is_ip_packet(&packet));
         assert!(!is_ip_packet(&[]));
         assert!(!is_ip_packet(&[0x60; 30]));
+    }
+
+    #[test]
+    fn units_begin_with_packets_of_their_kind() {
+        let least = SEALED_BYTES_MIN as u8;
+        for (symbol, is_clear, is_sealed) in [
+            (&[0, 20, 0x45, 0, 0, 20][..], true, false),
+            (&[0, 20, 0x45, 0, 0, 21][..], false, false),
+            (&[0, least, MARKER, 0, 0, 0][..], false, true),
+            (&[0, least - 1, MARKER, 0, 0, 0][..], false, false),
+            (&[0, least, MARKER][..], false, true),
+            (&[0, least][..], false, false),
+        ] {
+            let begins = [false, true].map(|sealed| begins_with_packet(symbol, sealed));
+            assert_eq!(begins, [is_clear, is_sealed], "{symbol:?}");
+        }
     }
 }

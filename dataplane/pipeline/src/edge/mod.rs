@@ -1,5 +1,5 @@
-//! IP packets in and out of symbols: `[length][bytes]`, back to back; and their traffic classes and
-//! flows.
+//! IP packets in and out of symbols: `[length][bytes]`, back to back, sealed or not; and their
+//! traffic classes and flows.
 
 pub mod class;
 
@@ -10,3 +10,5 @@ pub(crate) mod packing;
 pub(crate) mod framing;
 
 pub(crate) mod outlet;
+
+pub(crate) mod sealed;

@@ -3,8 +3,9 @@
 use crate::combine::Combiner;
 use crate::edge::class::{self, Marks};
 use crate::edge::framing::is_ip_packet;
-use crate::egress::Egress;
-use crate::params::TunnelId;
+use crate::edge::sealed::envelope_of;
+use crate::egress::{Egress, Unsealed};
+use crate::params::{ShardId, TunnelId};
 use crate::report::FlowCounters;
 
 /// Where the packets of a sink go.
@@ -12,16 +13,37 @@ pub(crate) struct Outlet<'a, E> {
     pub egress: &'a mut E,
     pub combiner: &'a mut Combiner,
     pub tunnel: TunnelId,
+    pub shard: ShardId,
+    /// Whether its packets are sealed, and none else are delivered.
+    pub sealed: bool,
 }
 
 impl<E: Egress> Outlet<'_, E> {
-    /// Delivers what was decoded, if it is an IP packet; with a congestion mark if one is pending.
+    /// Delivers what was decoded, if it is an IP packet, or opens to one; with a congestion mark if
+    /// one is pending.
     pub(crate) fn deliver(
         &mut self,
-        packet: &[u8],
+        carried: &[u8],
         counters: &mut FlowCounters,
         marks: &mut Marks,
     ) {
+        let Self { egress, combiner, tunnel, shard, sealed } = self;
+        let (opened, copy) = combiner.packets();
+        let packet = match (*sealed, envelope_of(carried)) {
+            (true, Some(envelope)) => {
+                let place = &mut opened[..envelope.len()];
+                place.copy_from_slice(envelope);
+                match egress.unseal(*shard, place) {
+                    Ok(packet) => packet,
+                    Err(Unsealed::NoKeys) => return counters.unseal_no_keys += 1,
+                    Err(Unsealed::Refused) => return counters.unseal_refused += 1,
+                }
+            }
+            (true, None) if is_ip_packet(carried) => return counters.clear_refused += 1,
+            (false, Some(_)) => return counters.sealed_refused += 1,
+            (false, None) => carried,
+            (true, None) => return counters.framing_errors += 1,
+        };
         if !is_ip_packet(packet) {
             counters.framing_errors += 1;
             return;
@@ -29,12 +51,13 @@ impl<E: Egress> Outlet<'_, E> {
         counters.delivered_packets += 1;
         counters.delivered_bytes += packet.len() as u64;
         if !marks.take(class::of(packet)) {
-            self.egress.deliver(self.tunnel, packet);
+            egress.deliver(*tunnel, packet);
             return;
         }
         counters.delivered_marked += 1;
-        let copy = self.combiner.packet(packet);
-        class::mark(copy);
-        self.egress.deliver(self.tunnel, copy);
+        let marked = &mut copy[..packet.len()];
+        marked.copy_from_slice(packet);
+        class::mark(marked);
+        egress.deliver(*tunnel, marked);
     }
 }

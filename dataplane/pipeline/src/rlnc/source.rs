@@ -7,7 +7,7 @@
 
 use crate::combine::{Combiner, Sources};
 use crate::edge::class;
-use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::edge::framing::{LENGTH_BYTES, LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
@@ -20,8 +20,8 @@ use crate::relay::mended::mended_packets;
 use crate::report::FlowReport;
 use crate::rlnc::redundancy::Planner;
 use crate::role::Lifecycle;
-use crate::source::SourceCode;
 use crate::source::remote::Remote;
+use crate::source::{Inbound, SourceCode};
 use crate::table::Table;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{
@@ -341,16 +341,26 @@ impl SourceCode for RlncSource {
         self.epoch = epoch;
     }
 
-    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+    fn takes(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        carried_bytes: usize,
+    ) -> bool {
+        let capacity = cx.params.generation_size * cx.params.symbol_bytes;
+        let fits = carried_bytes <= LENGTH_MAX && LENGTH_BYTES + carried_bytes <= capacity;
+        cx.counters.ingress_dropped += u64::from(!fits);
+        fits
+    }
+
+    fn ingress(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        Inbound { packet, carried }: Inbound<'_>,
+    ) {
         let params = cx.params;
         self.planner.refresh(params, cx.io);
         let capacity = params.generation_size * params.symbol_bytes;
-        let needed = LENGTH_BYTES + packet.len();
-        let length = u16::try_from(packet.len()).unwrap_or(0);
-        if length == 0 || needed > capacity {
-            cx.counters.ingress_dropped += 1;
-            return;
-        }
+        let needed = LENGTH_BYTES + carried.len();
         if self.open && self.packer.written + needed > capacity {
             self.close(cx);
         }
@@ -368,13 +378,13 @@ impl SourceCode for RlncSource {
             cx.counters.send_failed += 1;
             return;
         }
-        self.packer.write(cx.io.frames, symbols, &length.to_be_bytes());
-        self.packer.write(cx.io.frames, symbols, packet);
+        self.packer.write(cx.io.frames, symbols, &length_of(carried));
+        self.packer.write(cx.io.frames, symbols, carried);
         let filled = symbols.len();
         while self.sent + 1 < filled {
             self.send_systematic(cx, params.generation_size, false);
         }
-        if capacity - self.packer.written < ENTRY_BYTES_MIN {
+        if capacity - self.packer.written < entry_bytes_min(params.sealed) {
             self.close(cx);
         }
     }

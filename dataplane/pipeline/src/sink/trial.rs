@@ -3,7 +3,7 @@
 //! A number far from all that is held comes from a source that restarted, or that sent so much in a
 //! blackout that whole units are missing; or it is forged. A sink that follows each such packet
 //! gives up what it holds for nothing. So the sink collects the unit apart, and resynchronises to
-//! it only when it has decoded to IP packets:
+//! it only when it has decoded to IP packets, or to sealed ones:
 //!
 //! ```text
 //!  out of range ──► trial unit ──decodes──► a jump within the table: at once
@@ -12,7 +12,7 @@
 //!
 //! One unit is tried at a time, and costs as much memory as any other.
 
-use crate::edge::framing::begins_with_ip_packet;
+use crate::edge::framing::begins_with_packet;
 use crate::io::AHEAD_MAX;
 use crate::params::Nanos;
 use crate::sink::unit::{Progress, Unit};
@@ -57,11 +57,11 @@ impl<U: Unit> Trial<U> {
         true
     }
 
-    /// Whether it decoded, and to IP packets.
-    pub(crate) fn is_proven(&self, frames: &impl Frames) -> bool {
+    /// Whether it decoded, and to IP packets, or to sealed ones.
+    pub(crate) fn is_proven(&self, frames: &impl Frames, sealed: bool) -> bool {
         let is_decoded = self.unit.progress().live && self.unit.progress().decoded;
         let first = if is_decoded { self.unit.symbol(0) } else { None };
-        first.is_some_and(|symbol| begins_with_ip_packet(frames.bytes(symbol)))
+        first.is_some_and(|symbol| begins_with_packet(frames.bytes(symbol), sealed))
     }
 
     /// Ends the trial.

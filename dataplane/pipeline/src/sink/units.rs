@@ -157,7 +157,8 @@ impl<U: Unit> UnitSink<U> {
         if !unit.progress().decoded && unit.decode(cx.io, cx.shard) {
             unit.progress_mut().decoded = true;
         }
-        if self.trial.is_proven(cx.io.frames) && (is_jump || self.is_idle(params, cx.io.now)) {
+        let is_proven = self.trial.is_proven(cx.io.frames, params.sealed);
+        if is_proven && (is_jump || self.is_idle(params, cx.io.now)) {
             self.adopt(cx);
         }
         Fate::Consumed
@@ -171,7 +172,7 @@ impl<U: Unit> UnitSink<U> {
     /// When a trial that has succeeded may take over, if it waits for that.
     fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
         let at = self.in_range_at.saturating_add(params.generation_timeout_nanos);
-        self.trial.is_proven(frames).then_some(at)
+        self.trial.is_proven(frames, params.sealed).then_some(at)
     }
 
     /// Resynchronises to the unit on trial.
@@ -316,7 +317,8 @@ impl<U: Unit> UnitSink<U> {
         for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
             self.cursor += 1;
             let Io { frames, egress, combiner, .. } = &mut *cx.io;
-            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel };
+            let (shard, sealed) = (cx.shard, cx.params.sealed);
+            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
             self.unpacker.feed(frames.bytes(symbol), |packet| {
                 outlet.deliver(packet, cx.counters, cx.marks);
             });

@@ -15,6 +15,15 @@ use crate::role::Lifecycle;
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 
+/// An IP packet from a tunnel.
+#[derive(Copy, Clone)]
+pub(crate) struct Inbound<'a> {
+    /// As it came.
+    pub packet: &'a [u8],
+    /// What symbols carry of it: itself, or what it was sealed into.
+    pub carried: &'a [u8],
+}
+
 /// The source of a flow.
 pub(crate) trait SourceCode: Lifecycle {
     /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a
@@ -27,8 +36,15 @@ pub(crate) trait SourceCode: Lifecycle {
     /// Goes on with another epoch.
     fn begin_epoch(&mut self, epoch: u8);
 
-    /// Takes one IP packet.
-    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]);
+    /// Whether it takes a packet of which symbols carry so many bytes. Counts one that it refuses.
+    fn takes(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        carried_bytes: usize,
+    ) -> bool;
+
+    /// Takes one IP packet, after [`SourceCode::takes`] said so.
+    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, inbound: Inbound<'_>);
 
     /// Reads a feedback packet; `payload` is its span.
     fn receive_feedback(

@@ -275,7 +275,7 @@ fn write<F: Frames, E: Egress>(
         Next::Symbol { number, place, is_repair } => {
             let Some(symbol) = store.get(number) else { return (span, 0) };
             let bytes = symbol.packet.len() as u16;
-            let class = class::outer(class::of(symbol.packet));
+            let class = class::outer(class::of_carried(symbol.packet));
             let payload = payload_of(Span { len: bytes, ..span }, STREAM_BYTES);
             let out = cx.io.frames.bytes_mut(payload);
             header.write(out);
@@ -307,7 +307,7 @@ fn combine<F: Frames, E: Egress>(
     for (at, place) in symbols[..count].iter_mut().enumerate() {
         *place = store.coded(number(at), longest).unwrap_or_default();
     }
-    let newest = store.get(number(count - 1)).map_or(0, |symbol| class::of(symbol.packet));
+    let newest = store.get(number(count - 1)).map_or(0, |symbol| class::of_carried(symbol.packet));
     let payload = payload_of(Span { len: longest as u16, ..span }, COMBINATION_BYTES);
     let out = cx.io.frames.bytes_mut(payload);
     header.write(out);

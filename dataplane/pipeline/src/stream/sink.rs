@@ -113,7 +113,8 @@ impl StreamSink {
                 return;
             }
             let Io { egress, combiner, .. } = &mut *cx.io;
-            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel };
+            let (shard, sealed) = (cx.shard, cx.params.sealed);
+            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
             outlet.deliver(symbol.packet, cx.counters, cx.marks);
             self.store.set_done(number, DELIVERED);
             next = self.store.waiting(number);

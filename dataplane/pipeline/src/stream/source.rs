@@ -8,10 +8,10 @@ use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamPro
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
-use crate::source::SourceCode;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
 use crate::source::size::PathSize;
+use crate::source::{Inbound, SourceCode};
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
@@ -150,19 +150,29 @@ impl SourceCode for StreamSource {
         self.epoch = epoch;
     }
 
-    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
-        if packet.is_empty() || packet.len() > cx.params.symbol_bytes || !self.has_room(cx.io.now) {
+    fn takes(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        carried_bytes: usize,
+    ) -> bool {
+        if carried_bytes > cx.params.symbol_bytes || !self.has_room(cx.io.now) {
             cx.counters.ingress_dropped += 1;
-            return;
+            return false;
         }
-        if self.senders.refuse(packet.len()) {
-            cx.counters.too_large += 1;
-            return;
-        }
+        let is_too_large = self.senders.refuse(carried_bytes);
+        cx.counters.too_large += u64::from(is_too_large);
+        !is_too_large
+    }
+
+    fn ingress(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        Inbound { packet, carried }: Inbound<'_>,
+    ) {
         let number = self.store.end();
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
-        self.store.put(number, packet, after);
+        self.store.put(number, carried, after);
         self.senders.queue(number);
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;

@@ -212,7 +212,8 @@ impl WindowSink {
         cx.counters.generations_complete += 1;
         cx.counters.source_symbols += 1;
         let Io { egress, combiner, .. } = &mut *cx.io;
-        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel: *tunnel };
+        let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
+        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
         outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
     }
 

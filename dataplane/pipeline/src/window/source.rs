@@ -9,8 +9,8 @@ use crate::params::{FlowCode, FlowParams, Nanos, ShardId, WindowParams};
 use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
-use crate::source::SourceCode;
 use crate::source::remote::Remote;
+use crate::source::{Inbound, SourceCode};
 use crate::window::pace::Pace;
 use crate::window::{density, field, parameters};
 use recoded_code::window::{ENCODING_WINDOW_MAX, Encoder, Parameters};
@@ -127,28 +127,37 @@ impl SourceCode for WindowSource {
         self.encoder.reset(self.next);
     }
 
-    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+    fn takes(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        carried_bytes: usize,
+    ) -> bool {
+        let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
+        cx.counters.ingress_dropped += u64::from(carried_bytes > room);
+        carried_bytes <= room
+    }
+
+    fn ingress(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        Inbound { packet, carried }: Inbound<'_>,
+    ) {
         let params = cx.params;
         self.pace.refresh(params, &self.code, cx.io);
-        let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
-        if packet.is_empty() || packet.len() > room {
-            cx.counters.ingress_dropped += 1;
-            return;
-        }
-        let Some(payload) = take(cx.io, packet.len() + SOURCE_ID_BYTES, 0) else {
+        let Some(payload) = take(cx.io, carried.len() + SOURCE_ID_BYTES, 0) else {
             cx.counters.ingress_dropped += 1;
             cx.counters.send_failed += 1;
             return;
         };
-        let Ok(esi) = self.encoder.push(0, packet) else {
+        let Ok(esi) = self.encoder.push(0, carried) else {
             cx.io.frames.release(payload.frame);
             cx.counters.ingress_dropped += 1;
             return;
         };
         self.next = esi.wrapping_add(1);
         self.class = class::outer(class::of(packet));
-        let (adu, id) = cx.io.frames.bytes_mut(payload)[HEADER_BYTES..].split_at_mut(packet.len());
-        adu.copy_from_slice(packet);
+        let (adu, id) = cx.io.frames.bytes_mut(payload)[HEADER_BYTES..].split_at_mut(carried.len());
+        adu.copy_from_slice(carried);
         id.copy_from_slice(&esi.to_be_bytes());
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;

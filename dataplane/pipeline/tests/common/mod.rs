@@ -1,11 +1,14 @@
 //! A line of pipelines joined by lossy links, in memory.
 #![allow(dead_code)] // each test binary uses its own part
 
+pub mod keys;
+
+use keys::Keys;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::egress::{Egress, Outer, Unsealed};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
@@ -29,9 +32,18 @@ const TICKS_MAX: usize = 1000;
 pub struct Outputs {
     pub sent: Vec<(PeerId, Span, u16)>,
     pub delivered: Vec<Vec<u8>>,
+    pub keys: Option<Keys>,
 }
 
 impl Egress for Outputs {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         self.sent.push((hop, span, outer.source_port));
     }
@@ -46,6 +58,8 @@ pub struct Node {
     pub pipeline: Pipeline,
     pub frames: HeapFrames,
     pub delivered: Vec<Vec<u8>>,
+    /// Those of the ends of a sealed flow.
+    pub keys: Option<Keys>,
     /// Frames there are.
     frames_total: usize,
     /// Of the next packet that [`Node::receive_next`] takes.
@@ -60,8 +74,11 @@ impl Node {
     }
 
     pub fn new(params: FlowParams, seed: u64) -> Node {
+        let is_end = !matches!(params.role, Role::Relay { .. });
+        let keys = (params.sealed && is_end).then(|| Keys::new(1));
         let snapshot = Snapshot { edition: 1, flows: vec![params] };
         Node {
+            keys,
             pipeline: Pipeline::new(&snapshot, seed),
             frames: HeapFrames::new(FRAMES, 2048),
             delivered: Vec::new(),
@@ -75,8 +92,9 @@ impl Node {
         &mut self,
         work: impl FnOnce(&mut Pipeline, &mut HeapFrames, &mut Outputs),
     ) -> Vec<(PeerId, Vec<u8>)> {
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs { keys: self.keys.take(), ..Outputs::default() };
         work(&mut self.pipeline, &mut self.frames, &mut outputs);
+        self.keys = outputs.keys;
         self.delivered.append(&mut outputs.delivered);
         let mut packets = Vec::new();
         for (hop, span, _) in outputs.sent {
@@ -197,6 +215,9 @@ pub fn window(params: &mut FlowParams) {
     params.field = FieldOrder::TwoFiftySix;
 }
 
+/// What a link, or a relay that lies, makes of a packet of a sender.
+pub type Tamper = Box<dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>>>;
+
 /// Source, relays, sink, and the links between them.
 pub struct Line {
     pub nodes: Vec<Node>,
@@ -206,6 +227,8 @@ pub struct Line {
     pub loss_up: f64,
     /// Mean run of losses; up to 1, losses are independent.
     pub burst_mean: f64,
+    /// What is to arrive in the place of a packet that goes towards the sink, by its sender.
+    pub tamper: Option<Tamper>,
     /// Links (by sender and direction) that are in a bad spell.
     bad: std::collections::BTreeSet<(usize, bool)>,
     random: ChaCha8Rng,
@@ -233,6 +256,7 @@ impl Line {
             loss,
             loss_up: loss,
             burst_mean: 1.0,
+            tamper: None,
             bad: Default::default(),
             random: ChaCha8Rng::seed_from_u64(seed),
         }
@@ -266,8 +290,14 @@ impl Line {
             if self.is_lost((from, hop == DOWN), loss) {
                 continue;
             }
-            let next = self.nodes[to].receive(&bytes, self.now);
-            queue.extend(next.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+            let arriving = match &mut self.tamper {
+                Some(tamper) if hop == DOWN => tamper(from, bytes),
+                _ => vec![bytes],
+            };
+            for bytes in arriving {
+                let next = self.nodes[to].receive(&bytes, self.now);
+                queue.extend(next.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+            }
             let next = self.nodes[to].tick(self.now);
             queue.extend(next.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
         }

@@ -2,10 +2,14 @@
 //! that send as fast as they may, or evenly.
 #![allow(dead_code)] // each test binary uses its own part
 
+#[path = "../common/keys.rs"]
+mod keys;
+
+use keys::Keys;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::egress::{Egress, Outer, Unsealed};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
@@ -131,13 +135,21 @@ enum What {
     Ingress,
 }
 
-#[derive(Default)]
 struct Outputs {
     sent: Vec<(PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
+    keys: Keys,
 }
 
 impl Egress for Outputs {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.keys.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.keys.unseal(shard, sealed)
+    }
+
     fn transmit(&mut self, peer: PeerId, span: Span, _outer: Outer) {
         self.sent.push((peer, span));
     }
@@ -224,7 +236,7 @@ impl Line {
             Node {
                 pipeline: pipeline(&params, seed + index as u64),
                 frames: HeapFrames::new(4096, 2048),
-                outputs: Outputs::default(),
+                outputs: Outputs { sent: vec![], delivered: vec![], keys: Keys::new(1) },
                 wakes_at: None,
                 params,
             }

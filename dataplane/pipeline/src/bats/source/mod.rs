@@ -19,7 +19,7 @@ use crate::bats::kept::KeptBatches;
 use crate::bats::plan::BatchPlanner;
 use crate::combine::Combiner;
 use crate::edge::class;
-use crate::edge::framing::{ENTRY_BYTES_MIN, LENGTH_BYTES};
+use crate::edge::framing::{LENGTH_BYTES, LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
@@ -31,8 +31,8 @@ use crate::plan::Plan;
 use crate::relay::mended::mended_packets;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
-use crate::source::SourceCode;
 use crate::source::remote::Remote;
+use crate::source::{Inbound, SourceCode};
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::coded::{
     Block as BlockWord, CodedHeader, INDEX_BYTES, coding_offset, write_index,
@@ -136,15 +136,15 @@ impl BatsSource {
         }
     }
 
-    /// Packs one IP packet. False when it is too long or there is no room.
-    fn pack(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) -> bool {
+    /// Packs one IP packet. False when there is no room.
+    fn pack(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        Inbound { packet, carried }: Inbound<'_>,
+    ) -> bool {
         let params = cx.params;
         let FlowCode::Bats(bats) = &params.code else { return false };
-        let needed = LENGTH_BYTES + packet.len();
-        let length = u16::try_from(packet.len()).unwrap_or(0);
-        if length == 0 || needed > bats.source_symbols * params.symbol_bytes {
-            return false;
-        }
+        let needed = LENGTH_BYTES + carried.len();
         if self.open && self.packer.written + needed > self.full * params.symbol_bytes {
             self.close(cx);
         }
@@ -164,9 +164,9 @@ impl BatsSource {
             return false;
         }
         self.touched = cx.io.now;
-        self.packer.write(cx.io.frames, symbols, &length.to_be_bytes());
-        self.packer.write(cx.io.frames, symbols, packet);
-        if capacity - self.packer.written < ENTRY_BYTES_MIN {
+        self.packer.write(cx.io.frames, symbols, &length_of(carried));
+        self.packer.write(cx.io.frames, symbols, carried);
+        if capacity - self.packer.written < entry_bytes_min(params.sealed) {
             self.close(cx);
         }
         true
@@ -411,11 +411,27 @@ impl SourceCode for BatsSource {
         self.epoch = epoch;
     }
 
-    fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: &[u8]) {
+    fn takes(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        carried_bytes: usize,
+    ) -> bool {
+        let FlowCode::Bats(bats) = &cx.params.code else { return false };
+        let capacity = bats.source_symbols * cx.params.symbol_bytes;
+        let fits = carried_bytes <= LENGTH_MAX && LENGTH_BYTES + carried_bytes <= capacity;
+        cx.counters.ingress_dropped += u64::from(!fits);
+        fits
+    }
+
+    fn ingress(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        inbound: Inbound<'_>,
+    ) {
         let params = cx.params;
         self.planner.set_mended(self.is_mended(cx));
         self.planner.refresh(params.generation_size, cx.io);
-        if !self.pack(cx, packet) {
+        if !self.pack(cx, inbound) {
             cx.counters.ingress_dropped += 1;
         }
         self.step(cx);

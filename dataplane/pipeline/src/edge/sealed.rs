@@ -1,0 +1,61 @@
+//! Sealed packets as symbols carry them: ciphertext from source to sink, which relays recode like
+//! any other bytes.
+//!
+//! ```text
+//!  | 0x00 | class | key id and counter 9 | IP packet, encrypted | tag 16 |
+//!  '--- head ----' '--------------------- envelope --------------------'
+//! ```
+//!
+//! The head begins like no IP packet. Its class, DSCP and whether the packet is ECN-capable, is
+//! what the IP header around a coded packet shows anyway; nodes on the way take it from here.
+//! Nothing vouches for it, and no sink reads it. Keys are behind [`Egress`].
+
+use crate::edge::class;
+use crate::egress::{ENVELOPE_BYTES, Egress, Unsealed};
+use crate::params::ShardId;
+
+/// Neither version of IP begins with it.
+pub(crate) const MARKER: u8 = 0;
+
+/// Bytes in front of an envelope.
+const HEAD_BYTES: usize = 2;
+
+/// Bytes that come with a sealed packet.
+pub(crate) const SEALING_BYTES: usize = HEAD_BYTES + ENVELOPE_BYTES;
+
+/// The least that a sealed packet takes: one with a header of IPv4 alone.
+pub(crate) const SEALED_BYTES_MIN: usize = SEALING_BYTES + 20;
+
+/// The envelope in what a symbol carries, if that is a sealed packet.
+pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
+    let is_sealed = carried.len() >= SEALED_BYTES_MIN && carried[0] == MARKER;
+    is_sealed.then(|| &carried[HEAD_BYTES..])
+}
+
+/// Seals an IP packet into `out`, which is [`SEALING_BYTES`] longer.
+pub(crate) fn seal(
+    egress: &mut impl Egress,
+    shard: ShardId,
+    packet: &[u8],
+    out: &mut [u8],
+) -> Result<(), Unsealed> {
+    let (head, envelope) = out.split_at_mut(HEAD_BYTES);
+    head.copy_from_slice(&[MARKER, class::outer(class::of(packet))]);
+    egress.seal(shard, packet, envelope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_marked_and_long_enough_has_an_envelope() {
+        let mut carried = [7; SEALED_BYTES_MIN];
+        assert_eq!(envelope_of(&carried), None);
+        carried[0] = MARKER;
+        assert_eq!(envelope_of(&carried).map(<[u8]>::len), Some(ENVELOPE_BYTES + 20));
+        assert_eq!(envelope_of(&carried[1..]), None);
+        assert_eq!(envelope_of(&carried[..SEALED_BYTES_MIN - 1]), None);
+        assert_eq!(envelope_of(&[]), None);
+    }
+}
