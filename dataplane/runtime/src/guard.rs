@@ -14,8 +14,11 @@
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crossbeam::channel::Sender;
+use recoded_pipeline::egress::ENVELOPE_BYTES;
 use recoded_pipeline::params::PeerId;
-use recoded_secure::{ENVELOPE_BYTES, Refused, TRAILER_BYTES, open_edge, open_hop};
+use recoded_secure::{
+    HEADER_BYTES as ENVELOPE_HEADER_BYTES, Refused, TRAILER_BYTES, open_edge, open_hop,
+};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::sync::Arc;
 
@@ -133,8 +136,8 @@ impl Guard {
     pub(crate) fn seal(&self, flow: u32, packet: &[u8], out: &mut [u8]) -> Result<(), Refused> {
         let edge = self.rings.edges.iter().find(|(id, _)| *id == flow);
         let epoch = edge.and_then(|(_, ring)| ring.sending()).ok_or(Refused::UnknownKey)?;
-        let header = ENVELOPE_BYTES - ENVELOPE_TAG_BYTES;
-        let place = out.get_mut(header..header + packet.len()).ok_or(Refused::Malformed)?;
+        let end = ENVELOPE_HEADER_BYTES + packet.len();
+        let place = out.get_mut(ENVELOPE_HEADER_BYTES..end).ok_or(Refused::Malformed)?;
         place.copy_from_slice(packet);
         epoch.keys.seal(out, &flow.to_be_bytes())
     }
@@ -160,8 +163,8 @@ impl Guard {
     }
 }
 
-/// Bytes of the AEAD's tag.
-const ENVELOPE_TAG_BYTES: usize = 16;
+// The pipeline leaves as much room as is taken.
+const _: () = assert!(ENVELOPE_BYTES == recoded_secure::ENVELOPE_BYTES);
 
 #[inline]
 fn is_handshake(payload: &[u8]) -> bool {

@@ -20,11 +20,12 @@ use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
-    Answer, Egress, HandOver, Origin, Outer, Product, ProductInputs, Ticket,
+    Answer, Egress, HandOver, Origin, Outer, Product, ProductInputs, Ticket, Unsealed,
 };
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
+use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
 use recoded_xsk::{FRAME_BYTES, Socket, Umem};
@@ -280,6 +281,18 @@ impl Egress for Outbox {
         match merger {
             Some(merger) => merger.push(packet, &mut writer),
             None => writer.write(&[], packet, 1, packet.len() as u64),
+        }
+    }
+
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.guard.seal(shard.flow, packet, out).map_err(|_| Unsealed::NoKeys)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        match self.guard.unseal(shard.flow, sealed) {
+            Ok(packet) => Ok(packet),
+            Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
+            Err(_) => Err(Unsealed::Refused),
         }
     }
 

@@ -21,9 +21,6 @@ use toml::Value;
 /// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
 const SYMBOL_BYTES_ACCEPTED: usize = 1472;
 
-/// Whether flows are sealed: no keys are configured.
-const SEALED: bool = false;
-
 /// What flows refer to. Hops are collected as flows name them.
 pub struct Context<'a> {
     /// The links.
@@ -69,11 +66,12 @@ pub fn flow(
     let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
     let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
     let given_bytes = given_symbol_bytes(reader);
+    let edge = super::auth::edge(reader);
     let written =
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
-        let facts = facts(context, tunnel, (hops, given_bytes), SEALED);
+        let facts = facts(context, tunnel, (hops, given_bytes), edge.is_some());
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
@@ -89,8 +87,6 @@ pub fn flow(
         timeouts(reader, kind);
     let recoding = recoding(reader);
     let adaptive = reader.truth("adaptive").unwrap_or(true);
-
-    let edge = super::auth::edge(reader);
 
     let role = match kind {
         Kind::Source => Role::Source { tunnel: tunnel? },
@@ -115,7 +111,7 @@ pub fn flow(
         recoding,
         adaptive,
         repair,
-        sealed: SEALED,
+        sealed: edge.is_some(),
         generations,
     };
     refuse_beyond_frame(reader, &params);

@@ -60,6 +60,15 @@ fn download(bed: &Bed, bytes: u64) {
 
 #[test]
 fn downloads_of_every_code_arrive_over_hops_with_keys() {
+    downloads_arrive("hop");
+}
+
+#[test]
+fn downloads_of_every_code_arrive_encrypted() {
+    downloads_arrive("full");
+}
+
+fn downloads_arrive(level: &'static str) {
     let Some(_turn) = common::daemons() else { return };
     let bats = CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true };
     let codes = [CodePlan::Auto, CodePlan::Rlnc, bats, CodePlan::Window { window_symbols: 64 }];
@@ -67,7 +76,7 @@ fn downloads_of_every_code_arrive_over_hops_with_keys() {
         println!("{code:?}");
         let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
         let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
-        let daemons = Daemon::start_line(&bed, &plan("hop", code, 2)).unwrap();
+        let daemons = Daemon::start_line(&bed, &plan(level, code, 2)).unwrap();
         download(&bed, 4_000_000);
         for daemon in &daemons {
             let state = daemon.show().unwrap();
