@@ -8,7 +8,7 @@
 use crate::error::ControlError;
 use crate::v1::{
     Adopted, Engine, EngineSet, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters,
-    Remote, State, Tunnel, Version, Worker,
+    Remote, Session, State, Tunnel, Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Service {
 #[zlink::service(
     interface = "org.recoded.Control1",
     types = [
-        Link, Neighbour, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine
+        Link, Neighbour, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session
     ],
     vendor = "Recoded",
     product = "recoded",

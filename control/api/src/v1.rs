@@ -34,8 +34,28 @@ pub struct State {
     pub drops: BTreeMap<String, u64>,
     /// Who does bulk work.
     pub engine: Engine,
+    /// Sessions with neighbours and with other ends of flows that have keys.
+    #[serde(default)]
+    pub sessions: Vec<Session>,
     /// The configuration in force, as TOML with every key written out.
     pub config: String,
+}
+
+/// What was agreed on with a neighbour, or with the other end of a flow.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Session {
+    /// link:address of a neighbour, or flow and its number.
+    pub with: String,
+    /// The public key that the other one must have.
+    pub key: String,
+    /// Seconds since the keys in use were agreed on; null while there are none.
+    pub age_seconds: Option<f64>,
+    /// Handshakes that were finished.
+    pub handshakes: u64,
+    /// Messages that were refused.
+    pub refused: u64,
+    /// Why the last one was; empty when none was.
+    pub refusal: String,
 }
 
 /// Who solves large generations, and what became of those that were offered to an accelerator.

@@ -64,6 +64,7 @@ impl Backend for Fake {
 
 fn state() -> State {
     State {
+        sessions: Vec::new(),
         version: "1.2.3".into(),
         edition: 7,
         uptime_seconds: 61,

@@ -22,6 +22,7 @@ mod keys;
 mod json;
 
 mod neighbours;
+mod sessions;
 
 mod show;
 

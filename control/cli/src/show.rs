@@ -2,6 +2,7 @@
 
 use crate::arguments::Show;
 use crate::neighbours::neighbour_table;
+use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
 use recoded_api::v1::{Engine, Flow, Link, State, Worker};
@@ -41,12 +42,13 @@ fn overview(state: &State) -> String {
         ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
         ("flows", flow_table(&state.flows)),
         ("next hops", neighbour_table(&state.flows)),
+        ("sessions", session_table(&state.sessions)),
         ("workers", worker_table(&state.workers)),
         ("drops", drop_table(state)),
         ("engine", engine_line(&state.engine)),
     ];
     for (name, part) in parts {
-        let may_be_empty = ["tunnels", "next hops"].contains(&name);
+        let may_be_empty = ["tunnels", "next hops", "sessions"].contains(&name);
         if may_be_empty && part.is_empty() {
             continue;
         }

@@ -6,6 +6,7 @@
 use recoded_api::v1::{Engine, Link, Tunnel, Worker};
 use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::{FlowReport, Remainder};
+use recoded_runtime::Sessions;
 use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 
@@ -48,6 +49,8 @@ pub struct Observation {
     pub drops: BTreeMap<String, u64>,
     /// Who does bulk work; the mode is filled in by the caller.
     pub engine: Engine,
+    /// Sessions, of neighbours as [`crate::config::Config::hops`] lists them.
+    pub sessions: Sessions,
     /// When this was, by the clock of the workers, in nanoseconds.
     pub at: Nanos,
     /// Flows, one entry per worker.

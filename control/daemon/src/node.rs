@@ -134,6 +134,7 @@ fn observation(report: RuntimeReport) -> Observation {
         verdicts: verdicts.collect(),
         drops,
         engine: Engine::default(),
+        sessions: report.sessions,
         flows,
         remainders: remainders.concat(),
     }

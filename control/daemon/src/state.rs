@@ -5,10 +5,12 @@ use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
 use crate::theory;
-use recoded_api::v1::{Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, State, Tunnel};
+use recoded_api::v1::{
+    Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, Session, State, Tunnel,
+};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
-use recoded_runtime::ip_packet_bytes;
+use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::time::Duration;
 
 /// Everything the daemon knows.
@@ -43,6 +45,7 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         links: seen.links,
         workers: seen.workers,
         engine: Engine { mode: config.daemon.engine.name().into(), ..seen.engine },
+        sessions: sessions(config, &seen.sessions),
         verdicts: seen.verdicts,
         drops: seen.drops,
         config: config.to_toml(),
@@ -253,6 +256,22 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
     };
     next_hops.into_iter().map(neighbour).collect()
+}
+
+/// Sessions with neighbours, then those with other ends of flows.
+fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
+    let session = |with, report: &SessionReport| Session {
+        with,
+        key: report.key.clone(),
+        age_seconds: report.age_nanos.map(|nanos| nanos as f64 / 1e9),
+        handshakes: report.handshakes,
+        refused: report.refused,
+        refusal: report.refusal.clone(),
+    };
+    let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
+    let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));
+    let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
+    hops.chain(edges).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

@@ -150,10 +150,11 @@ impl Keyer {
     /// How long there is nothing to do unless a letter comes.
     fn pause(&self) -> Duration {
         let hops = self.hops.iter().flatten().map(|party| party.association.wake());
-        let edges = self.edges.iter().map(|(_, party)| party.association.wake());
+        let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
+        let edges = ready.map(|(_, party)| party.association.wake());
         let wake = hops.chain(edges).min();
-        let Some(wake) = wake else { return Duration::from_secs(1) };
-        Duration::from_nanos(wake.saturating_sub(self.clock.now())).min(LOOK)
+        let wait = wake.unwrap_or(u64::MAX).saturating_sub(self.clock.now());
+        Duration::from_nanos(wait).min(LOOK)
     }
 
     /// Does what is due.
@@ -166,12 +167,29 @@ impl Keyer {
             self.follow_hop(hop, turn, &out);
         }
         for edge in 0..self.edges.len() {
+            // What finds no keys on the way out is lost, and waiting for an answer takes longer.
+            if !self.is_on_the_way(self.edges[edge].0) {
+                continue;
+            }
             let (_, party) = &mut self.edges[edge];
             let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
             self.follow_edge(edge, turn, &out);
         }
         self.report(now);
         Ok(())
+    }
+
+    /// Whether messages between the edges of a flow can leave.
+    fn is_on_the_way(&self, flow: u32) -> bool {
+        let snapshot = self.shared.snapshot.get();
+        let flow = snapshot.flows.iter().find(|known| known.id == flow);
+        let next = flow.and_then(|flow| match flow.role {
+            Role::Sink { upstream, .. } => Some(upstream),
+            _ => flow.next_hops.first().copied(),
+        });
+        let Some(next) = next else { return false };
+        let hop = self.hops[usize::from(next.0)].as_ref();
+        hop.is_none_or(|hop| hop.association.ring().sending().is_some())
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {

@@ -1,8 +1,8 @@
 //! The state that the tests show: a bit of everything.
 
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters, Remote, State,
-    Tunnel, Worker,
+    Engine, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters, Remote, Session,
+    State, Tunnel, Worker,
 };
 use std::collections::BTreeMap;
 
@@ -298,6 +298,20 @@ fn tunnels() -> Vec<Tunnel> {
     ]
 }
 
+fn sessions() -> Vec<Session> {
+    let key = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+    let session = |with: &str| Session { with: with.into(), key: key.into(), ..Session::default() };
+    vec![
+        Session { age_seconds: Some(83.2), handshakes: 3, ..session("west:10.0.1.1") },
+        session("east:fd00:1234::2"),
+        Session {
+            refused: 4,
+            refusal: "the handshake does not decrypt".into(),
+            ..session("flow 1")
+        },
+    ]
+}
+
 pub fn state() -> State {
     let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
     State {
@@ -305,6 +319,7 @@ pub fn state() -> State {
         edition: 4,
         uptime_seconds: 3_725,
         kernel: "avx2".into(),
+        sessions: sessions(),
         links: vec![
             link("west", "eth0", "10.0.1.2"),
             Link {

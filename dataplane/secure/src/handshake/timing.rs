@@ -18,7 +18,7 @@ pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
 pub const RETRY_NANOS: u64 = SECOND / 4;
 
 /// Longest wait for a response. Also the longest round trip over which a handshake succeeds.
-pub const RETRY_NANOS_MAX: u64 = 16 * SECOND;
+pub const RETRY_NANOS_MAX: u64 = 2 * SECOND;
 
 /// At the start the side with the greater public key waits for the other one this long. Both may
 /// begin: that costs a handshake more, and a restarted side is heard soon.

@@ -1,0 +1,51 @@
+//! Sessions with neighbours and with other ends of flows, as people read them.
+
+use crate::table::{Align, duration, sentence, table};
+use recoded_api::v1::Session;
+
+use Align::{Left, Right};
+
+/// A line for each session, and what is wrong; empty where there are no keys.
+pub fn session_table(sessions: &[Session]) -> String {
+    if sessions.is_empty() {
+        return String::new();
+    }
+    let head = [
+        ("with", Left),
+        ("public key", Left),
+        ("keys", Left),
+        ("handshakes", Right),
+        ("refused", Right),
+    ];
+    let rows = sessions.iter().map(|session| {
+        [
+            session.with.clone(),
+            session.key.clone(),
+            session.age_seconds.map_or("none yet".into(), |age| {
+                // A whole number of seconds is enough for people.
+                format!("{} old", duration(age as u64))
+            }),
+            session.handshakes.to_string(),
+            session.refused.to_string(),
+        ]
+    });
+    let troubles = sessions.iter().filter_map(trouble);
+    table(head, &rows.collect::<Vec<_>>()) + &troubles.collect::<String>()
+}
+
+/// Why there are no keys, and what to do about it.
+fn trouble(session: &Session) -> Option<String> {
+    if session.age_seconds.is_some() {
+        return None;
+    }
+    let words = match session.refusal.as_str() {
+        "" => "does not answer: see that recoded runs there, knows this host's public key \
+               (recodectl pubkey), and that packets get there and back"
+            .to_owned(),
+        reason => format!(
+            "the last handshake was refused ({reason}): compare the keys of both hosts with \
+             recodectl pubkey, and their pre-shared keys"
+        ),
+    };
+    Some(sentence(&session.with, &words))
+}
