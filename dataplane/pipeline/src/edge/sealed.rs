@@ -8,7 +8,7 @@
 //!
 //! The head begins like no IP packet. Its class, DSCP and whether the packet is ECN-capable, is
 //! what the IP header around a coded packet shows anyway; nodes on the way take it from here.
-//! Nothing vouches for it, and no sink reads it. Keys are behind [`Egress`].
+//! It is not authenticated, and no sink reads it. Keys are behind [`Egress`].
 
 use crate::edge::class;
 use crate::egress::{ENVELOPE_BYTES, Egress, Unsealed};
