@@ -29,6 +29,11 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// None, for a process that sees no packet.
+    pub fn none(config: &Config) -> Keys {
+        Keys { private: None, hops: vec![None; config.hops.len()], edges: Vec::new() }
+    }
+
     /// Reads what `config` names.
     ///
     /// # Errors

@@ -16,10 +16,14 @@ pub mod state;
 
 pub mod theory;
 
-mod accelerator;
+pub mod accelerator;
 
 pub mod dataplane;
 
 pub mod node;
+
+pub mod lifecycle;
+
+pub mod sandbox;
 
 pub mod control;

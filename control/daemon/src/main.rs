@@ -1,25 +1,26 @@
-//! `recoded`: reads the configuration, opens the dataplane, answers the control socket, and on a
-//! signal gives everything back.
+//! `recoded`: two processes of one program. The supervisor reads the configuration and owns what
+//! must persist; the dataplane process, which it starts, sees packets and answers the control
+//! socket. On a signal both give everything back.
 
 #![forbid(unsafe_code)]
 
+mod confined;
+mod supervisor;
+
 use clap::Parser;
-use recoded::config::Config;
 use recoded::config::document::FILE_BYTES_MAX;
-use recoded::control::bounded;
-use recoded::control::socket::{SocketError, claim};
-use recoded::dataplane::{Dataplane, Observation};
+use recoded::config::{Config, Sandbox};
+use recoded::control::socket::SocketError;
+use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
-use recoded::live::{EDITION_FIRST, Live};
-use recoded::node::{self, Node};
-use recoded_api::service::Service;
+use recoded::lifecycle::EXIT_AGAIN;
+use recoded::node;
+use recoded::sandbox::{self, SandboxError};
 use recoded_runtime::StartError;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::Duration;
+use std::process::{ExitCode, ExitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -27,8 +28,6 @@ use tracing_subscriber::EnvFilter;
 const EXIT_FAILED: u8 = 1;
 /// Exit code when the command line or the configuration is wrong.
 const EXIT_CONFIG: u8 = 2;
-/// How often the threads of the dataplane are looked after.
-const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Recodes packets in the network: sends fresh combinations of what arrived, at every hop, so that
 /// loss does not add up along the way.
@@ -47,6 +46,10 @@ struct Arguments {
     /// info,recoded_runtime=debug
     #[arg(long, value_name = "FILTER", env = "RECODED_LOG", default_value = "info")]
     log: String,
+
+    /// Be the dataplane process of the supervisor at the other end of stdin
+    #[arg(long, hide = true)]
+    dataplane: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -56,8 +59,10 @@ Examples:
   sudo recodectl show                        what is it doing?
   sudo recodectl set 1 code=bats             change a flow while traffic runs
 
-Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. On SIGTERM packets in flight are
-sent, the XDP programs detached, tunnels and the control socket removed.
+Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. Packets are handled by a process of
+their own without privileges (sandbox in [daemon]); when that ends or hangs, another takes its
+place, and tunnels, routes and XDP programs stay. On SIGTERM packets in flight are sent, the XDP
+programs detached, tunnels and the control socket removed.
 
 Exit codes: 0 stopped as asked, or the file is right; 1 something on this host is in the way;
 2 the command line or the configuration is wrong. Messages say what to do about it.";
@@ -81,8 +86,20 @@ enum Failure {
     Control(io::Error),
     #[error("the control socket broke ({0}): restart the daemon, and report this")]
     Serve(String),
-    #[error("a thread of the dataplane ended: restart the daemon, and report this with the log")]
+    #[error("a thread of the dataplane ended or is stuck: report this with the log")]
     Unhealthy,
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(
+        "cannot start the dataplane process ({0}): raise the process's limits (`ulimit -n -u`)"
+    )]
+    Spawn(io::Error),
+    #[error("the dataplane process ended before it ran ({status})")]
+    Dataplane { status: ExitStatus, code: Option<u8> },
+    #[error("this process needs a supervisor ({0}): start recoded without --dataplane")]
+    NoSupervisor(io::Error),
+    #[error("an interface is back: another dataplane process takes it over")]
+    Again,
 }
 
 impl Failure {
@@ -92,6 +109,8 @@ impl Failure {
             | Failure::TooLarge { .. }
             | Failure::Config(_)
             | Failure::Keys(_) => EXIT_CONFIG,
+            Failure::Dataplane { code, .. } => code.unwrap_or(EXIT_FAILED),
+            Failure::Again => EXIT_AGAIN,
             _ => EXIT_FAILED,
         }
     }
@@ -111,10 +130,16 @@ fn main() -> ExitCode {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .init();
-    match run(&arguments) {
+    let ended = if arguments.dataplane { confined::run() } else { run(&arguments) };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            // A dataplane process has said itself why it ended, unless it was killed.
+            match &failure {
+                Failure::Dataplane { code: Some(_), .. } => {}
+                Failure::Again => tracing::info!("{failure}"),
+                failure => eprintln!("{failure}"),
+            }
             ExitCode::from(failure.exit_code())
         }
     }
@@ -123,39 +148,19 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = read(&arguments.config)?;
     let file = arguments.config.to_string_lossy();
-    let (document, mtus, config) = Config::parse(&file, &text, &node::mtu)?;
-    let keys = Keys::read(&config)?;
+    let (_, _, config) = Config::parse(&file, &text, &node::mtu)?;
+    if config.daemon.sandbox == Sandbox::On {
+        sandbox::forbid_core_dumps()?;
+    }
+    // The dataplane process reads them again, and alone keeps them.
+    drop(Keys::read(&config)?);
     if arguments.check {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());
         println!("{file}: valid: links {}, tunnels {}, flows {}", counts.0, counts.1, counts.2);
         return Ok(());
     }
-    let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let control = control.map_err(Failure::Control)?;
-    // From here on a signal waits for us instead of killing us halfway through the start.
-    let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
-    let (listener, _claim) = claim(&config.daemon.socket)?;
-    let socket = config.daemon.socket.clone();
-    let node = Rc::new(Node::start(&config, keys, config.snapshot(EDITION_FIRST))?);
-    announce(&config, &node.observe(), &socket);
-    let live = Live::new(document, mtus, config, node.clone());
-    let ended = control.block_on(async {
-        let service = Service::new(Box::new(live));
-        tokio::select! {
-            () = stop => Ok(()),
-            () = until_unhealthy(&node) => Err(Failure::Unhealthy),
-            served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
-                Ok(()) => "it stopped listening".into(),
-                Err(error) => error.to_string(),
-            })),
-        }
-    });
-    // The service has gone with its future, so this is the last owner.
-    if let Some(node) = Rc::into_inner(node) {
-        farewell(&node.stop());
-    }
-    ended
+    supervisor::run(arguments, text, &config)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -188,32 +193,6 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             return;
         }
     })
-}
-
-async fn until_unhealthy(node: &Node) {
-    while node.is_healthy() {
-        tokio::time::sleep(HEALTH_INTERVAL).await;
-    }
-}
-
-fn announce(config: &Config, seen: &Observation, socket: &Path) {
-    tracing::info!(
-        "recoded {} runs: workers {}, field arithmetic by {}, control socket {}",
-        env!("CARGO_PKG_VERSION"),
-        config.daemon.workers,
-        recoded_gf::Kernel::best().name(),
-        socket.display()
-    );
-    for link in &seen.links {
-        let reason = if link.reason.is_empty() { "the best there is" } else { &link.reason };
-        tracing::info!(
-            "link {} ({}): XDP {}, sockets {}: {reason}",
-            link.name,
-            link.interface,
-            link.xdp_mode,
-            link.socket_mode
-        );
-    }
 }
 
 fn farewell(seen: &Observation) {

@@ -9,7 +9,7 @@ use recoded_counters::Counter;
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::PacketCounters;
-use recoded_runtime::offload::{self, Offload};
+use recoded_runtime::offload::{self, Offload, OpenEngine};
 use recoded_runtime::report::{LinkReport, TunnelReport, WorkerReport};
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
@@ -27,18 +27,35 @@ impl Node {
     ///
     /// [`StartError`]: one sentence and its cure.
     pub fn start(config: &Config, keys: Keys, snapshot: Snapshot) -> Result<Node, StartError> {
-        let mode = config.daemon.engine;
-        let acceleration = Acceleration {
-            config: offload::Config { mode, ..offload::Config::default() },
-            open: accelerator::opener(),
-        };
         let resources = Resources::open(&topology(config, keys))?;
+        Node::start_on(resources, config, snapshot, accelerator::opener())
+    }
+
+    /// Starts the workers on what is open; `open` opens an accelerator.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]: one sentence and its cure.
+    pub fn start_on(
+        resources: Resources,
+        config: &Config,
+        snapshot: Snapshot,
+        open: OpenEngine,
+    ) -> Result<Node, StartError> {
+        let mode = config.daemon.engine;
+        let acceleration =
+            Acceleration { config: offload::Config { mode, ..offload::Config::default() }, open };
         Runtime::start(resources, snapshot, Some(acceleration)).map(Node)
     }
 
     /// Whether every thread still runs.
     pub fn is_healthy(&self) -> bool {
         self.0.is_healthy()
+    }
+
+    /// Whether an interface came back that only a new process can open.
+    pub fn needs_restart(&self) -> bool {
+        self.0.needs_restart()
     }
 
     /// Drains, detaches, removes what was created, and says how it ended.
@@ -74,7 +91,8 @@ pub fn mtu(interface: &str) -> Option<u32> {
     u32::try_from(found.mtu).ok()
 }
 
-fn topology(config: &Config, keys: Keys) -> Topology {
+/// The parts of the node that `config` describes.
+pub fn topology(config: &Config, keys: Keys) -> Topology {
     let daemon = &config.daemon;
     let links = config.links.iter().map(|link| LinkConfig {
         name: link.name.clone(),

@@ -115,7 +115,10 @@ fn start(bed: &mut Bed, folder: &Path, end: usize) -> (PathBuf, u64) {
 }
 
 fn resident_kib(daemon: &Child) -> u64 {
-    let path = format!("/proc/{}/status", daemon.id());
+    // The supervisor's child handles packets.
+    let pid = daemon.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let path = format!("/proc/{}/status", children.expect("it runs").trim());
     let status = std::fs::read_to_string(path).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is there");
     line.trim().trim_end_matches(" kB").parse().expect("a number")

@@ -1,14 +1,16 @@
 //! The XDP program of one interface: loaded, attached, and its three maps.
 //!
 //! Each interface gets its own copy of the program and of its maps, since the socket map is indexed
-//! by receive queue alone. The program is attached by a `bpf_link`, which the process owns: however
-//! the process ends, the program goes with it.
+//! by receive queue alone. The program is attached by a `bpf_link`, which a process owns: however
+//! that process ends, the program goes with it. It may be another process than the one that sees
+//! packets ([`crate::privileged`]); then each call here is a question to it.
 //!
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
+use crate::privileged::{AskError, Client};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
@@ -16,6 +18,7 @@ use recoded_wire::steer::{GLOBAL_PORT, MAP_FLOWS, MAP_VERDICTS, MAP_XSKS, PROGRA
 use recoded_xsk::{ModePreference, XdpMode};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The object that `ebpf/` builds and the repository keeps.
@@ -27,9 +30,28 @@ pub(crate) type Verdicts = [u64; Verdict::COUNT as usize];
 /// Our program on one interface. Detaches when dropped.
 pub(crate) struct Attachment {
     interface: String,
-    ebpf: Ebpf,
+    /// Linux's index of the interface; 0 where it is not known here.
+    index: u32,
+    program: Holder,
     mode: XdpMode,
     reason: String,
+}
+
+/// Who holds the program and its maps.
+enum Holder {
+    Here(Box<Ebpf>),
+    Privileged(Arc<Client>),
+}
+
+/// Why a map of a program cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SteerError {
+    /// Linux refuses.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// The privileged process refuses.
+    #[error(transparent)]
+    Ask(#[from] AskError),
 }
 
 impl Attachment {
@@ -38,13 +60,16 @@ impl Attachment {
     ///
     /// # Errors
     /// [`StartError::ForeignProgram`], [`StartError::NoNativeXdp`], [`StartError::NotPermitted`],
-    /// [`StartError::Program`].
+    /// [`StartError::Program`], [`StartError::NoSuchInterface`], [`StartError::Privileged`].
     pub(crate) fn open(
         interface: &str,
         port: u16,
         preference: ModePreference,
         netlink: &Netlink,
     ) -> Result<Attachment, StartError> {
+        if let Some(privileged) = netlink.privileged() {
+            return Attachment::ask(interface, privileged);
+        }
         let index = netlink.interface(interface)?.index;
         let refused = |error: &(dyn std::error::Error + 'static)| match errno(error) {
             Some(EPERM) => StartError::NotPermitted { missing: "CAP_BPF or CAP_SYS_ADMIN".into() },
@@ -62,10 +87,7 @@ impl Attachment {
             "native XDP: not tried, `generic` is configured".clone_into(&mut reason);
         } else {
             match attach(program, index, XdpMode::Native) {
-                Ok(()) => {
-                    let interface = interface.to_owned();
-                    return Ok(Attachment { interface, ebpf, mode: XdpMode::Native, reason });
-                }
+                Ok(()) => return Ok(held(interface, index, ebpf, (XdpMode::Native, reason))),
                 Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
                 Err(error) if preference != ModePreference::Auto => {
                     let (interface, reason) = (interface.to_owned(), chain(&error));
@@ -77,25 +99,60 @@ impl Attachment {
             }
         }
         match attach(program, index, XdpMode::Generic) {
-            Ok(()) => {
-                let interface = interface.to_owned();
-                Ok(Attachment { interface, ebpf, mode: XdpMode::Generic, reason })
-            }
+            Ok(()) => Ok(held(interface, index, ebpf, (XdpMode::Generic, reason))),
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(&error)),
         }
     }
 
-    /// Takes the program off the interface; the maps stay.
+    /// Has the privileged process attach it.
+    fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
+        let (mode, reason) = privileged.attach(interface).map_err(|error| match error {
+            AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },
+            error => StartError::Privileged {
+                what: format!("a program on {interface}"),
+                reason: error.to_string(),
+            },
+        })?;
+        let program = Holder::Privileged(privileged.clone());
+        Ok(Attachment { interface: interface.to_owned(), index: 0, program, mode, reason })
+    }
+
+    /// The place of a program on an interface that is gone: `privileged` takes what is asked and
+    /// does nothing.
+    pub(crate) fn absent(interface: &str, privileged: &Arc<Client>) -> Attachment {
+        Attachment {
+            interface: interface.to_owned(),
+            index: 0,
+            program: Holder::Privileged(privileged.clone()),
+            mode: XdpMode::Generic,
+            reason: "the interface is gone".to_owned(),
+        }
+    }
+
+    /// Takes the program off the interface; maps that are held here stay.
     pub(crate) fn detach(&mut self) {
-        let detached = program(&mut self.ebpf).and_then(|program| program.unload());
+        let detached = match &mut self.program {
+            Holder::Here(ebpf) => {
+                let detached = program(ebpf).and_then(|program| program.unload());
+                detached.map_err(|error| error.to_string())
+            }
+            Holder::Privileged(privileged) => {
+                privileged.detach(&self.interface).map_err(|error| error.to_string())
+            }
+        };
         if let Err(error) = detached {
-            tracing::debug!(%error, interface = self.interface, "it had no program any more");
+            tracing::debug!(error, interface = self.interface, "it had no program any more");
         }
     }
 
     pub(crate) fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Linux's index of the interface that the program is on.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
     }
 
     /// How the program runs, and why not better.
@@ -108,41 +165,69 @@ impl Attachment {
         &mut self,
         queue: u32,
         socket: BorrowedFd<'_>,
-    ) -> Result<(), MapError> {
-        self.sockets()?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)
+    ) -> Result<(), SteerError> {
+        match &mut self.program {
+            Holder::Here(ebpf) => {
+                sockets(ebpf)?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)?;
+            }
+            Holder::Privileged(it) => it.set_socket(&self.interface, queue, socket)?,
+        }
+        Ok(())
     }
 
     /// Directs the packets of `queue` nowhere.
-    pub(crate) fn unset_socket(&mut self, queue: u32) -> Result<(), MapError> {
-        self.sockets()?.unset(queue)
+    pub(crate) fn unset_socket(&mut self, queue: u32) -> Result<(), SteerError> {
+        match &mut self.program {
+            Holder::Here(ebpf) => sockets(ebpf)?.unset(queue)?,
+            Holder::Privileged(it) => it.unset_socket(&self.interface, queue)?,
+        }
+        Ok(())
     }
 
     /// Accepts packets of a flow, or refuses them.
-    pub(crate) fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), MapError> {
-        let map = self.ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
+    pub(crate) fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), SteerError> {
+        let ebpf = match &mut self.program {
+            Holder::Here(ebpf) => ebpf,
+            Holder::Privileged(it) => return Ok(it.set_flow(&self.interface, flow, accept)?),
+        };
+        let map = ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
         let mut flows: HashMap<_, u32, u32> = HashMap::try_from(map)?;
         if accept {
-            return flows.insert(flow, 1, 0);
+            return Ok(flows.insert(flow, 1, 0)?);
         }
         match flows.remove(&flow) {
             Err(MapError::KeyNotFound) => Ok(()),
-            outcome => outcome,
+            outcome => Ok(outcome?),
         }
     }
 
     /// Adds the verdict counters of all CPUs to `sum`.
-    pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) -> Result<(), MapError> {
-        let map = self.ebpf.map(MAP_VERDICTS).ok_or_else(|| missing(MAP_VERDICTS))?;
+    pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) -> Result<(), SteerError> {
+        let ebpf = match &self.program {
+            Holder::Here(ebpf) => ebpf,
+            Holder::Privileged(it) => {
+                let counts = it.verdicts(&self.interface)?;
+                sum.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+                return Ok(());
+            }
+        };
+        let map = ebpf.map(MAP_VERDICTS).ok_or_else(|| missing(MAP_VERDICTS))?;
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
         for (index, total) in (0..).zip(sum.iter_mut()) {
             *total += counters.get(&index, 0)?.iter().sum::<u64>();
         }
         Ok(())
     }
+}
 
-    fn sockets(&mut self) -> Result<XskMap<&mut aya::maps::MapData>, MapError> {
-        XskMap::try_from(self.ebpf.map_mut(MAP_XSKS).ok_or_else(|| missing(MAP_XSKS))?)
-    }
+fn held(interface: &str, index: u32, ebpf: Ebpf, mode: (XdpMode, String)) -> Attachment {
+    let (mode, reason) = mode;
+    let program = Holder::Here(Box::new(ebpf));
+    Attachment { interface: interface.to_owned(), index, program, mode, reason }
+}
+
+fn sockets(ebpf: &mut Ebpf) -> Result<XskMap<&mut aya::maps::MapData>, MapError> {
+    XskMap::try_from(ebpf.map_mut(MAP_XSKS).ok_or_else(|| missing(MAP_XSKS))?)
 }
 
 fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {

@@ -110,6 +110,19 @@ pub enum StartError {
         reason: String,
     },
 
+    /// The process with privileges does not do what this one asks.
+    #[error("the supervisor refuses {what} ({reason}): see its log")]
+    Privileged {
+        /// What was asked for.
+        what: String,
+        /// Its answer.
+        reason: String,
+    },
+
+    /// The process has no privileges any more and would need them.
+    #[error("opening sockets needs the privileges that this process gave up: it starts again")]
+    Sealed,
+
     /// The offload queue could not be started.
     #[error("cannot start the offload queue: {0}: raise the process's limits (`ulimit -u`)")]
     Offload(recoded_offload::StartError),

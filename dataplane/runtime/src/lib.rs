@@ -17,6 +17,10 @@
 
 pub mod topology;
 
+pub mod channel;
+
+mod privileged;
+
 mod attach;
 
 mod netlink;
@@ -95,6 +99,7 @@ pub mod error;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};
 pub use netlink::Interface;
+pub use privileged::{Client, Privileged};
 /// What one of so many workers allocates for the packets of one tunnel that wait.
 pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.

@@ -140,6 +140,10 @@ impl Watch {
                     mode.socket
                 );
             }
+            Err(StartError::Sealed) => {
+                self.retry = Some((now + RETRY_MAX, RETRY_MAX));
+                tracing::info!("link {name}: it is back, and needs a process with privileges");
+            }
             Err(error) => {
                 let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (2 * pause).min(RETRY_MAX));
                 self.retry = Some((now + pause, pause));

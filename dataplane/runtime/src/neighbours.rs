@@ -77,7 +77,6 @@ pub(crate) fn refresh(
     hops: &[Option<HopRoute>],
 ) -> Result<NextHops, rtnetlink::Error> {
     let table = netlink.neighbours()?;
-    let mut asked = Ok(());
     let next = hops
         .iter()
         .map(|hop| {
@@ -85,16 +84,15 @@ pub(crate) fn refresh(
             let neighbour =
                 netlink.gateway(hop.interface, hop.destination).unwrap_or(hop.destination);
             let lookup = look_up(&table, hop.interface, neighbour);
-            if lookup.ask {
-                asked = asked.clone().and(netlink.resolve(hop.interface, neighbour));
+            if lookup.ask
+                && let Err(error) = netlink.resolve(hop.interface, neighbour)
+            {
+                tracing::debug!(%error, "Linux does not want to resolve a neighbour");
             }
             let mac = lookup.mac?;
             Encap::new(hop.source_mac, mac, hop.source, hop.destination, hop.port)
         })
         .collect();
-    if let Err(error) = asked {
-        tracing::debug!(%error, "Linux does not want to resolve a neighbour");
-    }
     Ok(next)
 }
 

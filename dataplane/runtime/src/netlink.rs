@@ -6,6 +6,7 @@
 
 use crate::encap::Mac;
 use crate::error::StartError;
+use crate::privileged::{AskError, Client};
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::link::{
@@ -18,11 +19,12 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage,
 use rtnetlink::{Error, Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Properties of an interface.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct Interface {
     /// Linux's index of it.
     pub index: u32,
@@ -60,6 +62,8 @@ pub(crate) struct Neighbour {
 pub(crate) struct Netlink {
     executor: tokio::runtime::Runtime,
     handle: Handle,
+    /// Who changes things, if not this process.
+    privileged: Option<Arc<Client>>,
 }
 
 impl Netlink {
@@ -72,7 +76,17 @@ impl Netlink {
             rtnetlink::new_connection().map_err(refused)?
         };
         executor.spawn(connection);
-        Ok(Netlink { executor, handle })
+        Ok(Netlink { executor, handle, privileged: None })
+    }
+
+    /// A socket for questions; changes are left to `privileged`, if there is one.
+    pub(crate) fn open_beside(privileged: Option<&Arc<Client>>) -> Result<Netlink, StartError> {
+        Ok(Netlink { privileged: privileged.cloned(), ..Netlink::open()? })
+    }
+
+    /// The process that has the privileges that this one lacks.
+    pub(crate) fn privileged(&self) -> Option<&Arc<Client>> {
+        self.privileged.as_ref()
     }
 
     /// Looks an interface up by name.
@@ -108,6 +122,10 @@ impl Netlink {
 
     /// Gives an interface a carrier, or takes it away.
     pub(crate) fn set_carrier(&self, name: &str, carrier: bool) -> Result<(), StartError> {
+        if let Some(privileged) = &self.privileged {
+            let set = privileged.set_carrier(name, carrier);
+            return set.map_err(|error| refused("a carrier", &error));
+        }
         let message = LinkUnspec::new_with_name(name)
             .append_extra_attribute(LinkAttribute::Carrier(carrier.into()))
             .build();
@@ -117,6 +135,9 @@ impl Netlink {
 
     /// Gives an interface an MTU.
     pub(crate) fn set_mtu(&self, name: &str, mtu: u16) -> Result<(), StartError> {
+        if let Some(privileged) = &self.privileged {
+            return privileged.set_mtu(name, mtu).map_err(|error| refused("an MTU", &error));
+        }
         let message = LinkUnspec::new_with_name(name).mtu(mtu.into()).build();
         let set = self.executor.block_on(self.handle.link().set(message).execute());
         set.map_err(|error| StartError::Netlink { reason: error.to_string() })
@@ -137,7 +158,11 @@ impl Netlink {
     /// Asks Linux to resolve a neighbour, or to verify a stale entry.
     ///
     /// Not for permanent entries: `NTF_USE` would make them ordinary ones.
-    pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), Error> {
+    pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), StartError> {
+        if let Some(privileged) = &self.privileged {
+            let asked = privileged.resolve(interface, address);
+            return asked.map_err(|error| refused("a neighbour", &error));
+        }
         let request = self
             .handle
             .neighbours()
@@ -145,7 +170,8 @@ impl Netlink {
             .replace()
             .state(NeighbourState::None)
             .flags(NeighbourFlags::Use);
-        self.executor.block_on(request.execute())
+        let asked = self.executor.block_on(request.execute());
+        asked.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
     /// The gateway towards `address` out of `interface`; `None` when it is on the link itself, or
@@ -218,6 +244,10 @@ impl LinkEvents {
         let waited = async { tokio::time::timeout(pause, stop).await };
         self.executor.block_on(waited).is_err()
     }
+}
+
+fn refused(what: &str, error: &AskError) -> StartError {
+    StartError::Privileged { what: what.to_owned(), reason: error.to_string() }
 }
 
 fn read_interface(message: &LinkMessage) -> Option<Interface> {

@@ -41,8 +41,10 @@ use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// State that the threads of a node share with its callers.
 pub(crate) struct Node {
@@ -58,6 +60,10 @@ pub(crate) struct Node {
     pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
     /// Keys, for workers and reports.
     pub(crate) keyring: Arc<Keyring>,
+    /// Whether this process gave up the privileges that opening sockets needs.
+    pub(crate) is_sealed: bool,
+    /// Set when it would need them. Relaxed: it guards no other memory.
+    pub(crate) needs_restart: AtomicBool,
 }
 
 impl Node {
@@ -73,10 +79,12 @@ impl Node {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether every worker runs, or is about to.
+    /// Whether every worker runs, or is about to, and none is stuck.
     pub(crate) fn is_healthy(&self) -> bool {
         let Ok(workers) = self.workers.try_lock() else { return true };
-        workers.len() == self.topology.workers && !workers.iter().any(JoinHandle::is_finished)
+        workers.len() == self.topology.workers
+            && !workers.iter().any(JoinHandle::is_finished)
+            && self.shared.silence() < STUCK
     }
 
     /// Starts a worker for the first time.
@@ -178,6 +186,10 @@ impl Node {
         interface: Interface,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
+        if self.is_sealed {
+            self.needs_restart.store(true, Relaxed);
+            return Err(StartError::Sealed);
+        }
         let Topology { port, xdp_mode, .. } = self.topology;
         let name = &self.topology.links[link].interface;
         let mut steering = self.steering();
@@ -331,6 +343,9 @@ impl Node {
         }
     }
 }
+
+/// A worker publishes 20 times a second. A busy host may keep a thread waiting for a second.
+const STUCK: Duration = Duration::from_secs(3);
 
 /// How a link's sockets run; `None` for one that has none.
 type LinkMode = Option<recoded_xsk::ActiveMode>;

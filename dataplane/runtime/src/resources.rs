@@ -1,18 +1,20 @@
 //! Opens everything that needs privilege: XDP programs, frames, sockets, tunnels, netlink.
 //!
-//! The seam between the privileged and the packet-handling half: [`crate::Runtime::start`] takes
-//! what is open here and opens nothing itself, so that the two may one day be two processes.
+//! [`crate::Runtime::start`] takes what is open here and opens nothing itself. So a process may
+//! give up its privileges in between ([`Resources::seal`]): programs, tunnels and changes by
+//! rtnetlink are then another process's ([`crate::privileged`]), and sockets are opened once. No
+//! thread is started here, so that whatever confines this thread confines them all.
 
 use crate::attach::Attachment;
 use crate::error::StartError;
 use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::privileged::Client;
 use crate::report::LinkStatus;
 use crate::shared::LinkNow;
 use crate::slot::Slot;
 use crate::topology::{LinkConfig, Topology};
-use crate::tunnel::{self, Tunnel, Tunnels};
+use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
-use crate::watch::Watch;
 use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -26,8 +28,9 @@ pub struct Resources {
     pub(crate) workers: Vec<WorkerResources>,
     pub(crate) wakers: Arc<[Waker]>,
     pub(crate) attachments: Vec<Attachment>,
-    /// Creates deleted tunnels again.
-    pub(crate) watch: Watch,
+    /// For the thread that creates deleted tunnels again.
+    pub(crate) plans: Vec<TunnelPlan>,
+    pub(crate) tunnel_netlink: Netlink,
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) netlink: Netlink,
@@ -37,6 +40,7 @@ pub struct Resources {
     pub(crate) path_netlink: Netlink,
     pub(crate) link_events: LinkEvents,
     pub(crate) topology: Topology,
+    pub(crate) is_sealed: bool,
 }
 
 /// What one worker will own.
@@ -70,26 +74,49 @@ impl Resources {
     /// # Errors
     /// [`StartError`]: one sentence with the remedy. Everything opened before is closed again.
     pub fn open(topology: &Topology) -> Result<Resources, StartError> {
-        topology.check()?;
         check_capabilities()?;
+        Resources::open_beside(topology, None)
+    }
+
+    /// Opens what this process needs beside `privileged`, which has the rest. With
+    /// `or_without_links`, interfaces may be absent: their links are as if they had disappeared.
+    ///
+    /// # Errors
+    /// As [`Resources::open`].
+    pub fn join(
+        topology: &Topology,
+        privileged: Client,
+        or_without_links: bool,
+    ) -> Result<Resources, StartError> {
+        let privileged = Arc::new(privileged);
+        Resources::open_beside(topology, Some((&privileged, or_without_links)))
+    }
+
+    fn open_beside(
+        topology: &Topology,
+        privileged: Option<(&Arc<Client>, bool)>,
+    ) -> Result<Resources, StartError> {
+        topology.check()?;
         raise_memlock();
-        let netlink = Netlink::open()?;
+        let client = privileged.map(|(client, _)| client);
+        let netlink = Netlink::open_beside(client)?;
         // Before the first query: all later changes cause an event.
-        let (link_netlink, link_events) = (Netlink::open()?, LinkEvents::open()?);
-        let interfaces = open_interfaces(topology, &netlink)?;
-        let mut attachments = topology
-            .links
-            .iter()
-            .map(|link| {
-                Attachment::open(&link.interface, topology.port, topology.xdp_mode, &netlink)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let (link_netlink, link_events) = (Netlink::open_beside(client)?, LinkEvents::open()?);
+        let (interfaces, mut attachments) = match privileged {
+            Some((client, true)) => find_links(topology, &netlink, client)?,
+            _ => {
+                let interfaces = open_interfaces(topology, &netlink)?;
+                let attachments =
+                    topology.links.iter().map(|link| attach(topology, link, &netlink));
+                (interfaces.into_iter().map(Some).collect(), attachments.collect::<Result<_, _>>()?)
+            }
+        };
         let mut workers = Vec::with_capacity(topology.workers);
         let mut modes = Vec::new();
-        let all = vec![true; topology.links.len()];
+        let present: Vec<bool> = interfaces.iter().map(Option::is_some).collect();
         for queue in 0..topology.workers {
-            let (worker, worker_modes) = open_worker(topology, &attachments, &all, queue as u32)
-                .map_err(|refused| refused.error)?;
+            let opened = open_worker(topology, &attachments, &present, queue as u32);
+            let (worker, worker_modes) = opened.map_err(|refused| refused.error)?;
             workers.push(worker);
             merge_modes(&mut modes, worker_modes);
         }
@@ -100,37 +127,87 @@ impl Resources {
             .map(|plan| Tunnel::open(plan, &netlink).map(Arc::new))
             .collect::<Result<Tunnels, _>>()?;
         let tunnels = Arc::new(Slot::new(tunnels));
-        let watch = Watch::start(plans, tunnels.clone())?;
         let wakers = (0..topology.workers)
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
-        let links = interfaces
-            .into_iter()
-            .zip(modes)
-            .filter_map(|(interface, mode)| {
-                let status = status(&interface);
-                Some(LinkState { interface, mode: mode?, status })
-            })
-            .collect();
+        let links = interfaces.into_iter().zip(modes).zip(&attachments);
+        let links = links.map(|((interface, mode), attachment)| {
+            let status = interface.as_ref().map_or(LinkStatus::Gone, status);
+            let mode = mode.unwrap_or_else(|| without_sockets(attachment));
+            LinkState { interface: interface.unwrap_or_default(), mode, status }
+        });
+        let links = links.collect();
         Ok(Resources {
             workers,
             wakers,
             attachments,
-            watch,
+            plans,
+            tunnel_netlink: Netlink::open_beside(client)?,
             tunnels,
             links,
             netlink,
             link_netlink,
-            path_netlink: Netlink::open()?,
+            path_netlink: Netlink::open_beside(client)?,
             link_events,
             topology: topology.clone(),
+            is_sealed: false,
         })
+    }
+
+    /// Notes that this process gave up the privileges that opening sockets needs: when an interface
+    /// comes back, [`crate::Runtime::needs_restart`].
+    pub fn seal(&mut self) {
+        self.is_sealed = true;
     }
 }
 
+fn attach(
+    topology: &Topology,
+    link: &LinkConfig,
+    netlink: &Netlink,
+) -> Result<Attachment, StartError> {
+    Attachment::open(&link.interface, topology.port, topology.xdp_mode, netlink)
+}
+
+/// The links whose interfaces are there, and their programs; the places of the others.
+fn find_links(
+    topology: &Topology,
+    netlink: &Netlink,
+    privileged: &Arc<Client>,
+) -> Result<(Vec<Option<Interface>>, Vec<Attachment>), StartError> {
+    let is_absent = |error: &StartError| {
+        matches!(error, StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. })
+    };
+    let find = |link: &LinkConfig| {
+        let found = netlink
+            .interface(&link.interface)
+            .and_then(|interface| Ok((Some(interface), attach(topology, link, netlink)?)));
+        match found {
+            Err(error) if is_absent(&error) => {
+                tracing::warn!(
+                    "link {}: interface {} is gone: packets for it are dropped until one of that \
+                     name is back",
+                    link.name,
+                    link.interface
+                );
+                Ok((None, Attachment::absent(&link.interface, privileged)))
+            }
+            outcome => outcome,
+        }
+    };
+    let found: Result<Vec<_>, StartError> = topology.links.iter().map(find).collect();
+    Ok(found?.into_iter().unzip())
+}
+
+/// How a link without an interface runs.
+fn without_sockets(attachment: &Attachment) -> ActiveMode {
+    let (xdp, reason) = attachment.mode();
+    ActiveMode { xdp, socket: SocketMode::Copy, reason: reason.to_owned() }
+}
+
 /// One message that names all that is missing, rather than one refusal after the other.
-fn check_capabilities() -> Result<(), StartError> {
+pub(crate) fn check_capabilities() -> Result<(), StartError> {
     let Ok(sets) = capabilities(None) else {
         return Ok(()); // Linux will say it itself.
     };
@@ -150,13 +227,16 @@ fn check_capabilities() -> Result<(), StartError> {
 
 /// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
 /// UMEM says whether it was too low.
-fn raise_memlock() {
+pub(crate) fn raise_memlock() {
     if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
         tracing::debug!(%error, "the memlock limit stays as it is");
     }
 }
 
-fn open_interfaces(topology: &Topology, netlink: &Netlink) -> Result<Vec<Interface>, StartError> {
+pub(crate) fn open_interfaces(
+    topology: &Topology,
+    netlink: &Netlink,
+) -> Result<Vec<Interface>, StartError> {
     topology
         .links
         .iter()

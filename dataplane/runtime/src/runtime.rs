@@ -23,7 +23,7 @@ use crate::watch::Watch;
 use crossbeam::channel::{Sender, bounded};
 use recoded_offload::{Offload, OpenEngine, Port};
 use recoded_pipeline::params::{FlowParams, Snapshot};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -67,7 +67,8 @@ impl Runtime {
             workers,
             wakers,
             attachments,
-            watch,
+            plans,
+            tunnel_netlink,
             tunnels,
             links,
             netlink,
@@ -75,6 +76,7 @@ impl Runtime {
             path_netlink,
             link_events,
             topology,
+            is_sealed,
         } = resources;
         snapshot::check(&snapshot, &topology, &mtus(&links))?;
 
@@ -83,6 +85,7 @@ impl Runtime {
         let next_hops =
             Arc::new(Slot::new(known.unwrap_or_else(|_| vec![None; topology.hops.len()])));
         let now = links.iter().map(LinkState::now).collect();
+        let watch = Watch::start(plans, tunnels.clone(), tunnel_netlink)?;
         let shared = Shared::new(snapshot.clone(), next_hops.clone(), tunnels, now, wakers);
         let shared = Arc::new(shared);
         let pacers: Arc<[Pacer]> =
@@ -99,6 +102,8 @@ impl Runtime {
             workers: Mutex::default(),
             routes: routes.clone(),
             keyring: Arc::new(Keyring::new(Rings::default())),
+            is_sealed,
+            needs_restart: AtomicBool::new(false),
         };
         let mut runtime = Runtime {
             node: Arc::new(node),
@@ -173,8 +178,8 @@ impl Runtime {
         self.node.shared.editions.iter().map(|edition| edition.load(Ordering::Acquire)).collect()
     }
 
-    /// Whether all threads still run. False means that a bug ended one: stop the node and start it
-    /// again.
+    /// Whether all threads still run and no worker is stuck. False means a bug: end the process and
+    /// start another.
     pub fn is_healthy(&self) -> bool {
         let neighbours = self.neighbours.iter().chain(&self.paths).map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
@@ -183,6 +188,12 @@ impl Runtime {
         self.node.is_healthy()
             && self.watch.is_running()
             && !threads.into_iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether an interface came back whose sockets only a process with privileges can open: stop
+    /// the node and start it in a new process.
+    pub fn needs_restart(&self) -> bool {
+        self.node.needs_restart.load(Ordering::Relaxed)
     }
 
     /// The queue in front of the accelerator, if one is configured.

@@ -10,7 +10,7 @@ use crossbeam::utils::CachePadded;
 use recoded_pipeline::params::{Nanos, Snapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The properties of a link that workers use, which may change while they run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -43,6 +43,10 @@ pub(crate) struct Shared {
     /// By worker.
     pub(crate) inboxes: Vec<Inbox>,
     wakers: Arc<[Waker]>,
+    start: Instant,
+    /// When each worker was last heard of, in milliseconds since `start`. Relaxed: they guard no
+    /// other memory.
+    heard: Vec<CachePadded<AtomicU64>>,
     parts: Vec<Mutex<Option<WorkerPart>>>,
 }
 
@@ -65,6 +69,8 @@ impl Shared {
             stage_bytes: Arc::default(),
             refusals: AtomicU64::new(0),
             inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
+            start: Instant::now(),
+            heard: wakers.iter().map(|_| CachePadded::default()).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
             wakers,
         }
@@ -86,9 +92,25 @@ impl Shared {
     /// Allows stopped workers to run again.
     pub(crate) fn resume(&self) {
         self.stop.store(false, Ordering::Release);
+        (0..self.heard.len()).for_each(|worker| self.hear(worker));
+    }
+
+    fn hear(&self, worker: usize) {
+        // 584 million years fit.
+        let millis = self.start.elapsed().as_millis() as u64;
+        self.heard[worker].store(millis, Ordering::Relaxed);
+    }
+
+    /// How long the worker that is silent longest has been so. Each publishes many times a second,
+    /// whatever it does.
+    pub(crate) fn silence(&self) -> Duration {
+        let oldest = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed)).min();
+        let oldest = oldest.map_or(Duration::ZERO, Duration::from_millis);
+        self.start.elapsed().saturating_sub(oldest)
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {
+        self.hear(worker);
         *self.parts[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(part);
     }
 

@@ -1,6 +1,8 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
-//! Created at start, gone with the last descriptor: when the daemon stops, and when it is killed.
+//! Created at start, gone with the last descriptor: when the daemon stops, and when all of its
+//! processes are killed. Where the supervisor holds descriptors, too, a tunnel outlives the
+//! dataplane process ([`crate::privileged`]).
 //! One queue per worker. Where Linux offers offloads, a virtio header stands in front of what is
 //! read and written, and one read or write carries many packets ([`crate::segments`],
 //! [`crate::merge`]).
@@ -13,9 +15,10 @@ use crate::netlink::Netlink;
 use crate::report::TunnelStatus;
 use crate::topology::{Topology, TunnelConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, ErrorKind, IoSlice};
+use rustix::io::Errno;
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
@@ -37,7 +40,7 @@ pub(crate) type Tunnels = Vec<std::sync::Arc<Tunnel>>;
 pub(crate) struct Tunnel {
     name: String,
     /// By worker.
-    queues: Vec<SyncDevice>,
+    queues: Vec<OwnedFd>,
     offload: Offload,
     /// Fallback reason.
     reason: String,
@@ -86,8 +89,12 @@ pub(crate) enum Read {
 }
 
 impl Tunnel {
-    /// Creates the interface, gives it its address and MTU and brings it up.
+    /// Creates the interface, gives it its address and MTU and brings it up, or has the privileged
+    /// process do so.
     pub(crate) fn open(plan: &TunnelPlan, netlink: &Netlink) -> Result<Tunnel, StartError> {
+        if let Some(privileged) = netlink.privileged() {
+            return privileged.tunnel(plan);
+        }
         wait_until_free(&plan.config.name, netlink)?;
         let tunnel = match Tunnel::create(plan, true, String::new(), netlink) {
             Err(StartError::Tunnel { action: CREATE, source, .. })
@@ -151,17 +158,28 @@ impl Tunnel {
             tracing::debug!(%error, tunnel = config.name, "Linux keeps its own limit of segments");
         }
         queues[0].enabled(true).map_err(failed("bring up"))?;
-        let (name, is_gone) = (config.name.clone(), AtomicBool::new(false));
         let (offload, reason) = granted(&queues[0], reason);
-        Ok(Tunnel {
-            name,
+        let queues = queues.iter().map(|queue| queue.as_fd().try_clone_to_owned());
+        let queues = queues.collect::<Result<_, _>>().map_err(failed("keep a queue of"))?;
+        Ok(Tunnel::of_queues(plan, queues, offload, reason))
+    }
+
+    /// A tunnel that is up, with its address, MTU and carrier, behind these descriptors.
+    pub(crate) fn of_queues(
+        plan: &TunnelPlan,
+        queues: Vec<OwnedFd>,
+        offload: Offload,
+        reason: String,
+    ) -> Tunnel {
+        Tunnel {
+            name: plan.config.name.clone(),
             queues,
             offload,
             reason,
-            is_gone,
+            is_gone: AtomicBool::new(false),
             has_carrier: AtomicBool::new(true),
-            mtu: AtomicU16::new(config.mtu),
-        })
+            mtu: AtomicU16::new(plan.config.mtu),
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -243,11 +261,10 @@ impl Tunnel {
     /// Reads from a queue once.
     #[inline]
     pub(crate) fn read(&self, queue: usize, buffer: &mut [u8]) -> Read {
-        match self.queues[queue].recv(buffer) {
-            Ok(0) => Read::Empty,
+        match rustix::io::read(&self.queues[queue], buffer) {
+            Ok(0) | Err(Errno::WOULDBLOCK) => Read::Empty,
             Ok(len) => Read::Bytes(len),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Read::Empty,
-            Err(error) if self.note(&error) => Read::Gone,
+            Err(error) if self.note(error) => Read::Gone,
             Err(_) => Read::Failed,
         }
     }
@@ -257,14 +274,13 @@ impl Tunnel {
     pub(crate) fn write(&self, queue: usize, virtio: &[u8], packet: &[u8]) -> bool {
         let device = &self.queues[queue];
         let written = match self.offload {
-            Offload::None => device.send(packet),
-            _ => rustix::io::writev(device, &[IoSlice::new(virtio), IoSlice::new(packet)])
-                .map_err(io::Error::from),
+            Offload::None => rustix::io::write(device, packet),
+            _ => rustix::io::writev(device, &[IoSlice::new(virtio), IoSlice::new(packet)]),
         };
         match written {
             Ok(_) => true,
             Err(error) => {
-                self.note(&error);
+                self.note(error);
                 false
             }
         }
@@ -272,8 +288,8 @@ impl Tunnel {
 
     /// Whether an error means that the interface is gone.
     #[cold]
-    fn note(&self, error: &io::Error) -> bool {
-        if error.raw_os_error() == Some(EBADFD) {
+    fn note(&self, error: Errno) -> bool {
+        if error == Errno::BADFD {
             self.is_gone.store(true, Relaxed);
         }
         self.is_gone()
@@ -345,8 +361,6 @@ const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 const EBUSY: i32 = 16;
 /// TUNSETIFF or TUNSETOFFLOAD: a flag that this Linux does not know.
 const EINVAL: i32 = 22;
-/// The interface behind the descriptor is gone.
-const EBADFD: i32 = 77;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,8 @@
 //! at their next burst. Routes that others added through the interface are not known here and are
 //! not restored; this is logged.
 //!
-//! Belongs to the privileged half, and to the network namespace of the thread that starts it.
+//! It needs the privilege to create interfaces, or asks the process that has it. The network
+//! namespace is that of its netlink socket, or of the thread that starts it.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
@@ -30,8 +31,8 @@ impl Watch {
     pub(crate) fn start(
         plans: Vec<TunnelPlan>,
         slot: Arc<Slot<Tunnels>>,
+        netlink: Netlink,
     ) -> Result<Watch, StartError> {
-        let netlink = Netlink::open()?;
         let (stop, stopped) = bounded(1);
         let recreated: Arc<[AtomicU64]> = plans.iter().map(|_| AtomicU64::new(0)).collect();
         let counters = recreated.clone();

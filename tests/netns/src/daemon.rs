@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use recoded_api::client::Client;
 use recoded_api::v1::State;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{self, Background};
 use crate::{AuthPlan, Bed, BedError, LinePlan, Namespace};
@@ -82,9 +83,38 @@ impl Daemon {
         &self.name
     }
 
-    /// Process id.
+    /// Process id of the supervisor.
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Process id of the process that handles packets.
+    ///
+    /// # Errors
+    /// When there is none now.
+    pub fn dataplane_pid(&self) -> Result<u32, BedError> {
+        let pid = self.pid();
+        let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+        let children = fs::read_to_string(&path).map_err(BedError::file(&path))?;
+        let first = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        first.ok_or_else(|| BedError::Output {
+            program: "proc(5)".into(),
+            detail: format!("{} has no dataplane process", self.name),
+        })
+    }
+
+    /// Sends a signal to the process that handles packets.
+    ///
+    /// # Errors
+    /// When there is none now.
+    pub fn signal_dataplane(&self, signal: Signal) -> Result<(), BedError> {
+        let pid = self.dataplane_pid()?;
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let sent = pid.map_or(Ok(()), |pid| kill_process(pid, signal));
+        sent.map_err(|error| BedError::Output {
+            program: "kill(2)".into(),
+            detail: error.to_string(),
+        })
     }
 
     /// Its control socket.
@@ -170,20 +200,21 @@ impl Daemon {
         self.process.leave();
     }
 
-    /// Processor time used so far.
+    /// Processor time that its two processes have used so far.
     ///
     /// # Errors
     /// When the process is gone.
     pub fn processor_time(&self) -> Result<Duration, BedError> {
-        process::processor_time(self.pid())
+        let dataplane = process::processor_time(self.dataplane_pid()?)?;
+        Ok(dataplane + process::processor_time(self.pid())?)
     }
 
-    /// Resident memory in KiB.
+    /// Resident memory of the process that handles packets, in KiB.
     ///
     /// # Errors
     /// When the process is gone.
     pub fn resident_kib(&self) -> Result<u64, BedError> {
-        let path = PathBuf::from(format!("/proc/{}/status", self.pid()));
+        let path = PathBuf::from(format!("/proc/{}/status", self.dataplane_pid()?));
         let status = fs::read_to_string(&path).map_err(BedError::file(&path))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let value = line.and_then(|line| line.split_whitespace().next());

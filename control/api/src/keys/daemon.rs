@@ -107,6 +107,14 @@ pub const DAEMON: Table = Table {
                 IP packet from source to sink; only the former; nothing.",
             ..KEY
         },
+        Key {
+            name: "sandbox",
+            values: Words(&["on", "off"]),
+            default: Is(r#""on""#),
+            meaning: "Whether the process that sees packets gives up all privileges first; switch it \
+                off to debug that process, or where Linux kills it.",
+            ..KEY
+        },
     ],
 };
 

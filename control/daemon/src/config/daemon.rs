@@ -4,7 +4,7 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
-use super::{Daemon, Idle, Link, Tunnel, XdpMode};
+use super::{Daemon, Idle, Link, Sandbox, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
 use recoded_runtime::offload::Mode as Engine;
@@ -25,6 +25,9 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
     ("native", XdpMode::Native),
     ("generic", XdpMode::Generic),
 ];
+
+/// Words of `sandbox`.
+pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox::Off)];
 
 /// What `engine` may say.
 pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\" or \"cuda\"";
@@ -85,6 +88,9 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
         private_key,
         auth,
+        sandbox: reader
+            .choice("sandbox", &SANDBOX, "it is \"on\" or \"off\"")
+            .unwrap_or(Sandbox::On),
     }
 }
 

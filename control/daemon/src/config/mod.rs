@@ -95,6 +95,17 @@ pub struct Daemon {
     pub private_key: Option<PathBuf>,
     /// What is authenticated.
     pub auth: Auth,
+    /// Whether the dataplane process gives up its privileges.
+    pub sandbox: Sandbox,
+}
+
+/// Whether the dataplane process gives up its privileges before it reads packets.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Sandbox {
+    /// All that Linux lets it give up.
+    On,
+    /// None.
+    Off,
 }
 
 /// What a worker does when nothing arrives.

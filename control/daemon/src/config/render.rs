@@ -2,7 +2,7 @@
 
 use super::auth::{Known, NeighbourKey, word};
 use super::code::Word;
-use super::daemon::{IDLE, XDP_MODES};
+use super::daemon::{IDLE, SANDBOX, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
 use recoded_pipeline::params::{
@@ -77,6 +77,8 @@ fn daemon(text: &mut String, daemon: &Daemon) {
         key(text, "private_key", path.to_string_lossy().into_owned());
     }
     key(text, "auth", word(daemon.auth));
+    let sandbox = SANDBOX.iter().find(|(_, sandbox)| *sandbox == daemon.sandbox);
+    key(text, "sandbox", sandbox.map_or("", |(name, _)| name));
 }
 
 /// Keys of another host: what `names` calls them.

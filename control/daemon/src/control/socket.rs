@@ -7,9 +7,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Permissions withheld from the socket: owner and group read and write, others do not.
 const SOCKET_UMASK: Mode = Mode::from_raw_mode(0o117);
+
+/// Linux ends a process within some tens of milliseconds, more under load.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+const RELEASE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the socket cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +81,7 @@ pub fn claim(path: &Path) -> Result<(UnixListener, Claim), SocketError> {
         made.map_err(failed("create the folder of"))?;
     }
     match symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => remove_stale(path)?,
+        Ok(meta) if meta.file_type().is_socket() => remove_patiently(path)?,
         Ok(_) => return Err(SocketError::NotSocket { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("look at")(error)),
@@ -93,6 +98,20 @@ pub fn claim(path: &Path) -> Result<(UnixListener, Claim), SocketError> {
     let meta = symlink_metadata(path).map_err(failed("look at"))?;
     listener.set_nonblocking(true).map_err(failed("set up"))?;
     Ok((listener, Claim { path: path.to_owned(), identity: identity(&meta) }))
+}
+
+/// Waits for a daemon that has just been killed: its dataplane process goes a moment after its
+/// supervisor.
+fn remove_patiently(path: &Path) -> Result<(), SocketError> {
+    let end = Instant::now() + RELEASE_TIMEOUT;
+    loop {
+        match remove_stale(path) {
+            Err(SocketError::InUse { .. }) if Instant::now() < end => {
+                std::thread::sleep(RELEASE_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn remove_stale(path: &Path) -> Result<(), SocketError> {

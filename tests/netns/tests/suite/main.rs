@@ -10,6 +10,7 @@ mod hostile;
 mod line;
 mod mtu;
 mod paths;
+mod processes;
 mod stream;
 mod timed;
 mod workers;

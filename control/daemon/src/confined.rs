@@ -1,0 +1,200 @@
+//! The dataplane process: takes what the supervisor gives it, opens its sockets, gives up all
+//! privileges, and only then reads packets and answers the control socket.
+
+use crate::{Failure, farewell, stop_signal};
+use recoded::accelerator;
+use recoded::config::{Config, Sandbox};
+use recoded::control::bounded;
+use recoded::dataplane::{Dataplane, Observation};
+use recoded::keys::Keys;
+use recoded::lifecycle::{BEAT_INTERVAL, News, Start, hand_over, read};
+use recoded::live::{EDITION_FIRST, Live};
+use recoded::node::{self, Node};
+use recoded::sandbox::{self, Extent};
+use recoded_api::error::ControlError;
+use recoded_api::service::{Backend, Service, SetFuture};
+use recoded_api::v1::{Engine, State, Version};
+use recoded_runtime::channel::Channel;
+use recoded_runtime::offload::{Mode, OpenEngine};
+use recoded_runtime::{Client, Resources};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Exit code after a panic, `EX_SOFTWARE` of sysexits.h.
+const EXIT_PANIC: u8 = 70;
+
+/// Runs until the supervisor sends SIGTERM.
+pub fn run() -> Result<(), Failure> {
+    let _ = rustix::thread::set_name(c"recoded-dp");
+    end_on_panic();
+    // It must not live on without its supervisor, which alone can detach and remove what it uses.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(no_supervisor)?;
+    let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
+    let channel = Rc::new(Channel::from(channel));
+    let (start, text, listener, client) = begin(&channel).map_err(no_supervisor)?;
+    let mtu = |name: &str| node::mtu(name).or_else(|| start.mtus.get(name).copied());
+    let (document, mtus, config) = Config::parse(&start.file, &text, &mtu)?;
+    let is_confined = config.daemon.sandbox == Sandbox::On;
+    if is_confined {
+        sandbox::forbid_core_dumps()?;
+    }
+    let keys = Keys::read(&config)?;
+
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let control = control.map_err(Failure::Control)?;
+    let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
+    let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
+    let open = if is_confined { confine(&config, &mut resources)? } else { unconfined() };
+    let node = Node::start_on(resources, &config, config.snapshot(EDITION_FIRST), open)?;
+    let node = Rc::new(node);
+    announce(&config, &node.observe(), &config.daemon.socket);
+    let live = Live::new(document, mtus, config, node.clone());
+    let kept = Kept { live, channel: channel.clone() };
+    channel.send(&News::Started, &[]).map_err(no_supervisor)?;
+    let ended = control.block_on(async {
+        let service = Service::new(Box::new(kept));
+        tokio::select! {
+            () = stop => Ok(()),
+            ended = beat(&node, &channel) => Err(ended),
+            served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
+                Ok(()) => "it stopped listening".into(),
+                Err(error) => error.to_string(),
+            })),
+        }
+    });
+    if let Err(failure @ Failure::Unhealthy) = &ended {
+        // To drain would be to wait for the thread that is stuck.
+        tracing::error!("{failure}");
+        std::process::exit(failure.exit_code().into());
+    }
+    // The service has gone with its future, so this is the last owner.
+    if let Some(node) = Rc::into_inner(node) {
+        farewell(&node.stop());
+    }
+    ended
+}
+
+/// A thread that panicked leaves queues without a reader, and what it had is not known to be right.
+/// Another process has all of it anew in a tenth of a second.
+fn end_on_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        std::process::exit(EXIT_PANIC.into());
+    }));
+}
+
+fn no_supervisor<E: Into<io::Error>>(error: E) -> Failure {
+    Failure::NoSupervisor(error.into())
+}
+
+/// What the supervisor gives.
+fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Client)> {
+    let broken = || io::Error::from(io::ErrorKind::InvalidData);
+    let (start, fds) = channel.receive::<Start>()?.ok_or_else(broken)?;
+    let [text, listener, client] = <[_; 3]>::try_from(fds).map_err(|_| broken())?;
+    let listener = UnixListener::from(listener);
+    Ok((start, read(text)?, listener, Client::new(Channel::from(client))))
+}
+
+/// Keeps privileges, as configured.
+fn unconfined() -> OpenEngine {
+    tracing::warn!("sandbox: off: the process that sees packets keeps its privileges");
+    accelerator::opener()
+}
+
+/// Gives up privileges; returns how an accelerator can be opened afterwards.
+fn confine(config: &Config, resources: &mut Resources) -> Result<OpenEngine, Failure> {
+    let has_card = config.daemon.engine != Mode::Cpu && accelerator::is_there();
+    let (extent, open) = if has_card {
+        (Extent::Privileges, accelerator::opener())
+    } else {
+        (Extent::All, accelerator::none())
+    };
+    let held = sandbox::enter(extent)?;
+    tracing::info!("sandbox: {held}");
+    resources.seal();
+    Ok(open)
+}
+
+/// Tells the supervisor that all is well, as long as it is.
+async fn beat(node: &Node, channel: &Channel) -> Failure {
+    loop {
+        if !node.is_healthy() {
+            return Failure::Unhealthy;
+        }
+        if node.needs_restart() {
+            return Failure::Again;
+        }
+        if let Err(error) = channel.send(&News::Beat, &[]) {
+            return Failure::NoSupervisor(error);
+        }
+        tokio::time::sleep(BEAT_INTERVAL).await;
+    }
+}
+
+/// Live changes that the next dataplane process starts with.
+struct Kept {
+    live: Live<Node>,
+    channel: Rc<Channel>,
+}
+
+impl Kept {
+    fn keep(&self) {
+        if let Err(error) = hand_over(&self.channel, &self.live.config()) {
+            tracing::warn!(%error, "the change will not outlive this process");
+        }
+    }
+}
+
+impl Backend for Kept {
+    fn version(&self) -> Version {
+        self.live.version()
+    }
+
+    fn state(&self) -> State {
+        self.live.state()
+    }
+
+    fn config(&self) -> String {
+        self.live.config()
+    }
+
+    fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
+        Box::pin(async move {
+            let adopted = self.live.set(flow, changes).await?;
+            self.keep();
+            Ok(adopted)
+        })
+    }
+
+    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+        let engine = self.live.set_engine(mode)?;
+        self.keep();
+        Ok(engine)
+    }
+}
+
+fn announce(config: &Config, seen: &Observation, socket: &Path) {
+    tracing::info!(
+        "recoded {} runs: workers {}, field arithmetic by {}, control socket {}",
+        env!("CARGO_PKG_VERSION"),
+        config.daemon.workers,
+        recoded_gf::Kernel::best().name(),
+        socket.display()
+    );
+    for link in &seen.links {
+        let reason = if link.reason.is_empty() { "the best there is" } else { &link.reason };
+        tracing::info!(
+            "link {} ({}): XDP {}, sockets {}: {reason}",
+            link.name,
+            link.interface,
+            link.xdp_mode,
+            link.socket_mode
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! What the supervisor and the dataplane process say to each other, beside what
+//! `recoded_runtime::Privileged` answers.
+//!
+//! ```text
+//!  supervisor -- Start: configuration, control socket, channel to what is privileged --> dataplane
+//!             <- Started, Beat (four a second), Configuration (after a live change) -----
+//! ```
+//!
+//! A configuration may be longer than a message, so it travels as a file in memory.
+
+use recoded_runtime::channel::Channel;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crate::config::document::FILE_BYTES_MAX;
+
+/// How often the dataplane process says that it is well.
+pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Exit code by which the dataplane process asks for another in its place.
+pub const EXIT_AGAIN: u8 = 75;
+
+/// The first message; a configuration, a listening socket and a channel come along.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// Name of the configuration in messages.
+    pub file: String,
+    /// MTUs of interfaces as last seen, for those that are gone.
+    pub mtus: BTreeMap<String, u32>,
+    /// Whether another process ran before this one: then interfaces may be absent.
+    pub is_again: bool,
+}
+
+/// What the dataplane process reports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum News {
+    /// Packets flow.
+    Started,
+    /// All threads run.
+    Beat,
+    /// The configuration in force changed; it comes along.
+    Configuration,
+}
+
+/// A text as a file in memory.
+///
+/// # Errors
+///
+/// Linux has no memory or descriptors.
+pub fn written(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("configuration", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    Ok(file.into())
+}
+
+/// The text in a file in memory, of at most the size of a configuration.
+///
+/// # Errors
+///
+/// It is no text, too long, or not readable.
+pub fn read(file: OwnedFd) -> io::Result<String> {
+    let mut file = File::from(file);
+    // Another kind of file could make the reader wait without end.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    file.rewind()?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    Ok(text)
+}
+
+/// Hands a configuration to the supervisor, for the next dataplane process.
+///
+/// # Errors
+///
+/// There is no supervisor any more, or no memory.
+pub fn hand_over(channel: &Channel, text: &str) -> io::Result<()> {
+    let file = written(text)?;
+    channel.send(&News::Configuration, &[file.as_fd()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn text_survives_the_way_and_what_is_no_file_is_refused() {
+        let text = "[daemon]\n".repeat(10_000);
+        assert_eq!(read(written(&text).unwrap()).unwrap(), text);
+        let (socket, _other) = UnixStream::pair().unwrap();
+        assert!(read(socket.into()).is_err());
+        let long = " ".repeat(usize::try_from(FILE_BYTES_MAX).unwrap() + 1);
+        assert_eq!(read(written(&long).unwrap()).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+}

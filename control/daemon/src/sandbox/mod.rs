@@ -1,0 +1,145 @@
+//! What the dataplane process gives up before it reads its first packet.
+//!
+//! Everything on the network is hostile, and a fault in what handles packets must not become a
+//! fault of the host. So the process keeps what it has open and can get nothing new: no capability,
+//! no privilege by way of another program, no file, no socket, no core dump with keys in it, and
+//! only the system calls of `syscalls.rs`.
+//!
+//! All of this holds for a thread and the threads that it starts afterwards. So it is done while
+//! there is one thread, and refused otherwise.
+
+mod syscalls;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError,
+    RulesetStatus, Scope,
+};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use std::fmt::{self, Display, Formatter};
+use std::io;
+
+/// Why the process cannot be confined.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// Linux refuses a step that every version of it has.
+    #[error("cannot {step} ({source}): set sandbox = \"off\" in [daemon], and report this")]
+    Step {
+        /// What was attempted.
+        step: &'static str,
+        /// What Linux answered.
+        source: io::Error,
+    },
+    /// The filter of system calls could not be made or was refused.
+    #[error("cannot limit system calls ({0}): set sandbox = \"off\" in [daemon], and report this")]
+    Filter(String),
+    /// Threads would stay outside.
+    #[error("{0} threads run already, which the sandbox would not hold: report this")]
+    Threads(usize),
+}
+
+/// How much is given up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// Everything.
+    All,
+    /// Capabilities and core dumps: a driver in this process opens files and calls what it likes.
+    Privileges,
+}
+
+/// What holds, for the log.
+#[derive(Debug)]
+pub struct Held {
+    files: String,
+    system_calls: Option<usize>,
+}
+
+impl Display for Held {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("no capabilities, no new privileges, no core dumps; ")?;
+        match self.system_calls {
+            Some(count) => write!(f, "{count} system calls; landlock: {}", self.files),
+            None => f.write_str("all system calls and files, for the driver of an accelerator"),
+        }
+    }
+}
+
+/// Gives up what `extent` says, for good.
+///
+/// # Errors
+///
+/// [`SandboxError`]: the process is then confined in part, and must end.
+pub fn enter(extent: Extent) -> Result<Held, SandboxError> {
+    let threads = threads()?;
+    if threads != 1 {
+        return Err(SandboxError::Threads(threads));
+    }
+    forbid_core_dumps()?;
+    drop_capabilities()?;
+    set_no_new_privs(true).map_err(failed("refuse new privileges"))?;
+    if extent == Extent::Privileges {
+        return Ok(Held { files: String::new(), system_calls: None });
+    }
+    let files = forbid_files().unwrap_or_else(|error| format!("not available ({error})"));
+    let system_calls =
+        syscalls::limit().map_err(|error| SandboxError::Filter(error.to_string()))?;
+    Ok(Held { files, system_calls: Some(system_calls) })
+}
+
+fn failed<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SandboxError {
+    move |source| SandboxError::Step { step, source: source.into() }
+}
+
+fn threads() -> Result<usize, SandboxError> {
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(failed("count threads"))?;
+    Ok(tasks.count())
+}
+
+/// Keys do not end in files, and no other process of this user looks into this one. To be called
+/// before keys are read.
+///
+/// # Errors
+///
+/// [`SandboxError`] when Linux refuses.
+pub fn forbid_core_dumps() -> Result<(), SandboxError> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).map_err(failed("forbid core dumps"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed("forbid core dumps"))
+}
+
+/// All of them, and none can come back.
+fn drop_capabilities() -> Result<(), SandboxError> {
+    let now = capabilities(None).map_err(failed("read capabilities"))?;
+    // Ours to change only with this one; without it, no_new_privs keeps the others away.
+    if now.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().iter() {
+            // Linux refuses numbers that it does not know.
+            let _ = remove_capability_from_bounding_set(capability);
+        }
+    }
+    // Since Linux 4.3; what is not permitted is not ambient either.
+    let _ = clear_ambient_capability_set();
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(failed("give up capabilities"))
+}
+
+/// Nothing can be opened, and no TCP connection made, as far as this Linux can refuse it.
+fn forbid_files() -> Result<String, RulesetError> {
+    let abi = ABI::V6;
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .restrict_self()?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => "all of it".into(),
+        RulesetStatus::PartiallyEnforced => "what this Linux has of it".into(),
+        RulesetStatus::NotEnforced => "not in this Linux".into(),
+    })
+}

@@ -1,0 +1,168 @@
+//! Which system calls the dataplane process may make once it is set up.
+//!
+//! Two filters. The first lets pass what is listed and refuses the rest with EPERM, so that a
+//! library that tries something optional goes on without it. The second kills the process for
+//! calls that it never makes and that only an attacker wants; Linux logs those to the audit log,
+//! and the supervisor logs the signal (SIGSYS).
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+};
+use std::collections::BTreeMap;
+
+/// Limits this thread, and those it starts; says how many calls are left.
+pub fn limit() -> Result<usize, seccompiler::Error> {
+    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+    let allowed = allowed()?;
+    let count = allowed.len();
+    let errno = |code: i32| SeccompAction::Errno(code.unsigned_abs());
+    let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
+    let listed = SeccompFilter::new(allowed, errno(libc::EPERM), allow.clone(), architecture)?;
+    let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
+    // At ENOSYS the C library starts threads by `clone`, whose flags a filter sees.
+    let clone3 = SeccompFilter::new(
+        always(&[libc::SYS_clone3]),
+        allow.clone(),
+        errno(libc::ENOSYS),
+        architecture,
+    )?;
+    let fatal = SeccompFilter::new(always(FATAL), allow, kill, architecture)?;
+    // The first one must let `seccomp` pass for the others.
+    for filter in [fatal, clone3, listed] {
+        apply_filter(&BpfProgram::try_from(filter)?)?;
+    }
+    Ok(count)
+}
+
+/// A call that passes when the bits of `mask` in an argument are these.
+fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
+    let operator = SeccompCmpOp::MaskedEq(mask);
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+/// A call that passes when an argument is one of these.
+fn one_of(argument: u8, values: &[i32]) -> Result<Vec<SeccompRule>, BackendError> {
+    values
+        .iter()
+        .map(|value| bits(argument, u32::MAX.into(), value.unsigned_abs().into()))
+        .collect()
+}
+
+fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let mut rules: BTreeMap<_, _> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    // No memory becomes code.
+    let executable = libc::PROT_EXEC.unsigned_abs().into();
+    rules.insert(libc::SYS_mmap, vec![bits(2, executable, 0)?]);
+    rules.insert(libc::SYS_mprotect, vec![bits(2, executable, 0)?]);
+    // Threads, not processes.
+    let thread = libc::CLONE_THREAD.unsigned_abs().into();
+    rules.insert(libc::SYS_clone, vec![bits(0, thread, thread)?]);
+    // A name and a timer for each thread.
+    let names = [libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_VMA];
+    rules.insert(libc::SYS_prctl, one_of(0, &names)?);
+    rules.insert(
+        libc::SYS_fcntl,
+        one_of(1, &[libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_DUPFD_CLOEXEC])?,
+    );
+    let unblock = vec![bits(1, u32::MAX.into(), libc::FIONBIO)?];
+    rules.insert(libc::SYS_ioctl, unblock);
+    Ok(rules)
+}
+
+/// What packets, timers, threads, the control socket, memory and the end need.
+const ALLOWED: &[i64] = &[
+    // Packets, tunnels, rings, netlink, the supervisor, the log.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    // The control socket.
+    libc::SYS_accept4,
+    // Changes of the configuration are handed to the supervisor in memory.
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    // Waiting.
+    libc::SYS_ppoll,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_restart_syscall,
+    // Threads.
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_membarrier,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_madvise,
+    libc::SYS_getrandom,
+    // Signals, and abort.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    // The next filter.
+    libc::SYS_seccomp,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
+/// Programs, other processes, the insides of Linux.
+const FATAL: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_bpf,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_mount,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_pivot_root,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+];

@@ -1,0 +1,162 @@
+//! The privileged half as the dataplane process sees it.
+
+use super::message::{Offload, Reply, Request};
+use crate::attach::Verdicts;
+use crate::channel::Channel;
+use crate::error::StartError;
+use crate::tunnel::{self, Tunnel, TunnelPlan};
+use recoded_wire::steer::Verdict;
+use recoded_xsk::XdpMode;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+/// Asks the privileged half, one question at a time, from any thread.
+#[derive(Debug)]
+pub struct Client(Mutex<Channel>);
+
+/// Why the privileged half did not do something.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// It cannot be reached, or says what is no answer.
+    #[error("the supervisor does not answer ({0})")]
+    Channel(#[from] io::Error),
+    /// It does not know the interface, or it is gone.
+    #[error("there is no interface of that name")]
+    Absent,
+    /// It, or Linux, refused.
+    #[error("{reason}")]
+    Refused {
+        /// Its sentence.
+        reason: String,
+    },
+}
+
+impl Client {
+    /// Asks over `channel`.
+    pub fn new(channel: Channel) -> Client {
+        Client(Mutex::new(channel))
+    }
+
+    fn ask(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), AskError> {
+        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.send(request, fds)?;
+        match channel.receive()?.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))? {
+            (Reply::Refused { reason }, _) => Err(AskError::Refused { reason }),
+            (Reply::Absent, _) => Err(AskError::Absent),
+            answer => Ok(answer),
+        }
+    }
+
+    fn command(&self, request: &Request) -> Result<(), AskError> {
+        match self.ask(request, &[])?.0 {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How the program of an interface is attached.
+    pub(crate) fn attach(&self, interface: &str) -> Result<(XdpMode, String), AskError> {
+        let request = Request::Attach { interface: interface.to_owned() };
+        match self.ask(&request, &[])?.0 {
+            Reply::Attached { native: true, reason } => Ok((XdpMode::Native, reason)),
+            Reply::Attached { native: false, reason } => Ok((XdpMode::Generic, reason)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn detach(&self, interface: &str) -> Result<(), AskError> {
+        self.command(&Request::Detach { interface: interface.to_owned() })
+    }
+
+    pub(crate) fn set_socket(
+        &self,
+        interface: &str,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), AskError> {
+        let request = Request::SetSocket { interface: interface.to_owned(), queue };
+        match self.ask(&request, &[socket])?.0 {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn unset_socket(&self, interface: &str, queue: u32) -> Result<(), AskError> {
+        self.command(&Request::UnsetSocket { interface: interface.to_owned(), queue })
+    }
+
+    pub(crate) fn set_flow(
+        &self,
+        interface: &str,
+        flow: u32,
+        accept: bool,
+    ) -> Result<(), AskError> {
+        self.command(&Request::SetFlow { interface: interface.to_owned(), flow, accept })
+    }
+
+    pub(crate) fn verdicts(&self, interface: &str) -> Result<Verdicts, AskError> {
+        let request = Request::Verdicts { interface: interface.to_owned() };
+        let counts = match self.ask(&request, &[])?.0 {
+            Reply::Verdicts(counts) => counts,
+            other => return Err(unexpected(&other)),
+        };
+        counts.try_into().map_err(|counts: Vec<u64>| AskError::Refused {
+            reason: format!("{} verdicts, not {}", counts.len(), Verdict::COUNT),
+        })
+    }
+
+    pub(crate) fn tunnel(&self, plan: &TunnelPlan) -> Result<Tunnel, StartError> {
+        let name = plan.config.name.clone();
+        let failed =
+            |reason: String| StartError::Privileged { what: format!("tunnel {name}"), reason };
+        let request = Request::Tunnel { name: name.clone() };
+        match self.ask(&request, &[]).map_err(|error| failed(error.to_string()))? {
+            (Reply::Tunnel { offload, reason }, queues) if !queues.is_empty() => {
+                Ok(Tunnel::of_queues(plan, queues, offload.into(), reason))
+            }
+            (other, _) => Err(failed(unexpected(&other).to_string())),
+        }
+    }
+
+    pub(crate) fn set_mtu(&self, tunnel: &str, mtu: u16) -> Result<(), AskError> {
+        self.command(&Request::SetMtu { tunnel: tunnel.to_owned(), mtu })
+    }
+
+    pub(crate) fn set_carrier(&self, tunnel: &str, carrier: bool) -> Result<(), AskError> {
+        self.command(&Request::SetCarrier { tunnel: tunnel.to_owned(), carrier })
+    }
+
+    pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), AskError> {
+        self.command(&Request::Resolve { interface, address })
+    }
+}
+
+fn unexpected(reply: &Reply) -> AskError {
+    AskError::Refused { reason: format!("an unexpected answer: {reply:?}") }
+}
+
+impl From<Offload> for tunnel::Offload {
+    fn from(offload: Offload) -> tunnel::Offload {
+        match offload {
+            Offload::None => tunnel::Offload::None,
+            Offload::Tcp => tunnel::Offload::Tcp,
+            Offload::TcpAndUdp => tunnel::Offload::TcpAndUdp,
+        }
+    }
+}
+
+impl From<tunnel::Offload> for Offload {
+    fn from(offload: tunnel::Offload) -> Offload {
+        match offload {
+            tunnel::Offload::None => Offload::None,
+            tunnel::Offload::Tcp => Offload::Tcp,
+            tunnel::Offload::TcpAndUdp => Offload::TcpAndUdp,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the dataplane process asks of the privileged half, and the answers.
+
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A request. Each gets one [`Reply`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// The program of an interface, attached, with empty tables.
+    Attach { interface: String },
+    /// Takes the program off.
+    Detach { interface: String },
+    /// Directs the packets of a queue to the socket that comes along.
+    SetSocket { interface: String, queue: u32 },
+    /// Directs them nowhere.
+    UnsetSocket { interface: String, queue: u32 },
+    /// Accepts packets of a flow, or refuses them.
+    SetFlow { interface: String, flow: u32, accept: bool },
+    /// The counters of the program.
+    Verdicts { interface: String },
+    /// The queues of a tunnel, which is created if it is gone.
+    Tunnel { name: String },
+    /// Gives a tunnel an MTU.
+    SetMtu { tunnel: String, mtu: u16 },
+    /// Gives a tunnel a carrier, or takes it away.
+    SetCarrier { tunnel: String, carrier: bool },
+    /// Has Linux resolve a neighbour on one of our interfaces.
+    Resolve { interface: u32, address: IpAddr },
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// It is done.
+    Done,
+    /// The program is attached; how, and the fallback reason.
+    Attached { native: bool, reason: String },
+    /// There is no such interface now.
+    Absent,
+    /// Packets by verdict.
+    Verdicts(Vec<u64>),
+    /// The queues come along.
+    Tunnel { offload: Offload, reason: String },
+    /// It could not be done.
+    Refused { reason: String },
+}
+
+/// Offloads of a tunnel.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Offload {
+    None,
+    Tcp,
+    TcpAndUdp,
+}

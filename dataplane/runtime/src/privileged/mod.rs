@@ -1,0 +1,24 @@
+//! The two halves of a node that are two processes: one has privileges and sees no packet, the
+//! other sees packets and has no privileges.
+//!
+//! ```text
+//!  supervisor: Privileged                                     dataplane process: Client
+//!   programs and their maps <- Attach, SetSocket, SetFlow, .. -- steering, report
+//!   tunnels (descriptors) ---- Tunnel ------------------------> workers read and write
+//!   rtnetlink that changes  <- SetMtu, SetCarrier, Resolve ---- paths, neighbours
+//! ```
+//!
+//! What the privileged half holds outlives the dataplane process, which may be killed at any time:
+//! programs stay attached and drop coded packets, since their sockets went with the process, and
+//! tunnels keep their index, addresses and routes.
+//!
+//! The privileged half trusts nothing it is asked: names, queues and interfaces that are not those
+//! of the topology are refused.
+
+mod client;
+mod message;
+mod server;
+
+pub(crate) use client::AskError;
+pub use client::Client;
+pub use server::Privileged;

@@ -1,0 +1,256 @@
+//! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
+
+use super::message::{Reply, Request};
+use crate::attach::Attachment;
+use crate::channel::Channel;
+use crate::error::StartError;
+use crate::netlink::Netlink;
+use crate::resources::{check_capabilities, open_interfaces, raise_memlock};
+use crate::topology::{Topology, tunnel_mtu_min};
+use crate::tunnel::{self, Tunnel, TunnelPlan};
+use recoded_wire::steer::Verdict;
+use recoded_xsk::XdpMode;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Programs and tunnels of a node. Dropping it detaches and removes them.
+pub struct Privileged {
+    topology: Topology,
+    netlink: Netlink,
+    programs: Vec<Program>,
+    tunnels: Vec<Held>,
+}
+
+/// The program of a link.
+struct Program {
+    interface: String,
+    /// `None` while there is no such interface.
+    attachment: Option<Attachment>,
+    /// What it accepts.
+    flows: BTreeSet<u32>,
+}
+
+/// A tunnel and what it is made with.
+struct Held {
+    plan: TunnelPlan,
+    tunnel: Tunnel,
+}
+
+/// An answer without descriptors, or why there is none.
+type Answer = Result<Reply, String>;
+
+impl Privileged {
+    /// Attaches the programs and creates the tunnels that `topology` names.
+    ///
+    /// # Errors
+    /// [`StartError`]: one sentence with the remedy. Everything is removed again then.
+    pub fn open(topology: &Topology) -> Result<Privileged, StartError> {
+        topology.check()?;
+        check_capabilities()?;
+        raise_memlock();
+        let netlink = Netlink::open()?;
+        open_interfaces(topology, &netlink)?;
+        let programs = topology.links.iter().map(|link| {
+            let Topology { port, xdp_mode, .. } = *topology;
+            let attachment = Attachment::open(&link.interface, port, xdp_mode, &netlink)?;
+            let interface = link.interface.clone();
+            Ok(Program { interface, attachment: Some(attachment), flows: BTreeSet::new() })
+        });
+        let programs = programs.collect::<Result<Vec<_>, StartError>>()?;
+        let tunnels = tunnel::plans(topology)
+            .into_iter()
+            .map(|plan| Tunnel::open(&plan, &netlink).map(|tunnel| Held { plan, tunnel }));
+        let tunnels = tunnels.collect::<Result<Vec<_>, StartError>>()?;
+        Ok(Privileged { topology: topology.clone(), netlink, programs, tunnels })
+    }
+
+    /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
+    /// carrier and its MTU again, and programs whose interface went are dropped.
+    pub fn renew(&mut self) {
+        for Held { plan, tunnel } in &self.tunnels {
+            let mtu = plan.config.mtu;
+            if !tunnel.has_carrier() && tunnel.set_carrier(true, &self.netlink).is_err()
+                || tunnel.mtu() != mtu && tunnel.set_mtu(mtu, &self.netlink).is_err()
+            {
+                tracing::debug!(tunnel = tunnel.name(), "it is not what it was at the start");
+            }
+        }
+    }
+
+    /// Answers a dataplane process until it hangs up.
+    ///
+    /// # Errors
+    /// It said what is no request, or Linux refused to carry messages.
+    pub fn serve(&mut self, channel: &Channel) -> io::Result<()> {
+        while let Some((request, fds)) = channel.receive::<Request>()? {
+            if let Request::Tunnel { name } = &request {
+                self.send_tunnel(name, channel)?;
+                continue;
+            }
+            let answer = self.answer(&request, &fds);
+            let reply = answer.unwrap_or_else(|reason| Reply::Refused { reason });
+            match channel.send(&reply, &[]) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                sent => sent?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: &Request, fds: &[OwnedFd]) -> Answer {
+        match request {
+            Request::Attach { interface } => self.attach(interface),
+            Request::Detach { interface } => {
+                let program = self.program(interface)?;
+                program.attachment = None;
+                Ok(Reply::Done)
+            }
+            Request::SetSocket { interface, queue } => {
+                let [socket] = fds else { return Err("one socket belongs to a queue".into()) };
+                self.set_socket(interface, *queue, Some(socket.as_fd()))
+            }
+            Request::UnsetSocket { interface, queue } => self.set_socket(interface, *queue, None),
+            Request::SetFlow { interface, flow, accept } => {
+                self.program(interface)?.set_flow(*flow, *accept)?;
+                Ok(Reply::Done)
+            }
+            Request::Verdicts { interface } => self.verdicts(interface),
+            Request::SetMtu { tunnel, mtu } => {
+                let Held { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
+                if !(tunnel_mtu_min(plan.config.address.0)..=plan.config.mtu).contains(mtu) {
+                    return Err(format!("{mtu} is no MTU of {}", tunnel.name()));
+                }
+                done(tunnel.set_mtu(*mtu, &self.netlink))
+            }
+            Request::SetCarrier { tunnel, carrier } => {
+                let Held { tunnel, .. } = find_tunnel(&self.tunnels, tunnel)?;
+                done(tunnel.set_carrier(*carrier, &self.netlink))
+            }
+            Request::Resolve { interface, address } => self.resolve(*interface, *address),
+            Request::Tunnel { .. } => Err("a tunnel comes with descriptors".into()),
+        }
+    }
+
+    fn program(&mut self, interface: &str) -> Result<&mut Program, String> {
+        let mut programs = self.programs.iter_mut();
+        let found = programs.find(|program| program.interface == interface);
+        found.ok_or_else(|| format!("{} is not an interface of a link", interface.escape_debug()))
+    }
+
+    /// The attached program, or one that is attached now, with no flow and no socket.
+    fn attach(&mut self, interface: &str) -> Answer {
+        let Topology { port, xdp_mode, workers, .. } = self.topology;
+        let now = match self.netlink.interface(interface) {
+            Ok(now) => now,
+            Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => {
+                self.program(interface)?.attachment = None;
+                return Ok(Reply::Absent);
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        // The program of an interface that is gone must be gone, too, before another is attached.
+        let program = self.program(interface)?;
+        program.attachment.take_if(|attachment| attachment.index() != now.index);
+        program.clear(workers)?;
+        if program.attachment.is_none() {
+            let opened = Attachment::open(interface, port, xdp_mode, &self.netlink);
+            self.program(interface)?.attachment = Some(opened.map_err(|error| error.to_string())?);
+        }
+        let Some(attachment) = &self.program(interface)?.attachment else {
+            return Ok(Reply::Absent);
+        };
+        let (mode, reason) = attachment.mode();
+        Ok(Reply::Attached { native: mode == XdpMode::Native, reason: reason.to_owned() })
+    }
+
+    fn set_socket(
+        &mut self,
+        interface: &str,
+        queue: u32,
+        socket: Option<BorrowedFd<'_>>,
+    ) -> Answer {
+        if usize::try_from(queue).is_ok_and(|queue| queue >= self.topology.workers) {
+            return Err(format!("queue {queue} has no worker"));
+        }
+        let Some(attachment) = &mut self.program(interface)?.attachment else {
+            return Ok(Reply::Done);
+        };
+        done(match socket {
+            Some(socket) => attachment.set_socket(queue, socket),
+            None => attachment.unset_socket(queue),
+        })
+    }
+
+    fn verdicts(&mut self, interface: &str) -> Answer {
+        let mut sum = [0; Verdict::COUNT as usize];
+        if let Some(attachment) = &self.program(interface)?.attachment {
+            attachment.add_verdicts(&mut sum).map_err(|error| error.to_string())?;
+        }
+        Ok(Reply::Verdicts(sum.to_vec()))
+    }
+
+    /// Only on interfaces of links: no other neighbour is the dataplane's business.
+    fn resolve(&self, interface: u32, address: IpAddr) -> Answer {
+        let attachments = self.programs.iter().filter_map(|program| program.attachment.as_ref());
+        if !attachments.map(Attachment::index).any(|index| index == interface) {
+            return Err(format!("interface {interface} is not one of a link"));
+        }
+        done(self.netlink.resolve(interface, address))
+    }
+
+    /// The queues of a tunnel. One that was deleted is created again.
+    fn send_tunnel(&mut self, name: &str, channel: &Channel) -> io::Result<()> {
+        let refuse = |reason| channel.send(&Reply::Refused { reason }, &[]);
+        let Some(held) = self.tunnels.iter_mut().find(|held| held.plan.config.name == name) else {
+            return refuse(format!("{} is not a tunnel", name.escape_debug()));
+        };
+        if held.tunnel.look() {
+            match Tunnel::open(&held.plan, &self.netlink) {
+                Ok(tunnel) => held.tunnel = tunnel,
+                Err(error) => return refuse(error.to_string()),
+            }
+        }
+        let tunnel = &held.tunnel;
+        let queues: Vec<BorrowedFd<'_>> =
+            (0..tunnel.queues()).map(|queue| tunnel.queue_fd(queue)).collect();
+        let offload = tunnel.offload().into();
+        channel.send(&Reply::Tunnel { offload, reason: tunnel.reason().to_owned() }, &queues)
+    }
+}
+
+impl Program {
+    fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), String> {
+        let Some(attachment) = &mut self.attachment else { return Ok(()) };
+        attachment.set_flow(flow, accept).map_err(|error| error.to_string())?;
+        if accept {
+            self.flows.insert(flow);
+        } else {
+            self.flows.remove(&flow);
+        }
+        Ok(())
+    }
+
+    /// Accepts nothing, and directs packets nowhere.
+    fn clear(&mut self, queues: usize) -> Result<(), String> {
+        for flow in std::mem::take(&mut self.flows) {
+            self.set_flow(flow, false)?;
+        }
+        let Some(attachment) = &mut self.attachment else { return Ok(()) };
+        for queue in (0..).take(queues) {
+            // Linux took the sockets of a process that ended out of the map.
+            let _ = attachment.unset_socket(queue);
+        }
+        Ok(())
+    }
+}
+
+fn find_tunnel<'a>(tunnels: &'a [Held], name: &str) -> Result<&'a Held, String> {
+    let found = tunnels.iter().find(|held| held.plan.config.name == name);
+    found.ok_or_else(|| format!("{} is not a tunnel", name.escape_debug()))
+}
+
+fn done<E: std::fmt::Display>(outcome: Result<(), E>) -> Answer {
+    outcome.map(|()| Reply::Done).map_err(|error| error.to_string())
+}
