@@ -86,10 +86,18 @@ pub const DAEMON: Table = Table {
         Key {
             name: "engine",
             is_live: true,
-            values: Words(&["auto", "cpu", "cuda"]),
+            values: Words(&["auto", "cpu", "cuda", "fpga"]),
             default: Is(r#""auto""#),
             meaning: "Who solves large generations at a sink: whichever is faster, the workers, or \
-                the card whenever it works; change it live with recodectl set engine.",
+                a card whenever it works; change it live with recodectl set engine.",
+            ..KEY
+        },
+        Key {
+            name: "fpga",
+            values: Other("simulated", r#""simulated""#),
+            default: Depends("there is none"),
+            meaning: "The FPGA card; a simulated one is for trying it out, and far slower than \
+                the CPU.",
             ..KEY
         },
         Key {

@@ -4,10 +4,10 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
-use super::{Daemon, Idle, Link, Tunnel, XdpMode};
+use super::{Daemon, EngineChoice, Idle, Link, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
-use recoded_runtime::offload::Mode as Engine;
+use recoded_fpga::CARD_RULE;
 use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
@@ -27,7 +27,7 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
 ];
 
 /// What `engine` may say.
-pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\" or \"cuda\"";
+pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\", \"cuda\" or \"fpga\"";
 
 /// MTU of a tunnel that has no source flow.
 pub const TUNNEL_MTU_DEFAULT: u16 = 1400;
@@ -82,7 +82,8 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
             .and_then(|generations| usize::try_from(generations).ok())
             .unwrap_or(256),
         memory: budget::read(&mut reader),
-        engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
+        engine: reader.choice("engine", &EngineChoice::NAMES, ENGINE_RULE).unwrap_or_default(),
+        fpga: reader.text("fpga", CARD_RULE, |text| text.parse().ok()),
         private_key,
         auth,
     }
