@@ -64,7 +64,9 @@ impl Dataplane for Node {
     fn set_engine(&self, choice: EngineChoice) {
         let Some(offload) = self.runtime.offload() else { return };
         offload.set_mode(mode(choice));
-        if self.accelerator.choose(choice) {
+        // One that was left alone is tried again.
+        let is_wanted = choice != EngineChoice::Cpu && !offload.is_up();
+        if self.accelerator.choose(choice) || is_wanted {
             offload.replace();
         }
     }

@@ -94,10 +94,13 @@ pub const DAEMON: Table = Table {
         },
         Key {
             name: "fpga",
-            values: Other("simulated", r#""simulated""#),
+            values: Other(
+                "xdma:N, xdma:N@ADDRESS, vfio:PCI-ADDRESS or simulated",
+                r#""vfio:0000:03:00.0""#,
+            ),
             default: Depends("there is none"),
-            meaning: "The FPGA card; a simulated one is for trying it out, and far slower than \
-                the CPU.",
+            meaning: "The FPGA card; neither way to a card has been run on one, and a simulated \
+                card is far slower than the CPU.",
             ..KEY
         },
         Key {

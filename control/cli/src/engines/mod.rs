@@ -62,7 +62,8 @@ pub fn report(seconds: u64, card: Option<&Card>) -> Report {
     }
     found.push(("cuda", cuda()));
     found.push(("fpga", fpga(card)));
-    let is_measured = |name| seconds > 0 && (name != "fpga" || card.is_some_and(Card::is_real));
+    let is_measured =
+        |name: &str| seconds > 0 && (name != "fpga" || card.is_some_and(Card::is_real));
     let present = found.iter().filter(|(name, found)| found.is_ok() && is_measured(name));
     let present = present.count().max(1);
     let share = Duration::from_secs(seconds) / (present * SOURCE_SYMBOLS.len()) as u32;
