@@ -23,7 +23,8 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Zeroed pages of the host.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // Shared, so that no child process makes Linux give us other pages than the device has.
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: Linux chooses the place, so nothing else is mapped over.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
         Self::own(start, bytes)
