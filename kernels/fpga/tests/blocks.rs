@@ -30,7 +30,7 @@ fn explore(block: &str, fault: Option<(&str, &str)>) -> (bool, String) {
     let program = folder.join("bench");
     let mut compiler = compiler();
     compiler.arg("-I").arg(&folder).arg("-I").arg(root.join("sim/blocks"));
-    compiler.args(sources(&folder)).arg(root.join(format!("sim/blocks/{block}.cpp")));
+    compiler.arg(all_sources(&folder, &root.join(format!("sim/blocks/{block}.cpp"))));
     run(compiler.arg(library()).arg("-o").arg(&program));
     let output = Command::new(&program).output().expect("it was just built");
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -43,8 +43,9 @@ fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verilated.o");
-        let source = include().join("verilated.cpp");
-        run(compiler().arg("-c").arg(source).arg("-o").arg(&object));
+        let sources = ["verilated.cpp", "verilated_threads.cpp"];
+        let sources = sources.map(|source| include().join(source));
+        run(compiler().args(["-r", "-nostdlib"]).args(sources).arg("-o").arg(&object));
         object
     })
 }
@@ -62,10 +63,16 @@ fn compiler() -> Command {
     compiler
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// A file that includes what Verilator has made and the bench: one start of the compiler for all.
+fn all_sources(folder: &Path, bench: &Path) -> PathBuf {
     let entries = fs::read_dir(folder).expect("verilator has written it");
     let paths = entries.map(|entry| entry.expect("it is readable").path());
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "cpp")).collect()
+    let made = paths.filter(|path| path.extension().is_some_and(|extension| extension == "cpp"));
+    let lines = made.chain([bench.to_owned()]).map(|path| format!("#include {path:?}\n"));
+    let text: String = lines.collect();
+    let all = folder.join("all.cpp");
+    fs::write(&all, text).expect("the build folder is writable");
+    all
 }
 
 fn run(command: &mut Command) {
