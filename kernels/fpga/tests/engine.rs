@@ -122,7 +122,7 @@ fn kept_segments_are_read_where_they_are() {
     }
 }
 
-/// The place of a segment that nobody else holds is used again, and the others stay as they were.
+/// The place of a segment without other holders is used again, and the others stay as they were.
 #[test]
 fn dropped_segments_make_room() {
     let options = EngineOptions { lane_bytes: 16 << 10, kept_bytes: 128 << 10, ..options() };

@@ -272,7 +272,7 @@ fn queue_uses_a_card_through_xdma() {
 #[test]
 fn locks_of_the_register_device_exclude_each_other() {
     let file = tempfile();
-    file.0.try_lock().expect("nobody has it");
+    file.0.try_lock().expect("it is free");
     let second = OpenOptions::new().read(true).open(&file.1).expect("it is there");
     assert!(second.try_lock().is_err());
     std::fs::remove_file(&file.1).expect("it is there");

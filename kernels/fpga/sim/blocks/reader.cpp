@@ -15,7 +15,7 @@ struct Bench {
   VerilatedContext context;
   Vreader_bench block{&context};
   std::deque<Request> requests;
-  // Bursts that memory has not taken, and beats that it owes.
+  // Bursts that memory has not taken, and beats that it has to return.
   std::deque<uint64_t> bursts, memory;
   std::deque<Beat> leaving;
   uint64_t rest;

@@ -58,7 +58,7 @@ impl Simulation {
         self.mishaps = Some(mishaps);
     }
 
-    fn suffer(&mut self) {
+    fn apply_mishap(&mut self) {
         let Some(mishap) = self.mishaps.as_mut().map(Mishaps::next) else { return };
         let faults = self.faults();
         faults.is_silent = mishap == Mishap::Stall;
@@ -142,7 +142,7 @@ impl Transport for Simulation {
     }
 
     fn advance(&mut self) {
-        self.suffer();
+        self.apply_mishap();
         self.wait(ADVANCE);
     }
 

@@ -1,5 +1,5 @@
-//! Memory that is mapped here and used by a device at the same time: nobody may hold a reference
-//! into it, so everything is copied.
+//! Memory that is mapped here and used by a device at the same time: no reference into it may
+//! exist, so everything is copied.
 
 #![allow(unsafe_code)]
 

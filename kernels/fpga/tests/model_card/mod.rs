@@ -152,7 +152,7 @@ impl<M: CardMemory> Card<M> {
         let ring = self.wide(register::COMPLETION_BASE_LOW);
         assert!(self.memory.write(ring + place * COMPLETION_BYTES as u64, &completion));
         if let Some((raise, bytes)) = &mut self.raise {
-            // Nobody listens when the host has closed its end.
+            // This fails when the host has closed its end.
             let _ = raise.write_all(&1_u64.to_le_bytes()[..*bytes]);
         }
     }

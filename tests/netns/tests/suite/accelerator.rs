@@ -35,7 +35,7 @@ impl Line {
         })
     }
 
-    /// The same with a simulated FPGA card, which does what [`Line::suffer`] says.
+    /// The same with a simulated FPGA card, which does what [`Line::set_mishap`] says.
     fn simulated(file_bytes: u64) -> Line {
         Line::with(file_bytes, |plan, bed| {
             (plan.engine, plan.fpga) = ("fpga", Some("simulated"));
@@ -62,7 +62,7 @@ impl Line {
     }
 
     /// Has the simulated card behave in this way from now on.
-    fn suffer(&self, mishap: &str) {
+    fn set_mishap(&self, mishap: &str) {
         std::fs::write(self.bed.directory().join("mishaps"), mishap).unwrap();
     }
 
@@ -151,11 +151,11 @@ fn download_is_decoded_by_a_simulated_fpga_card_that_is_reset_stalls_and_lies() 
     download_until(&line, "the card decodes", |before, now| now.offloaded > before.offloaded);
     for mishap in ["lie", "reset", "stall", "refuse"] {
         let what = format!("{mishap} is noticed");
-        line.suffer(mishap);
+        line.set_mishap(mishap);
         // What was wrong, failed or late was done again, and every download was right.
         download_until(&line, &what, |before, now| redone(now) > redone(before));
         println!("{mishap}: {:?}", line.engine().reason);
-        line.suffer("");
+        line.set_mishap("");
         // The operator's way back, as pauses grow and a device that often hung is left alone.
         let control = &line.daemons[1];
         for choice in ["cpu", "fpga"] {

@@ -212,8 +212,8 @@ impl<L: Linux> Transport for Vfio<L> {
 }
 
 impl<L: Linux> Drop for Vfio<L> {
-    /// A card that still writes must find nobody's memory: it is reset, and its DMA ends, before
-    /// the pages are unmapped. Closing the files does the same once more.
+    /// A card that still writes must not find memory of something else: it is reset, and its DMA
+    /// ends, before the pages are unmapped. Closing the files does the same once more.
     fn drop(&mut self) {
         let _ = self.linux.call(self.device.as_fd(), Request::DeviceReset, &mut []);
         for (address, pages) in &self.memory {
