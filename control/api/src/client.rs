@@ -166,7 +166,7 @@ impl Client {
         call(&self.runtime, &self.path, self.connection.set_flow(flow, changes))
     }
 
-    /// Changes who does bulk work: auto, cpu or cuda.
+    /// Changes who does bulk work: auto, cpu, cuda or fpga.
     pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ClientError> {
         Ok(call(&self.runtime, &self.path, self.connection.set_engine(mode))?.engine)
     }

@@ -34,7 +34,7 @@ pub trait Backend {
     /// configuration file.
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
 
-    /// Changes who does bulk work: auto, cpu or cuda.
+    /// Changes who does bulk work: auto, cpu, cuda or fpga.
     ///
     /// # Errors
     /// [`ControlError::Refused`] for any other word.
@@ -96,7 +96,7 @@ impl Service {
         self.backend.set(flow, changes).await
     }
 
-    /// Changes who does bulk work, at once: auto, cpu or cuda.
+    /// Changes who does bulk work, at once: auto, cpu, cuda or fpga.
     async fn set_engine(&mut self, mode: String) -> Result<EngineSet, ControlError> {
         Ok(EngineSet { engine: self.backend.set_engine(&mode)? })
     }

@@ -61,10 +61,13 @@ pub struct Session {
 /// Who solves large generations, and what became of those that were offered to an accelerator.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Engine {
-    /// auto, cpu or cuda, as configured.
+    /// auto, cpu, cuda or fpga, as configured.
     pub mode: String,
     /// Whether an accelerator is in use.
     pub up: bool,
+    /// Which one, and whether it is simulated; empty while there is none.
+    #[serde(default)]
+    pub device: String,
     /// Why none is, or why the last one failed; empty when none ever did.
     pub reason: String,
     /// Generations that workers offered.

@@ -6,6 +6,7 @@ use crate::keys;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
+use recoded_fpga::Card;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -54,12 +55,12 @@ pub enum Command {
     /// worker has adopted them. Values are written as in the configuration file, which is not
     /// changed.
     ///
-    /// `set engine auto`, `cpu` or `cuda` says who solves large generations.
+    /// `set engine auto`, `cpu`, `cuda` or `fpga` says who solves large generations.
     #[command(after_help = keys::help())]
     Set {
         /// Id of the flow, or the word engine
         target: Target,
-        /// Changes, such as generation_size=32; for engine: auto, cpu or cuda
+        /// Changes, such as generation_size=32; for engine: auto, cpu, cuda or fpga
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = keys::ChangeParser,
               hide_possible_values = true)]
         changes: Vec<String>,
@@ -81,6 +82,9 @@ pub enum Command {
         /// Time for measuring, all engines together; 0 measures nothing
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(0..=600))]
         seconds: u64,
+        /// The FPGA card, as in the daemon's configuration; it must not be in use
+        #[arg(long, value_name = "CARD")]
+        fpga: Option<Card>,
     },
     /// Find the degree distribution of a BATS outer code for the ranks that arrive; needs no daemon
     ///
@@ -129,6 +133,10 @@ Fields: `all` are GF(256) modulo 0x11D and 0x11B and the packed GF(16), GF(4) an
 const ENGINES: &str = "\
 cpu-1 is one thread, cpu all of them, cuda the first CUDA card. A card is looked for in a process of
 its own, so that no driver can do harm, and needs compiled kernels: scripts/cuda builds them.
+
+fpga is the card that --fpga names; it is reset, so no daemon may be using it. No FPGA card has run
+this yet: vfio and xdma were tested with stand-ins. --fpga simulated simulates the card's circuits
+clock by clock, for programs built with the feature fpga-sim; that is no card, and not measured.
 
 A card wins where it is faster by more than it takes to start: from the number of bytes in the last
 column on, if ever. The daemon measures the same and decides by it; show engine says what it does.";

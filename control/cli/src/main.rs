@@ -122,7 +122,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         }
         Command::Set { target: Target::Engine, changes } => {
             let [mode] = &changes[..] else {
-                return Err(Failure::Usage("write one of auto, cpu and cuda".into()));
+                return Err(Failure::Usage("write one of auto, cpu, cuda and fpga".into()));
             };
             let engine = connect()?.set_engine(mode)?;
             if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
@@ -131,8 +131,8 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
         }
-        Command::Engines { seconds } => {
-            let report = engines::report(*seconds);
+        Command::Engines { seconds, fpga } => {
+            let report = engines::report(*seconds, fpga.as_ref());
             if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
         }
         #[cfg(feature = "bats")]

@@ -61,12 +61,18 @@ fn overview(state: &State) -> String {
 pub fn engine_line(engine: &Engine) -> String {
     let who = match (engine.up, engine.mode.as_str(), engine.reason.as_str()) {
         (_, "cpu", _) => "the CPU does everything".to_owned(),
-        (true, "cuda", _) => "the card whenever it has room".to_owned(),
-        (true, ..) => "card or CPU, whichever is faster".to_owned(),
+        (true, "cuda" | "fpga", _) => format!("{} whenever it has room", card(engine)),
+        (true, ..) => format!("{} or the CPU, whichever is faster", card(engine)),
         (false, _, "") => "the CPU, until a card is found".to_owned(),
         (false, _, reason) => format!("the CPU does everything: {reason}"),
     };
     sentence(&engine.mode, &who)
+}
+
+/// The card with its name, if the daemon says it.
+fn card(engine: &Engine) -> String {
+    let name = &engine.device;
+    if name.is_empty() { "the card".to_owned() } else { format!("the card ({name})") }
 }
 
 fn engine_details(engine: &Engine) -> String {

@@ -2,8 +2,8 @@
 //! privileges, and only then reads packets and answers the control socket.
 
 use crate::{Failure, farewell, stop_signal};
-use recoded::accelerator;
-use recoded::config::{Config, Sandbox};
+use recoded::accelerator::Accelerator;
+use recoded::config::{Config, EngineChoice, Sandbox};
 use recoded::control::bounded;
 use recoded::dataplane::{Dataplane, Observation};
 use recoded::keys::Keys;
@@ -15,7 +15,6 @@ use recoded_api::error::ControlError;
 use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{Engine, State, Version};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::offload::{Mode, OpenEngine};
 use recoded_runtime::{Client, Resources};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::BTreeMap;
@@ -48,8 +47,15 @@ pub fn run() -> Result<(), Failure> {
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
-    let open = if is_confined { confine(&config, &mut resources)? } else { unconfined() };
-    let node = Node::start_on(resources, &config, config.snapshot(EDITION_FIRST), open)?;
+    let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
+    let accelerator = match is_confined {
+        true => confine(&config, &mut resources, accelerator)?,
+        false => accelerator,
+    };
+    if !is_confined {
+        tracing::warn!("sandbox: off: the process that sees packets keeps its privileges");
+    }
+    let node = Node::start_on(resources, &config, config.snapshot(EDITION_FIRST), accelerator)?;
     let node = Rc::new(node);
     announce(&config, &node.observe(), &config.daemon.socket);
     let live = Live::new(document, mtus, config, node.clone());
@@ -101,24 +107,21 @@ fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Client)>
     Ok((start, read(text)?, listener, Client::new(Channel::from(client))))
 }
 
-/// Keeps privileges, as configured.
-fn unconfined() -> OpenEngine {
-    tracing::warn!("sandbox: off: the process that sees packets keeps its privileges");
-    accelerator::opener()
-}
-
-/// Gives up privileges; returns how an accelerator can be opened afterwards.
-fn confine(config: &Config, resources: &mut Resources) -> Result<OpenEngine, Failure> {
-    let has_card = config.daemon.engine != Mode::Cpu && accelerator::is_there();
-    let (extent, open) = if has_card {
-        (Extent::Privileges, accelerator::opener())
-    } else {
-        (Extent::All, accelerator::none())
+/// Gives up privileges; the accelerator as it can be opened afterwards.
+fn confine(
+    config: &Config,
+    resources: &mut Resources,
+    accelerator: Accelerator,
+) -> Result<Accelerator, Failure> {
+    let has_card = config.daemon.engine != EngineChoice::Cpu && accelerator.has_card();
+    let (extent, accelerator) = match has_card {
+        true => (Extent::Privileges, accelerator),
+        false => (Extent::All, accelerator.shut_out()),
     };
     let held = sandbox::enter(extent)?;
     tracing::info!("sandbox: {held}");
     resources.seal();
-    Ok(open)
+    Ok(accelerator)
 }
 
 /// Tells the supervisor that all is well, as long as it is.

@@ -3,11 +3,11 @@
 //! [`Dataplane`] is what live changes and the control socket need; tests stand a fake behind it.
 //! `node` puts the real one there.
 
+use crate::config::EngineChoice;
 use recoded_api::v1::{Engine, Link, Tunnel, Worker};
 use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::{FlowReport, Remainder};
 use recoded_runtime::Sessions;
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 
 /// A running dataplane.
@@ -23,7 +23,7 @@ pub trait Dataplane {
     fn editions(&self) -> Vec<u64>;
 
     /// Changes who does bulk work.
-    fn set_engine(&self, mode: Mode);
+    fn set_engine(&self, choice: EngineChoice);
 
     /// Counters and states of everything.
     fn observe(&self) -> Observation;

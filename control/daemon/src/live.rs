@@ -4,11 +4,11 @@
 //! file, publishes one snapshot and waits until every worker has adopted it. Whatever fails on the
 //! way, the last good configuration is in force at the end.
 
-use crate::config::Config;
 use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
 use crate::config::document::{Document, Section};
 use crate::config::symbol::Mtus;
+use crate::config::{Config, EngineChoice};
 use crate::dataplane::Dataplane;
 use crate::state;
 use recoded_api::INTERFACE;
@@ -16,7 +16,6 @@ use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
 use recoded_api::service::{Backend, SetFuture};
 use recoded_api::v1::{Adopted, Engine, State, Version};
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -113,15 +112,15 @@ impl<D: Dataplane> Live<D> {
 
     /// Changes who does bulk work.
     fn change_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
-        let known = Mode::NAMES.iter().find(|(name, _)| *name == mode);
-        let Some((name, mode)) = known else {
+        let known = EngineChoice::NAMES.iter().find(|(name, _)| *name == mode);
+        let Some((name, choice)) = known else {
             let shown: String = mode.escape_default().take(VALUE_BYTES_MAX).collect();
             let reason = format!("engine = \"{shown}\" is not a choice: {ENGINE_RULE}");
             return Err(ControlError::Refused { reason });
         };
-        self.dataplane.set_engine(*mode);
+        self.dataplane.set_engine(*choice);
         self.document.daemon.set("engine", toml::Value::from(*name));
-        self.config.daemon.engine = *mode;
+        self.config.daemon.engine = *choice;
         tracing::info!(engine = name, "changed");
         Ok(Backend::state(self).engine)
     }

@@ -1,7 +1,7 @@
 //! The real dataplane behind the door: `recoded_runtime`, in this crate's words.
 
-use crate::accelerator;
-use crate::config::{Config, Idle, XdpMode};
+use crate::accelerator::Accelerator;
+use crate::config::{Config, EngineChoice, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
 use crate::keys::Keys;
 use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
@@ -9,7 +9,7 @@ use recoded_counters::Counter;
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
 use recoded_pipeline::params::Snapshot;
 use recoded_pipeline::report::PacketCounters;
-use recoded_runtime::offload::{self, Offload, OpenEngine};
+use recoded_runtime::offload::{self, Offload};
 use recoded_runtime::report::{LinkReport, TunnelReport, WorkerReport};
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
@@ -18,7 +18,10 @@ use recoded_runtime::{
 use std::collections::BTreeMap;
 
 /// A running node.
-pub struct Node(Runtime);
+pub struct Node {
+    runtime: Runtime,
+    accelerator: Accelerator,
+}
 
 impl Node {
     /// Opens everything that `config` names and starts the workers.
@@ -28,10 +31,11 @@ impl Node {
     /// [`StartError`]: one sentence and its cure.
     pub fn start(config: &Config, keys: Keys, snapshot: Snapshot) -> Result<Node, StartError> {
         let resources = Resources::open(&topology(config, keys))?;
-        Node::start_on(resources, config, snapshot, accelerator::opener())
+        let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
+        Node::start_on(resources, config, snapshot, accelerator)
     }
 
-    /// Starts the workers on what is open; `open` opens an accelerator.
+    /// Starts the workers on what is open.
     ///
     /// # Errors
     ///
@@ -40,48 +44,64 @@ impl Node {
         resources: Resources,
         config: &Config,
         snapshot: Snapshot,
-        open: OpenEngine,
+        accelerator: Accelerator,
     ) -> Result<Node, StartError> {
-        let mode = config.daemon.engine;
-        let acceleration =
-            Acceleration { config: offload::Config { mode, ..offload::Config::default() }, open };
-        Runtime::start(resources, snapshot, Some(acceleration)).map(Node)
+        let mode = mode(config.daemon.engine);
+        let acceleration = Acceleration {
+            config: offload::Config { mode, ..offload::Config::default() },
+            open: accelerator.opener(),
+        };
+        let runtime = Runtime::start(resources, snapshot, Some(acceleration))?;
+        Ok(Node { runtime, accelerator })
     }
 
     /// Whether every thread still runs.
     pub fn is_healthy(&self) -> bool {
-        self.0.is_healthy()
+        self.runtime.is_healthy()
     }
 
     /// Whether an interface came back that only a new process can open.
     pub fn needs_restart(&self) -> bool {
-        self.0.needs_restart()
+        self.runtime.needs_restart()
     }
 
     /// Drains, detaches, removes what was created, and says how it ended.
     pub fn stop(self) -> Observation {
-        observation(self.0.stop())
+        observation(self.runtime.stop())
     }
 }
 
 impl Dataplane for Node {
     fn publish(&self, snapshot: Snapshot) -> Result<(), Refused> {
-        self.0.publish(snapshot).map_err(|error| Refused(error.to_string()))
+        self.runtime.publish(snapshot).map_err(|error| Refused(error.to_string()))
     }
 
     fn editions(&self) -> Vec<u64> {
-        self.0.editions()
+        self.runtime.editions()
     }
 
-    fn set_engine(&self, mode: offload::Mode) {
-        if let Some(offload) = self.0.offload() {
-            offload.set_mode(mode);
+    fn set_engine(&self, choice: EngineChoice) {
+        let Some(offload) = self.runtime.offload() else { return };
+        offload.set_mode(mode(choice));
+        // One that was left alone is tried again.
+        let is_wanted = choice != EngineChoice::Cpu && !offload.is_up();
+        if self.accelerator.choose(choice) || is_wanted {
+            offload.replace();
         }
     }
 
     fn observe(&self) -> Observation {
-        let engine = self.0.offload().map(engine).unwrap_or_default();
-        Observation { engine, ..observation(self.0.report()) }
+        let engine = self.runtime.offload().map(engine).unwrap_or_default();
+        Observation { engine, ..observation(self.runtime.report()) }
+    }
+}
+
+/// What a choice means to the queue, which has one device, whichever.
+const fn mode(choice: EngineChoice) -> offload::Mode {
+    match choice {
+        EngineChoice::Auto => offload::Mode::Auto,
+        EngineChoice::Cpu => offload::Mode::Cpu,
+        EngineChoice::Cuda | EngineChoice::Fpga => offload::Mode::Device,
     }
 }
 
@@ -162,8 +182,9 @@ fn engine(queue: &Offload) -> Engine {
     let metrics = queue.metrics();
     let scalars = metrics.iter().take(EngineCounters::TABLE.len());
     Engine {
-        mode: queue.mode().name().into(),
+        mode: String::new(),
         up: queue.is_up(),
+        device: queue.device().unwrap_or_default(),
         reason: queue.why_down().map(|why| why.to_string()).unwrap_or_default(),
         offered: metrics.offered_jobs,
         taken: metrics.taken_jobs,

@@ -5,13 +5,12 @@
 mod common;
 
 use common::{FILE, Pairs, Served, changes, generations};
-use recoded::config::Config;
+use recoded::config::{Config, EngineChoice};
 use recoded_api::keys::FLOW;
 use recoded_api::v1::{Flow, FlowNeighbour};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, Redundancy};
 use recoded_pipeline::report::{FlowCounters, Remainder};
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeSet;
 
 #[test]
@@ -400,11 +399,14 @@ fn engine_changes_at_once_and_only_to_what_there_is() {
     let mut client = served.client();
     assert_eq!(client.state().expect("state").engine.mode, "auto");
     assert_eq!(client.set_engine("cpu").expect("set").mode, "cpu");
-    assert_eq!(served.dataplane.with(|fake| fake.engine), Some(Mode::Cpu));
+    assert_eq!(served.dataplane.with(|fake| fake.engine), Some(EngineChoice::Cpu));
     assert!(client.config().expect("config").contains("engine = \"cpu\""));
     let refused = client.set_engine("abacus").expect_err("refused").to_string();
     assert!(refused.contains("abacus") && refused.contains("\"cuda\""), "{refused}");
     assert_eq!(client.state().expect("state").engine.mode, "cpu");
+    assert_eq!(client.set_engine("fpga").expect("set").mode, "fpga");
+    assert_eq!(served.dataplane.with(|fake| fake.engine), Some(EngineChoice::Fpga));
+    client.set_engine("cpu").expect("set");
     // A later change of a flow does not bring the old one back.
     client.set(1, &changes(&[("field", "4")])).expect("adopted");
     assert_eq!(client.state().expect("state").engine.mode, "cpu");

@@ -43,6 +43,12 @@ pub enum DriverError {
         /// What was read.
         version: u32,
     },
+    /// What it says of itself is not possible.
+    #[error("the card says that it has an impossible shape: {shape:?}")]
+    Shape {
+        /// As read.
+        shape: Shape,
+    },
     /// A ring of that size is not to be had.
     #[error("rings of 2^{log2} entries; 1 to 15 are possible")]
     Ring {
@@ -77,12 +83,18 @@ pub enum DriverError {
     },
 }
 
-/// A descriptor that there was no room for.
+/// A descriptor that the ring did not take.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{entries} jobs are in flight already")]
-pub struct Full {
-    /// Entries of the ring.
-    pub entries: u32,
+pub enum SubmitError {
+    /// There was no room for it.
+    #[error("{entries} jobs are in flight already")]
+    Full {
+        /// Entries of the ring.
+        entries: u32,
+    },
+    /// It could not be written: the card is of no more use.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 /// What a card is, as its registers say.
@@ -140,6 +152,9 @@ impl<T: Transport> Driver<T> {
             return Err(DriverError::Version { version });
         }
         let shape = Shape::read(&mut transport);
+        if !shape.is_possible() {
+            return Err(DriverError::Shape { shape });
+        }
         let submissions = transport.allocate(DESCRIPTOR_BYTES << options.ring_log2)?;
         let completions = transport.allocate(COMPLETION_BYTES << options.ring_log2)?;
         let mut driver = Self {
@@ -218,16 +233,16 @@ impl<T: Transport> Driver<T> {
     /// here and returned: jobs are completed in the order of their tags.
     ///
     /// # Errors
-    /// [`Full`]; nothing has changed.
-    pub fn submit(&mut self, descriptor: Descriptor) -> Result<u32, Full> {
+    /// See [`SubmitError`]; nothing has changed.
+    pub fn submit(&mut self, descriptor: Descriptor) -> Result<u32, SubmitError> {
         let entries = 1 << self.options.ring_log2;
         if self.in_flight() == entries {
-            return Err(Full { entries });
+            return Err(SubmitError::Full { entries });
         }
         let tag = self.submitted;
         let place = self.submissions + u64::from(tag & (entries - 1)) * DESCRIPTOR_BYTES as u64;
         let bytes = Descriptor { tag, ..descriptor }.to_bytes();
-        self.transport.write(place, &bytes).expect("the ring was allocated");
+        self.transport.write(place, &bytes)?;
         if self.in_flight() == 0 {
             self.progress = self.transport.now();
         }
@@ -255,16 +270,18 @@ impl<T: Transport> Driver<T> {
         let log2 = self.options.ring_log2;
         let place = self.completed & ((1 << log2) - 1);
         let mut bytes = [0; COMPLETION_BYTES];
-        self.transport
-            .read(self.completions + u64::from(place) * bytes.len() as u64, &mut bytes)?;
-        let completion = Completion::from_bytes(&bytes);
+        let address = self.completions + u64::from(place) * bytes.len() as u64;
+        self.transport.read(address, &mut bytes)?;
         let now = self.transport.now();
-        if completion.phase != (self.completed >> log2 & 1 == 0) {
+        if Completion::from_bytes(&bytes).phase != (self.completed >> log2 & 1 == 0) {
             if now.saturating_sub(self.progress) > self.options.hang_timeout {
                 return Err(self.hang());
             }
             return Ok(None);
         }
+        // The card may have written while it was read: what came before the phase may be old.
+        self.transport.read(address, &mut bytes)?;
+        let completion = Completion::from_bytes(&bytes);
         // A descriptor that could not be read has no tag.
         if completion.tag != self.completed && completion.tag != u32::MAX {
             return Err(DriverError::Stray { expected: self.completed, tag: completion.tag });
@@ -321,6 +338,13 @@ impl Shape {
     #[must_use]
     pub const fn tile(&self) -> (usize, usize) {
         (self.tile_destinations, self.tile_sources)
+    }
+
+    /// Whether jobs can be planned for such a card.
+    fn is_possible(&self) -> bool {
+        let sides = [self.lanes, self.tile_sources, self.tile_destinations, self.columns_at_once];
+        let tile_fits = self.tile_sources.max(self.tile_destinations) <= self.rows_max;
+        sides.iter().all(|side| *side > 0) && tile_fits && self.row_bytes_max > 0
     }
 
     fn read(transport: &mut impl Transport) -> Self {

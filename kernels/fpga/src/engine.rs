@@ -7,20 +7,26 @@
 //!           bundle back, with destinations copied from where the card wrote them
 //! ```
 //!
+//! Segments that the card keeps (`segments`) are copied once, not with each bundle over them.
+//!
 //! The card never sees a bundle's own memory, so a bundle can be returned while the card still
 //! works on its copy. A card that hangs or answers out of order is lost; the caller opens it again,
 //! which resets it.
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 
-use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Refused};
+use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Refused, Segment};
 use recoded_gf::Kernel;
 
-use crate::driver::{Driver, DriverError, Options};
+use crate::driver::{Driver, DriverError, Options, SubmitError};
 use crate::layout::{Completion, Descriptor, status};
 use crate::plan::{Place, Plan, Sum};
 use crate::transport::{MemoryError, Transport};
+use segments::Segments;
+
+mod segments;
 
 /// How an engine uses a card.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -32,19 +38,23 @@ pub struct EngineOptions {
     /// Bytes that a bundle may have, each for sources, for coefficients in tile order, and for
     /// destinations. All of it is allocated when the engine is opened.
     pub lane_bytes: usize,
+    /// Bytes of the segments that the card keeps, allocated likewise.
+    pub kept_bytes: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { driver: Options::default(), lanes: 2, lane_bytes: 4 << 20 }
+        Self { driver: Options::default(), lanes: 2, lane_bytes: 4 << 20, kept_bytes: 4 << 20 }
     }
 }
 
 /// One card as an engine.
 pub struct FpgaEngine<T> {
     driver: Driver<T>,
+    name: String,
     lanes: Vec<Lane>,
     lane_bytes: usize,
+    segments: Segments,
     /// Descriptors that the ring has no room for yet, with their lanes.
     waiting: VecDeque<(usize, Descriptor)>,
     /// The lanes of the descriptors in the ring, in their order.
@@ -87,10 +97,14 @@ impl<T: Transport> FpgaEngine<T> {
             Ok(Lane { place, in_flight: None })
         });
         let lanes = lanes.collect::<Result<_, MemoryError>>()?;
+        let kept = driver.transport().allocate(options.kept_bytes)?;
+        let name = format!("fpga, {}", driver.transport().describe());
         Ok(Self {
             driver,
+            name,
             lanes,
             lane_bytes,
+            segments: Segments::new(kept, options.kept_bytes),
             waiting: VecDeque::new(),
             in_ring: VecDeque::new(),
             lost: None,
@@ -103,16 +117,31 @@ impl<T: Transport> FpgaEngine<T> {
         &mut self.driver
     }
 
+    /// Bytes of the segments that the card keeps.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.segments.bytes()
+    }
+
+    /// Where the card has the sources of a bundle already.
+    fn kept(&self, bundle: &Bundle) -> Option<u64> {
+        bundle.segment().and_then(|segment| self.segments.find(segment))
+    }
+
     /// Copies what the card is to read.
     fn begin(&mut self, lane: usize, mut bundle: Bundle) -> Result<(), Refused> {
+        let kept = self.kept(&bundle);
         let place = self.lanes[lane].place;
+        let place = Place { sources: kept.unwrap_or(place.sources), ..place };
         let plan = Plan::make(&mut bundle, self.driver.shape(), place);
         let bytes = bundle.segment().map_or(bundle.input_bytes(), |segment| segment.bytes());
         let memory = self.driver.transport();
+        let sources = if kept.is_some() { &[] } else { &bundle.sources()[..bytes] };
         let copied = memory
-            .write(place.sources, &bundle.sources()[..bytes])
+            .write(place.sources, sources)
             .and_then(|()| memory.write(place.tiles, &plan.tiles));
         if let Err(error) = copied {
+            self.lose("copy", &error.to_string());
             return refuse(lost("copy", &error.to_string()), bundle);
         }
         let pending = plan.descriptors.len();
@@ -125,8 +154,10 @@ impl<T: Transport> FpgaEngine<T> {
 
     fn fill_ring(&mut self) {
         while let Some((lane, descriptor)) = self.waiting.front() {
-            if self.driver.submit(*descriptor).is_err() {
-                break;
+            match self.driver.submit(*descriptor) {
+                Ok(_) => {}
+                Err(SubmitError::Full { .. }) => break,
+                Err(SubmitError::Memory(error)) => return self.lose("submit", &error.to_string()),
             }
             self.in_ring.push_back(*lane);
             self.waiting.pop_front();
@@ -188,18 +219,29 @@ impl<T: Transport> FpgaEngine<T> {
         Ok(())
     }
 
+    /// Gives nothing to the card any more: the bundles have memory of their own.
+    fn lose(&mut self, call: &'static str, reason: &str) {
+        self.lost = Some(lost(call, reason));
+        self.waiting.clear();
+        self.in_ring.clear();
+    }
+
     fn refusal(&self, bundle: &Bundle) -> Option<Error> {
         if let Some(error) = &self.lost {
             return Some(error.clone());
         }
-        let bytes = Plan::bytes(bundle, self.driver.shape()).into_iter().max().unwrap_or(0);
+        let [mut sources, tiles, destinations] = Plan::bytes(bundle, self.driver.shape());
+        if self.kept(bundle).is_some() {
+            sources = 0;
+        }
+        let bytes = sources.max(tiles).max(destinations);
         (bytes > self.lane_bytes).then_some(Error::Memory { bytes })
     }
 }
 
 impl<T: Transport> Engine for FpgaEngine<T> {
     fn name(&self) -> &str {
-        "fpga"
+        &self.name
     }
 
     fn depth(&self) -> usize {
@@ -216,14 +258,25 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         self.begin(lane, bundle)
     }
 
+    fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
+        if let Some(error) = &self.lost {
+            return Err(error.clone());
+        }
+        match self.segments.keep(segment, self.driver.transport()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::Memory { bytes: segment.bytes() }),
+            Err(error) => {
+                self.lose("keep", &error.to_string());
+                Err(lost("keep", &error.to_string()))
+            }
+        }
+    }
+
     fn poll(&mut self) -> Option<Completed> {
         if self.lost.is_none()
             && let Err(error) = self.take_completions()
         {
-            // Nothing of it is given to the card any more: the bundles have memory of their own.
-            self.lost = Some(lost("poll", &error.to_string()));
-            self.waiting.clear();
-            self.in_ring.clear();
+            self.lose("poll", &error.to_string());
         }
         if let Some(error) = &self.lost {
             let in_flight =

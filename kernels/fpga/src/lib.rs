@@ -2,21 +2,23 @@
 //! engine in `rtl`, and, with the feature `fpga-sim`, the engine itself, simulated clock by clock.
 //!
 //! ```text
+//!  Card        which card, and opening it
 //!  FpgaEngine  bundles in, bundles out: an engine for `recoded-offload`
 //!    plan        what a card is asked to do for a bundle; no card
 //!    tiles       coefficients in the order in which the card reads them
 //!  Driver      rings, doorbells, completions, resets; bounded in time
 //!    layout      registers, descriptors, completions: the one table, also of `rtl/layout_pkg.sv`
 //!  Transport   the way to the card
+//!    xdma, vfio  real cards, on none of which this has run
 //!    sim         Simulation: the RTL and a model of its memory, in this process
 //! ```
 
-#![cfg_attr(not(feature = "fpga-sim"), forbid(unsafe_code))]
+#![deny(unsafe_code)]
 
 pub mod layout;
 mod tiles;
 
-mod transport;
+pub mod transport;
 
 mod driver;
 
@@ -24,10 +26,13 @@ mod plan;
 
 mod engine;
 
+mod card;
+
 #[cfg(feature = "fpga-sim")]
 pub mod sim;
 
-pub use driver::{Counters, Driver, DriverError, Full, Options, Shape};
+pub use card::{CARD_RULE, Card, NoCard};
+pub use driver::{Counters, Driver, DriverError, Options, Shape, SubmitError};
 pub use engine::{EngineOptions, FpgaEngine};
 pub use tiles::{append_tiles, tiled_bytes};
 pub use transport::{MemoryError, Transport};

@@ -16,7 +16,7 @@ use recoded_offload::{By, Config, Device, Mode, OpenEngine, SpotCheck};
 
 fn options() -> EngineOptions {
     let driver = Options { ring_log2: 3, ..Options::default() };
-    EngineOptions { driver, lane_bytes: 1 << 20, ..EngineOptions::default() }
+    EngineOptions { driver, lanes: 2, lane_bytes: 1 << 20, kept_bytes: 1 << 20 }
 }
 
 fn open() -> FpgaEngine<Simulation> {
@@ -82,6 +82,69 @@ fn a_bundle_over_a_segment_is_right() {
     }
     let bundle = run(&mut open(), bundle);
     assert!(check::agrees(&bundle));
+}
+
+fn random_segment(rows: usize, row_bytes: usize, seed: u64) -> Arc<Segment> {
+    let mut segment = Segment::new(rows, row_bytes).expect("a segment");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    (0..rows).for_each(|row| random.fill_bytes(segment.row_mut(row)));
+    Arc::new(segment)
+}
+
+fn bundle_over(segment: &Arc<Segment>, seed: u64) -> Bundle {
+    let mut bundle = Bundle::over(Arc::clone(segment), 8, 1);
+    let (rows, row_bytes) = (segment.rows(), segment.row_bytes());
+    let job = Job::new(Operation::Multiply, 5, rows, row_bytes);
+    let job = bundle.push(job, 0).expect("room");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    (0..5).for_each(|row| random.fill_bytes(bundle.coefficients_mut(job, row)));
+    bundle
+}
+
+/// Bundles over a segment that the card keeps bring no sources along: they are right although the
+/// place where sources are copied to is far too small for them.
+#[test]
+fn kept_segments_are_read_where_they_are() {
+    let options = EngineOptions { lane_bytes: 16 << 10, kept_bytes: 128 << 10, ..options() };
+    let simulation = Simulation::new(MemoryModel::default(), 8 << 20);
+    let mut engine = FpgaEngine::open(simulation, options).expect("the card is there");
+    let segments: Vec<_> = (0..3).map(|seed| random_segment(20, 2500, seed)).collect();
+    let bytes = segments[0].bytes();
+    let refused = engine.submit(bundle_over(&segments[0], 1)).expect_err("not kept");
+    assert!(matches!(refused.error, Error::Memory { .. }), "{}", refused.error);
+    assert_eq!((engine.keep(&segments[0]), engine.keep(&segments[1])), (Ok(()), Ok(())));
+    assert_eq!(engine.keep(&segments[0]), Ok(()), "it is there already");
+    assert_eq!(engine.kept_bytes(), 2 * bytes);
+    assert_eq!(engine.keep(&segments[2]), Err(Error::Memory { bytes }));
+    for seed in 0..4 {
+        let bundle = run(&mut engine, bundle_over(&segments[seed as usize % 2], seed));
+        assert!(check::agrees(&bundle), "seed {seed}");
+    }
+}
+
+/// The place of a segment without other holders is used again, and the others stay as they were.
+#[test]
+fn dropped_segments_make_room() {
+    let options = EngineOptions { lane_bytes: 16 << 10, kept_bytes: 128 << 10, ..options() };
+    let simulation = Simulation::new(MemoryModel::default(), 8 << 20);
+    let mut engine = FpgaEngine::open(simulation, options).expect("the card is there");
+    let first = random_segment(20, 2500, 1);
+    let second = random_segment(20, 2500, 2);
+    assert_eq!((engine.keep(&first), engine.keep(&second)), (Ok(()), Ok(())));
+    // A bundle in flight holds its segment.
+    engine.submit(bundle_over(&first, 1)).expect("a lane");
+    drop(first);
+    let third = random_segment(19, 2600, 3);
+    assert!(matches!(engine.keep(&third), Err(Error::Memory { .. })));
+    let (bundle, result) = next(&mut engine);
+    assert!(result.is_ok() && check::agrees(&bundle));
+    drop(bundle);
+    assert_eq!(engine.keep(&third), Ok(()));
+    for segment in [&second, &third] {
+        let bundle = run(&mut engine, bundle_over(segment, 4));
+        assert!(check::agrees(&bundle));
+    }
+    assert_eq!(engine.kept_bytes(), second.bytes() + third.bytes());
 }
 
 #[test]

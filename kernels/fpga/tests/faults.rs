@@ -324,6 +324,9 @@ fn a_card_that_is_none_is_refused() {
             u32::MAX
         }
         fn write32(&mut self, _: u32, _: u32) {}
+        fn describe(&self) -> String {
+            "nothing".into()
+        }
         fn allocate(&mut self, bytes: usize) -> Result<u64, recoded_fpga::MemoryError> {
             self.0.allocate(bytes)
         }

@@ -16,22 +16,6 @@ pub enum Mode {
     Device,
 }
 
-impl Mode {
-    /// Every mode, with its name in configurations.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("cpu", Self::Cpu), ("cuda", Self::Device)];
-
-    /// Its name in configurations; the device's is that of the only kind there is.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Device => "cuda",
-        }
-    }
-}
-
 /// How much of a bundle the CPU computes again to see whether the device is right.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum SpotCheck {

@@ -62,6 +62,9 @@ impl Dispatcher {
         loop {
             self.collect();
             let is_stopping = self.shared.is_stopping.load(Ordering::Relaxed);
+            if self.shared.is_replaced.swap(false, Ordering::Relaxed) {
+                self.lifecycle.replace();
+            }
             if !is_stopping {
                 self.lifecycle.open();
             }

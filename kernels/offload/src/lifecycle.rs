@@ -288,7 +288,7 @@ impl<T> Lifecycle<T> {
     }
 
     /// The device works.
-    fn rise(&mut self, Measured { depth, costs }: Measured) {
+    fn rise(&mut self, Measured { name, depth, costs }: Measured) {
         let placeholder = State::Down { retry: None };
         if let State::Opening { runner, .. } = std::mem::replace(&mut self.state, placeholder) {
             self.state = State::Up { runner, depth };
@@ -296,6 +296,7 @@ impl<T> Lifecycle<T> {
                 self.shared.model.set_device(&costs);
             }
             self.has_risen = true;
+            self.shared.set_device(Some(name));
             self.shared.is_up.store(true, Ordering::Relaxed);
             add(&self.shared.counters.device_ups, 1);
         }
@@ -305,14 +306,36 @@ impl<T> Lifecycle<T> {
     fn fall(&mut self, error: Error, fault: Fault) {
         self.is_spent |= error.needs_restart();
         self.shared.explain(error);
-        self.shared.is_up.store(false, Ordering::Relaxed);
-        if matches!(self.state, State::Up { .. }) {
-            add(&self.shared.counters.device_downs, 1);
-        }
+        self.leave();
         self.hangs += u32::from(fault == Fault::Hung);
         self.failures = 0;
         // Its thread finds the channel closed and drops the engine, if it returns from the device.
         self.rest(Instant::now());
+        self.give_up_all(fault);
+    }
+
+    /// Gives the device up and opens again at once, which may be another one by now: nothing that
+    /// the old one did counts against the new one.
+    pub fn replace(&mut self) {
+        self.leave();
+        self.shared.forget();
+        (self.failures, self.hangs, self.is_spent) = (0, 0, false);
+        self.pause = self.config.retry_min;
+        self.state = State::Down { retry: Some(Instant::now()) };
+        self.give_up_all(Fault::Down);
+    }
+
+    /// There is no device any more.
+    fn leave(&mut self) {
+        self.shared.is_up.store(false, Ordering::Relaxed);
+        self.shared.set_device(None);
+        if matches!(self.state, State::Up { .. }) {
+            add(&self.shared.counters.device_downs, 1);
+        }
+    }
+
+    /// Returns to the owner what the device has.
+    fn give_up_all(&mut self, fault: Fault) {
         let flights = self.flights.drain(..);
         self.finished.extend(flights.filter_map(|mut flight| flight.give_up(fault)));
     }

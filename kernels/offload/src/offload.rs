@@ -80,6 +80,21 @@ impl Offload {
         self.shared.counters.read()
     }
 
+    /// Gives the device up and opens again, which may be another one by now. What it has is done
+    /// by the CPU; earlier failures no longer count.
+    pub fn replace(&self) {
+        self.shared.is_replaced.store(true, Ordering::Relaxed);
+        if let Some(dispatcher) = &self.dispatcher {
+            dispatcher.thread().unpark();
+        }
+    }
+
+    /// What the device is called; `None` while there is none.
+    #[must_use]
+    pub fn device(&self) -> Option<String> {
+        self.shared.device()
+    }
+
     /// Whether a device is in use.
     #[must_use]
     pub fn is_up(&self) -> bool {

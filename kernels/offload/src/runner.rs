@@ -31,6 +31,8 @@ pub(crate) enum Event {
 
 /// What was measured when a device was opened.
 pub(crate) struct Measured {
+    /// What it is called.
+    pub name: String,
     /// Bundles that it takes at once.
     pub depth: usize,
     /// What each class costs; `None` when nothing was to be measured.
@@ -190,7 +192,7 @@ fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, (Error, Fa
     // A device that stops answering here has hung, as in the self-test.
     let costs = config.measure.then(|| measure(engine, config)).transpose();
     let costs = costs.map_err(|error| (error, Fault::Hung))?;
-    Ok(Measured { depth: engine.depth().max(1), costs })
+    Ok(Measured { name: engine.name().to_owned(), depth: engine.depth().max(1), costs })
 }
 
 /// What every class costs on bundles whose memory the device has seen before, with as many of them

@@ -62,8 +62,12 @@ pub(crate) struct Shared {
     pub is_stopping: AtomicBool,
     /// Whether the dispatcher has ended.
     pub is_finished: AtomicBool,
+    /// Whether another device is to be opened in place of the one there is.
+    pub is_replaced: AtomicBool,
     /// The last failure of the device.
     why_down: Mutex<Option<Error>>,
+    /// What the device is called, while there is one.
+    device: Mutex<Option<String>>,
     /// Bytes and products handed over and not done yet.
     pub queued_bytes: AtomicU64,
     pub queued_products: AtomicU64,
@@ -80,7 +84,9 @@ impl Shared {
             is_up: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             is_finished: AtomicBool::new(false),
+            is_replaced: AtomicBool::new(false),
             why_down: Mutex::default(),
+            device: Mutex::default(),
             queued_bytes: AtomicU64::new(0),
             queued_products: AtomicU64::new(0),
             model,
@@ -108,6 +114,20 @@ impl Shared {
 
     pub fn why_down(&self) -> Option<Error> {
         self.why_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets failures: they were another device's.
+    pub fn forget(&self) {
+        *self.why_down.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Says which device there is.
+    pub fn set_device(&self, name: Option<String>) {
+        *self.device.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    pub fn device(&self) -> Option<String> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts a slot as queued.

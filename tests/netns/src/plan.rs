@@ -36,6 +36,8 @@ pub struct LinePlan {
     pub idle: &'static str,
     /// Who does bulk work.
     pub engine: &'static str,
+    /// The FPGA card.
+    pub fpga: Option<&'static str>,
     /// Who must prove who they are; `None`: nobody.
     pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
@@ -203,6 +205,7 @@ impl LinePlan {
             workers: 1,
             idle: "adaptive",
             engine: "auto",
+            fpga: None,
             auth: None,
             environment: Vec::new(),
         }
@@ -221,6 +224,7 @@ impl LinePlan {
                 workers: self.workers,
                 idle: self.idle,
                 engine: self.engine,
+                fpga: self.fpga,
                 frames: self.frames,
                 generations: self.generations,
                 memory: self.memory,
@@ -364,6 +368,8 @@ struct DaemonFile<'a> {
     workers: u32,
     idle: &'static str,
     engine: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fpga: Option<&'static str>,
     frames: u32,
     generations: u32,
     #[serde(skip_serializing_if = "Option::is_none")]

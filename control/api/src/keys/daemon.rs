@@ -86,10 +86,21 @@ pub const DAEMON: Table = Table {
         Key {
             name: "engine",
             is_live: true,
-            values: Words(&["auto", "cpu", "cuda"]),
+            values: Words(&["auto", "cpu", "cuda", "fpga"]),
             default: Is(r#""auto""#),
             meaning: "Who solves large generations at a sink: whichever is faster, the workers, or \
-                the card whenever it works; change it live with recodectl set engine.",
+                a card whenever it works; change it live with recodectl set engine.",
+            ..KEY
+        },
+        Key {
+            name: "fpga",
+            values: Other(
+                "xdma:N, xdma:N@ADDRESS, vfio:PCI-ADDRESS or simulated",
+                r#""vfio:0000:03:00.0""#,
+            ),
+            default: Depends("there is none"),
+            meaning: "The FPGA card; neither way to a card has been run on one, and a simulated \
+                card is far slower than the CPU.",
             ..KEY
         },
         Key {

@@ -4,6 +4,7 @@
 mod show;
 
 use recoded_code::engine::{CpuEngine, Engine, Error, Job, Operation, Partition};
+use recoded_fpga::{CARD_RULE, Card};
 use recoded_gf::Kernel;
 use recoded_offload::measure;
 use serde::Serialize;
@@ -51,24 +52,29 @@ struct BreakEven {
     bytes: Option<u64>,
 }
 
-/// Finds the engines and measures them for `seconds` in all; 0 measures nothing.
-pub fn report(seconds: u64) -> Report {
+/// Finds the engines and measures them for `seconds` in all; 0 measures nothing. `card` is the FPGA
+/// card.
+pub fn report(seconds: u64, card: Option<&Card>) -> Report {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut found: Vec<(&'static str, Found)> = vec![("cpu-1", cpu(1))];
     if threads > 1 {
         found.push(("cpu", cpu(threads)));
     }
     found.push(("cuda", cuda()));
-    let present = found.iter().filter(|(_, found)| found.is_ok()).count().max(1);
+    found.push(("fpga", fpga(card)));
+    let is_measured =
+        |name: &str| seconds > 0 && (name != "fpga" || card.is_some_and(Card::is_real));
+    let present = found.iter().filter(|(name, found)| found.is_ok() && is_measured(name));
+    let present = present.count().max(1);
     let share = Duration::from_secs(seconds) / (present * SOURCE_SYMBOLS.len()) as u32;
     let mut start = None;
     let mut engines = Vec::new();
     for (name, found) in found {
         engines.push(match found {
             Ok((mut engine, detail)) => {
-                let rates =
-                    if seconds > 0 { rates(engine.as_mut(), share) } else { Ok(Vec::new()) };
-                if name == "cuda" && seconds > 0 {
+                let is_measured = is_measured(name);
+                let rates = if is_measured { rates(engine.as_mut(), share) } else { Ok(vec![]) };
+                if is_measured && CARDS.contains(&name) && start.is_none() {
                     start = start_seconds(engine.as_mut()).ok();
                 }
                 match rates {
@@ -125,6 +131,14 @@ fn cuda() -> Found {
     Err("this program was built without the feature `cuda`".into())
 }
 
+/// The FPGA card that was named.
+fn fpga(card: Option<&Card>) -> Found {
+    let card = card.ok_or_else(|| format!("--fpga names no card; {CARD_RULE}"))?;
+    let engine = card.open().map_err(|error| error.to_string())?;
+    let detail = format!("{card}: {}", card.caveat());
+    Ok((engine, detail))
+}
+
 fn rates(engine: &mut dyn Engine, share: Duration) -> Result<Vec<Rate>, Error> {
     let rate = |source_symbols: usize| {
         let job = Job::new(Operation::Multiply, source_symbols, source_symbols, SYMBOL_BYTES);
@@ -146,7 +160,8 @@ fn start_seconds(engine: &mut dyn Engine) -> Result<f64, Error> {
 
 fn break_even(engines: &[EngineReport], start: Option<f64>) -> Vec<BreakEven> {
     let of = |name: &str| engines.iter().find(|engine| engine.name == name);
-    let (Some(start), Some(card)) = (start, of("cuda")) else { return Vec::new() };
+    let card = CARDS.into_iter().find_map(|name| of(name).filter(|card| !card.rates.is_empty()));
+    let (Some(start), Some(card)) = (start, card) else { return Vec::new() };
     let Some(cpu) = of("cpu").or_else(|| of("cpu-1")) else { return Vec::new() };
     let pairs = cpu.rates.iter().zip(&card.rates);
     pairs
@@ -158,6 +173,9 @@ fn break_even(engines: &[EngineReport], start: Option<f64>) -> Vec<BreakEven> {
         })
         .collect()
 }
+
+/// Cards, the one that is compared with the CPU first.
+const CARDS: [&str; 2] = ["cuda", "fpga"];
 
 /// Sizes of generations: what packets carry, and what bulk work has.
 const SOURCE_SYMBOLS: [usize; 5] = [16, 64, 128, 256, 1024];

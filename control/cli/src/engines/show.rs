@@ -23,6 +23,7 @@ pub fn text(report: &Report) -> String {
         ("cpu-1", Align::Right),
         ("cpu", Align::Right),
         ("cuda", Align::Right),
+        ("fpga", Align::Right),
         ("card pays from", Align::Right),
     ];
     let sizes = report.engines.iter().find(|engine| !engine.rates.is_empty());
@@ -35,9 +36,10 @@ pub fn text(report: &Report) -> String {
                 found.bytes.map_or("never".into(), |bytes| format!("{} kB", bytes / 1000))
             }
         };
-        [size.source_symbols.to_string(), rate("cpu-1"), rate("cpu"), rate("cuda"), pays]
+        let [one, all, cuda, fpga] = ["cpu-1", "cpu", "cuda", "fpga"].map(rate);
+        [size.source_symbols.to_string(), one, all, cuda, fpga, pays]
     };
-    let rows: Vec<[String; 5]> = sizes.iter().enumerate().map(row).collect();
+    let rows: Vec<[String; 6]> = sizes.iter().enumerate().map(row).collect();
     text + &table(head, &rows)
 }
 

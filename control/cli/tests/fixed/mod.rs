@@ -10,6 +10,7 @@ pub fn engine() -> Engine {
     Engine {
         mode: "auto".into(),
         up: true,
+        device: "cuda".into(),
         reason: "device lost: poll failed: launch failure (719)".into(),
         offered: 90_000,
         taken: 61_000,

@@ -4,10 +4,10 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
-use super::{Daemon, Idle, Link, Sandbox, Tunnel, XdpMode};
+use super::{Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
-use recoded_runtime::offload::Mode as Engine;
+use recoded_fpga::CARD_RULE;
 use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
@@ -30,7 +30,7 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
 pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox::Off)];
 
 /// What `engine` may say.
-pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\" or \"cuda\"";
+pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\", \"cuda\" or \"fpga\"";
 
 /// MTU of a tunnel that has no source flow.
 pub const TUNNEL_MTU_DEFAULT: u16 = 1400;
@@ -85,7 +85,8 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
             .and_then(|generations| usize::try_from(generations).ok())
             .unwrap_or(256),
         memory: budget::read(&mut reader),
-        engine: reader.choice("engine", &Engine::NAMES, ENGINE_RULE).unwrap_or_default(),
+        engine: reader.choice("engine", &EngineChoice::NAMES, ENGINE_RULE).unwrap_or_default(),
+        fpga: reader.text("fpga", CARD_RULE, |text| text.parse().ok()),
         private_key,
         auth,
         sandbox: reader

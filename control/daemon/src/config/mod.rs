@@ -19,6 +19,8 @@ pub mod daemon;
 
 pub mod budget;
 
+mod engine;
+
 pub mod flow;
 
 pub mod fit;
@@ -38,13 +40,15 @@ mod writer;
 
 pub mod render;
 
+pub use engine::EngineChoice;
+
 use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
 use reader::Reader;
+use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -90,7 +94,9 @@ pub struct Daemon {
     /// What may be allocated for packets and flows, in bytes.
     pub memory: u64,
     /// Who does bulk work.
-    pub engine: Mode,
+    pub engine: EngineChoice,
+    /// The FPGA card, where there is one.
+    pub fpga: Option<Card>,
     /// File of this host's private key.
     pub private_key: Option<PathBuf>,
     /// What is authenticated.

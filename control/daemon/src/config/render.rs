@@ -73,6 +73,9 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     key(text, "generations", whole(daemon.generations));
     key(text, "memory", super::budget::written(daemon.memory));
     key(text, "engine", daemon.engine.name());
+    if let Some(card) = &daemon.fpga {
+        key(text, "fpga", card.to_string());
+    }
     if let Some(path) = &daemon.private_key {
         key(text, "private_key", path.to_string_lossy().into_owned());
     }

@@ -1,7 +1,7 @@
 //! A control socket over a fake dataplane.
 #![allow(dead_code)] // each test binary uses its own part
 
-use recoded::config::Config;
+use recoded::config::{Config, EngineChoice};
 use recoded::control::bounded::serve;
 use recoded::control::socket::claim;
 use recoded::dataplane::{Dataplane, Observation, Refused};
@@ -14,7 +14,6 @@ use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
     BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
 };
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -38,7 +37,7 @@ pub struct Fake {
     pub published: Vec<Snapshot>,
     pub refuses: bool,
     pub stuck: bool,
-    pub engine: Option<Mode>,
+    pub engine: Option<EngineChoice>,
     /// MTU of eth1 as seen now.
     pub mtu: Option<u64>,
     /// Of shards that are gone.
@@ -76,8 +75,8 @@ impl Dataplane for Handle {
         })
     }
 
-    fn set_engine(&self, mode: Mode) {
-        self.with(|fake| fake.engine = Some(mode));
+    fn set_engine(&self, choice: EngineChoice) {
+        self.with(|fake| fake.engine = Some(choice));
     }
 
     fn observe(&self) -> Observation {

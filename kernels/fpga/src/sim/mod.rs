@@ -2,12 +2,15 @@
 //! process. It runs only while a method of it is called.
 
 mod memory;
+mod mishaps;
 mod model;
 
 use std::time::Duration;
 
 pub use memory::{MemoryFaults, MemoryModel};
+pub use mishaps::{Mishap, Mishaps};
 
+use crate::layout::{control, register};
 use crate::transport::{MemoryError, Transport};
 use memory::Memory;
 use model::{Inputs, Model, Outputs};
@@ -19,6 +22,7 @@ pub struct Simulation {
     inputs: Inputs,
     outputs: Outputs,
     cycle: u64,
+    mishaps: Option<Mishaps>,
 }
 
 impl Simulation {
@@ -31,6 +35,7 @@ impl Simulation {
             inputs: Inputs { reset: true, ..Inputs::default() },
             outputs: Outputs::default(),
             cycle: 0,
+            mishaps: None,
         };
         simulation.run(RESET_CYCLES);
         simulation.inputs.reset = false;
@@ -46,6 +51,24 @@ impl Simulation {
     /// What is to go wrong from now on.
     pub const fn faults(&mut self) -> &mut MemoryFaults {
         &mut self.memory.faults
+    }
+
+    /// Lets a file say what goes wrong.
+    pub fn set_mishaps(&mut self, mishaps: Mishaps) {
+        self.mishaps = Some(mishaps);
+    }
+
+    fn apply_mishap(&mut self) {
+        let Some(mishap) = self.mishaps.as_mut().map(Mishaps::next) else { return };
+        let faults = self.faults();
+        faults.is_silent = mishap == Mishap::Stall;
+        faults.failing_reads.clear();
+        match mishap {
+            Mishap::None | Mishap::Stall => {}
+            Mishap::Reset => self.write32(register::CONTROL, 1 << control::RESET),
+            Mishap::Lie => self.flip_table_bit(),
+            Mishap::Refuse => faults.failing_reads.push(0..u64::MAX),
+        }
     }
 
     /// Flips one bit of the tables in the tile, which wrong results must show.
@@ -114,7 +137,12 @@ impl Transport for Simulation {
         Ok(())
     }
 
+    fn describe(&self) -> String {
+        "simulated".into()
+    }
+
     fn advance(&mut self) {
+        self.apply_mishap();
         self.wait(ADVANCE);
     }
 

@@ -1,5 +1,6 @@
-//! The simulated engine, a clock at a time: the other side of `sim/shim.cpp`, and all that is
-//! unsafe in this crate.
+//! The simulated engine, a clock at a time: the other side of `sim/shim.cpp`.
+
+#![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 

@@ -1,5 +1,5 @@
-//! Sinks that have large generations solved on a card: a stand-in for one, which runs the kernels
-//! on this CPU and fails as asked.
+//! Sinks that have large generations solved on a card: a stand-in for a CUDA card, which runs the
+//! kernels on this CPU, or an FPGA card whose circuits are simulated. Both fail as asked.
 
 use std::time::{Duration, Instant};
 
@@ -23,26 +23,47 @@ impl Line {
     /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says from when
     /// `fail` is called.
     fn start(faults: &str, file_bytes: u64) -> Line {
+        Line::with(file_bytes, |plan, bed| {
+            plan.engine = "cuda";
+            plan.environment = vec![
+                ("LD_LIBRARY_PATH", recoded_cuda_standin::folder().display().to_string()),
+                // The stand-in has its kernels built in: any file will do.
+                ("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
+                ("STANDIN_FAULTS", faults.into()),
+                ("STANDIN_FAULTS_WHILE", bed.directory().join("faults").display().to_string()),
+            ];
+        })
+    }
+
+    /// The same with a simulated FPGA card, which does what [`Line::set_mishap`] says.
+    fn simulated(file_bytes: u64) -> Line {
+        Line::with(file_bytes, |plan, bed| {
+            (plan.engine, plan.fpga) = ("fpga", Some("simulated"));
+            let mishaps = bed.directory().join("mishaps").display().to_string();
+            plan.environment = vec![("RECODED_FPGA_MISHAPS", mishaps)];
+        })
+    }
+
+    /// A line whose sink is as `configure` says.
+    fn with(file_bytes: u64, configure: impl FnOnce(&mut LinePlan, &Bed)) -> Line {
         let bed = common::bed(1, Loss::independent(0.1), RATE_MBIT);
         write_random_file(&bed.directory().join("file"), file_bytes).unwrap();
         let server = WebServer::start(bed.source(), bed.directory()).unwrap();
         let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(1) };
         plan.flows[0].generation_size = SIZE;
         let source = Daemon::start(&bed, 0, &plan).unwrap();
-        plan.engine = "cuda";
-        plan.environment = vec![
-            ("LD_LIBRARY_PATH", recoded_cuda_standin::folder().display().to_string()),
-            // The stand-in has its kernels built in: any file will do.
-            ("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
-            ("STANDIN_FAULTS", faults.into()),
-            ("STANDIN_FAULTS_WHILE", bed.directory().join("faults").display().to_string()),
-        ];
+        configure(&mut plan, &bed);
         let sink = Daemon::start(&bed, 1, &plan).unwrap();
         Line { daemons: vec![source, sink], _server: server, bed }
     }
 
     fn fail(&self) {
         std::fs::write(self.bed.directory().join("faults"), "").unwrap();
+    }
+
+    /// Has the simulated card behave in this way from now on.
+    fn set_mishap(&self, mishap: &str) {
+        std::fs::write(self.bed.directory().join("mishaps"), mishap).unwrap();
     }
 
     fn engine(&self) -> Engine {
@@ -107,4 +128,56 @@ fn download_survives_a_card_that_dies() {
     let engine = line.engine();
     println!("{engine:?}");
     assert!(engine.offloaded > 0 && !engine.reason.is_empty(), "{engine:?}");
+}
+
+/// The card's circuits are simulated in the sink's daemon, hundreds of times slower than a card:
+/// what it takes too long for is done again by the CPU, and not lost.
+#[test]
+fn download_is_decoded_by_a_simulated_fpga_card_that_is_reset_stalls_and_lies() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::simulated(1 << 20);
+    let begun = Instant::now();
+    while !line.engine().up {
+        let engine = line.engine();
+        if engine.reason.contains("`fpga-sim`") {
+            let reason = "the daemon was built without the feature fpga-sim";
+            println!("skipped: {reason}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "no card: {engine:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(line.engine().device, "fpga, simulated");
+    download_until(&line, "the card decodes", |before, now| now.offloaded > before.offloaded);
+    for mishap in ["lie", "reset", "stall", "refuse"] {
+        let what = format!("{mishap} is noticed");
+        line.set_mishap(mishap);
+        // What was wrong, failed or late was done again, and every download was right.
+        download_until(&line, &what, |before, now| redone(now) > redone(before));
+        println!("{mishap}: {:?}", line.engine().reason);
+        line.set_mishap("");
+        // The operator's way back, as pauses grow and a device that often hung is left alone.
+        let control = &line.daemons[1];
+        for choice in ["cpu", "fpga"] {
+            assert!(control.control(&["set", "engine", choice]).status().unwrap().success());
+        }
+        download_until(&line, "it decodes again", |before, now| now.offloaded > before.offloaded);
+    }
+    let engine = line.engine();
+    println!("{engine:?}");
+    assert!(engine.redone["wrong"] > 0, "a lie is noticed: {engine:?}");
+}
+
+fn redone(engine: &Engine) -> u64 {
+    engine.redone.values().sum()
+}
+
+/// Downloads the file, comparing it each time, until that has happened.
+fn download_until(line: &Line, what: &str, has_happened: impl Fn(&Engine, &Engine) -> bool) {
+    let (begun, before) = (Instant::now(), line.engine());
+    while !has_happened(&before, &line.engine()) {
+        let engine = line.engine();
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain: {what}: {engine:?}");
+        line.download();
+    }
 }

@@ -1,10 +1,9 @@
 //! The table of keys says what the parser does, and the annotated file what the table says.
 
 use super::parse;
-use crate::config::{Config, code, daemon};
+use crate::config::{Config, EngineChoice, code, daemon};
 use crate::state;
 use recoded_api::keys::{DAEMON, DefaultValue, FLOW, Key, Role, TABLES, Table, Values};
-use recoded_runtime::offload::Mode;
 use std::collections::BTreeSet;
 
 const ANNOTATED: &str = include_str!("../../../recoded.toml");
@@ -241,7 +240,7 @@ fn words_of_the_table_are_the_parsers_words() {
     };
     assert_eq!(words("idle"), daemon::IDLE.map(|(word, _)| word));
     assert_eq!(words("xdp_mode"), daemon::XDP_MODES.map(|(word, _)| word));
-    assert_eq!(words("engine"), Mode::NAMES.map(|(word, _)| word));
+    assert_eq!(words("engine"), EngineChoice::NAMES.map(|(word, _)| word));
     assert_eq!(words("code"), code::CODES.map(|(word, _)| word));
 }
 

@@ -1,5 +1,20 @@
 //! How the host reaches a card: its register page, memory that both can reach, and waiting.
+//!
+//! | transport | registers | memory that the card reads and writes | run on a card |
+//! |---|---|---|---|
+//! | `sim::Simulation` | of the simulated RTL | of a model | is none |
+//! | [`xdma`] | character device | the card's own, copied through character devices | no |
+//! | [`vfio`] | a mapped BAR | the host's, through the IOMMU | no |
 
+mod window;
+
+pub mod xdma;
+
+mod mapping;
+
+pub mod vfio;
+
+use std::io;
 use std::time::Duration;
 
 /// A way to a card. Whatever the way, [`Driver`](crate::Driver) is the same.
@@ -29,6 +44,9 @@ pub trait Transport: Send {
     /// [`MemoryError::Outside`] when it is not in memory from [`Transport::allocate`].
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError>;
 
+    /// What it is, for people: `simulated`, or which device.
+    fn describe(&self) -> String;
+
     /// Called before the host looks for completions without waiting: a simulated card works while
     /// this runs, others need nothing.
     fn advance(&mut self) {}
@@ -49,6 +67,16 @@ pub enum MemoryError {
     NoRoom {
         /// How many were wanted.
         bytes: usize,
+    },
+    /// The device that copies failed.
+    #[error("copying {bytes} bytes to or from {address:#x} of the card failed: {kind}")]
+    Device {
+        /// The first one.
+        address: u64,
+        /// How many.
+        bytes: usize,
+        /// What Linux says.
+        kind: io::ErrorKind,
     },
     /// Not allocated.
     #[error("{bytes} bytes at {address:#x} are not shared with the card")]

@@ -1,0 +1,186 @@
+//! What VFIO is asked, and the only calls of it that the compiler cannot check.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// A request, with the numbers that are passed by value. Others have an argument in memory that
+/// begins with its own size, if it is a structure.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Of the container: 0.
+    GetApiVersion,
+    /// Of the container: 1 when it has this kind of IOMMU.
+    CheckExtension(u32),
+    /// Of the container.
+    SetIommu(u32),
+    /// Size, flags.
+    GroupGetStatus,
+    /// The container's descriptor.
+    GroupSetContainer,
+    /// Size, flags, index, offset of capabilities, bytes (64), offset (64).
+    DeviceGetRegionInfo,
+    /// Size, flags, index, count.
+    DeviceGetIrqInfo,
+    /// Size, flags, index, first, count, eventfd.
+    DeviceSetIrqs,
+    /// Nothing.
+    DeviceReset,
+    /// Size, flags, address here (64), of the card (64), bytes (64).
+    MapDma,
+    /// Size, flags, address of the card (64), bytes (64).
+    UnmapDma,
+}
+
+impl Request {
+    /// Its number after [`VFIO_BASE`], what is passed by value, and the bytes of its argument.
+    const fn parts(self) -> (u32, u32, usize) {
+        match self {
+            Self::GetApiVersion => (0, 0, 0),
+            Self::CheckExtension(kind) => (1, kind, 0),
+            Self::SetIommu(kind) => (2, kind, 0),
+            Self::GroupGetStatus => (3, 0, 8),
+            Self::GroupSetContainer => (4, 0, 4),
+            Self::DeviceGetRegionInfo => (8, 0, 32),
+            Self::DeviceGetIrqInfo => (9, 0, 16),
+            Self::DeviceSetIrqs => (10, 0, 24),
+            Self::DeviceReset => (11, 0, 0),
+            Self::MapDma => (13, 0, 32),
+            Self::UnmapDma => (14, 0, 24),
+        }
+    }
+
+    /// The bytes of its argument.
+    #[must_use]
+    pub const fn argument_bytes(self) -> usize {
+        self.parts().2
+    }
+}
+
+/// What is asked of Linux: all that files and pipes cannot stand for.
+pub trait Linux: Send {
+    /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// What Linux says.
+    fn open(&mut self, path: &Path) -> io::Result<OwnedFd>;
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// What Linux says.
+    fn read_link(&mut self, path: &Path) -> io::Result<PathBuf>;
+
+    /// The device of a group.
+    ///
+    /// # Errors
+    /// What Linux says.
+    fn device(&mut self, group: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd>;
+
+    /// Any other request. `argument` is read and written, as long as
+    /// [`Request::argument_bytes`] says.
+    ///
+    /// # Errors
+    /// What Linux says.
+    fn call(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        request: Request,
+        argument: &mut [u8],
+    ) -> io::Result<i32>;
+}
+
+/// The one that runs here.
+#[derive(Copy, Clone, Debug)]
+pub struct Kernel;
+
+impl Linux for Kernel {
+    fn open(&mut self, path: &Path) -> io::Result<OwnedFd> {
+        OpenOptions::new().read(true).write(true).open(path).map(File::into)
+    }
+
+    fn read_link(&mut self, path: &Path) -> io::Result<PathBuf> {
+        std::fs::read_link(path)
+    }
+
+    fn device(&mut self, group: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd> {
+        let address = CString::new(address)?;
+        // SAFETY: the request reads a string that ends with a zero.
+        let fd = unsafe {
+            libc::ioctl(group.as_raw_fd(), number(GROUP_GET_DEVICE_FD), address.as_ptr())
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: Linux has just opened it for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    fn call(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        request: Request,
+        argument: &mut [u8],
+    ) -> io::Result<i32> {
+        let (offset, value, bytes) = request.parts();
+        assert_eq!(argument.len(), bytes, "{request:?} has an argument of this size");
+        let begins_with_size = bytes > 4;
+        assert!(
+            !begins_with_size || argument[..4] == (bytes as u32).to_le_bytes(),
+            "{request:?}: the argument says its size"
+        );
+        let result = if bytes == 0 {
+            // SAFETY: these requests touch no memory of ours.
+            unsafe { libc::ioctl(fd.as_raw_fd(), number(offset), libc::c_ulong::from(value)) }
+        } else {
+            // SAFETY: Linux reads and writes as many bytes as the argument says at its start, or
+            // four, and it has as many. What memory the arguments name is mapped, and stays so
+            // until it is unmapped or the container closed: see `Vfio`.
+            unsafe { libc::ioctl(fd.as_raw_fd(), number(offset), argument.as_mut_ptr()) }
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    }
+}
+
+/// `_IO(';', 100 + offset)`.
+const fn number(offset: u32) -> libc::Ioctl {
+    ((VFIO_TYPE << 8) | (VFIO_BASE + offset)) as libc::Ioctl
+}
+
+const VFIO_TYPE: u32 = b';' as u32;
+const VFIO_BASE: u32 = 100;
+
+/// Takes the device's address as a string and returns a descriptor.
+const GROUP_GET_DEVICE_FD: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `linux/vfio.h` has them.
+    #[test]
+    fn numbers_are_those_of_linux() {
+        let of = |request: Request| number(request.parts().0) as u64;
+        assert_eq!(of(Request::GetApiVersion), 0x3B64);
+        assert_eq!(of(Request::DeviceGetRegionInfo), 0x3B6C);
+        assert_eq!(of(Request::MapDma), 0x3B71);
+        assert_eq!(number(GROUP_GET_DEVICE_FD) as u64, 0x3B6A);
+    }
+
+    /// A file that is no VFIO device refuses, without harm.
+    #[test]
+    fn other_files_refuse() {
+        let null = Kernel.open(Path::new("/dev/null")).expect("it is there");
+        use std::os::fd::AsFd;
+        let refused = Kernel.call(null.as_fd(), Request::GetApiVersion, &mut []);
+        assert_eq!(refused.expect_err("no such request").raw_os_error(), Some(libc::ENOTTY));
+        let mut status = [8, 0, 0, 0, 0, 0, 0, 0];
+        assert!(Kernel.call(null.as_fd(), Request::GroupGetStatus, &mut status).is_err());
+        assert!(Kernel.device(null.as_fd(), "0000:03:00.0").is_err());
+        assert!(Kernel.device(null.as_fd(), "a\0b").is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! A card behind Linux's VFIO driver: registers in a mapped BAR, memory of the host that the card
+//! reads and writes through the IOMMU. The bitstream has to let the engine's AXI master reach PCIe,
+//! by addresses as the IOMMU knows them.
+//!
+//! ```text
+//!  /dev/vfio/vfio  container: one space of DMA addresses
+//!    /dev/vfio/N   group: what the IOMMU cannot tell apart
+//!      device      BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
+//! ```
+//!
+//! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
+//! it, and [`Linux`] answers what no file can.
+
+mod calls;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+pub use calls::{Kernel, Linux, Request};
+
+use super::mapping::Mapping;
+use super::window::Window;
+use super::xdma::wait_readable;
+use super::{MemoryError, Transport};
+
+/// Why a card cannot be had through VFIO.
+#[derive(Debug, thiserror::Error)]
+pub enum VfioError {
+    /// Something that is opened or asked for.
+    #[error("{what}: {error}")]
+    Call {
+        /// What was attempted.
+        what: &'static str,
+        /// What Linux says.
+        error: io::Error,
+    },
+    /// No IOMMU group.
+    #[error("PCI device {address} has no IOMMU group: is the IOMMU on, and the device there?")]
+    NoGroup {
+        /// The device.
+        address: String,
+    },
+    /// Not the interface that this is written for.
+    #[error("VFIO of version {version} without a type 1 IOMMU is not supported")]
+    Version {
+        /// Of the interface.
+        version: i32,
+    },
+    /// Another driver has a device of the group.
+    #[error("group {group} is not viable: bind all of its devices to vfio-pci")]
+    NotViable {
+        /// Number of the group.
+        group: u32,
+    },
+    /// Not the register page.
+    #[error("BAR 0 of {bytes} bytes, flags {flags:#x}, cannot be mapped as a register page")]
+    Bar {
+        /// Its size.
+        bytes: u64,
+        /// What may be done with it.
+        flags: u32,
+    },
+}
+
+/// One card.
+pub struct Vfio<L: Linux = Kernel> {
+    linux: L,
+    registers: Mapping,
+    interrupt: Option<File>,
+    // In the order in which they must be closed: the card stops writing when its device is.
+    device: File,
+    _group: OwnedFd,
+    container: OwnedFd,
+    memory: Vec<(u64, Mapping)>,
+    window: Window,
+    name: String,
+    begun: Instant,
+}
+
+impl Vfio {
+    /// Opens the PCI device at `address`, such as `0000:03:00.0`, which is bound to `vfio-pci`.
+    ///
+    /// # Errors
+    /// See [`VfioError`].
+    pub fn open(address: &str) -> Result<Self, VfioError> {
+        Self::open_with(Kernel, address)
+    }
+}
+
+impl<L: Linux> Vfio<L> {
+    /// The same with any Linux.
+    ///
+    /// # Errors
+    /// See [`VfioError`].
+    pub fn open_with(mut linux: L, address: &str) -> Result<Self, VfioError> {
+        let group_number = group_of(&mut linux, address)?;
+        let container = linux.open(Path::new(CONTAINER)).map_err(call(CONTAINER))?;
+        let mut ask =
+            |request, fd: &OwnedFd, argument: &mut [u8]| linux.call(fd.as_fd(), request, argument);
+        let version = ask(Request::GetApiVersion, &container, &mut []).map_err(call("version"))?;
+        let has_type1 = ask(Request::CheckExtension(TYPE1V2), &container, &mut []);
+        if version != API_VERSION || has_type1.map_err(call("type 1 IOMMU"))? != 1 {
+            return Err(VfioError::Version { version });
+        }
+        let group = linux.open(&Path::new(FOLDER).join(group_number.to_string()));
+        let group = group.map_err(call("VFIO group (is the device bound to vfio-pci?)"))?;
+        let mut status = words([8, 0]);
+        linux
+            .call(group.as_fd(), Request::GroupGetStatus, &mut status)
+            .map_err(call("status of the VFIO group"))?;
+        if word(&status, 1) & GROUP_VIABLE == 0 {
+            return Err(VfioError::NotViable { group: group_number });
+        }
+        let mut of_container = container.as_raw_fd().to_le_bytes();
+        linux
+            .call(group.as_fd(), Request::GroupSetContainer, &mut of_container)
+            .map_err(call("joining the VFIO container"))?;
+        linux
+            .call(container.as_fd(), Request::SetIommu(TYPE1V2), &mut [])
+            .map_err(call("setting the IOMMU up"))?;
+        let device = linux.device(group.as_fd(), address).map_err(call("VFIO device"))?;
+        let device = File::from(device);
+        // Not every device can be reset; the engine resets itself, too.
+        let _ = linux.call(device.as_fd(), Request::DeviceReset, &mut []);
+        let registers = registers(&mut linux, &device)?;
+        make_bus_master(&mut linux, &device)?;
+        let interrupt = interrupt(&mut linux, &device);
+        Ok(Self {
+            linux,
+            registers,
+            interrupt,
+            device,
+            _group: group,
+            container,
+            memory: Vec::new(),
+            window: Window::new(DMA_FIRST..DMA_END),
+            name: format!("vfio:{address}"),
+            begun: Instant::now(),
+        })
+    }
+
+    /// The pages at `address`, and how far in it is.
+    fn find(&self, address: u64, bytes: usize) -> Result<(&Mapping, usize), MemoryError> {
+        let within = |(start, pages): &&(u64, Mapping)| {
+            let offset = address.checked_sub(*start);
+            let end = offset.and_then(|offset| offset.checked_add(bytes as u64));
+            end.is_some_and(|end| end <= pages.bytes() as u64)
+        };
+        let found = self.memory.iter().find(within);
+        let (start, pages) = found.ok_or(MemoryError::Outside { address, bytes })?;
+        Ok((pages, (address - start) as usize))
+    }
+}
+
+impl<L: Linux> Transport for Vfio<L> {
+    fn read32(&mut self, offset: u32) -> u32 {
+        self.registers.read32(offset as usize)
+    }
+
+    fn write32(&mut self, offset: u32, value: u32) {
+        self.registers.write32(offset as usize, value);
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<u64, MemoryError> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES_MAX);
+        let address = self.window.allocate(bytes, PAGE_BYTES_MAX as u64)?;
+        let failed = |error: io::Error| MemoryError::Device { address, bytes, kind: error.kind() };
+        let pages = Mapping::anonymous(bytes).map_err(failed)?;
+        let mut argument = words([32, DMA_READ | DMA_WRITE]);
+        for value in [pages.address(), address, bytes as u64] {
+            argument.extend(value.to_le_bytes());
+        }
+        let container = self.container.as_fd();
+        let mapped = self.linux.call(container, Request::MapDma, &mut argument);
+        mapped.map_err(failed)?;
+        self.memory.push((address, pages));
+        Ok(address)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        let (pages, offset) = self.find(address, bytes.len())?;
+        pages.write(offset, bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        let (pages, offset) = self.find(address, bytes.len())?;
+        pages.read(offset, bytes);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        match &mut self.interrupt {
+            Some(interrupt) => wait_readable(interrupt, &mut [0; 8], timeout),
+            None => std::thread::sleep(timeout.min(POLL_INTERVAL)),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+impl<L: Linux> Drop for Vfio<L> {
+    /// A card that still writes must not find memory of something else: it is reset, and its DMA
+    /// ends, before the pages are unmapped. Closing the files does the same once more.
+    fn drop(&mut self) {
+        let _ = self.linux.call(self.device.as_fd(), Request::DeviceReset, &mut []);
+        for (address, pages) in &self.memory {
+            let mut argument = words([24, 0]);
+            for value in [*address, pages.bytes() as u64] {
+                argument.extend(value.to_le_bytes());
+            }
+            let _ = self.linux.call(self.container.as_fd(), Request::UnmapDma, &mut argument);
+        }
+    }
+}
+
+fn call(what: &'static str) -> impl FnOnce(io::Error) -> VfioError {
+    move |error| VfioError::Call { what, error }
+}
+
+fn group_of(linux: &mut impl Linux, address: &str) -> Result<u32, VfioError> {
+    let link = PathBuf::from(format!("/sys/bus/pci/devices/{address}/iommu_group"));
+    let group = linux.read_link(&link).ok();
+    let name = group.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.parse().ok());
+    number.ok_or_else(|| VfioError::NoGroup { address: address.into() })
+}
+
+/// Size, flags and place in the device's file of a region.
+fn region(linux: &mut impl Linux, device: &File, index: u32) -> io::Result<(u64, u32, u64)> {
+    let mut info = words([32, 0, index, 0, 0, 0, 0, 0]);
+    linux.call(device.as_fd(), Request::DeviceGetRegionInfo, &mut info)?;
+    let wide = |low| u64::from(word(&info, low)) | u64::from(word(&info, low + 1)) << 32;
+    Ok((wide(4), word(&info, 1), wide(6)))
+}
+
+fn registers(linux: &mut impl Linux, device: &File) -> Result<Mapping, VfioError> {
+    let (bytes, flags, offset) = region(linux, device, BAR_0).map_err(call("BAR 0"))?;
+    let needed = REGION_READ | REGION_WRITE | REGION_MMAP;
+    if bytes < REGISTER_BYTES as u64 || flags & needed != needed {
+        return Err(VfioError::Bar { bytes, flags });
+    }
+    Mapping::of(device, offset, REGISTER_BYTES).map_err(call("mapping BAR 0"))
+}
+
+/// Lets the card answer at its BARs, and begin reads and writes of its own.
+fn make_bus_master(linux: &mut impl Linux, device: &File) -> Result<(), VfioError> {
+    let (_, _, offset) =
+        region(linux, device, CONFIGURATION).map_err(call("configuration space"))?;
+    let place = offset + PCI_COMMAND;
+    let mut command = [0; 2];
+    device.read_exact_at(&mut command, place).map_err(call("reading the PCI command"))?;
+    let command = u16::from_le_bytes(command) | PCI_MEMORY | PCI_BUS_MASTER;
+    device.write_all_at(&command.to_le_bytes(), place).map_err(call("making it a bus master"))
+}
+
+/// An eventfd that interrupts raise; `None` where the card has none, and is polled.
+fn interrupt(linux: &mut impl Linux, device: &File) -> Option<File> {
+    for index in [IRQ_MSIX, IRQ_MSI] {
+        let mut info = words([16, 0, index, 0]);
+        let asked = linux.call(device.as_fd(), Request::DeviceGetIrqInfo, &mut info);
+        if asked.is_err() || word(&info, 3) == 0 {
+            continue;
+        }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let raised = File::from(eventfd(0, flags).ok()?);
+        let mut set = words([24, IRQ_EVENTFD | IRQ_TRIGGER, index, 0, 1]);
+        set.extend(raised.as_raw_fd().to_le_bytes());
+        if linux.call(device.as_fd(), Request::DeviceSetIrqs, &mut set).is_ok() {
+            return Some(raised);
+        }
+    }
+    None
+}
+
+/// Words as Linux has them in memory: VFIO exists on little-endian machines for us.
+fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn word(bytes: &[u8], index: usize) -> u32 {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|byte| bytes.get(4 * index + byte).copied().unwrap_or(0));
+    u32::from_le_bytes([a, b, c, d])
+}
+
+const FOLDER: &str = "/dev/vfio";
+const CONTAINER: &str = "/dev/vfio/vfio";
+
+// From linux/vfio.h.
+const API_VERSION: i32 = 0;
+const TYPE1V2: u32 = 3;
+const GROUP_VIABLE: u32 = 1;
+const BAR_0: u32 = 0;
+const CONFIGURATION: u32 = 7;
+const REGION_READ: u32 = 1;
+const REGION_WRITE: u32 = 2;
+const REGION_MMAP: u32 = 4;
+const DMA_READ: u32 = 1;
+const DMA_WRITE: u32 = 2;
+const IRQ_MSI: u32 = 1;
+const IRQ_MSIX: u32 = 2;
+const IRQ_EVENTFD: u32 = 4;
+const IRQ_TRIGGER: u32 = 32;
+
+// From the PCI specification.
+const PCI_COMMAND: u64 = 4;
+const PCI_MEMORY: u16 = 2;
+const PCI_BUS_MASTER: u16 = 4;
+
+const REGISTER_BYTES: usize = 4096;
+
+/// Addresses that the card uses for the host's memory: above what x86 reserves for interrupts, and
+/// below the 39 bits that the smallest IOMMUs have.
+const DMA_FIRST: u64 = 1 << 32;
+const DMA_END: u64 = 1 << 38;
+
+/// The largest page of the machines that Linux runs on, which the IOMMU maps as a whole.
+const PAGE_BYTES_MAX: usize = 1 << 16;
+
+/// Between two looks at a card that does not interrupt.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);

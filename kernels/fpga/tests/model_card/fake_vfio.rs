@@ -1,0 +1,227 @@
+//! What Linux answers about a VFIO device, with memfds for container, group and device.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use recoded_fpga::transport::vfio::{Linux, Request};
+
+use super::{CardMemory, ModelCard, memfd};
+
+pub const ADDRESS: &str = "0000:03:00.0";
+
+/// BAR 0 in the device's file, and its configuration space.
+const BAR: u64 = 0x4000;
+const CONFIGURATION: u64 = 0x1000;
+
+/// What goes wrong.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    NoGroup,
+    NoContainer,
+    OldVersion,
+    NoIommu,
+    NotOurs,
+    NotViable,
+    NoDevice,
+    SmallBar,
+    NoMemory,
+    NoInterrupts,
+}
+
+/// What was asked.
+#[derive(Default, Debug)]
+pub struct Log {
+    pub mapped: usize,
+    pub unmapped: usize,
+    pub resets: usize,
+    /// The PCI command at the last reset.
+    pub command: u16,
+}
+
+/// DMA address, address here, bytes.
+type Mapped = Arc<Mutex<Vec<(u64, u64, u64)>>>;
+
+pub struct FakeLinux {
+    refusal: Option<Refusal>,
+    device: File,
+    mapped: Mapped,
+    log: Arc<Mutex<Log>>,
+    card: Option<ModelCard>,
+}
+
+impl FakeLinux {
+    pub fn new() -> (Self, Arc<Mutex<Log>>) {
+        let log = Arc::new(Mutex::default());
+        let device = memfd(BAR + 4096);
+        super::write_identity(&device, BAR);
+        let mapped = Mapped::default();
+        let fake = Self { refusal: None, device, mapped, log: Arc::clone(&log), card: None };
+        (fake, log)
+    }
+
+    pub fn refusing(refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..Self::new().0 }
+    }
+
+    fn refuses(&self, refusal: Refusal) -> io::Result<()> {
+        let is_refused = self.refusal == Some(refusal);
+        if is_refused { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    fn start(&mut self, raise: Option<File>) {
+        let registers = self.device.try_clone().expect("a descriptor");
+        let memory = ThroughIommu {
+            own: OpenOptions::new().read(true).write(true).open("/proc/self/mem").expect("ours"),
+            mapped: Arc::clone(&self.mapped),
+        };
+        let raise = raise.map(|raise| (raise, 8));
+        self.card = Some(ModelCard::start(registers, BAR, memory, raise));
+    }
+}
+
+impl Linux for FakeLinux {
+    fn open(&mut self, path: &Path) -> io::Result<OwnedFd> {
+        match path.to_str() {
+            Some("/dev/vfio/vfio") => self.refuses(Refusal::NoContainer)?,
+            Some("/dev/vfio/17") => self.refuses(Refusal::NotOurs)?,
+            other => panic!("opens {other:?}"),
+        }
+        Ok(memfd(0).into())
+    }
+
+    fn read_link(&mut self, path: &Path) -> io::Result<PathBuf> {
+        assert_eq!(path, Path::new("/sys/bus/pci/devices/0000:03:00.0/iommu_group"));
+        self.refuses(Refusal::NoGroup)?;
+        Ok("../../../kernel/iommu_groups/17".into())
+    }
+
+    fn device(&mut self, _: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd> {
+        assert_eq!(address, ADDRESS);
+        self.refuses(Refusal::NoDevice)?;
+        self.device.try_clone().map(OwnedFd::from)
+    }
+
+    fn call(
+        &mut self,
+        _: BorrowedFd<'_>,
+        request: Request,
+        argument: &mut [u8],
+    ) -> io::Result<i32> {
+        assert_eq!(argument.len(), request.argument_bytes());
+        let wide = |bytes: &[u8], at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let mut log = self.log.lock().expect("no test panics");
+        match request {
+            Request::GetApiVersion => {
+                return Ok(if self.refusal == Some(Refusal::OldVersion) { 7 } else { 0 });
+            }
+            Request::CheckExtension(kind) => {
+                assert_eq!(kind, 3);
+                return Ok(i32::from(self.refusal != Some(Refusal::NoIommu)));
+            }
+            Request::SetIommu(_) | Request::GroupSetContainer => {}
+            Request::GroupGetStatus => {
+                argument[4] = u8::from(self.refusal != Some(Refusal::NotViable));
+            }
+            Request::DeviceGetRegionInfo => {
+                let is_small = self.refusal == Some(Refusal::SmallBar);
+                let (bytes, place) = match word(argument, 8) {
+                    0 => (if is_small { 256_u64 } else { 4096 }, BAR),
+                    7 => (256, CONFIGURATION),
+                    other => panic!("region {other}"),
+                };
+                argument[4] = 7;
+                argument[16..24].copy_from_slice(&bytes.to_le_bytes());
+                argument[24..32].copy_from_slice(&place.to_le_bytes());
+            }
+            Request::DeviceGetIrqInfo => {
+                // Only MSI-X, and that may be missing.
+                let has = self.refusal != Some(Refusal::NoInterrupts) && word(argument, 8) == 2;
+                argument[12] = u8::from(has);
+                drop(log);
+                if self.refusal == Some(Refusal::NoInterrupts) && self.card.is_none() {
+                    self.start(None);
+                }
+            }
+            Request::DeviceSetIrqs => {
+                let raised = word(argument, 20) as RawFd;
+                drop(log);
+                self.start(Some(duplicate(raised)));
+                return Ok(0);
+            }
+            Request::DeviceReset => {
+                log.resets += 1;
+                let mut command = [0; 2];
+                self.device.read_exact_at(&mut command, CONFIGURATION + 4)?;
+                log.command = u16::from_le_bytes(command);
+                drop(log);
+                // It writes nothing any more.
+                self.card.take().map(ModelCard::stop);
+                return Ok(0);
+            }
+            Request::MapDma => {
+                if self.refusal == Some(Refusal::NoMemory) {
+                    return Err(io::ErrorKind::OutOfMemory.into());
+                }
+                assert_eq!(word(argument, 4), 3, "read and written by the card");
+                let [here, there, bytes] = [8, 16, 24].map(|at| wide(argument, at));
+                assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
+                log.mapped += 1;
+                self.mapped.lock().expect("no test panics").push((there, here, bytes));
+            }
+            Request::UnmapDma => {
+                let [there, bytes] = [8, 16].map(|at| wide(argument, at));
+                let mut mapped = self.mapped.lock().expect("no test panics");
+                let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
+                mapped.swap_remove(found.expect("it was mapped"));
+                log.unmapped += 1;
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// What Linux does with an eventfd that it is given.
+fn duplicate(fd: RawFd) -> File {
+    // SAFETY: the caller has it open, and keeps it open during this call.
+    let given = unsafe { BorrowedFd::borrow_raw(fd) };
+    File::from(given.try_clone_to_owned().expect("a descriptor"))
+}
+
+/// The host's memory by DMA address.
+struct ThroughIommu {
+    own: File,
+    mapped: Mapped,
+}
+
+impl ThroughIommu {
+    /// The place in our address space, which is also that in `/proc/self/mem`.
+    fn translate(&self, address: u64, bytes: usize) -> Option<u64> {
+        let mapped = self.mapped.lock().expect("no test panics");
+        mapped.iter().find_map(|(there, here, length)| {
+            let offset = address.checked_sub(*there)?;
+            (offset + bytes as u64 <= *length).then_some(here + offset)
+        })
+    }
+}
+
+impl CardMemory for ThroughIommu {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let place = self.translate(address, bytes.len());
+        place.is_some_and(|place| self.own.read_exact_at(bytes, place).is_ok())
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let place = self.translate(address, bytes.len());
+        place.is_some_and(|place| self.own.write_all_at(bytes, place).is_ok())
+    }
+}
