@@ -133,11 +133,20 @@ impl Runtime {
             let guard = Guard::new(runtime.node.keyring.clone(), mail.clone());
             runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter, guard))?;
         }
-        // Last: packets arrive from here on.
-        runtime.node.steering().accept(&snapshot)?;
-        runtime.paths = Some(start_paths(runtime.node.clone(), path_netlink)?);
-        runtime.links = Some(start_links(runtime.node.clone(), link_netlink, link_events)?);
-        Ok(runtime)
+        runtime.accept(&snapshot, path_netlink, (link_netlink, link_events))
+    }
+
+    /// The last step: packets arrive from here on.
+    fn accept(
+        mut self,
+        snapshot: &Snapshot,
+        paths: Netlink,
+        (links, events): (Netlink, LinkEvents),
+    ) -> Result<Runtime, StartError> {
+        self.node.steering().accept(snapshot)?;
+        self.paths = Some(start_paths(self.node.clone(), paths)?);
+        self.links = Some(start_links(self.node.clone(), links, events)?);
+        Ok(self)
     }
 
     /// Publishes a snapshot: workers adopt it at their next burst.
