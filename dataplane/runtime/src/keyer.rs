@@ -30,7 +30,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) const MAIL: usize = 256;
 
 /// How often workers' keys are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The same where there are no keys.
+const LOOK_ALONE: Duration = Duration::from_secs(1);
 
 /// Messages of others that are passed on in a second.
 const PASSED_PER_SECOND: u64 = 2000;
@@ -154,7 +157,8 @@ impl Keyer {
         let edges = ready.map(|(_, party)| party.association.wake());
         let wake = hops.chain(edges).min();
         let wait = wake.unwrap_or(u64::MAX).saturating_sub(self.clock.now());
-        Duration::from_nanos(wait).min(LOOK)
+        let is_alone = self.hops.iter().all(Option::is_none) && self.edges.is_empty();
+        Duration::from_nanos(wait).min(if is_alone { LOOK_ALONE } else { LOOK })
     }
 
     /// Does what is due.

@@ -78,8 +78,8 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     }
     if let Some(path) = &daemon.private_key {
         key(text, "private_key", path.to_string_lossy().into_owned());
+        key(text, "auth", word(daemon.auth));
     }
-    key(text, "auth", word(daemon.auth));
     let sandbox = SANDBOX.iter().find(|(_, sandbox)| *sandbox == daemon.sandbox);
     key(text, "sandbox", sandbox.map_or("", |(name, _)| name));
 }

@@ -247,8 +247,8 @@ fn unknown_keys_are_refused_with_what_was_meant() {
     let said = "relay.toml:1: link is missing: write a [[link]] for each interface that carries \
                 coded packets";
     assert_eq!(errors("[daemon]\n"), said);
-    let said = "relay.toml:1: unknown key deamon: a file has [daemon], [[link]], [[tunnel]] and \
-                [[flow]]";
+    let said = "relay.toml:1: unknown key deamon: a file has [daemon], [[link]], [[tunnel]], \
+                [[neighbour]] and [[flow]]";
     assert_eq!(errors("[deamon]\n"), said);
     let said = "relay.toml:2: link a: unknown key mtu: [[link]] has name, interface, local, \
                 rate_mbit";
