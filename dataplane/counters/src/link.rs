@@ -49,8 +49,8 @@ counters! {
         /// more than are looked at.
         rx_handshakes_refused: Packets => "Nothing, if few. Else compare the keys of both nodes with \
             recodectl pubkey; if they are right, look for what else sends to our port.",
-        /// Of these, dropped for want of keys that fit: there is no session yet, or the neighbour
-        /// has none.
+        /// Of these, dropped because there are no keys for them: no session yet, or the neighbour
+        /// has no keys.
         rx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
             the other one, and compare their clocks.",
         /// Of these, dropped because their tag is wrong: damaged or forged.

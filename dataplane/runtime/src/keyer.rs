@@ -6,7 +6,7 @@
 //!                                                                  └─► letters ─► first worker
 //! ```
 //!
-//! Strangers cause the questions, so their cost is bounded: the queue has a few places, the gate
+//! Anyone can cause the questions, so their cost is bounded: the queue has a few places, the gate
 //! asks for cookies beyond a hundred messages a second, and messages between edges come over
 //! links whose packets are verified, and only so many a second are passed on. The first worker
 //! sends what this thread writes, so handshakes take the way of all packets.
@@ -209,7 +209,7 @@ impl Keyer {
         let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
         let message = &letter.packet()[HEADER_BYTES..];
         let mut out = [0; HANDSHAKE_BYTES_MAX];
-        // A stranger's own address: a neighbour's, as the worker has seen to, and its port.
+        // The worker has seen to it that the address is that of the neighbour.
         let address =
             [&letter.peer.0.to_be_bytes()[..], &letter.source_port.to_be_bytes()].concat();
         let turn = match gate.admit(now, &entropy, &address, message, &mut out) {

@@ -246,7 +246,7 @@ impl Worker {
     }
 
     /// The part of a packet that the pipeline gets, if its tag is right; otherwise the packet ends
-    /// here. Those of strangers end in the pipeline.
+    /// here. Those of unknown senders end in the pipeline.
     #[inline]
     fn admit(&mut self, link: usize, origin: Option<(PeerId, u16)>, payload: Span) -> Option<Span> {
         let Some(origin) = origin else { return Some(payload) };

@@ -6,7 +6,7 @@
 //!       '---- keys say that a packet of the peer was verified
 //! ```
 //!
-//! Whoever began a handshake says *hello* until the peer uses the new keys: a packet without
+//! The side that began a handshake says *hello* until the peer uses the new keys: a packet without
 //! content under them, by which the peer sees that its response arrived. Traffic does the same.
 
 use std::sync::Arc;

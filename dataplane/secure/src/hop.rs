@@ -266,8 +266,8 @@ impl<'a> HeadChecked<'a> {
     }
 }
 
-/// Verifies the packets of one lane from a neighbour. Workers may share it: nobody waits for the
-/// window while packets of a lane come to one of them, as they do.
+/// Verifies the packets of one lane from a neighbour. Workers may share it: no worker waits for
+/// the window while packets of a lane come to one of them, as they do.
 pub struct HopReceiver {
     lane: Lane,
     key_id: u8,

@@ -38,7 +38,7 @@ pub struct LinePlan {
     pub engine: &'static str,
     /// The FPGA card.
     pub fpga: Option<&'static str>,
-    /// Who must prove who they are; `None`: nobody.
+    /// Who must prove who they are; `None`: no host.
     pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
     pub environment: Vec<(&'static str, String)>,

@@ -1,4 +1,5 @@
-//! Keys of `[daemon]`, `[[link]]`, `[[tunnel]]` and `[[neighbour]]`: fixed from start to stop, but for `engine`.
+//! Keys of `[daemon]`, `[[link]]`, `[[tunnel]]` and `[[neighbour]]`: fixed from start to stop, but
+//! for `engine`.
 
 use super::DefaultValue::{Depends, Is, Required};
 use super::Values::{Number, Other, Whole, Words};

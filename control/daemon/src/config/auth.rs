@@ -117,8 +117,8 @@ fn file(text: &str) -> Option<PathBuf> {
     (text.starts_with('/') && !text.contains('\0')).then(|| PathBuf::from(text))
 }
 
-/// Rules over all sections: whoever is spoken to has a key where packets are authenticated, and a
-/// key without effect is refused.
+/// Rules over all sections: every neighbour has a key where packets are authenticated, and a key
+/// without effect is refused.
 pub fn check(
     document: &Document,
     (auth, neighbours): (Auth, &[NeighbourKey]),

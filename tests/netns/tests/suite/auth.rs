@@ -1,4 +1,4 @@
-//! Lines whose hosts have keys: what strangers send ends at the first host, what hosts send
+//! Lines whose hosts have keys: what others send ends at the first host, what hosts send
 //! arrives, over restarts and with losses.
 
 use std::time::{Duration, Instant};
@@ -99,5 +99,5 @@ fn a_host_with_another_key_is_not_heard_and_named() {
     wait("no handshake came", || refused(&source) > 0 && refused(&sink) > 0);
     let state = sink.show().unwrap();
     let received: u64 = state.workers.iter().map(|worker| worker.received).sum();
-    assert_eq!(received, 0, "nothing of the stranger reaches a pipeline");
+    assert_eq!(received, 0, "nothing of the other reaches a pipeline");
 }
