@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use recoded_netns::process::{Background, tail};
-use recoded_netns::{CodePlan, LinePlan, binary};
+use recoded_netns::{AuthPlan, CodePlan, LinePlan, binary};
 
 use crate::edge::bed::{self, Bed, mortal};
 use crate::error::BenchError;
@@ -31,6 +32,10 @@ pub enum Contender {
     Window,
     /// recoded with a window that every hop keeps whole.
     Stream,
+    /// recoded with generations, authenticated and encrypted.
+    RlncFull,
+    /// The same with a window that every hop keeps whole.
+    StreamFull,
 }
 
 /// A contender that is ready. Ends when dropped.
@@ -42,7 +47,7 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 7] = [
+    pub const ALL: [Contender; 9] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
@@ -50,6 +55,8 @@ impl Contender {
         Contender::Bats,
         Contender::Window,
         Contender::Stream,
+        Contender::RlncFull,
+        Contender::StreamFull,
     ];
 
     /// Name in tables.
@@ -62,6 +69,8 @@ impl Contender {
             Contender::Bats => "recoded, bats",
             Contender::Window => "recoded, window",
             Contender::Stream => "recoded, stream",
+            Contender::RlncFull => "recoded, rlnc, auth full",
+            Contender::StreamFull => "recoded, stream, auth full",
         }
     }
 
@@ -85,19 +94,21 @@ impl Contender {
                 return Ok(Ok(cable));
             }
             Contender::Boringtun => return start_boringtun(bed, boringtun),
-            Contender::Rlnc => CodePlan::Rlnc,
+            Contender::Rlnc | Contender::RlncFull => CodePlan::Rlnc,
             Contender::Bats => {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
             Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
-            Contender::Stream => CodePlan::Stream,
+            Contender::Stream | Contender::StreamFull => CodePlan::Stream,
         };
-        start_recoded(bed, code).map(Ok)
+        let is_full = matches!(self, Contender::RlncFull | Contender::StreamFull);
+        let auth = is_full.then(|| AuthPlan::new("full", 1));
+        start_recoded(bed, code, auth).map(Ok)
     }
 }
 
-fn start_recoded(bed: &Bed, code: CodePlan) -> Result<Running, BenchError> {
-    let mut plan = LinePlan::protected(1);
+fn start_recoded(bed: &Bed, code: CodePlan, auth: Option<AuthPlan>) -> Result<Running, BenchError> {
+    let mut plan = LinePlan { auth, ..LinePlan::protected(1) };
     for flow in &mut plan.flows {
         flow.code = code;
         // The field of a window's random coefficients (RFC 8681) must be the largest.
@@ -111,6 +122,12 @@ fn start_recoded(bed: &Bed, code: CodePlan) -> Result<Running, BenchError> {
         let socket = bed.file(&format!("{index}.sock"));
         fs::write(&config, plan.config(index, &socket.to_string_lossy()))
             .map_err(BenchError::os("writing a configuration"))?;
+        if let Some(auth) = &plan.auth {
+            let key = AuthPlan::key_file(&socket.to_string_lossy());
+            fs::write(&key, auth.private(index)).map_err(BenchError::os("writing a key"))?;
+            let private = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(&key, private).map_err(BenchError::os("writing a key"))?;
+        }
         let mut command = mortal(host, binary("recoded"));
         command.arg("--config").arg(&config);
         processes.push(start(&mut command, &log)?);

@@ -137,7 +137,7 @@ fn tag_out(bytes: usize, whole: bool) -> Box<dyn Work> {
 /// Verified without moving the window, so that the same packets can come again.
 fn tag_in(bytes: usize, whole: bool) -> Box<dyn Work> {
     let digest = digest(bytes);
-    let mut sender = HopSender::new(&secrets(), 1, 0, &digest);
+    let sender = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
     let mut packets = packets(bytes + TRAILER_BYTES);
     for packet in &mut packets {
@@ -165,7 +165,7 @@ fn tag_in(bytes: usize, whole: bool) -> Box<dyn Work> {
 fn relay(bytes: usize) -> Box<dyn Work> {
     let mut coded = Coded::new(bytes, Strength::Standard);
     let digest = digest(bytes);
-    let mut upstream = HopSender::new(&secrets(), 1, 0, &digest);
+    let upstream = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
     for packet in &mut coded.packets {
         upstream.seal_head(packet, coded.payload, PORT).expect("sealed");

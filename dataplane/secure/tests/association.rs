@@ -114,12 +114,12 @@ fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64,
                 [ends[0].sent + delay_ms * 2 + 5000, ends[1].sent + delay_ms * 2 + 5000];
         }
         let mut leaving = Vec::new();
-        for side in 0..2 {
-            leaving.extend(ends[side].poll(now, &mut chance).into_iter().map(|it| (side, it)));
+        for (side, end) in ends.iter_mut().enumerate() {
+            leaving.extend(end.poll(now, &mut chance).into_iter().map(|it| (side, it)));
             if tick % 5 == 0 {
-                ends[side].sent += 1;
-                let number = ends[side].sent;
-                leaving.extend(ends[side].packet(number).map(|packet| (side, packet)));
+                end.sent += 1;
+                let number = end.sent;
+                leaving.extend(end.packet(number).map(|packet| (side, packet)));
             }
         }
         while let Some(first) = wire.first_entry() {

@@ -69,6 +69,10 @@ pub struct Options {
     #[arg(long, default_value_t = 64, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub window: u16,
+    /// What is authenticated: every packet of a hop, and from source to sink every IP packet, which
+    /// is encrypted; only the former; nothing
+    #[arg(long, value_enum, default_value_t = Auth::Full)]
+    pub auth: Auth,
     /// Where to save the results
     #[arg(long, default_value = "results/demo.json", value_name = "FILE")]
     pub json: PathBuf,
@@ -81,6 +85,28 @@ pub struct Options {
     /// Only remove what earlier runs left up, and end
     #[arg(long)]
     pub clean: bool,
+}
+
+/// What is authenticated.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Auth {
+    /// Hops, and encryption from source to sink
+    Full,
+    /// Hops
+    Hop,
+    /// Nothing
+    None,
+}
+
+impl Auth {
+    /// Its word on the command line and in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Auth::Full => "full",
+            Auth::Hop => "hop",
+            Auth::None => "none",
+        }
+    }
 }
 
 /// What protects the download.

@@ -32,7 +32,7 @@ const PACKETS_PER_SECOND_MAX: f64 = 12_000.0;
 const LOAD: f64 = 0.5;
 
 /// Bytes of a probe packet on a link, about: headers, coding vector, symbol.
-const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + PROBE_SYMBOL_BYTES as f64;
+const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + 13.0 + PROBE_SYMBOL_BYTES as f64;
 
 /// Batches that go ahead, so that relays learn the losses and adapt.
 const AHEAD: u64 = 1_000;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use recoded_api::v1::{Flow, State};
 use recoded_netns::traffic::{Download, Fetch, Iperf, UdpLoad, UdpOutcome, sha256};
-use recoded_netns::{Bed, BedError, Daemon, FlowPlan, LinePlan, Towards, TunnelPlan};
+use recoded_netns::{AuthPlan, Bed, BedError, Daemon, FlowPlan, LinePlan, Towards, TunnelPlan};
 
-use crate::options::{Code, Options};
+use crate::options::{Auth, Code, Options};
 use crate::progress::Note;
 
 /// Flow of the protected traffic, source to sink.
@@ -26,8 +26,8 @@ pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99, mtu: None
 pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98, mtu: None };
 
 /// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time. Its
-/// tunnel's MTU, two or three less, must still be one that IPv4 guarantees (576).
-pub const PROBE_SYMBOL_BYTES: usize = 600;
+/// tunnel's MTU, up to thirty less, must still be one that IPv4 guarantees (576).
+pub const PROBE_SYMBOL_BYTES: usize = 608;
 
 /// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
 /// where TCP sees them, and not in the links, where a generation would be cut.
@@ -36,8 +36,11 @@ const PACE: f64 = 0.97;
 /// Offered UDP load as a share of capacity.
 const LOAD: f64 = 0.6;
 
-/// Bytes of every packet on a link: Ethernet, IPv4, UDP, our header.
-const HEADER_BYTES: usize = 14 + 20 + 8 + 16;
+/// Bytes of every packet on a link: Ethernet, IPv4, UDP, our header, the tag of the hop.
+const HEADER_BYTES: usize = 14 + 20 + 8 + 16 + 13;
+
+/// Bytes that encryption adds to an IP packet.
+const SEALING_BYTES: usize = 2 + 25;
 
 /// What packets say of their generation.
 const GENERATION_BYTES: f64 = 4.0;
@@ -77,8 +80,12 @@ pub fn plan(options: &Options) -> LinePlan {
         hold_timeout_us: Some(20_000),
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
-    // A packet fills a symbol exactly: with its length, and in a window its flow ID.
-    let probe_mtu = PROBE_SYMBOL_BYTES - if options.chosen() == Code::Window { 3 } else { 2 };
+    // A packet fills a symbol exactly: with its length, in a window its flow ID, and its envelope.
+    let framing = if options.chosen() == Code::Window { 3 } else { 2 };
+    let sealing = if options.auth == Auth::Full { SEALING_BYTES } else { 0 };
+    let probe_mtu = PROBE_SYMBOL_BYTES - framing - sealing;
+    let auth = (options.auth != Auth::None)
+        .then(|| AuthPlan::new(options.auth.name(), options.hop_count()));
     let large = options.generation_size() > 32;
     LinePlan {
         hops: options.hop_count(),
@@ -89,6 +96,7 @@ pub fn plan(options: &Options) -> LinePlan {
         // A flow may hold this many generations; large ones are fewer, so that memory stays
         // bounded.
         generations: if large { 16 } else { 256 },
+        auth,
         frames: if large || options.chosen() == Code::Bats { 16_384 } else { 8_192 },
         ..LinePlan::protected(options.hop_count())
     }

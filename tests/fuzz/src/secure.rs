@@ -112,8 +112,8 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
 pub fn tags(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Keys { digest, tags } = &*KEYS;
-    let mut sender = HopSender::new(&secrets(), 1, 0, digest);
-    let mut receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
+    let sender = HopSender::new(&secrets(), 1, 0, digest);
+    let receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
     let count = 1 + input.below(SYMBOLS_MAX);
     let kind = [Kind::Batch, Kind::Generation, Kind::Stream][input.below(3)];
     let space = Space { flow: input.u32(), shard: input.byte(), kind };
@@ -137,7 +137,7 @@ pub fn tags(bytes: &[u8]) {
     let mut packet = [&vector[..], &sum, &[0; TRAILER_BYTES]].concat();
     let head_bytes = count + 8;
     sender.seal_head(&mut packet, head_bytes, 9).expect("room for a trailer");
-    let mut take = |packet: &[u8]| -> Result<usize, Refused> {
+    let take = |packet: &[u8]| -> Result<usize, Refused> {
         let head = receiver.check_head(packet, head_bytes, 9)?;
         let (vector, tag) = head.head().split_at(count);
         let proof = tags.verify(&masks, vector, &[], tag, head.body())?;
@@ -159,8 +159,8 @@ pub fn tags(bytes: &[u8]) {
 /// Packets that a tag of the hop covers whole, and bytes that are none.
 fn whole(input: &mut Input<'_>) {
     let Keys { digest, .. } = &*KEYS;
-    let mut sender = HopSender::new(&secrets(), 1, 0, digest);
-    let mut receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
+    let sender = HopSender::new(&secrets(), 1, 0, digest);
+    let receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
     let length = input.byte();
     let mut packet = input.filled(usize::from(length) + TRAILER_BYTES);
     assert!(receiver.check_whole(&packet, 9).is_err(), "a tag that was guessed");
@@ -178,7 +178,7 @@ fn whole(input: &mut Input<'_>) {
 pub fn envelopes(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let suite = Suite::ALL[input.below(2)];
-    let (mut sealer, mut opener) = (secrets().sealer(suite, 1), secrets().opener(suite, 64));
+    let (sealer, opener) = (secrets().sealer(suite, 1), secrets().opener(suite, 64));
     let bound = input.bytes(4);
     for _ in 0..4 {
         let length = input.byte();

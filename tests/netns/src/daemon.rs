@@ -60,12 +60,13 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Starts the daemons of every host at once and waits until all answer.
+    /// Starts the daemons of every host at once and waits until all answer, and until those with
+    /// keys have agreed on sessions.
     ///
     /// # Errors
-    /// As [`Daemon::start`].
+    /// As [`Daemon::start`], and when a session does not come to be.
     pub fn start_line(bed: &Bed, plan: &LinePlan) -> Result<Vec<Daemon>, BedError> {
-        std::thread::scope(|scope| {
+        let daemons: Result<Vec<Daemon>, BedError> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..=bed.hops())
                 .map(|index| scope.spawn(move || Daemon::start(bed, index, plan)))
                 .collect();
@@ -75,7 +76,33 @@ impl Daemon {
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 })
                 .collect()
-        })
+        });
+        let daemons = daemons?;
+        for daemon in &daemons {
+            daemon.wait_until_it_has_sessions()?;
+        }
+        Ok(daemons)
+    }
+
+    /// Waits until it has keys with everyone that it knows a key of.
+    ///
+    /// # Errors
+    /// When it does not answer, or a session does not come to be.
+    pub fn wait_until_it_has_sessions(&self) -> Result<(), BedError> {
+        let deadline = Instant::now() + START_PATIENCE;
+        loop {
+            let sessions = self.show()?.sessions;
+            let missing = sessions.iter().find(|session| session.age_seconds.is_none());
+            let Some(missing) = missing else { return Ok(()) };
+            if Instant::now() > deadline {
+                return Err(BedError::DaemonSilent {
+                    host: self.name.clone(),
+                    seconds: START_PATIENCE.as_secs(),
+                    log: format!("no session with {}: {}", missing.with, missing.refusal),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Host name: `h0` and so on.

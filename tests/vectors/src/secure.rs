@@ -185,7 +185,7 @@ fn keys(secrets: &Secrets) -> Vec<Key> {
 
 fn hops(secrets: &Secrets) -> Vec<Hop> {
     let digest = Arc::new(HopDigest::new(secrets, 300));
-    let mut sender = HopSender::new(secrets, 0x81, 1, &digest);
+    let sender = HopSender::new(secrets, 0x81, 1, &digest);
     let source_port = 0xC012;
     // Shorter than what is hashed, a block more, not a multiple of a register; and heads.
     let shapes =
@@ -263,7 +263,7 @@ fn unit(
 fn envelopes(secrets: &Secrets) -> Vec<Envelope> {
     let mut all = Vec::new();
     for suite in Suite::ALL {
-        let mut sealer = secrets.sealer(suite, 5);
+        let sealer = secrets.sealer(suite, 5);
         for (counter, bytes) in [0, 1, 75].into_iter().enumerate() {
             let packet = symbols(bytes as u32, 1, bytes).remove(0);
             let bound = [0xF1, 0x0F, 0, 1];
