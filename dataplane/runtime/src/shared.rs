@@ -95,14 +95,15 @@ impl Shared {
         (0..self.heard.len()).for_each(|worker| self.hear(worker));
     }
 
-    fn hear(&self, worker: usize) {
+    /// A worker is alive.
+    pub(crate) fn hear(&self, worker: usize) {
         // 584 million years fit.
         let millis = self.start.elapsed().as_millis() as u64;
         self.heard[worker].store(millis, Ordering::Relaxed);
     }
 
-    /// How long the worker that is silent longest has been so. Each publishes many times a second,
-    /// whatever it does.
+    /// How long the worker that is silent longest has been so. Each is heard of many times a
+    /// second, whatever it does, also when there is nothing to do.
     pub(crate) fn silence(&self) -> Duration {
         let oldest = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed)).min();
         let oldest = oldest.map_or(Duration::ZERO, Duration::from_millis);
@@ -110,7 +111,6 @@ impl Shared {
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {
-        self.hear(worker);
         *self.parts[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(part);
     }
 

@@ -158,6 +158,7 @@ impl Worker {
         let worked = self.round(now);
         if now >= self.state.housekeeping_at {
             self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
+            self.shared.hear(self.index);
             if std::mem::take(&mut self.state.dirty) {
                 self.publish();
             }

@@ -289,7 +289,9 @@ fn busiest_share(line: &Line) -> f64 {
     std::thread::sleep(window);
     let mut busiest = 0.0_f64;
     for ((daemon, before), after) in line.daemons.iter().zip(before).zip(times()) {
-        let share = (after - before).as_secs_f64() / window.as_secs_f64();
+        let used = after.checked_sub(before);
+        let used = used.unwrap_or_else(|| panic!("it ended: {}", daemon.log()));
+        let share = used.as_secs_f64() / window.as_secs_f64();
         let resident = daemon.resident_kib().unwrap();
         println!("{}: {:.2} % of a core, {resident} KiB resident", daemon.name(), share * 100.0);
         busiest = busiest.max(share);
