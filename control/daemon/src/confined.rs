@@ -3,6 +3,7 @@
 
 use crate::{Failure, farewell, stop_signal};
 use recoded::accelerator::Accelerator;
+use recoded::config::auth::{self, Auth};
 use recoded::config::{Config, EngineChoice, Sandbox};
 use recoded::control::bounded;
 use recoded::dataplane::{Dataplane, Observation};
@@ -190,6 +191,12 @@ fn announce(config: &Config, seen: &Observation, socket: &Path) {
         recoded_gf::Kernel::best().name(),
         socket.display()
     );
+    match config.daemon.auth {
+        Auth::None => tracing::warn!(
+            "auth: none: packets are neither authenticated nor encrypted (recodectl genkey makes a key)"
+        ),
+        auth => tracing::info!("auth: {}", auth::word(auth)),
+    }
     for link in &seen.links {
         let reason = if link.reason.is_empty() { "the best there is" } else { &link.reason };
         tracing::info!(
