@@ -11,6 +11,7 @@
 //! Whether a hop has keys is what the configuration says: packets without a tag are dropped there,
 //! whatever they say, and nothing leaves without one.
 
+use crate::keyer::{MAIL, MAIL_OF_HOPS};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crossbeam::channel::Sender;
@@ -97,7 +98,9 @@ impl Guard {
         counters.rx_handshakes += 1;
         // What is left of a hello is its header.
         if len > HEADER_BYTES {
+            let room = if is_message { MAIL_OF_HOPS } else { MAIL };
             let letter = Letter::new(peer, source_port, packet);
+            let letter = letter.filter(|_| self.mail.len() < room);
             let is_sent = letter.is_some_and(|letter| self.mail.try_send(letter).is_ok());
             counters.rx_handshakes_refused += u64::from(!is_sent);
         }

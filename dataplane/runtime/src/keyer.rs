@@ -29,6 +29,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Letters from workers that wait.
 pub(crate) const MAIL: usize = 256;
 
+/// Of these, how many may be messages of hops, which anyone can send: the rest is for messages
+/// between edges, which come over hops with keys.
+pub(crate) const MAIL_OF_HOPS: usize = MAIL / 2;
+
+/// Letters that are read between two looks at the timers.
+const BURST: usize = 64;
+
 /// How often workers' keys are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -137,7 +144,11 @@ impl Keyer {
         loop {
             let came = mail.recv_timeout(self.pause());
             let worked = match came {
-                Ok(letter) => self.receive(letter),
+                Ok(letter) => {
+                    // Under a flood, timers take their turn after so many.
+                    let mut letters = std::iter::once(letter).chain(mail.try_iter()).take(BURST);
+                    letters.try_for_each(|letter| self.receive(letter))
+                }
                 Err(RecvTimeoutError::Timeout) => Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
