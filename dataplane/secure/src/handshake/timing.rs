@@ -15,7 +15,7 @@ pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
 /// First wait for a response; doubled with each retry up to [`RETRY_NANOS_MAX`], and up to a
 /// quarter longer by chance, so that two sides do not collide for ever. Short, since messages are
 /// lost: over four hops of 10 % two of three handshakes fail.
-pub const RETRY_NANOS: u64 = SECOND / 4;
+pub const RETRY_NANOS: u64 = SECOND / 10;
 
 /// Longest wait for a response. Also the longest round trip over which a handshake succeeds.
 pub const RETRY_NANOS_MAX: u64 = 2 * SECOND;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use crate::common;
 use recoded_api::v1::State;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
+use recoded_netns::{
+    AuthPlan, Bed, BedConfig, CodePlan, Daemon, DirectionConfig, FlowPlan, LinePlan, LinkConfig,
+    Loss,
+};
 
 /// Rate of the links: any two cores carry a line of three daemons at this.
 const RATE_MBIT: f64 = 100.0;
@@ -84,6 +87,28 @@ fn downloads_arrive(level: &'static str) {
             assert_eq!(links(&state, "rx_wrong_tag"), 0, "{}", daemon.name());
             assert_eq!(links(&state, "rx_copies"), 0, "{}", daemon.name());
         }
+    }
+}
+
+/// What is copied on the way, or recorded and sent again, ends at the tag.
+#[test]
+fn copies_of_packets_are_refused() {
+    let Some(_turn) = common::daemons() else { return };
+    let copying = DirectionConfig {
+        duplicate: 0.2,
+        ..DirectionConfig::new(Loss::independent(0.02), RATE_MBIT)
+    };
+    let bed = Bed::build(&BedConfig::uniform(2, LinkConfig::both(copying))).unwrap();
+    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+    let daemons = Daemon::start_line(&bed, &plan("full", CodePlan::Auto, 2)).unwrap();
+    download(&bed, 4_000_000);
+    for daemon in &daemons {
+        let state = daemon.show().unwrap();
+        let copies = links(&state, "rx_copies");
+        println!("{}: {copies} copies", daemon.name());
+        assert!(copies > 100, "{}: {copies}", daemon.name());
+        assert_eq!(state.drops["replayed"], 0, "{}: the tag refuses them", daemon.name());
+        assert_eq!(links(&state, "rx_wrong_tag"), 0, "{}", daemon.name());
     }
 }
 

@@ -11,7 +11,7 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss, Namespace};
+use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss, Namespace};
 use rustix::process::Signal;
 
 const RATE_MBIT: f64 = 100.0;
@@ -20,8 +20,12 @@ const SINK: [u8; 4] = [10, 99, 0, 2];
 
 /// A source, a relay and a sink over links that lose a tenth.
 fn line() -> (Bed, Vec<Daemon>) {
+    line_with(None)
+}
+
+fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
     let bed = common::bed(2, Loss::independent(0.1), RATE_MBIT);
-    let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(2) };
+    let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), auth, ..LinePlan::protected(2) };
     for flow in &mut plan.flows {
         *flow = FlowPlan { code: CodePlan::Auto, field: 256, ..flow.clone() };
     }
@@ -75,7 +79,17 @@ fn assert_same_file(one: &Path, other: &Path) {
 #[test]
 fn dataplane_process_killed_under_traffic_costs_a_moment_and_no_connection() {
     let Some(_turn) = common::daemons() else { return };
-    let (bed, mut daemons) = line();
+    kill_each_under_traffic(line());
+}
+
+/// Keys are of a process: the next one agrees on others.
+#[test]
+fn dataplane_process_with_keys_killed_under_traffic_costs_a_moment_and_no_connection() {
+    let Some(_turn) = common::daemons() else { return };
+    kill_each_under_traffic(line_with(Some(AuthPlan::new("full", 2))));
+}
+
+fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
     write_random_file(&file, 24 << 20).unwrap();
     let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
