@@ -190,3 +190,154 @@ fn count(reason: Refused, counters: &mut LinkCounters) {
         _ => counters.rx_wrong_tag += 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyring::LETTER_BYTES;
+    use crossbeam::channel::{Receiver, bounded};
+    use proptest::prelude::*;
+    use recoded_secure::{
+        Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
+        Ring, Scope, Suite, timing,
+    };
+    use recoded_wire::handshake::write_handshake;
+
+    const PORT: u16 = 50_000;
+    const PEER: PeerId = PeerId(0);
+
+    /// Keys of two nodes that have agreed; the first one began.
+    fn agreed<Keys: EpochKeys>(scope: Scope) -> [Ring<Arc<Keys>>; 2] {
+        let entropy = |byte| Entropy::new([byte; 64]);
+        let private = [1, 2].map(|byte| PrivateKey::generate(&entropy(byte)));
+        let mut ends = [(0, 1), (1, 0)].map(|(own, other): (usize, usize)| {
+            let (private, peer) = (private[own].clone(), private[other].public());
+            let identity = Identity { scope, private, peer, psk: PresharedKey::none() };
+            Association::<Keys>::new(identity, Suite::Aes128Gcm, 0, &entropy(3))
+        });
+        let (mut there, mut back) = ([0; HANDSHAKE_BYTES_MAX], [0; HANDSHAKE_BYTES_MAX]);
+        let now = timing::START_NANOS;
+        let sent = ends[0].poll(now, 1, &entropy(4), &mut there).unwrap().send;
+        let answer = ends[1].receive(now, &entropy(5), &there[..sent], &mut back).unwrap().send;
+        ends[0].receive(now, &entropy(6), &back[..answer], &mut there).unwrap();
+        ends.map(|end| end.ring().clone())
+    }
+
+    /// Two neighbours: of the first there is a key, of the second there is none.
+    fn guards() -> [(Guard, Receiver<Letter>); 2] {
+        let [here, there] = agreed(Scope::Hop);
+        let [source, sink] = agreed(Scope::Edge(7));
+        [(here, source), (there, sink)].map(|(hop, edge)| {
+            let rings = Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)] };
+            let (mail, letters) = bounded(MAIL);
+            (Guard::new(Arc::new(Keyring::new(rings)), mail), letters)
+        })
+    }
+
+    fn tagged(guard: &Guard, packet: &[u8]) -> Vec<u8> {
+        let mut packet = [packet, &[0; TRAILER_BYTES]].concat();
+        assert!(guard.tag(PEER, &mut packet, PORT));
+        packet
+    }
+
+    proptest! {
+        #[test]
+        fn what_has_no_tag_is_a_handshake_or_ends(
+            mut packet in prop::collection::vec(any::<u8>(), 0..300),
+            is_handshake: bool,
+        ) {
+            let [_, (mut guard, letters)] = guards();
+            if is_handshake && packet.len() >= 16 {
+                let flags = packet[1] & Flags::EDGE;
+                packet[..4].copy_from_slice(&[0x27, flags, 0, 0]);
+            }
+            let mut counters = LinkCounters::default();
+            let admitted = guard.admit((PEER, PORT), &packet, &mut counters);
+            prop_assert_eq!(admitted, Admitted::Ended);
+            let refused = counters.rx_no_keys + counters.rx_wrong_tag + counters.rx_copies;
+            prop_assert_eq!(refused + counters.rx_handshakes, 1);
+            let is_message = is_handshake && packet.len() > 16 + TRAILER_BYTES && packet[1] == 0;
+            prop_assert_eq!(counters.rx_handshakes, u64::from(is_message));
+            let is_read = is_message && packet.len() <= LETTER_BYTES;
+            prop_assert_eq!(letters.len(), usize::from(is_read));
+        }
+
+        #[test]
+        fn packets_of_the_neighbour_come_once_and_unchanged(
+            packet in prop::collection::vec(any::<u8>(), 1..1500), at: usize, bit in 0..8u8,
+        ) {
+            prop_assume!(packet[0] & 15 != PacketType::Handshake as u8);
+            let [(sender, _), (mut receiver, _)] = guards();
+            let packet_with_tag = tagged(&sender, &packet);
+            let mut changed = packet_with_tag.clone();
+            changed[at % packet_with_tag.len()] ^= 1 << bit;
+            let mut counters = LinkCounters::default();
+            let mut admit = |packet: &[u8]| receiver.admit((PEER, PORT), packet, &mut counters);
+            prop_assert_eq!(admit(&changed), Admitted::Ended);
+            prop_assert_eq!(admit(&packet_with_tag), Admitted::Packet(packet.len()));
+            prop_assert_eq!(admit(&packet_with_tag), Admitted::Ended);
+            prop_assert_eq!(counters.rx_copies, 1);
+        }
+    }
+
+    #[test]
+    fn hellos_confirm_and_messages_of_edges_need_a_tag() {
+        let [(sender, _), (mut receiver, letters)] = guards();
+        let mut counters = LinkCounters::default();
+        let mut message = [0; LETTER_BYTES];
+        let len = write_handshake(7, false, &[], &mut message);
+        assert_eq!(receiver.rings.hops[0].as_ref().unwrap().sending().map(|it| it.key_id), None);
+        let hello = tagged(&sender, &message[..len]);
+        assert_eq!(receiver.admit((PEER, PORT), &hello, &mut counters), Admitted::Ended);
+        assert!(receiver.rings.hops[0].as_ref().unwrap().sending().is_some());
+        assert_eq!((counters.rx_handshakes, letters.len()), (1, 0));
+        let len = write_handshake(7, true, &[9; 60], &mut message);
+        let with_tag = tagged(&sender, &message[..len]);
+        receiver.admit((PEER, PORT), &message[..len], &mut counters);
+        assert_eq!(letters.len(), 0, "without a tag");
+        receiver.admit((PEER, PORT), &with_tag, &mut counters);
+        assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
+    }
+
+    #[test]
+    fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_pipeline() {
+        let [_, (mut guard, letters)] = guards();
+        let mut counters = LinkCounters::default();
+        let other = (PeerId(1), PORT);
+        assert_eq!(guard.admit(other, &[0x22; 40], &mut counters), Admitted::Packet(40));
+        let mut message = [0; LETTER_BYTES];
+        let len = write_handshake(7, false, &[9; 60], &mut message);
+        let admitted = guard.admit(other, &message[..len], &mut counters);
+        assert_eq!(admitted, Admitted::Packet(len));
+        assert_eq!((counters.rx_handshakes, letters.len()), (0, 0));
+        assert_eq!(guard.trailer_bytes(PeerId(1)), 0);
+    }
+
+    #[test]
+    fn a_flood_of_messages_leaves_room_for_those_between_edges() {
+        let [(sender, _), (mut receiver, letters)] = guards();
+        let mut counters = LinkCounters::default();
+        let mut message = [0; LETTER_BYTES];
+        let len = write_handshake(7, false, &[9; 60], &mut message);
+        for _ in 0..1000 {
+            receiver.admit((PEER, PORT), &message[..len], &mut counters);
+        }
+        assert_eq!(letters.len(), MAIL_OF_HOPS);
+        assert_eq!(counters.rx_handshakes_refused, 1000 - MAIL_OF_HOPS as u64);
+        let len = write_handshake(7, true, &[9; 60], &mut message);
+        let with_tag = tagged(&sender, &message[..len]);
+        receiver.admit((PEER, PORT), &with_tag, &mut counters);
+        assert_eq!(letters.len(), MAIL_OF_HOPS + 1);
+    }
+
+    #[test]
+    fn envelopes_open_at_the_other_end_of_their_flow_only() {
+        let [(source, _), (mut sink, _)] = guards();
+        let mut sealed = [0; 100 + ENVELOPE_BYTES];
+        source.seal(7, &[5; 100], &mut sealed).unwrap();
+        assert_eq!(source.seal(8, &[5; 100], &mut sealed.clone()), Err(Refused::UnknownKey));
+        assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
+        assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
+        assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+    }
+}

@@ -369,7 +369,7 @@ impl Keyer {
     }
 
     /// Says what sessions there are.
-    fn report(&self, now: u64) {
+    pub(crate) fn report(&self, now: u64) {
         self.keyring.store_sessions(Sessions {
             hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
             edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),

@@ -287,6 +287,7 @@ fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartErro
         StartError::Limit { what: "random bytes", source: std::io::Error::other(error.to_string()) }
     })?;
     keyring.rings.publish(keyer.rings());
+    keyer.report(clock.now());
     let (mail, letters) = bounded(MAIL);
     let thread = std::thread::Builder::new()
         .name("recoded-keys".into())
