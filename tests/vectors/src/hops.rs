@@ -1,5 +1,7 @@
 //! `wire.json`: packets of streams, and the link reports that answer them.
 
+use recoded_wire::handshake::{MESSAGE_BYTES_MAX, parse_handshake, travel, write_handshake};
+use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::{self, LINK_BYTES, LINK_GAPS_MAX, LinkReport, Missing, write_link};
 use recoded_wire::stream::{
@@ -98,6 +100,32 @@ impl From<link::LinkGap> for Gap {
     fn from(link::LinkGap { first, count }: link::LinkGap) -> Self {
         Self { first, count }
     }
+}
+
+/// A message of a handshake; what is in it is in `secure.json`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handshake {
+    /// What every packet says.
+    pub header: Header,
+    /// The message; none in a hello between neighbours.
+    pub message: Hex,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// Messages and hellos between neighbours and between edges, the last two on their way.
+pub(crate) fn handshakes() -> Vec<Handshake> {
+    let cases = [(false, 141, 0), (false, 0, 0), (true, 86, 0), (true, 25, 2), (true, 160, 64)];
+    let handshake = |(is_edge, length, hops): (bool, usize, u8)| {
+        let message: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
+        let mut bytes = [0; HEADER_BYTES + MESSAGE_BYTES_MAX];
+        let written = write_handshake(0x0102_0304, is_edge, &message, &mut bytes);
+        let bytes = &mut bytes[..written];
+        (0..hops).for_each(|_| assert!(travel(bytes), "few enough hops"));
+        let header = parse_handshake(bytes).expect("a message");
+        Handshake { header: header.into(), message: Hex(message), bytes: Hex(bytes.to_vec()) }
+    };
+    cases.into_iter().map(handshake).collect()
 }
 
 /// Symbols, one that is sent again, combinations, and keepalives, the last of another code.

@@ -9,7 +9,7 @@ use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
 use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
 
-use crate::hops::{Link, Stream, links, streams};
+use crate::hops::{self, Handshake, Link, Stream, links, streams};
 use crate::{Hex, symbols};
 
 const SYMBOL_BYTES: usize = 16;
@@ -29,12 +29,15 @@ pub struct Document {
     pub feedback: Vec<Feedback>,
     /// Link reports.
     pub link: Vec<Link>,
+    /// Messages of handshakes, without tags of hops.
+    pub handshake: Vec<Handshake>,
 }
 
 /// What every packet says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report.
+    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report,
+    /// 7 message of a handshake.
     pub packet_type: u8,
     /// Flags with the field code.
     pub flags: u8,
@@ -243,6 +246,7 @@ pub fn document() -> Document {
         stream: streams(),
         feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
         link: links(),
+        handshake: hops::handshakes(),
     }
 }
 

@@ -209,6 +209,18 @@ fn link_reports_are_the_bytes_they_say() {
     }
 }
 
+/// As above.
+#[test]
+fn messages_of_handshakes_are_the_bytes_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.handshake {
+        let bytes = [header_bytes(&packet.header), vec![0; 3], packet.message.0.clone()].concat();
+        assert_eq!(bytes, packet.bytes.0);
+        let Ok(Parsed::Handshake(header)) = parse(&bytes) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(header));
+    }
+}
+
 #[test]
 fn every_packet_type_and_every_item_has_a_vector() {
     let document: wire::Document = published("wire");
@@ -217,7 +229,9 @@ fn every_packet_type_and_every_item_has_a_vector() {
     let feedback = document.feedback.iter().map(|packet| packet.header.packet_type);
     let stream = document.stream.iter().map(|packet| packet.header.packet_type);
     let link = document.link.iter().map(|packet| packet.header.packet_type);
-    let types: Vec<u8> = coded.chain(window).chain(feedback).chain(stream).chain(link).collect();
+    let handshake = document.handshake.iter().map(|packet| packet.header.packet_type);
+    let types = coded.chain(window).chain(feedback).chain(stream).chain(link);
+    let types: Vec<u8> = types.chain(handshake).collect();
     for packet_type in PacketType::ALL {
         assert!(types.contains(&(packet_type as u8)), "{packet_type:?}");
     }

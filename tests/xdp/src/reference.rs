@@ -81,8 +81,8 @@ fn udp(datagram: &[u8], claimed: usize, port: u16, flow: u32) -> Option<Verdict>
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (2, 1..=6) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
-        (2, 1..=6) => Verdict::DropUnknownFlow,
+        (2, 1..=7) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
+        (2, 1..=7) => Verdict::DropUnknownFlow,
         (2, _) => Verdict::DropType,
         _ => Verdict::DropVersion,
     })
