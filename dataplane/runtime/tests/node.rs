@@ -333,7 +333,9 @@ fn rate_paces_what_a_source_sends() {
     wait_until("the queue is empty", || tunnel().read_packets == sent() + dropped());
     assert!(tunnel().queue_dropped[QueueDrop::Delay as usize] > 0);
     // What waits when the flow ends is counted, too: this is a second of the link's rate.
+    let before = tunnel().queued_packets;
     (0..2000).for_each(|_| drop(socket.send_to(&[0; 1300], (address, 5000))));
+    wait_until("packets wait", || tunnel().queued_packets > before);
     sender.publish(snapshot(2, vec![])).unwrap();
     wait_until("the rest is dropped", || tunnel().queue_dropped[QueueDrop::Closed as usize] > 0);
 }

@@ -154,6 +154,8 @@ pub struct FlowPlan {
     pub field: u16,
     /// Symbols per generation, or packets per batch.
     pub generation_size: usize,
+    /// Shards; `None`: as many as workers.
+    pub shards: Option<u8>,
     /// Bytes per symbol.
     pub symbol_bytes: Option<usize>,
     /// Packets per symbol; `None` is automatic.
@@ -178,6 +180,7 @@ impl FlowPlan {
             code: CodePlan::Rlnc,
             field: 16,
             generation_size: 16,
+            shards: None,
             symbol_bytes: None,
             redundancy: None,
             target_loss: None,
@@ -301,6 +304,7 @@ impl LinePlan {
             role,
             tunnel: (role != "relay").then_some(flow.tunnel),
             field: is_source.then_some(flow.field).filter(|_| flow.code.has_field()),
+            shards: flow.shards.filter(|_| is_source),
             code: flow.code(role),
             symbol_bytes: flow.symbol_bytes,
             redundancy: match flow.redundancy {
@@ -425,6 +429,8 @@ struct FlowFile {
     tunnel: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shards: Option<u8>,
     #[serde(flatten)]
     code: CodeFile,
     #[serde(skip_serializing_if = "Option::is_none")]
