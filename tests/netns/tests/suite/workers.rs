@@ -12,9 +12,9 @@ const RATE_MBIT: f64 = 100.0;
 /// Workers of every daemon, and queues of every interface.
 const WORKERS: u32 = 2;
 
-/// Shards of each flow: the most there may be. Linux spreads them over queues by a hash of addresses
-/// and ports that differs from boot to boot and is not fair to neighbouring ports: a queue was seen
-/// with one or two of them.
+/// Shards of each flow: the most there may be. Linux spreads them over queues by a hash of
+/// addresses and ports that differs from boot to boot and is not fair to neighbouring ports: a
+/// queue was seen with one or two of them.
 const SHARDS: u8 = 16;
 
 /// Connections: enough that a fair hash leaves no worker with less than a quarter of them, but for
