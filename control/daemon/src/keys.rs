@@ -10,7 +10,7 @@ use recoded_runtime::{EdgeConfig, PeerKey};
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// A file, or what is in it.
-    #[error("{0}: recodectl genkey and genpsk write such files")]
+    #[error("{0} (recodectl genkey and genpsk write such files)")]
     File(#[from] KeyError),
     /// A neighbour or edge has the key of this host.
     #[error("{0} is the public key of this host itself: name that of the other one")]

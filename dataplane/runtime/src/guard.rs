@@ -137,8 +137,9 @@ impl Guard {
     /// There are no keys, or they are used up.
     #[inline]
     pub(crate) fn seal(&self, flow: u32, packet: &[u8], out: &mut [u8]) -> Result<(), Refused> {
-        let edge = self.rings.edges.iter().find(|(id, _)| *id == flow);
-        let epoch = edge.and_then(|(_, ring)| ring.sending()).ok_or(Refused::UnknownKey)?;
+        let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &self.rings.edges[place];
+        let epoch = ring.sending().ok_or(Refused::UnknownKey)?;
         let end = ENVELOPE_HEADER_BYTES + packet.len();
         let place = out.get_mut(ENVELOPE_HEADER_BYTES..end).ok_or(Refused::Malformed)?;
         place.copy_from_slice(packet);
@@ -155,8 +156,8 @@ impl Guard {
         flow: u32,
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], Refused> {
-        let edge = self.rings.edges.iter_mut().find(|(id, _)| *id == flow);
-        let (_, ring) = edge.ok_or(Refused::UnknownKey)?;
+        let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &mut self.rings.edges[place];
         open_edge(ring, sealed, &flow.to_be_bytes())
     }
 

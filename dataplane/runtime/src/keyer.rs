@@ -142,6 +142,8 @@ impl Keyer {
             let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, now)?;
             keyer.edges.push((edge.flow, party));
         }
+        // Workers look keys up by the number of the flow.
+        keyer.edges.sort_by_key(|(flow, _)| *flow);
         Ok(keyer)
     }
 

@@ -20,8 +20,16 @@ pub(crate) const LETTER_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES_MAX;
 pub(crate) struct Rings {
     /// By `PeerId`; `None` where the configuration has no key of it.
     pub(crate) hops: Vec<Option<Ring<Arc<HopKeys>>>>,
-    /// Of sealed flows that begin or end here.
+    /// Of sealed flows that begin or end here, by the number of the flow.
     pub(crate) edges: Vec<(u32, Ring<Arc<EdgeKeys>>)>,
+}
+
+impl Rings {
+    /// Where the keys of a flow are.
+    #[inline]
+    pub(crate) fn edge(&self, flow: u32) -> Option<usize> {
+        self.edges.binary_search_by_key(&flow, |(id, _)| *id).ok()
+    }
 }
 
 /// A packet of a handshake, received from or to be sent to a neighbour.

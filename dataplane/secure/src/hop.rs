@@ -9,8 +9,8 @@
 //!         || source port (16, le) || covered (8) || key id (8) || head || digest of the body (64))
 //! ```
 //!
-//! The counter is of 64 bits and per direction and *lane*: a lane is what one worker sends without
-//! asking another, so that there is no lock. Flow, shard and hop index are in the packet, which is
+//! The counter is of 64 bits and per direction and *lane*: a lane is a source port, so that one
+//! worker sends it and one receives it, and none waits for another. Flow, shard and hop index are in the packet, which is
 //! covered; the source port is bound in. Two ways to cover a packet:
 //!
 //! - **whole** (`covered` = 1): the head is the first 64 bytes; the digest of the rest is the sums
