@@ -3,12 +3,18 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 
 use serde_json::Value;
 
+/// A program cannot be started while anyone has it open for writing, and a process that another
+/// test is about to start has everything open that this one had: one of both at a time.
+static WRITE_OR_START: Mutex<()> = Mutex::new(());
+
 /// A folder as `--pack` makes it, with a benchmark that fails.
 fn packed() -> tempfile::TempDir {
+    let _one = WRITE_OR_START.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/gpu-run");
     std::fs::copy(script, folder.path().join("gpu-run")).expect("the script");
@@ -28,15 +34,21 @@ fn example() -> PathBuf {
 }
 
 fn run(folder: &Path, arguments: &[&str], libraries: &str) -> (Output, Option<Value>) {
-    let output = Command::new(folder.join("gpu-run"))
+    let one = WRITE_OR_START.lock();
+    let started = Command::new(folder.join("gpu-run"))
         .args(arguments)
         .arg(folder.join("results"))
         .env("LD_LIBRARY_PATH", libraries)
         // The stand-in has its kernels built in: any file will do.
         .env(recoded_cuda::IMAGE_VARIABLE, concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .env("STANDIN_STRAY", "700")
-        .output()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("bash");
+    drop(one);
+    let output = started.wait_with_output().expect("its output");
     println!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
