@@ -1,4 +1,4 @@
-//! The XDP program of one interface: loaded, attached, and its three maps.
+//! The XDP program of one interface: loaded, attached, and its maps.
 //!
 //! Each interface gets its own copy of the program and of its maps, since the socket map is indexed
 //! by receive queue alone. The program is attached by a `bpf_link`, which a process owns: however
@@ -11,12 +11,17 @@
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::privileged::{AskError, Client};
+use crate::topology::{LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
-use recoded_wire::steer::{GLOBAL_PORT, MAP_FLOWS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict};
+use recoded_wire::packet::{AddressWords, address_words};
+use recoded_wire::steer::{
+    GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict,
+};
 use recoded_xsk::{ModePreference, XdpMode};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,18 +60,19 @@ pub(crate) enum SteerError {
 }
 
 impl Attachment {
-    /// Loads the program for UDP port `port` and attaches it: native if `preference` allows and the
-    /// driver can, generic otherwise.
+    /// Loads the program for the packets of the neighbours on a link and attaches it: native if the
+    /// topology allows and the driver can, generic otherwise.
     ///
     /// # Errors
     /// [`StartError::ForeignProgram`], [`StartError::NoNativeXdp`], [`StartError::NotPermitted`],
     /// [`StartError::Program`], [`StartError::NoSuchInterface`], [`StartError::Privileged`].
     pub(crate) fn open(
-        interface: &str,
-        port: u16,
-        preference: ModePreference,
+        topology: &Topology,
+        link: usize,
         netlink: &Netlink,
     ) -> Result<Attachment, StartError> {
+        let LinkConfig { interface, local, .. } = &topology.links[link];
+        let preference = topology.xdp_mode;
         if let Some(privileged) = netlink.privileged() {
             return Attachment::ask(interface, privileged);
         }
@@ -76,8 +82,14 @@ impl Attachment {
             _ => StartError::Program { interface: interface.to_owned(), reason: chain(error) },
         };
         let mut ebpf = EbpfLoader::new()
-            .override_global(GLOBAL_PORT, &port, true)
+            .override_global(GLOBAL_PORT, &topology.port, true)
+            .override_global(GLOBAL_LOCAL, &address_words(*local), true)
             .load(OBJECT)
+            .map_err(|error| refused(&error))?;
+        let neighbours = topology.hops.iter().filter(|hop| hop.link == link);
+        let mut neighbours = neighbours.map(|hop| hop.address);
+        neighbours
+            .try_for_each(|address| set_neighbour(&mut ebpf, address))
             .map_err(|error| refused(&error))?;
         let program = program(&mut ebpf).map_err(|error| refused(&error))?;
         program.load().map_err(|error| refused(&error))?;
@@ -224,6 +236,12 @@ fn held(interface: &str, index: u32, ebpf: Ebpf, mode: (XdpMode, String)) -> Att
     let (mode, reason) = mode;
     let program = Holder::Here(Box::new(ebpf));
     Attachment { interface: interface.to_owned(), index, program, mode, reason }
+}
+
+fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {
+    let map = ebpf.map_mut(MAP_NEIGHBOURS).ok_or_else(|| missing(MAP_NEIGHBOURS))?;
+    let mut neighbours: HashMap<_, AddressWords, u32> = HashMap::try_from(map)?;
+    neighbours.insert(address_words(address), 1, 0)
 }
 
 fn sockets(ebpf: &mut Ebpf) -> Result<XskMap<&mut aya::maps::MapData>, MapError> {

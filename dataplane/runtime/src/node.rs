@@ -190,12 +190,10 @@ impl Node {
             self.needs_restart.store(true, Relaxed);
             return Err(StartError::Sealed);
         }
-        let Topology { port, xdp_mode, .. } = self.topology;
-        let name = &self.topology.links[link].interface;
         let mut steering = self.steering();
         // The interface may be the same one under its old name again.
         steering.attachments[link].detach();
-        steering.replace(link, Attachment::open(name, port, xdp_mode, netlink)?);
+        steering.replace(link, Attachment::open(&self.topology, link, netlink)?);
         let mut workers = self.workers();
         steering.release_sockets(self.topology.workers);
         // Before any socket is opened: Linux treats a queue as busy while its UMEM exists.

@@ -106,8 +106,8 @@ impl Resources {
             Some((client, true)) => find_links(topology, &netlink, client)?,
             _ => {
                 let interfaces = open_interfaces(topology, &netlink)?;
-                let attachments =
-                    topology.links.iter().map(|link| attach(topology, link, &netlink));
+                let attachments = (0..topology.links.len())
+                    .map(|link| Attachment::open(topology, link, &netlink));
                 (interfaces.into_iter().map(Some).collect(), attachments.collect::<Result<_, _>>()?)
             }
         };
@@ -162,14 +162,6 @@ impl Resources {
     }
 }
 
-fn attach(
-    topology: &Topology,
-    link: &LinkConfig,
-    netlink: &Netlink,
-) -> Result<Attachment, StartError> {
-    Attachment::open(&link.interface, topology.port, topology.xdp_mode, netlink)
-}
-
 /// The links whose interfaces are there, and their programs; the places of the others.
 fn find_links(
     topology: &Topology,
@@ -179,10 +171,10 @@ fn find_links(
     let is_absent = |error: &StartError| {
         matches!(error, StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. })
     };
-    let find = |link: &LinkConfig| {
-        let found = netlink
-            .interface(&link.interface)
-            .and_then(|interface| Ok((Some(interface), attach(topology, link, netlink)?)));
+    let find = |(index, link): (usize, &LinkConfig)| {
+        let found = netlink.interface(&link.interface).and_then(|interface| {
+            Ok((Some(interface), Attachment::open(topology, index, netlink)?))
+        });
         match found {
             Err(error) if is_absent(&error) => {
                 tracing::warn!(
@@ -196,7 +188,7 @@ fn find_links(
             outcome => outcome,
         }
     };
-    let found: Result<Vec<_>, StartError> = topology.links.iter().map(find).collect();
+    let found: Result<Vec<_>, StartError> = topology.links.iter().enumerate().map(find).collect();
     Ok(found?.into_iter().unzip())
 }
 

@@ -5,7 +5,7 @@
 //! and name hops and tunnels by their index in these lists.
 
 use recoded_secure::{PresharedKey, PrivateKey, PublicKey};
-use recoded_wire::steer::XSKS_MAX;
+use recoded_wire::steer::{NEIGHBOURS_MAX, XSKS_MAX};
 use recoded_xsk::ModePreference;
 use std::net::IpAddr;
 
@@ -192,6 +192,14 @@ pub enum TopologyError {
     /// A hop that is ourselves.
     #[error("hop {0} is our own address on its link: name the neighbour's")]
     HopIsLocal(IpAddr),
+    /// More neighbours than the table of the XDP program holds.
+    #[error("link {link} has {hops} neighbours: must be at most {NEIGHBOURS_MAX}")]
+    Neighbours {
+        /// Name of the link.
+        link: String,
+        /// Its neighbours.
+        hops: usize,
+    },
     /// A prefix longer than the address.
     #[error("prefix length {prefix} of tunnel {tunnel:?} is longer than its address")]
     Prefix {
@@ -270,6 +278,12 @@ impl Topology {
             }
             if address == link.local {
                 return Err(TopologyError::HopIsLocal(address));
+            }
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            let hops = self.hops.iter().filter(|hop| hop.link == index).count();
+            if hops > NEIGHBOURS_MAX as usize {
+                return Err(TopologyError::Neighbours { link: link.name.clone(), hops });
             }
         }
         Ok(())
@@ -420,6 +434,10 @@ mod tests {
         assert!(matches!(
             error_after(|t| t.hops[0].address = t.links[0].local),
             TopologyError::HopIsLocal(_)
+        ));
+        assert!(matches!(
+            error_after(|t| t.hops = vec![t.hops[0].clone(); NEIGHBOURS_MAX as usize + 1]),
+            TopologyError::Neighbours { hops: 1025, .. }
         ));
     }
 

@@ -87,6 +87,20 @@ pub enum IpVersion {
     V6,
 }
 
+/// An address as four words in host order, the first one first; that of IPv4 as IPv6 maps it
+/// (`::ffff:a.b.c.d`).
+pub type AddressWords = [u32; 4];
+
+/// The words of an address.
+pub fn address_words(address: IpAddr) -> AddressWords {
+    let bytes = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    let (words, _) = bytes.as_chunks::<4>();
+    [0, 1, 2, 3].map(|word: usize| u32::from_be_bytes(words[word]))
+}
+
 /// A UDP header found by [`find_udp`]; offsets in bytes from the start of the frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UdpHeader {
@@ -140,6 +154,39 @@ impl UdpHeader {
         }
         Some((self.udp_offset + UDP_BYTES, udp_bytes - UDP_BYTES))
     }
+
+    /// Who sent it; `None` when the frame ends before that.
+    #[inline(always)]
+    pub fn source<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<AddressWords> {
+        match self.ip {
+            IpVersion::V4 => words_v4(packet, self.ip_offset + 12),
+            IpVersion::V6 => words_v6(packet, self.ip_offset + 8),
+        }
+    }
+
+    /// Who is to get it.
+    #[inline(always)]
+    pub fn destination<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<AddressWords> {
+        match self.ip {
+            IpVersion::V4 => words_v4(packet, self.ip_offset + 16),
+            IpVersion::V6 => words_v6(packet, self.ip_offset + 24),
+        }
+    }
+}
+
+#[inline(always)]
+fn words_v4<P: PacketBytes + ?Sized>(packet: &P, offset: usize) -> Option<AddressWords> {
+    Some([0, 0, 0xffff, packet.u32_at(offset)?])
+}
+
+#[inline(always)]
+fn words_v6<P: PacketBytes + ?Sized>(packet: &P, offset: usize) -> Option<AddressWords> {
+    Some([
+        packet.u32_at(offset)?,
+        packet.u32_at(offset + 4)?,
+        packet.u32_at(offset + 8)?,
+        packet.u32_at(offset + 12)?,
+    ])
 }
 
 /// Finds the UDP payload of a received frame, its addresses included.

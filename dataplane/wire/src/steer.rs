@@ -2,21 +2,26 @@
 //! space.
 //!
 //! ```text
-//!  frame -> find_udp -> our port? -> length, version, type -> known flow? -> socket? -> redirect
-//!              |           |                  |                   |            |
-//!            pass        pass               drop                drop         drop
+//!  frame -> find_udp -> our port and address? -> length, version, type -> neighbour? -> flow?
+//!              |                 |                          |                  |         |
+//!            pass              pass                       drop               drop      drop
+//!
+//!  -> socket? -> redirect
+//!        |
+//!      drop
 //! ```
 //!
 //! The rule: a packet that is not UDP to our port **passes** to Linux unchanged (ARP and neighbour
-//! discovery included: without them no next hop resolves). UDP to our port belongs to the
-//! dataplane; if it cannot be a coded packet of a configured flow it is **dropped** here, so that a
-//! flood at our port costs a few dozen instructions a packet and never reaches a socket, connection
-//! tracking or the ICMP port-unreachable generator.
+//! discovery included: without them no next hop resolves), and so does what another host is to get.
+//! UDP to our address and port belongs to the dataplane; if it cannot be a coded packet of a
+//! neighbour and a configured flow it is **dropped** here, so that a flood at our port costs a few
+//! dozen instructions a packet and never reaches a socket, a worker, connection tracking or the
+//! ICMP port-unreachable generator.
 //!
 //! Every packet gets exactly one [`Verdict`], and each verdict is one counter in [`MAP_VERDICTS`].
 
 use crate::header::{FLOW_OFFSET, HEADER_BYTES, PacketType, VERSION};
-use crate::packet::{NotUdp, PacketBytes, find_udp};
+use crate::packet::{AddressWords, NotUdp, PacketBytes, find_udp};
 
 /// XSKMAP, receive queue index -> AF_XDP socket.
 pub const MAP_XSKS: &str = "XSKS";
@@ -26,12 +31,19 @@ pub const XSKS_MAX: u32 = 64;
 pub const MAP_FLOWS: &str = "FLOWS";
 /// Entries of [`MAP_FLOWS`]: flows per interface.
 pub const FLOWS_MAX: u32 = 1024;
+/// Hash map, [`AddressWords`] -> `u32` (reserved, write 1): the neighbours on the interface.
+pub const MAP_NEIGHBOURS: &str = "NEIGHBOURS";
+/// Entries of [`MAP_NEIGHBOURS`].
+pub const NEIGHBOURS_MAX: u32 = 1024;
 /// Per-CPU array, [`Verdict`] as `u32` -> packets (`u64`).
 pub const MAP_VERDICTS: &str = "VERDICTS";
 /// Name of the program in its object.
 pub const PROGRAM: &str = "recoded";
 /// Constant of the program that the loader overrides: our UDP destination port, `u16`, host order.
 pub const GLOBAL_PORT: &str = "PORT";
+/// Constant of the program that the loader overrides: our address, [`AddressWords`]. Until then
+/// packets of every address to every address are taken, and [`MAP_NEIGHBOURS`] is not asked.
+pub const GLOBAL_LOCAL: &str = "LOCAL";
 
 /// What happens to a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -116,6 +128,8 @@ verdicts! {
         PassNotUdp = "pass_not_udp", Pass;
         /// UDP to another port.
         PassOtherPort = "pass_other_port", Pass;
+        /// UDP to our port of another host: it only passes through.
+        PassOtherAddress = "pass_other_address", Pass;
         /// IPv6 with an extension header.
         PassExtension = "pass_extension", Pass;
         /// A fragment.
@@ -132,6 +146,9 @@ verdicts! {
         /// Our port, but a packet type that does not exist.
         DropType = "drop_type", Drop => "Run the same version on all nodes; else look for what else \
             sends to our port.";
+        /// Our port and a coded header, but from an address that is no neighbour on this interface.
+        DropNotNeighbour = "drop_not_neighbour", Drop => "If it should be one, give its address in \
+            next_hops, previous_hops or [[neighbour]]; else look for what sends to our port.";
         /// Our port and a coded header, but of a flow that is not configured.
         DropUnknownFlow = "drop_unknown_flow", Drop => "Configure the flow, or correct next_hops of \
             the node before this one.";
@@ -144,48 +161,66 @@ verdicts! {
     }
 }
 
+/// What the decision depends on besides the packet.
+pub trait Tables {
+    /// Our UDP destination port.
+    fn port(&self) -> u16;
+    /// Our address; [`ANY_ADDRESS`] takes packets to and from every address.
+    fn local(&self) -> AddressWords;
+    /// Whether an address is that of a neighbour. Asked at most once.
+    fn is_neighbour(&self, source: AddressWords) -> bool;
+    /// Whether a flow id is configured. Asked at most once.
+    fn is_known(&self, flow: u32) -> bool;
+}
+
+/// No address in particular.
+pub const ANY_ADDRESS: AddressWords = [0; 4];
+
 /// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
 /// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
-///
-/// `port` is our UDP destination port; `is_known` returns whether a flow id is configured and is
-/// asked at most once.
 #[inline(always)]
-pub fn decide<P: PacketBytes + ?Sized>(
-    packet: &P,
-    port: u16,
-    is_known: impl FnOnce(u32) -> bool,
-) -> Verdict {
+pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verdict {
     let udp = match find_udp(packet) {
         Ok(udp) => udp,
         Err(reason) => return pass(reason),
     };
-    if udp.destination_port != port {
+    if udp.destination_port != tables.port() {
         return Verdict::PassOtherPort;
+    }
+    let local = tables.local();
+    let is_pinned = local != ANY_ADDRESS;
+    if is_pinned && udp.destination(packet) != Some(local) {
+        return Verdict::PassOtherAddress;
     }
     let payload = match udp.payload(packet) {
         Some((offset, len)) if len >= HEADER_BYTES => offset,
         _ => return Verdict::DropTruncated,
     };
-    steer_coded(packet, payload, is_known).unwrap_or(Verdict::DropTruncated)
+    if let Some(drop) = check_coded(packet, payload) {
+        return drop;
+    }
+    if is_pinned && !udp.source(packet).is_some_and(|source| tables.is_neighbour(source)) {
+        return Verdict::DropNotNeighbour;
+    }
+    match packet.u32_at(payload + FLOW_OFFSET) {
+        Some(flow) if tables.is_known(flow) => Verdict::Redirected,
+        Some(_) => Verdict::DropUnknownFlow,
+        None => Verdict::DropTruncated,
+    }
 }
 
-/// Decides by the coded header at `payload`. `None` only when it is not there, which the caller has
-/// excluded; the verifier has not, and requires each value read, checked and used in turn.
+/// Why the bytes at `payload` are no coded header of ours. The verifier requires each value read,
+/// checked and used in turn.
 #[inline(always)]
-fn steer_coded<P: PacketBytes + ?Sized>(
-    packet: &P,
-    payload: usize,
-    is_known: impl FnOnce(u32) -> bool,
-) -> Option<Verdict> {
-    let first = packet.u8_at(payload)?;
+fn check_coded<P: PacketBytes + ?Sized>(packet: &P, payload: usize) -> Option<Verdict> {
+    let Some(first) = packet.u8_at(payload) else { return Some(Verdict::DropTruncated) };
     if first >> 4 != VERSION {
         return Some(Verdict::DropVersion);
     }
     if PacketType::from_nibble(first & 0x0f).is_none() {
         return Some(Verdict::DropType);
     }
-    let known = is_known(packet.u32_at(payload + FLOW_OFFSET)?);
-    Some(if known { Verdict::Redirected } else { Verdict::DropUnknownFlow })
+    None
 }
 
 #[inline(always)]
@@ -206,6 +241,29 @@ fn pass(reason: NotUdp) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A port, a local address, a neighbour, and one flow.
+    struct One(u16, AddressWords, AddressWords, u32);
+
+    impl Tables for One {
+        fn port(&self) -> u16 {
+            self.0
+        }
+
+        fn local(&self) -> AddressWords {
+            self.1
+        }
+
+        fn is_neighbour(&self, source: AddressWords) -> bool {
+            source == self.2
+        }
+
+        fn is_known(&self, flow: u32) -> bool {
+            flow == self.3
+        }
+    }
+
+    const OPEN: One = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7);
 
     /// IPv4, UDP 40000 -> 9426, a coded header with the given first byte and flow id 7.
     fn coded(first: u8) -> [u8; 58] {
@@ -248,19 +306,37 @@ mod tests {
                 (2, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };
-            assert_eq!(decide(&coded(first)[..], 9426, |_| true), expected, "{first:#04x}");
+            assert_eq!(decide(&coded(first)[..], &OPEN), expected, "{first:#04x}");
         }
     }
 
     #[test]
     fn decide_flow_id_in_host_order_is_asked_for() {
-        assert_eq!(decide(&coded(0x21)[..], 9426, |flow| flow == 7), Verdict::Redirected);
-        assert_eq!(decide(&coded(0x21)[..], 9426, |flow| flow != 7), Verdict::DropUnknownFlow);
+        assert_eq!(decide(&coded(0x21)[..], &OPEN), Verdict::Redirected);
+        let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7u32.swap_bytes());
+        assert_eq!(decide(&coded(0x21)[..], &other), Verdict::DropUnknownFlow);
+    }
+
+    #[test]
+    fn decide_packets_of_neighbours_to_us_are_taken_and_no_others() {
+        let mut frame = coded(0x21);
+        frame[26..34].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
+        let v4 = |last| [0, 0, 0xffff, u32::from_be_bytes([192, 0, 2, last])];
+        let decided = |local, neighbour| decide(&frame[..], &One(9426, local, neighbour, 7));
+        assert_eq!(decided(v4(2), v4(1)), Verdict::Redirected);
+        assert_eq!(decided(v4(2), v4(3)), Verdict::DropNotNeighbour);
+        assert_eq!(decided(v4(3), v4(1)), Verdict::PassOtherAddress);
+        let unmapped = [0, 0, 0, v4(2)[3]];
+        assert_eq!(decided(unmapped, v4(1)), Verdict::PassOtherAddress);
+        assert_eq!(decided(ANY_ADDRESS, v4(3)), Verdict::Redirected);
     }
 
     #[test]
     fn decide_other_port_passes_whatever_it_carries() {
-        assert_eq!(decide(&coded(0xff)[..], 9427, |_| false), Verdict::PassOtherPort);
+        assert_eq!(
+            decide(&coded(0xff)[..], &One(9427, ANY_ADDRESS, ANY_ADDRESS, 0)),
+            Verdict::PassOtherPort
+        );
     }
 
     #[test]
@@ -268,7 +344,7 @@ mod tests {
         let frame = coded(0x21);
         for len in 0..frame.len() {
             let expected = if len < 42 { Verdict::PassTruncated } else { Verdict::DropTruncated };
-            assert_eq!(decide(&frame[..len], 9426, |_| true), expected, "{len} bytes");
+            assert_eq!(decide(&frame[..len], &OPEN), expected, "{len} bytes");
         }
     }
 }

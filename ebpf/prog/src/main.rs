@@ -3,7 +3,7 @@
 //! Place on the path: the first code that sees a received packet. The decision itself is
 //! `recoded_wire::steer::decide`, the function user space tests; here it gets packet memory to read
 //! ([`Packet`]), the flow table, the sockets and the counters. Limits: linear packets only (no
-//! `xdp.frags`), 64 queues, 1024 flows. The packet is never modified.
+//! `xdp.frags`), 64 queues, 1024 flows and neighbours. The packet is never modified.
 
 #![no_std]
 #![no_main]
@@ -16,7 +16,10 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 use recoded_wire::DEFAULT_PORT;
-use recoded_wire::steer::{Action, FLOWS_MAX, Verdict, XSKS_MAX, decide};
+use recoded_wire::packet::AddressWords;
+use recoded_wire::steer::{
+    ANY_ADDRESS, Action, FLOWS_MAX, NEIGHBOURS_MAX, Tables, Verdict, XSKS_MAX, decide,
+};
 
 use crate::packet::Packet;
 
@@ -30,6 +33,10 @@ static XSKS: XskMap = XskMap::with_max_entries(XSKS_MAX, 0);
 #[map]
 static FLOWS: HashMap<u32, u32> = HashMap::with_max_entries(FLOWS_MAX, 0);
 
+/// Address of a neighbour -> reserved.
+#[map]
+static NEIGHBOURS: HashMap<AddressWords, u32> = HashMap::with_max_entries(NEIGHBOURS_MAX, 0);
+
 /// Verdict -> packets.
 #[map]
 static VERDICTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Verdict::COUNT, 0);
@@ -38,13 +45,14 @@ static VERDICTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Verdict::COUNT
 #[unsafe(no_mangle)]
 static PORT: u16 = DEFAULT_PORT;
 
+/// Our address; the loader overrides it, too.
+#[unsafe(no_mangle)]
+static LOCAL: AddressWords = ANY_ADDRESS;
+
 /// Entry point: steers one packet.
 #[xdp]
 pub fn recoded(ctx: XdpContext) -> u32 {
-    // SAFETY: PORT is a valid static. The volatile read keeps the compiler from folding the value
-    // that it has at build time.
-    let port = unsafe { core::ptr::read_volatile(&raw const PORT) };
-    let mut verdict = decide(&Packet::new(&ctx), port, is_known);
+    let mut verdict = decide(&Packet::new(&ctx), &Maps);
     if verdict.action() == Action::Redirect && !redirect(&ctx) {
         verdict = Verdict::DropNoSocket;
     }
@@ -56,11 +64,35 @@ pub fn recoded(ctx: XdpContext) -> u32 {
     }
 }
 
-#[inline(always)]
-fn is_known(flow_id: u32) -> bool {
-    // SAFETY: the reference is only compared with null; a concurrent update of the entry, the
-    // hazard of this call, is never observed.
-    unsafe { FLOWS.get(flow_id) }.is_some()
+/// What user space wrote.
+struct Maps;
+
+impl Tables for Maps {
+    #[inline(always)]
+    fn port(&self) -> u16 {
+        // SAFETY: PORT is a valid static. The volatile read keeps the compiler from folding the
+        // value that it has at build time.
+        unsafe { core::ptr::read_volatile(&raw const PORT) }
+    }
+
+    #[inline(always)]
+    fn local(&self) -> AddressWords {
+        // SAFETY: as for PORT.
+        unsafe { core::ptr::read_volatile(&raw const LOCAL) }
+    }
+
+    #[inline(always)]
+    fn is_neighbour(&self, source: AddressWords) -> bool {
+        // SAFETY: the reference is only compared with null; a concurrent update of the entry, the
+        // hazard of this call, is never observed.
+        unsafe { NEIGHBOURS.get(source) }.is_some()
+    }
+
+    #[inline(always)]
+    fn is_known(&self, flow: u32) -> bool {
+        // SAFETY: as for NEIGHBOURS.
+        unsafe { FLOWS.get(flow) }.is_some()
+    }
 }
 
 /// Names the socket of this queue as the target; false when the queue has none.

@@ -42,6 +42,8 @@ pub struct Recipe {
     pub first: u8,
     /// Flow id of the coded header.
     pub flow: u32,
+    /// Last bytes of source and destination address.
+    pub hosts: [u8; 2],
     /// Bytes of UDP payload, cut from header and symbol together.
     pub payload_bytes: usize,
     /// Bytes of Ethernet padding.
@@ -58,6 +60,7 @@ impl Default for Recipe {
             port: PORT,
             first: 0x22,
             flow: FLOW,
+            hosts: [1, 2],
             payload_bytes: 60,
             padding_bytes: 0,
         }
@@ -101,7 +104,8 @@ impl Recipe {
         frame.extend(total_bytes.to_be_bytes());
         frame.extend([0, 7]);
         frame.extend(fragment.to_be_bytes());
-        frame.extend([64, self.protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let [source, destination] = self.hosts;
+        frame.extend([64, self.protocol, 0, 0, 10, 0, 0, source, 10, 0, 0, destination]);
         frame.resize(frame.len() + 4 * usize::from(option_words), 1);
     }
 
@@ -110,7 +114,7 @@ impl Recipe {
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
         frame.extend(payload_bytes.to_be_bytes());
         frame.extend([extension.unwrap_or(self.protocol), 64]);
-        for host in [1, 2] {
+        for host in self.hosts {
             frame.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
         }
         if extension.is_some() {
@@ -163,15 +167,13 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     let port = prop_oneof![6 => Just(PORT), 1 => any::<u16>()];
     let first = prop_oneof![3 => (1u8..=6).prop_map(|kind| 0x20 | kind), 1 => any::<u8>()];
     let flow = prop_oneof![4 => Just(FLOW), 1 => any::<u32>()];
-    (prop::collection::vec(tag, 0..4), ip, protocol, port, first, flow, 0usize..64, 0usize..20)
-        .prop_map(|(tags, ip, protocol, port, first, flow, payload_bytes, padding_bytes)| Recipe {
-            tags,
-            ip,
-            protocol,
-            port,
-            first,
-            flow,
-            payload_bytes,
-            padding_bytes,
-        })
+    let host = |usual: u8| prop_oneof![6 => Just(usual), 1 => 1u8..4];
+    let ends = (port, flow, host(1), host(2));
+    (prop::collection::vec(tag, 0..4), ip, protocol, ends, first, 0usize..64, 0usize..20).prop_map(
+        |(tags, ip, protocol, ends, first, payload_bytes, padding_bytes)| {
+            let (port, flow, source, destination) = ends;
+            let hosts = [source, destination];
+            Recipe { tags, ip, protocol, port, first, flow, hosts, payload_bytes, padding_bytes }
+        },
+    )
 }

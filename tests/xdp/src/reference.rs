@@ -3,15 +3,37 @@
 //! Written from the rules in `recoded_wire::steer`, not from its code: it eats a slice from the
 //! front where the code under test computes offsets. A disagreement is a fault in one of the two.
 
+use std::net::IpAddr;
+
 use recoded_wire::steer::Verdict;
 
-/// The verdict for a frame when a socket is in place, our port is `port` and only `flow` is known.
-pub fn verdict(frame: &[u8], port: u16, flow: u32) -> Verdict {
-    ethernet(frame, port, flow).unwrap_or(Verdict::PassTruncated)
+/// What a program was told.
+#[derive(Copy, Clone, Debug)]
+pub struct Rules {
+    /// Our port.
+    pub port: u16,
+    /// The only flow.
+    pub flow: u32,
+    /// Our address and that of the only neighbour, if they matter.
+    pub ends: Option<Ends>,
+}
+
+/// Two addresses.
+#[derive(Copy, Clone, Debug)]
+pub struct Ends {
+    /// Ours.
+    pub local: IpAddr,
+    /// The neighbour's.
+    pub neighbour: IpAddr,
+}
+
+/// The verdict for a frame when a socket is in place.
+pub fn verdict(frame: &[u8], rules: &Rules) -> Verdict {
+    ethernet(frame, rules).unwrap_or(Verdict::PassTruncated)
 }
 
 /// `None`: the frame ended before its port was known.
-fn ethernet(mut rest: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+fn ethernet(mut rest: &[u8], rules: &Rules) -> Option<Verdict> {
     take(&mut rest, 12)?;
     let mut ether_type = take_u16(&mut rest)?;
     let mut tags = 0;
@@ -24,13 +46,13 @@ fn ethernet(mut rest: &[u8], port: u16, flow: u32) -> Option<Verdict> {
         ether_type = take_u16(&mut rest)?;
     }
     match ether_type {
-        0x0800 => ipv4(rest, port, flow),
-        0x86dd => ipv6(rest, port, flow),
+        0x0800 => ipv4(rest, rules),
+        0x86dd => ipv6(rest, rules),
         _ => Some(Verdict::PassNotIp),
     }
 }
 
-fn ipv4(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+fn ipv4(packet: &[u8], rules: &Rules) -> Option<Verdict> {
     let header_words = packet.first()? & 15;
     if packet[0] >> 4 != 4 || header_words < 5 {
         return Some(Verdict::PassMalformed);
@@ -48,10 +70,13 @@ fn ipv4(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
         return Some(Verdict::PassNotUdp);
     }
     let header = usize::from(header_words) * 4;
-    udp(packet.get(header..)?, total.checked_sub(header)?, port, flow)
+    let four =
+        |from: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(from..from + 4)?).ok()?));
+    let addresses = [four(12)?, four(16)?];
+    udp(packet.get(header..)?, total.checked_sub(header)?, addresses, rules)
 }
 
-fn ipv6(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
+fn ipv6(packet: &[u8], rules: &Rules) -> Option<Verdict> {
     if packet.first()? >> 4 != 6 {
         return Some(Verdict::PassMalformed);
     }
@@ -63,25 +88,38 @@ fn ipv6(packet: &[u8], port: u16, flow: u32) -> Option<Verdict> {
         _ => return Some(Verdict::PassNotUdp),
     }
     let total = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
-    udp(packet.get(40..)?, total, port, flow)
+    let sixteen =
+        |from: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(from..from + 16)?).ok()?));
+    udp(packet.get(40..)?, total, [sixteen(8)?, sixteen(24)?], rules)
 }
 
 /// `datagram` is what the frame holds, padding included; `claimed` what the IP header says.
-fn udp(datagram: &[u8], claimed: usize, port: u16, flow: u32) -> Option<Verdict> {
+fn udp(
+    datagram: &[u8],
+    claimed: usize,
+    [source, destination]: [IpAddr; 2],
+    rules: &Rules,
+) -> Option<Verdict> {
     if claimed < 8 {
         return None;
     }
     let mut rest = datagram;
     let header = take(&mut rest, 8)?;
-    if u16::from_be_bytes([header[2], header[3]]) != port {
+    if u16::from_be_bytes([header[2], header[3]]) != rules.port {
         return Some(Verdict::PassOtherPort);
+    }
+    if rules.ends.is_some_and(|ends| ends.local != destination) {
+        return Some(Verdict::PassOtherAddress);
     }
     let udp_bytes = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if udp_bytes > claimed || claimed > datagram.len() || udp_bytes < 8 + 16 {
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (2, 1..=7) if rest[4..8] == flow.to_be_bytes() => Verdict::Redirected,
+        (2, 1..=7) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
+            Verdict::DropNotNeighbour
+        }
+        (2, 1..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
         (2, 1..=7) => Verdict::DropUnknownFlow,
         (2, _) => Verdict::DropType,
         _ => Verdict::DropVersion,

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use aya::maps::{HashMap, PerCpuArray, XskMap};
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use recoded_wire::packet::AddressWords;
 use recoded_wire::steer::{self, Action, Verdict};
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
@@ -26,14 +27,34 @@ impl Steering {
     /// # Errors
     /// What aya reports when Linux refuses the object.
     pub fn load(port: u16, flows: &[u32]) -> Result<Self, Box<dyn Error>> {
-        let mut ebpf =
-            EbpfLoader::new().override_global(steer::GLOBAL_PORT, &port, true).load(OBJECT)?;
+        Self::load_for(port, steer::ANY_ADDRESS, &[], flows)
+    }
+
+    /// The same for packets from these neighbours to one address.
+    ///
+    /// # Errors
+    /// What aya reports when Linux refuses the object.
+    pub fn load_for(
+        port: u16,
+        local: AddressWords,
+        neighbours: &[AddressWords],
+        flows: &[u32],
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut ebpf = EbpfLoader::new()
+            .override_global(steer::GLOBAL_PORT, &port, true)
+            .override_global(steer::GLOBAL_LOCAL, &local, true)
+            .load(OBJECT)?;
         let program: &mut Xdp = ebpf.program_mut(steer::PROGRAM).ok_or("no program")?.try_into()?;
         program.load()?;
         let map = ebpf.map_mut(steer::MAP_FLOWS).ok_or("no flow map")?;
         let mut known: HashMap<_, u32, u32> = map.try_into()?;
         for flow in flows {
             known.insert(flow, 1, 0)?;
+        }
+        let map = ebpf.map_mut(steer::MAP_NEIGHBOURS).ok_or("no neighbour map")?;
+        let mut known: HashMap<_, AddressWords, u32> = map.try_into()?;
+        for neighbour in neighbours {
+            known.insert(neighbour, 1, 0)?;
         }
         Ok(Self { ebpf, socket: None })
     }

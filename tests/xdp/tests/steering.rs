@@ -2,19 +2,69 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use recoded_wire::packet::{NotUdp, locate};
-use recoded_wire::steer::{Action, Verdict, decide};
+use recoded_wire::packet::{AddressWords, NotUdp, address_words, locate};
+use recoded_wire::steer::{ANY_ADDRESS, Action, Tables, Verdict, decide};
+use recoded_xdp_tests::or_skip;
 use recoded_xdp_tests::packets::{FLOW, Ip, PORT, Recipe, arp, frames, icmpv6};
+use recoded_xdp_tests::reference::{Ends, Rules, verdict};
 use recoded_xdp_tests::steering::{FRAME_BYTES_MIN, Steering};
-use recoded_xdp_tests::{or_skip, reference};
+use std::net::IpAddr;
 
-/// The program with our port, our flow and a socket; `None` when the test must be skipped.
+/// The program with our port, our flow and a socket, for packets of any address; `None` when the
+/// test must be skipped.
 fn ready() -> Option<Steering> {
-    or_skip(Steering::load(PORT, &[FLOW]).and_then(|mut steering| {
+    ready_for(None)
+}
+
+/// The same for packets between two addresses.
+fn ready_for(ends: Option<Ends>) -> Option<Steering> {
+    let (local, neighbour) = words(ends);
+    or_skip(Steering::load_for(PORT, local, &[neighbour], &[FLOW]).and_then(|mut steering| {
         steering.place_socket()?;
         Ok(steering)
     }))
 }
+
+fn words(ends: Option<Ends>) -> (AddressWords, AddressWords) {
+    ends.map_or((ANY_ADDRESS, ANY_ADDRESS), |ends| {
+        (address_words(ends.local), address_words(ends.neighbour))
+    })
+}
+
+/// The addresses of [`Recipe::default`], or those of its twin over IPv6.
+fn ends(is_v6: bool) -> Ends {
+    let address = |host: u8| -> IpAddr {
+        if is_v6 {
+            [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host].into()
+        } else {
+            [10, 0, 0, host].into()
+        }
+    };
+    Ends { local: address(2), neighbour: address(1) }
+}
+
+/// What the program is told, for `decide`.
+struct Told(Rules);
+
+impl Tables for Told {
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    fn local(&self) -> AddressWords {
+        words(self.0.ends).0
+    }
+
+    fn is_neighbour(&self, source: AddressWords) -> bool {
+        source == words(self.0.ends).1
+    }
+
+    fn is_known(&self, flow: u32) -> bool {
+        flow == self.0.flow
+    }
+}
+
+const RULES: Rules = Rules { port: PORT, flow: FLOW, ends: None };
 
 #[track_caller]
 fn assert_verdict(recipe: Recipe, expected: Verdict) {
@@ -145,7 +195,7 @@ fn truncated_every_length_passed_then_dropped_once_the_port_is_known() {
                 Verdict::Redirected
             };
             let cut = &frame[..len];
-            let decided = decide(cut, PORT, |flow| flow == FLOW);
+            let decided = decide(cut, &Told(RULES));
             assert_eq!(decided, expected, "{len} bytes of {recipe:?}");
             if len >= FRAME_BYTES_MIN {
                 assert_eq!(steering.run(cut), expected, "{len} bytes of {recipe:?}");
@@ -205,9 +255,9 @@ fn malformed_ip_passed() {
 }
 
 /// Program, shared decision, reference and user-space walk agree on this frame.
-fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseError> {
-    let expected = reference::verdict(frame, PORT, FLOW);
-    prop_assert_eq!(decide(frame, PORT, |flow| flow == FLOW), expected);
+fn check_agreement(steering: &Steering, rules: Rules, frame: &[u8]) -> Result<(), TestCaseError> {
+    let expected = verdict(frame, &rules);
+    prop_assert_eq!(decide(frame, &Told(rules)), expected);
     if frame.len() >= FRAME_BYTES_MIN {
         prop_assert_eq!(steering.run(frame), expected);
     }
@@ -217,10 +267,13 @@ fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseErro
                 frame.get(found.payload_offset..).and_then(|rest| rest.get(..found.payload_len));
             prop_assert!(payload.is_some(), "a payload beyond the frame: {:?}", found);
             let ours = expected.action() != Action::Pass;
-            prop_assert_eq!(ours, found.destination.port() == PORT);
+            let is_local = rules.ends.is_none_or(|ends| ends.local == found.destination.ip());
+            prop_assert_eq!(ours, is_local && found.destination.port() == PORT);
         }
         Err(NotUdp::UdpLength) => {
-            prop_assert!(matches!(expected, Verdict::DropTruncated | Verdict::PassOtherPort))
+            let is_not_ours =
+                matches!(expected, Verdict::PassOtherPort | Verdict::PassOtherAddress);
+            prop_assert!(is_not_ours || expected == Verdict::DropTruncated)
         }
         Err(_) => prop_assert_eq!(expected.action(), Action::Pass),
     }
@@ -228,14 +281,39 @@ fn check_agreement(steering: &Steering, frame: &[u8]) -> Result<(), TestCaseErro
 }
 
 #[test]
+fn packets_of_neighbours_to_us_are_taken_and_no_others() {
+    for is_v6 in [false, true] {
+        let Some(steering) = ready_for(Some(ends(is_v6))) else { return };
+        let (one, other) = if is_v6 { (v6(None), v4(0, 0)) } else { (v4(0, 0), v6(None)) };
+        for (recipe, hosts, expected) in [
+            (&one, [1, 2], Verdict::Redirected),
+            (&one, [3, 2], Verdict::DropNotNeighbour),
+            (&one, [2, 2], Verdict::DropNotNeighbour),
+            (&one, [1, 3], Verdict::PassOtherAddress),
+            (&other, [1, 2], Verdict::PassOtherAddress),
+        ] {
+            let frame = Recipe { hosts, ..recipe.clone() }.build();
+            assert_eq!(steering.run(&frame), expected, "{hosts:?} of {recipe:?}");
+        }
+        // Who is no neighbour does not learn which flows there are.
+        let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };
+        assert_eq!(steering.run(&unknown.build()), Verdict::DropNotNeighbour);
+    }
+}
+
+#[test]
 fn agreement_mutated_frames_program_matches_parser_and_reference() {
-    let Some(steering) = ready() else { return };
-    proptest!(ProptestConfig::with_cases(CASES), |(frame in frames())| {
-        check_agreement(&steering, &frame)?;
-    });
+    let mut reached = [0; Verdict::COUNT as usize];
+    for ends in [None, Some(ends(false)), Some(ends(true))] {
+        let Some(steering) = ready_for(ends) else { return };
+        proptest!(ProptestConfig::with_cases(CASES), |(frame in frames())| {
+            check_agreement(&steering, Rules { ends, ..RULES }, &frame)?;
+        });
+        reached.iter_mut().zip(steering.counts()).for_each(|(sum, count)| *sum += count);
+    }
     // The generator is worth something only if it reaches every verdict but the socket's.
     for verdict in Verdict::ALL {
-        let reached = steering.counts()[verdict as usize];
+        let reached = reached[verdict as usize];
         assert_eq!(reached == 0, verdict == Verdict::DropNoSocket, "{}: {reached}", verdict.name());
     }
 }
@@ -245,8 +323,8 @@ fn agreement_random_bytes_program_matches_parser_and_reference() {
     let Some(steering) = ready() else { return };
     let bytes = prop::collection::vec(any::<u8>(), 0..200);
     proptest!(ProptestConfig::with_cases(CASES / 8), |(frame in bytes)| {
-        check_agreement(&steering, &frame)?;
+        check_agreement(&steering, RULES, &frame)?;
     });
 }
 
-const CASES: u32 = 20_000;
+const CASES: u32 = 10_000;

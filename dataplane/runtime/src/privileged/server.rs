@@ -52,9 +52,8 @@ impl Privileged {
         raise_memlock();
         let netlink = Netlink::open()?;
         open_interfaces(topology, &netlink)?;
-        let programs = topology.links.iter().map(|link| {
-            let Topology { port, xdp_mode, .. } = *topology;
-            let attachment = Attachment::open(&link.interface, port, xdp_mode, &netlink)?;
+        let programs = topology.links.iter().enumerate().map(|(index, link)| {
+            let attachment = Attachment::open(topology, index, &netlink)?;
             let interface = link.interface.clone();
             Ok(Program { interface, attachment: Some(attachment), flows: BTreeSet::new() })
         });
@@ -141,7 +140,7 @@ impl Privileged {
 
     /// The attached program, or one that is attached now, with no flow and no socket.
     fn attach(&mut self, interface: &str) -> Answer {
-        let Topology { port, xdp_mode, workers, .. } = self.topology;
+        let workers = self.topology.workers;
         let now = match self.netlink.interface(interface) {
             Ok(now) => now,
             Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => {
@@ -155,7 +154,10 @@ impl Privileged {
         program.attachment.take_if(|attachment| attachment.index() != now.index);
         program.clear(workers)?;
         if program.attachment.is_none() {
-            let opened = Attachment::open(interface, port, xdp_mode, &self.netlink);
+            let mut links = self.topology.links.iter();
+            let link = links.position(|link| link.interface == interface);
+            let link = link.ok_or("no link has this interface")?;
+            let opened = Attachment::open(&self.topology, link, &self.netlink);
             self.program(interface)?.attachment = Some(opened.map_err(|error| error.to_string())?);
         }
         let Some(attachment) = &self.program(interface)?.attachment else {

@@ -202,6 +202,42 @@ fn good_flow_with_keys_keeps_its_goodput_and_no_other_packet_reaches_a_pipeline(
     }
 }
 
+#[test]
+fn packets_of_other_addresses_end_in_the_xdp_program() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let daemons = Daemon::start_line(&bed, &LinePlan::protected(1)).unwrap();
+    let ends = Ends::new(&bed);
+    // An address beside that of the source, which no configuration names.
+    bed.source().ip("address add 10.255.255.7/32 dev lo").unwrap();
+    let other = bed.source().udp_socket(([10, 255, 255, 7], 0).into()).unwrap();
+    let mut random = Random::of_this_process();
+    let target = SocketAddr::new(Bed::east_address(1), PORT);
+    let sink = || daemons[1].show().unwrap();
+    let taken =
+        |state: &State| -> u64 { state.links.iter().map(|link| link.counters["rx_packets"]).sum() };
+    let before = taken(&sink());
+    const HOSTILE: u64 = 1000;
+    for number in 0..HOSTILE {
+        other.send_to(&plausible(&mut random, number), target).unwrap();
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    let begin = Instant::now();
+    let verdict = |name: &str| sink().verdicts[name];
+    while verdict("drop_not_neighbour") < HOSTILE && begin.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let after = sink();
+    println!("{:?}", after.verdicts);
+    assert_eq!(after.verdicts["drop_not_neighbour"], HOSTILE);
+    assert_eq!(after.drops["unknown_peer"], 0);
+    // Keepalives of the source reach the worker meanwhile, and nothing else.
+    let came = taken(&after) - before;
+    assert!(came < HOSTILE / 10, "{came} packets reached the worker");
+    ends.send(20);
+    assert!(ends.receive() > 0, "the good flow is there");
+}
+
 /// A good flow alone and beside so many thousand hostile packets a second, which must not take more
 /// than a twentieth of it; what the daemons say afterwards.
 fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String, State)> {
