@@ -29,6 +29,11 @@ missing_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
+# Debian and Ubuntu packages that only tests need: what reads packets by our dissector.
+missing_test_packages() {
+    command -v tshark >/dev/null || printf 'tshark\n'
+}
+
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).
 missing_cuda_packages() {
     local missing=()

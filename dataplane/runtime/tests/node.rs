@@ -236,7 +236,7 @@ fn node_starts_at_once_after_its_predecessor_was_killed() {
         let begin = Instant::now();
         let next = start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]);
         assert!(next.is_ok(), "{:?}", next.err());
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     });
 }
 
