@@ -100,12 +100,7 @@ impl UnitMasks {
     }
 
     /// The masks of at least `count` symbols of a unit.
-    fn masks(
-        &mut self,
-        key: &TagKey,
-        unit: &TaggedUnit,
-        count: usize,
-    ) -> Result<&Masks, Refused> {
+    fn masks(&mut self, key: &TagKey, unit: &TaggedUnit, count: usize) -> Result<&Masks, Refused> {
         if count > UNIT_SYMBOLS_MAX {
             return Err(Refused::Vector);
         }

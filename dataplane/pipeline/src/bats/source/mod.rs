@@ -159,7 +159,8 @@ impl BatsSource {
         let capacity = self.full * params.payload_bytes();
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
-        let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.payload_bytes() };
+        let layout =
+            Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.payload_bytes() };
         if !self.packer.reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
             cx.counters.send_failed += 1;
             return false;
