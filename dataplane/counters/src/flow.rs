@@ -78,6 +78,8 @@ counters! {
         /// refused by who verifies them.
         tag_failed: Symbols => "Nothing, if few: keys have changed. Else look for what keeps the \
             other end from answering.",
+        /// Relay and sink of a tagged flow: packets whose symbols were verified.
+        tag_verified: Packets,
         /// Relay and sink of a tagged flow: packets from the neighbour before this node that were
         /// dropped, because the tags of their symbols were wrong.
         tag_refused: Packets => "Look for a relay that changes packets: this neighbour, or one \

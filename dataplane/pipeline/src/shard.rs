@@ -22,7 +22,7 @@ use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::source::{SourceCode, take_in};
 use crate::stage::{Stage, State, each, sink, source};
-use crate::tags;
+use crate::tags::{self, Admitted};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
@@ -222,9 +222,16 @@ impl Shard {
         io: &mut Io<'_, impl Frames, impl Egress>,
         arrival: &Arrival<'a>,
     ) -> Result<Option<Arrival<'a>>, DropReason> {
-        let verified = tags::verify(io, &self.present.params, arrival);
-        self.counters.tag_refused += u64::from(verified.is_err());
-        verified
+        match tags::verify(io, &self.present.params, arrival) {
+            Ok(Admitted { is_verified, payload }) => {
+                self.counters.tag_verified += u64::from(is_verified);
+                Ok(payload)
+            }
+            Err(reason) => {
+                self.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
+                Err(reason)
+            }
+        }
     }
 
     /// Handles a data packet that was admitted. [`DropReason::Oversize`] and

@@ -214,13 +214,12 @@ impl Shards {
                 // It says nothing of what is to come.
                 return Fate::Dropped(DropReason::Opening);
             }
-            let verified = match self.settings(id.flow) {
-                Some(settings) => tags::verify(io, settings, arrival),
-                None => Ok(None),
+            let Some(settings) = self.settings(id.flow) else {
+                return Fate::Dropped(DropReason::UnknownFlow);
             };
-            return match verified {
-                Ok(verified) => {
-                    let arrival = verified.as_ref().unwrap_or(arrival);
+            return match tags::verify(io, settings, arrival) {
+                Ok(admitted) => {
+                    let arrival = admitted.payload.as_ref().unwrap_or(arrival);
                     self.open_for(io, (place, origin), arrival, DropReason::Oversize)
                 }
                 Err(reason) => Fate::Dropped(reason),

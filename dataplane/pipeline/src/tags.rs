@@ -64,9 +64,15 @@ pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Sp
     cx.io.frames.bytes_mut(symbol)[..TAG_BYTES].fill(0);
 }
 
+/// A packet that may go on.
+pub(crate) struct Admitted<'a> {
+    /// Whether its symbol was verified.
+    pub is_verified: bool,
+    /// The packet as a sink is to see it, without the tag; `None` if that is as it came.
+    pub payload: Option<Arrival<'a>>,
+}
+
 /// Verifies the symbol of a packet of a flow with these `settings`, before it can change anything.
-/// Returns the packet as the role is to see it: at a sink without the tag. `None` if that is as it
-/// came.
 ///
 /// # Errors
 /// The packet must be dropped.
@@ -74,10 +80,11 @@ pub(crate) fn verify<'a>(
     io: &mut Io<'_, impl Frames, impl Egress>,
     settings: &FlowParams,
     arrival: &Arrival<'a>,
-) -> Result<Option<Arrival<'a>>, DropReason> {
-    let Data::Coded { header, view } = &arrival.data else { return Ok(None) };
+) -> Result<Admitted<'a>, DropReason> {
+    let as_it_came = |is_verified| Admitted { is_verified, payload: None };
+    let Data::Coded { header, view } = &arrival.data else { return Ok(as_it_came(false)) };
     if !settings.tagged {
-        return Ok(None);
+        return Ok(as_it_came(false));
     }
     let unit = unit_of(header, view.block.as_ref(), view.symbol_bytes);
     let formed = match view.coding {
@@ -88,16 +95,17 @@ pub(crate) fn verify<'a>(
     match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
         Ok(()) => {}
         // Tags stay where they are for who has keys.
-        Err(Untagged::NoKeys) if !is_sink => {}
+        Err(Untagged::NoKeys) if !is_sink => return Ok(as_it_came(false)),
         Err(Untagged::NoKeys) => return Err(DropReason::NoSymbolKeys),
         Err(Untagged::Refused) => return Err(DropReason::WrongSymbolTag),
     }
     if !is_sink {
-        return Ok(None);
+        return Ok(as_it_came(true));
     }
     let bytes = usize::from(view.symbol_bytes).saturating_sub(TAG_BYTES);
     let payload = view.symbol.slice(TAG_BYTES, bytes).filter(|_| bytes > 0);
     let symbol = payload.ok_or(DropReason::WrongSymbolTag)?;
     let view = PacketView { symbol, symbol_bytes: symbol.len, ..*view };
-    Ok(Some(Arrival { data: Data::Coded { header: *header, view }, ..*arrival }))
+    let payload = Arrival { data: Data::Coded { header: *header, view }, ..*arrival };
+    Ok(Admitted { is_verified: true, payload: Some(payload) })
 }
