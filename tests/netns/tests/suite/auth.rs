@@ -40,6 +40,11 @@ fn links(state: &State, name: &str) -> u64 {
     state.links.iter().map(of).sum()
 }
 
+/// A counter of all flows of a host.
+fn flows(state: &State, name: &str) -> u64 {
+    state.flows.iter().map(|flow| flow.count(name)).sum()
+}
+
 /// Waits until `holds`.
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
