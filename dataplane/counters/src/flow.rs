@@ -74,6 +74,16 @@ counters! {
         /// with.
         seal_failed: Packets => "Nothing, if few: keys come with the first handshake. Else look \
             for what keeps the other end from answering.",
+        /// Source of a tagged flow: symbols that got no tag, because keys were gone. They are
+        /// refused by who verifies them.
+        tag_failed: Symbols => "Nothing, if few: keys have changed. Else look for what keeps the \
+            other end from answering.",
+        /// Relay and sink of a tagged flow: packets whose symbols were verified.
+        tag_verified: Packets,
+        /// Relay and sink of a tagged flow: packets from the neighbour before this node that were
+        /// dropped, because the tags of their symbols were wrong.
+        tag_refused: Packets => "Look for a relay that changes packets: this neighbour, or one \
+            before it.",
         /// Sink of a sealed flow: packets dropped, because there were no keys to decrypt them with.
         unseal_no_keys: Packets => "Nothing, if few: keys come with the first handshake. Else look \
             for keys that differ at the ends.",

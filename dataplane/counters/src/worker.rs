@@ -49,6 +49,13 @@ reasons! {
         /// Of a generation or block far from those in progress, which nothing has confirmed.
         Stray = "stray" => "Nothing, if the source was restarted. Else look for a second source with \
             the same flow id, or forged packets.",
+        /// Of a tagged flow, and not what honest nodes make of what the source sent: its payload,
+        /// vector, number or tag was changed on the way.
+        WrongSymbolTag = "wrong_symbol_tag" => "Look for the relay that changes packets: the \
+            neighbours of this flow that count none lie before it. Run the same version at both ends.",
+        /// Of a tagged flow, and there are no keys to verify it with.
+        NoSymbolKeys = "no_symbol_keys" => "Nothing, if few: keys come with the first handshake. \
+            Else look for what keeps the other end from answering.",
         /// Its block holds as many batches as there is room for.
         BatchesExhausted = "batches_exhausted" => "Lower redundancy at the source.",
     }

@@ -218,7 +218,7 @@ impl Collected {
 }
 
 /// A coded packet, checked and unpacked: borrows nothing of its frame.
-#[derive(Debug)]
+#[derive(Copy, Clone, Debug)]
 pub(crate) struct PacketView<'a> {
     pub epoch: u8,
     pub size: usize,
@@ -231,7 +231,7 @@ pub(crate) struct PacketView<'a> {
 }
 
 /// How the symbol was formed.
-#[derive(Debug)]
+#[derive(Copy, Clone, Debug)]
 pub(crate) enum PacketCoding<'a> {
     /// Source symbol of this index.
     Systematic(usize),

@@ -43,7 +43,56 @@ impl fmt::Display for Unsealed {
 
 impl Error for Unsealed {}
 
-/// Receives what the pipeline decided, and has the keys of sealed flows. Nothing here may block.
+/// Bytes of the tag in front of the payload of a symbol of a tagged flow.
+pub const TAG_BYTES: usize = 8;
+
+/// Bytes of a [`TaggedUnit`]'s context.
+pub const CONTEXT_BYTES: usize = 16;
+
+/// A unit whose symbols have tags, and what those are bound to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TaggedUnit {
+    /// The shard that it is of.
+    pub shard: ShardId,
+    /// Whether it is a batch; else it is a generation.
+    pub is_batch: bool,
+    /// Its number, which does not repeat as long as a key is valid.
+    pub number: u64,
+    /// What all of its packets say.
+    pub context: [u8; CONTEXT_BYTES],
+}
+
+/// How a symbol was formed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Formed<'a> {
+    /// It is that of this index, as the source formed it.
+    Source(usize),
+    /// By these coefficients, elements of GF(256).
+    Combination(&'a [u8]),
+}
+
+/// Why a symbol has no tag, or a wrong one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Untagged {
+    /// There are no keys.
+    NoKeys,
+    /// It is not what honest nodes make of what the source sent.
+    Refused,
+}
+
+impl fmt::Display for Untagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoKeys => "no keys for tags of this flow",
+            Self::Refused => "the tag of the symbol is wrong",
+        })
+    }
+}
+
+impl Error for Untagged {}
+
+/// Receives what the pipeline decided, and has the keys of sealed and tagged flows. Nothing here
+/// may block.
 pub trait Egress {
     /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
     ///
@@ -74,6 +123,43 @@ pub trait Egress {
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         let _ = (shard, sealed);
         Err(Unsealed::NoKeys)
+    }
+
+    /// The key that symbols of a unit which begins now are tagged with, by a number that names it
+    /// as long as the unit is open.
+    fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
+        let _ = shard;
+        None
+    }
+
+    /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] of
+    /// `symbol`; its payload follows.
+    ///
+    /// # Errors
+    /// The key is gone, or such a symbol has no tag.
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        let _ = (key, unit, index, symbol);
+        Err(Untagged::NoKeys)
+    }
+
+    /// Verifies a symbol, tag and payload, that came for a tagged flow. All of it may be forged.
+    ///
+    /// # Errors
+    /// It is not of the unit, or there are no keys.
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        let _ = (unit, formed, symbol);
+        Err(Untagged::NoKeys)
     }
 
     /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes

@@ -59,6 +59,8 @@ mod table;
 
 mod layout;
 
+mod tags;
+
 mod rank;
 
 mod io;

@@ -7,6 +7,7 @@
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::edge::framing::LENGTH_BYTES;
 use crate::edge::sealed::SEALING_BYTES;
+use crate::egress::TAG_BYTES;
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
 pub use recoded_code::theory::stream::StreamProfile;
@@ -207,7 +208,8 @@ pub struct FlowParams {
     /// Source: symbols per generation, 1 to 256, or packets' worth of a batch (its batch size, 1 to
     /// 128). Relays and sinks see that by the packets.
     pub generation_size: usize,
-    /// Source: bytes per symbol. Relay and sink: the most they accept.
+    /// Source: bytes per symbol, its tag included if it has one. Relay and sink: the most they
+    /// accept.
     pub symbol_bytes: usize,
     /// Source: packets per generation.
     pub redundancy: Redundancy,
@@ -233,6 +235,10 @@ pub struct FlowParams {
     /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers what is in
     /// the clear, another one does not deliver what is sealed.
     pub sealed: bool,
+    /// Symbols of generations and batches have tags that recoding carries along, by the keys that
+    /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: takes in nothing that has
+    /// a wrong one. Relay: neither, where it has a part of the keys. Other codes have no tags.
+    pub tagged: bool,
     /// Generations or batches held at once, allocated when the flow is created; at a sink as
     /// [`FlowParams::sink_generations`] rounds it.
     pub generations: usize,
@@ -267,6 +273,7 @@ impl FlowParams {
             adaptive: true,
             repair: true,
             sealed: false,
+            tagged: false,
             generations: 64,
         }
     }
@@ -279,6 +286,20 @@ impl FlowParams {
     /// Of these, what sealing takes.
     pub fn sealing_bytes(&self) -> usize {
         sealing_bytes(self.sealed)
+    }
+
+    /// Of the bytes of a symbol, those of its tag.
+    pub fn tag_bytes(&self) -> usize {
+        match self.code {
+            FlowCode::Window(_) | FlowCode::Stream(_) => 0,
+            _ if self.tagged => TAG_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of a symbol behind its tag.
+    pub fn payload_bytes(&self) -> usize {
+        self.symbol_bytes.saturating_sub(self.tag_bytes())
     }
 
     /// Packets that a source may plan for one generation or block, and then send at once. Zero for

@@ -9,7 +9,6 @@ use std::mem::{replace, swap};
 
 use crate::combine::Combiner;
 use crate::edge::class::Marks;
-use crate::edge::sealed::seal;
 use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::Sizes;
@@ -21,8 +20,9 @@ use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::source::{Inbound, SourceCode};
+use crate::source::{SourceCode, take_in};
 use crate::stage::{Stage, State, each, sink, source};
+use crate::tags::{self, Admitted};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
@@ -210,6 +210,28 @@ impl Shard {
         self.upstream.arrived(header, now)?;
         self.counters.received += 1;
         Ok(())
+    }
+
+    /// Verifies the symbol of a packet that was admitted; see [`tags::verify`].
+    ///
+    /// # Errors
+    /// The reason why it must be dropped.
+    #[inline]
+    pub(crate) fn verify<'a>(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        arrival: &Arrival<'a>,
+    ) -> Result<Option<Arrival<'a>>, DropReason> {
+        match tags::verify(io, &self.present.params, arrival) {
+            Ok(Admitted { is_verified, payload }) => {
+                self.counters.tag_verified += u64::from(is_verified);
+                Ok(payload)
+            }
+            Err(reason) => {
+                self.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
+                Err(reason)
+            }
+        }
     }
 
     /// Handles a data packet that was admitted. [`DropReason::Oversize`] and
@@ -562,30 +584,4 @@ impl Shard {
         report.packet_bytes_max = longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes()));
         report
     }
-}
-
-/// Gives a source an IP packet, sealed if its flow is; encrypted is only what it can take.
-fn take_in<F: Frames, E: Egress>(
-    source: &mut impl SourceCode,
-    cx: &mut Context<'_, '_, F, E>,
-    packet: &[u8],
-) {
-    let bytes = packet.len() + cx.params.sealing_bytes();
-    if packet.is_empty() {
-        cx.counters.ingress_dropped += 1;
-        return;
-    }
-    if !source.takes(cx, bytes) {
-        return;
-    }
-    if !cx.params.sealed {
-        return source.ingress(cx, Inbound { packet, carried: packet });
-    }
-    let mut place = cx.io.combiner.take_envelope();
-    let carried = &mut place[..bytes];
-    match seal(cx.io.egress, cx.shard, packet, carried) {
-        Ok(()) => source.ingress(cx, Inbound { packet, carried }),
-        Err(_) => cx.counters.seal_failed += 1,
-    }
-    cx.io.combiner.put_back(place);
 }

@@ -11,6 +11,7 @@ use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
 use crate::report::{DropReason, FlowCounters, PacketCounters, Remainder};
 use crate::shard::Shard;
 use crate::stage::Stage;
+use crate::tags;
 use recoded_wire::frames::{Frames, Span};
 use std::collections::BTreeMap;
 
@@ -213,12 +214,26 @@ impl Shards {
                 // It says nothing of what is to come.
                 return Fate::Dropped(DropReason::Opening);
             }
-            return self.open_for(io, (place, origin), arrival, DropReason::Oversize);
+            let Some(settings) = self.settings(id.flow) else {
+                return Fate::Dropped(DropReason::UnknownFlow);
+            };
+            return match tags::verify(io, settings, arrival) {
+                Ok(admitted) => {
+                    let arrival = admitted.payload.as_ref().unwrap_or(arrival);
+                    self.open_for(io, (place, origin), arrival, DropReason::Oversize)
+                }
+                Err(reason) => Fate::Dropped(reason),
+            };
         };
         let shard = &mut self.shards[index];
         if !is_noted && let Err(reason) = shard.admit(origin.peer, arrival.data.header(), io.now) {
             return Fate::Dropped(reason);
         }
+        let verified = match shard.verify(io, arrival) {
+            Ok(verified) => verified,
+            Err(reason) => return Fate::Dropped(reason),
+        };
+        let arrival = verified.as_ref().unwrap_or(arrival);
         match shard.take(io, arrival) {
             Fate::Dropped(reason @ (DropReason::Oversize | DropReason::WrongCode)) => {
                 self.open_for(io, (Place { id, index: Some(index) }, origin), arrival, reason)

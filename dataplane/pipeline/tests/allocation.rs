@@ -5,7 +5,7 @@ mod common;
 use common::keys::Keys;
 use common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId, WindowParams,
@@ -29,6 +29,29 @@ impl Egress for Wire {
         self.keys.unseal(shard, sealed)
     }
 
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.keys.tag_key())
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.keys.tag(key, unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.keys.verify(unit, formed, symbol)
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
         self.spans.push((hop, span));
     }
@@ -45,7 +68,7 @@ struct Host {
 }
 
 fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
-    let params = FlowParams { code, sealed, ..params(role) };
+    let params = FlowParams { code, sealed, tagged: sealed, ..params(role) };
     let snapshot = Snapshot { edition: 1, flows: vec![params] };
     Host {
         pipeline: Pipeline::new(&snapshot, 1),
@@ -109,10 +132,16 @@ fn streams_from_source_to_sink_and_back_allocate_nothing() {
 }
 
 #[test]
-fn sealed_packets_from_source_to_sink_allocate_nothing() {
-    for code in [FlowCode::Rlnc, FlowCode::Stream(StreamParams::new(1024))] {
+fn sealed_packets_and_tags_from_source_to_sink_allocate_nothing() {
+    let codes = [
+        FlowCode::Rlnc,
+        #[cfg(feature = "bats")]
+        common::bats(48),
+        FlowCode::Stream(StreamParams::new(1024)),
+    ];
+    for code in codes {
         let counters = carries(code, true);
-        assert_eq!(counters.unseal_refused, 0);
+        assert_eq!((counters.unseal_refused, counters.tag_refused), (0, 0));
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a worker does with keys: tags on every packet of a hop, envelopes around the packets of
-//! sealed flows. Keys come from `keyer`, by one lock when they change; packets take none but that
+//! sealed flows, tags of the symbols of tagged ones. Keys come from `keyer`, by one lock when they change; packets take none but that
 //! of a replay window, which another worker holds only where a card sends one lane to both.
 //!
 //! ```text
@@ -15,10 +15,11 @@ use crate::keyer::{MAIL, MAIL_OF_HOPS};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crossbeam::channel::Sender;
-use recoded_pipeline::egress::ENVELOPE_BYTES;
-use recoded_pipeline::params::PeerId;
+use recoded_pipeline::egress::{self, ENVELOPE_BYTES, TAG_BYTES};
+use recoded_pipeline::params::{PeerId, ShardId};
 use recoded_secure::{
-    HEADER_BYTES as ENVELOPE_HEADER_BYTES, Refused, TRAILER_BYTES, open_edge, open_hop,
+    CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Kind, Refused, Space, Strength,
+    TRAILER_BYTES, TaggedUnit, UnitMasks, open_edge, open_hop, verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::sync::Arc;
@@ -29,7 +30,12 @@ pub(crate) struct Guard {
     rings: Rings,
     seen: u64,
     mail: Sender<Letter>,
+    /// Of the units at hand; once there are keys of a flow.
+    masks: Option<UnitMasks>,
 }
+
+/// Units that a worker has masks of: more than are ever open at once, interleaved batches included.
+const UNITS: usize = 256;
 
 /// What becomes of a received packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -43,7 +49,7 @@ pub(crate) enum Admitted {
 impl Guard {
     /// Without keys until they are adopted.
     pub(crate) fn new(keyring: Arc<Keyring>, mail: Sender<Letter>) -> Guard {
-        let mut guard = Guard { keyring, rings: Rings::default(), seen: 0, mail };
+        let mut guard = Guard { keyring, rings: Rings::default(), seen: 0, mail, masks: None };
         guard.adopt();
         guard
     }
@@ -53,6 +59,10 @@ impl Guard {
     pub(crate) fn adopt(&mut self) {
         if let Some(rings) = self.keyring.rings.newer(&mut self.seen) {
             self.rings = rings.as_ref().clone();
+            let mut epochs = self.rings.edges.iter().flat_map(|(_, ring)| ring.epochs());
+            if let Some(epoch) = epochs.next().filter(|_| self.masks.is_none()) {
+                self.masks = Some(UnitMasks::new(epoch.keys.tag_key(), UNITS));
+            }
         }
     }
 
@@ -161,6 +171,53 @@ impl Guard {
         open_edge(ring, sealed, &flow.to_be_bytes())
     }
 
+    /// The key that symbols of a flow are tagged with from the next unit on.
+    #[inline]
+    pub(crate) fn tag_key(&self, flow: u32) -> Option<u8> {
+        let (_, ring) = &self.rings.edges[self.rings.edge(flow)?];
+        ring.sending().map(|epoch| epoch.key_id)
+    }
+
+    /// Tags symbol `index` of a unit under one of the keys that are valid.
+    ///
+    /// # Errors
+    /// There is no such key any more, or no such symbol.
+    #[inline]
+    pub(crate) fn tag_symbol(
+        &mut self,
+        key_id: u8,
+        unit: &egress::TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Refused> {
+        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &mut self.rings.edges[place];
+        let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
+        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
+        masks.tag(epoch.keys.tag_key(), &unit_of(unit), index, symbol)
+    }
+
+    /// Verifies a symbol that the other end of a flow tagged, and relays combined.
+    ///
+    /// # Errors
+    /// There are no keys, or it is no such symbol.
+    #[inline]
+    pub(crate) fn verify_symbol(
+        &mut self,
+        unit: &egress::TaggedUnit,
+        formed: egress::Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Refused> {
+        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &self.rings.edges[place];
+        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
+        let formed = match formed {
+            egress::Formed::Source(index) => Formed::Source(index),
+            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
+        };
+        verify_symbol(ring, masks, &unit_of(unit), formed, symbol)
+    }
+
     /// A packet that the thread of keys wants sent, for the first worker.
     pub(crate) fn outgoing(&self) -> Option<Letter> {
         self.keyring.outgoing.pop()
@@ -169,6 +226,15 @@ impl Guard {
 
 // The pipeline leaves as much room as is taken.
 const _: () = assert!(ENVELOPE_BYTES == recoded_secure::ENVELOPE_BYTES);
+const _: () = assert!(TAG_BYTES == Strength::Standard.columns());
+const _: () = assert!(egress::CONTEXT_BYTES == CONTEXT_BYTES);
+
+fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
+    let ShardId { flow, shard } = unit.shard;
+    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    let space = Space { flow, shard, kind };
+    TaggedUnit { space, number: unit.number, context: unit.context }
+}
 
 #[inline]
 fn is_handshake(payload: &[u8]) -> bool {
@@ -340,5 +406,38 @@ mod tests {
         assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
         assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
         assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+    }
+
+    #[test]
+    fn symbols_tagged_by_the_source_verify_at_the_sink_also_before_it_uses_the_keys() {
+        let [(mut source, _), (mut sink, _)] = guards();
+        let shard = ShardId { flow: 7, shard: 2 };
+        let context = [3; egress::CONTEXT_BYTES];
+        let unit = egress::TaggedUnit { shard, is_batch: false, number: 9, context };
+        let mut symbol = [5; 300];
+        let key = source.tag_key(7).expect("a key");
+        assert_eq!(source.tag_key(8), None);
+        source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
+        let unknown = source.tag_symbol(key.wrapping_add(1), &unit, 4, &mut symbol.clone());
+        assert_eq!(unknown, Err(Refused::UnknownKey));
+        let mut verify = |unit, formed, symbol: &[u8]| sink.verify_symbol(unit, formed, symbol);
+        assert_eq!(verify(&unit, egress::Formed::Source(4), &symbol), Ok(()));
+        assert_eq!(verify(&unit, egress::Formed::Combination(&[0, 0, 0, 0, 1]), &symbol), Ok(()));
+        assert_eq!(verify(&unit, egress::Formed::Source(5), &symbol), Err(Refused::Tag));
+        let others = [
+            egress::TaggedUnit { shard: ShardId { shard: 3, ..shard }, ..unit },
+            egress::TaggedUnit { is_batch: true, ..unit },
+            egress::TaggedUnit { number: 10, ..unit },
+            egress::TaggedUnit { context: [4; egress::CONTEXT_BYTES], ..unit },
+        ];
+        for other in &others {
+            assert_eq!(verify(other, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
+        }
+        let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
+        let verdict = verify(&other, egress::Formed::Source(4), &symbol);
+        assert_eq!(verdict, Err(Refused::UnknownKey));
+        symbol[200] ^= 1;
+        assert_eq!(verify(&unit, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
+        assert_eq!(verify(&unit, egress::Formed::Source(4), &[]), Err(Refused::Malformed));
     }
 }

@@ -20,7 +20,8 @@ use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
 use recoded_pipeline::egress::{
-    Answer, Egress, HandOver, Origin, Outer, Product, ProductInputs, Ticket, Unsealed,
+    Answer, Egress, Formed, HandOver, Origin, Outer, Product, ProductInputs, TaggedUnit, Ticket,
+    Unsealed, Untagged,
 };
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
@@ -293,6 +294,33 @@ impl Egress for Outbox {
             Ok(packet) => Ok(packet),
             Err(Refused::UnknownKey) => Err(Unsealed::NoKeys),
             Err(_) => Err(Unsealed::Refused),
+        }
+    }
+
+    fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
+        self.guard.tag_key(shard.flow)
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.guard.tag_symbol(key, unit, index, symbol).map_err(|_| Untagged::NoKeys)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        match self.guard.verify_symbol(unit, formed, symbol) {
+            Ok(()) => Ok(()),
+            Err(Refused::UnknownKey) => Err(Untagged::NoKeys),
+            Err(_) => Err(Untagged::Refused),
         }
     }
 

@@ -1,4 +1,7 @@
 //! Keys of an epoch, shared by all workers: of a hop, and end to end.
+//!
+//! Tags of symbols have no number of their key: all symbols of a unit are under one, and who
+//! verifies tries those that are valid, the present one first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +10,10 @@ use crate::association::EpochKeys;
 use crate::envelope::{Opener, Sealer};
 use crate::error::Refused;
 use crate::handshake::Established;
+use crate::homomorphic::{Strength, TagKey};
 use crate::hop::{HopDigest, HopReceiver, HopSender};
 use crate::ring::Ring;
+use crate::units::{Formed, TaggedUnit, UnitMasks};
 
 /// Lanes of a direction: as many as a flow has shards, which have source ports in a row. A lane is
 /// the work of one worker at each end, as long as cards keep their tables.
@@ -87,17 +92,26 @@ pub fn open_hop<'a>(
     Ok(packet)
 }
 
-/// Envelopes between source and sink, both ways.
+/// Envelopes between source and sink, and tags of the symbols that carry them, both ways.
 pub struct EdgeKeys {
     sealer: Sealer,
     opener: Opener,
+    tags: TagKey,
+    peer_tags: TagKey,
     is_confirmed: AtomicBool,
 }
 
 impl EpochKeys for EdgeKeys {
     fn new(established: &Established) -> Self {
         let Established { peer_key_id, send, receive, suite, .. } = established;
+        let [tags, peer_tags] = [send, receive].map(|secrets| {
+            let seeds = secrets.column_seeds(Strength::Standard);
+            let key = TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX);
+            key.expect("seeds of all columns, in order")
+        });
         Self {
+            tags,
+            peer_tags,
             sealer: send.sealer(*suite, *peer_key_id),
             opener: receive.opener(*suite, EDGE_WINDOW),
             is_confirmed: AtomicBool::new(false),
@@ -122,6 +136,34 @@ impl EdgeKeys {
     pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
         self.sealer.seal(buffer, bound)
     }
+
+    /// What this end tags symbols with.
+    #[must_use]
+    pub const fn tag_key(&self) -> &TagKey {
+        &self.tags
+    }
+}
+
+/// Verifies a symbol, tag and payload, under the keys of any valid epoch.
+///
+/// # Errors
+/// The other end formed no such unit, or there are no keys.
+#[inline]
+pub fn verify_symbol(
+    ring: &Ring<Arc<EdgeKeys>>,
+    masks: &mut UnitMasks,
+    unit: &TaggedUnit,
+    formed: Formed<'_>,
+    symbol: &[u8],
+) -> Result<(), Refused> {
+    let mut verdict = Err(Refused::UnknownKey);
+    for epoch in ring.epochs() {
+        verdict = masks.verify(&epoch.keys.peer_tags, unit, formed, symbol);
+        if verdict != Err(Refused::Tag) {
+            break;
+        }
+    }
+    verdict
 }
 
 /// Opens an envelope in place, once.

@@ -14,6 +14,7 @@
 //! Each column has keys of its own, from a seed: a verifier holds some columns or all.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aes::Aes128;
 use subtle::ConstantTimeEq;
@@ -25,6 +26,9 @@ use crate::secret::Secret;
 
 /// Most columns of a tag.
 const COLUMNS_MAX: usize = 16;
+
+/// Number of the next key.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Fewest columns that a relay should hold: it then misses a forgery with probability 2^-32.
 pub const SUBSET_MIN: usize = 4;
@@ -82,6 +86,7 @@ pub enum Kind {
 
 /// Columns of a key, as many as its holder has, with their factors for payloads.
 pub struct TagKey {
+    serial: u64,
     strength: Strength,
     columns: Vec<Column>,
     factors: Columns,
@@ -124,6 +129,8 @@ impl TagKey {
             masks: cipher(&root(seed).key("masks", &[])),
         };
         Some(Self {
+            // No other memory is ordered by it.
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             strength,
             columns: seeds.iter().map(column).collect(),
             factors: Columns::expand(factors.iter(), bytes_max),
@@ -134,6 +141,43 @@ impl TagKey {
     #[must_use]
     pub const fn tag_bytes(&self) -> usize {
         self.strength.columns()
+    }
+
+    /// Tells this key from all others of the process.
+    pub(crate) const fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// As [`TagKey::tag`], behind a context of so many bytes that the masks have in them.
+    pub(crate) fn tag_behind(
+        &self,
+        context_bytes: usize,
+        (masks, index): (&Masks, usize),
+        payload: &[u8],
+        tag: &mut [u8],
+    ) -> Result<(), Refused> {
+        if self.columns.len() != tag.len() {
+            return Err(Refused::Incomplete);
+        }
+        let sums = self.sums_behind(context_bytes, masks, (index, &[1]), payload)?;
+        tag.copy_from_slice(&sums[..tag.len()]);
+        Ok(())
+    }
+
+    /// As [`TagKey::verify`], behind a context of so many bytes that the masks have in them.
+    pub(crate) fn verify_behind(
+        &self,
+        context_bytes: usize,
+        masks: &Masks,
+        (first, coefficients): (usize, &[u8]),
+        tag: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
+        if coefficients.iter().fold(0, |bits, &c| bits | c) == 0 {
+            return Err(Refused::ZeroVector);
+        }
+        let expected = self.sums_behind(context_bytes, masks, (first, coefficients), payload)?;
+        self.compare(&expected, tag)
     }
 
     /// Writes the tag of symbol `index` of the unit of `masks`. `prefix` is combined with the
@@ -208,13 +252,18 @@ impl TagKey {
             return Err(Refused::Malformed);
         }
         let expected = self.sums(masks, first, coefficients, prefix, payload)?;
+        self.compare(&expected, tag).map(|()| VerifiedBody(payload))
+    }
+
+    /// Compares the held bytes of a tag, in constant time.
+    fn compare(&self, expected: &[u8; COLUMNS_MAX], tag: &[u8]) -> Result<(), Refused> {
         let mut held = [0; COLUMNS_MAX];
         for (place, column) in held.iter_mut().zip(&self.columns) {
             *place = tag[column.byte];
         }
         let count = self.columns.len();
         let equal: bool = expected[..count].ct_eq(&held[..count]).into();
-        if equal { Ok(VerifiedBody(payload)) } else { Err(Refused::Tag) }
+        if equal { Ok(()) } else { Err(Refused::Tag) }
     }
 
     /// What the held bytes of the tag must be.
@@ -226,7 +275,22 @@ impl TagKey {
         prefix: &[u8],
         payload: &[u8],
     ) -> Result<[u8; COLUMNS_MAX], Refused> {
-        if prefix.len() + payload.len() > self.factors.length() {
+        let mut sums = self.sums_behind(prefix.len(), masks, (first, coefficients), payload)?;
+        if !prefix.is_empty() {
+            self.factors.add_dots(0, prefix, &mut sums);
+        }
+        Ok(sums)
+    }
+
+    /// The same without the prefix, of which there are so many bytes.
+    fn sums_behind(
+        &self,
+        prefix_bytes: usize,
+        masks: &Masks,
+        (first, coefficients): (usize, &[u8]),
+        payload: &[u8],
+    ) -> Result<[u8; COLUMNS_MAX], Refused> {
+        if prefix_bytes + payload.len() > self.factors.length() {
             return Err(Refused::Long);
         }
         let last = first.checked_add(coefficients.len()).ok_or(Refused::Vector)?;
@@ -234,10 +298,7 @@ impl TagKey {
             return Err(Refused::Vector);
         }
         let mut sums = [0; COLUMNS_MAX];
-        if !prefix.is_empty() {
-            self.factors.add_dots(0, prefix, &mut sums);
-        }
-        self.factors.add_dots(prefix.len(), payload, &mut sums);
+        self.factors.add_dots(prefix_bytes, payload, &mut sums);
         masks.columns.add_dots(masks.offset + first, coefficients, &mut sums);
         Ok(sums)
     }
@@ -287,10 +348,28 @@ impl Masks {
         unit: u64,
         count: usize,
     ) -> Result<(), Refused> {
+        self.fill_behind(key, (space, unit), count, &[])
+    }
+
+    /// As [`Masks::fill`], with what a context before each symbol adds to its tag.
+    pub(crate) fn fill_behind(
+        &mut self,
+        key: &TagKey,
+        (space, unit): (Space, u64),
+        count: usize,
+        context: &[u8],
+    ) -> Result<(), Refused> {
         if count > BLOCK << u16::BITS {
             return Err(Refused::Vector);
         }
-        self.fill_blocks(key, 0, count, |block| input(space, unit, block as u16))
+        if context.len() > key.factors.length() {
+            return Err(Refused::Long);
+        }
+        let mut added = [0; COLUMNS_MAX];
+        if !context.is_empty() {
+            key.factors.add_dots(0, context, &mut added[..key.columns.len()]);
+        }
+        self.fill_blocks(key, (0, count), &added, |block| input(space, unit, block as u16))
     }
 
     /// The masks of `count` symbols of a stream from symbol `first` on.
@@ -306,7 +385,7 @@ impl Masks {
     ) -> Result<(), Refused> {
         let unit = first / BLOCK as u64;
         let offset = (first % BLOCK as u64) as usize;
-        self.fill_blocks(key, offset, count, |block| {
+        self.fill_blocks(key, (offset, count), &[0; COLUMNS_MAX], |block| {
             input(space, unit.wrapping_add(block as u64), 0)
         })
     }
@@ -314,8 +393,8 @@ impl Masks {
     fn fill_blocks(
         &mut self,
         key: &TagKey,
-        offset: usize,
-        count: usize,
+        (offset, count): (usize, usize),
+        added: &[u8; COLUMNS_MAX],
         input: impl Fn(usize) -> [u8; BLOCK],
     ) -> Result<(), Refused> {
         let end = offset.checked_add(count).ok_or(Refused::Vector)?;
@@ -323,8 +402,8 @@ impl Masks {
             return Err(Refused::Vector);
         }
         let blocks = end.div_ceil(BLOCK);
-        for (number, column) in key.columns.iter().enumerate() {
-            let block = |block| encrypt(&column.masks, &input(block));
+        for ((number, column), added) in key.columns.iter().enumerate().zip(added) {
+            let block = |block| encrypt(&column.masks, &input(block)).map(|mask| mask ^ added);
             self.columns.fill_blocks(number, blocks, block);
         }
         (self.offset, self.count) = (offset, count);

@@ -9,6 +9,7 @@
 //!             `--> Secrets, one per direction
 //!                    |--> HopSender, HopReceiver   a tag on every packet of a hop, replay window
 //!                    |--> ColumnSeeds --> TagKey   tags of symbols, which recoding carries along
+//!                    |                  `--> UnitMasks, per worker
 //!                    `--> Sealer, Opener           end to end: AEAD per source packet
 //!  Ring: the epochs of keys that are valid while packets are on the way
 //!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers
@@ -40,6 +41,8 @@ mod hop;
 
 mod homomorphic;
 
+mod units;
+
 mod envelope;
 
 mod association;
@@ -49,7 +52,7 @@ mod epoch_keys;
 pub use association::{Association, EpochKeys, Turn};
 pub use derive::{LABEL_PREFIX, Secrets};
 pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
-pub use epoch_keys::{EdgeKeys, HopKeys, LANES, open_edge, open_hop};
+pub use epoch_keys::{EdgeKeys, HopKeys, LANES, open_edge, open_hop, verify_symbol};
 pub use error::{KeyError, Refused};
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
@@ -62,6 +65,7 @@ pub use one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembere
 pub use replay::ReplayWindow;
 pub use ring::{Epoch, Ring};
 pub use secret::Secret;
+pub use units::{CONTEXT_BYTES, Formed, TaggedUnit, UNIT_SYMBOLS_MAX, UnitMasks};
 
 /// Packets after which keys are changed: 2^28 packets of 1500 bytes under one key of AES-GCM keep
 /// the advantage of an attacker below 2^-60 (2^35 blocks; NIST SP 800-38D and RFC 9001 B.1).

@@ -92,6 +92,11 @@ impl<T> Ring<T> {
         places.flatten().find(|epoch| epoch.key_id == key_id)
     }
 
+    /// All epochs, those first that packets are likely to be of: in use, waiting, of before.
+    pub fn epochs(&self) -> impl Iterator<Item = &Epoch<T>> {
+        [&self.current, &self.next].into_iter().chain(&self.previous).flatten()
+    }
+
     /// Whether an epoch has this id.
     #[must_use]
     pub fn holds(&self, key_id: u8) -> bool {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use recoded_gf::Kernel;
 use recoded_secure::{
-    ColumnSeed, Kind, Masks, Refused, SUBSET_MIN, Secrets, Space, Strength, TagKey,
+    CONTEXT_BYTES, ColumnSeed, Formed, Kind, Masks, Refused, SUBSET_MIN, Secrets, Space, Strength,
+    TagKey, TaggedUnit, UnitMasks,
 };
 
 const BYTES_MAX: usize = 1500;
@@ -195,4 +196,78 @@ fn keys_of_no_or_unordered_columns_are_none_and_some_columns_form_no_tag() {
     assert_eq!(some.tag(&masks, 0, &[], &[1], &mut [0; 16]), Err(Refused::Incomplete));
     columns.swap(0, 1);
     assert!(TagKey::new(Strength::Strict, &columns, 10).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A context is what it says: a prefix of every symbol, which a combination has as often as the
+    /// sum of its coefficients says. Units take each other's places, keys change, relays hold some
+    /// of the columns.
+    #[test]
+    fn units_with_contexts_verify_as_symbols_with_prefixes_do(
+        payloads in units(),
+        context: [u8; CONTEXT_BYTES],
+        drawn in proptest::collection::vec(any::<u8>(), 40),
+        numbers in proptest::collection::vec(any::<u64>(), 1..6),
+        (at, bit) in (any::<Index>(), 0..8_u8),
+    ) {
+        let keys = [key(Strength::Standard), key(Strength::Standard)];
+        let relay = TagKey::new(Strength::Standard, &seeds(Strength::Standard)[2..6], BYTES_MAX);
+        let relay = relay.expect("four columns");
+        // Fewer places than units.
+        let (mut masks, mut few) = (UnitMasks::new(&keys[0], 2), UnitMasks::new(&relay, 2));
+        let mut plain = Masks::new(&keys[0], 256);
+        for (turn, number) in numbers.iter().enumerate() {
+            let key = &keys[turn % 2];
+            let unit = TaggedUnit { space: SPACE, number: *number, context };
+            plain.fill(key, SPACE, *number, payloads.len()).unwrap();
+            let expected = tagged(key, &plain, &context, &payloads);
+            let bytes = payloads.iter().map(Vec::len).max().unwrap_or(0) + key.tag_bytes();
+            for (index, expected) in expected.iter().enumerate() {
+                let mut symbol = expected.clone();
+                symbol[..key.tag_bytes()].fill(0xAA);
+                masks.tag(key, &unit, index, &mut symbol).unwrap();
+                prop_assert_eq!(&symbol, expected);
+                prop_assert_eq!(masks.verify(key, &unit, Formed::Source(index), &symbol), Ok(()));
+            }
+            let coefficients = &drawn[..payloads.len().min(drawn.len())];
+            prop_assume!(coefficients.iter().any(|c| *c != 0) && payloads.len() <= drawn.len());
+            let mut sum = combined(coefficients, &expected);
+            prop_assert_eq!(sum.len(), bytes);
+            let formed = Formed::Combination(coefficients);
+            prop_assert_eq!(masks.verify(key, &unit, formed, &sum), Ok(()));
+            prop_assert_eq!(few.verify(&relay, &unit, formed, &sum), Ok(()));
+            let mut other = unit;
+            other.context[at.index(CONTEXT_BYTES)] ^= 1 << bit;
+            if coefficients.iter().fold(0, |sum, c| sum ^ c) != 0 {
+                let verdict = masks.verify(key, &other, formed, &sum);
+                prop_assert_eq!(verdict, Err(Refused::Tag));
+            }
+            sum[at.index(bytes)] ^= 1 << bit;
+            prop_assert_eq!(masks.verify(key, &unit, formed, &sum), Err(Refused::Tag));
+        }
+    }
+}
+
+#[test]
+fn units_have_no_more_symbols_than_masks_and_no_zero_vectors() {
+    let key = key(Strength::Standard);
+    let mut masks = UnitMasks::new(&key, 4);
+    let unit = TaggedUnit { space: SPACE, number: 1, context: [0; CONTEXT_BYTES] };
+    let mut symbol = [7; 100];
+    assert_eq!(masks.tag(&key, &unit, 255, &mut symbol), Ok(()));
+    assert_eq!(masks.tag(&key, &unit, 256, &mut symbol), Err(Refused::Vector));
+    assert_eq!(masks.tag(&key, &unit, usize::MAX, &mut symbol), Err(Refused::Vector));
+    assert_eq!(masks.tag(&key, &unit, 0, &mut symbol[..7]), Err(Refused::Malformed));
+    let zero = Formed::Combination(&[0; 256]);
+    assert_eq!(masks.verify(&key, &unit, zero, &[0; 100]), Err(Refused::ZeroVector));
+    assert_eq!(
+        masks.verify(&key, &unit, Formed::Combination(&[]), &[0; 100]),
+        Err(Refused::ZeroVector)
+    );
+    let long = Formed::Combination(&[1; 257]);
+    assert_eq!(masks.verify(&key, &unit, long, &[0; 100]), Err(Refused::Vector));
+    let long = vec![0; BYTES_MAX];
+    assert_eq!(masks.verify(&key, &unit, Formed::Source(0), &long), Err(Refused::Long));
 }

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy, sealing_bytes};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
 
 use crate::code::{self, Code};
 use crate::link::{Link, Rate};
+use crate::protection::Protection;
 use crate::random::{Random, Stream};
 use crate::scenario::{Change, Hop, Promise, Scenario, Threads, Traffic};
 use crate::trouble::Trouble;
@@ -19,9 +20,6 @@ const WORK: usize = 4000;
 const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
-
-/// Share of flows that are sealed.
-const SEALED: f64 = 0.3;
 
 /// Packets of each shard that enter alone before and after the bursts: that the sink hears of none
 /// of them is unlikely enough.
@@ -72,7 +70,7 @@ struct Draft {
     weather: Weather,
     hops: usize,
     spread: Spread,
-    sealed: bool,
+    protection: Protection,
     shapes: Vec<Shape>,
     bytes_max: usize,
     /// One way, end to end, at most.
@@ -116,14 +114,15 @@ impl Draft {
             });
             shapes.push(next);
         }
-        let sealed = Random::new(seed, Stream::Sealed).chance(SEALED);
-        shapes.iter_mut().for_each(|shape| shape.symbol_bytes += sealing_bytes(sealed));
+        let protection = Protection::draw(seed);
+        let taken = protection.packet_bytes() + protection.symbol_bytes();
+        shapes.iter_mut().for_each(|shape| shape.symbol_bytes += taken);
         let trip = [0, 1000, MILLI, 5 * MILLI, 20 * MILLI, 60 * MILLI];
         let trip_nanos = random.pick(&trip);
         let bytes_max = random.pick(&[40, 100, 200, 600, 1400]);
         let spread = Spread::draw(&mut Random::new(seed, Stream::Workers), hops, is_fair);
         let mut draft =
-            Draft { random, weather, hops, spread, sealed, shapes, bytes_max, trip_nanos };
+            Draft { random, weather, hops, spread, protection, shapes, bytes_max, trip_nanos };
         draft.bytes_max = draft.bytes_max.min(draft.capacity());
         draft
     }
@@ -132,9 +131,9 @@ impl Draft {
     fn capacity(&self) -> usize {
         let unit = |shape: &Shape| code::unit(&shape.code, shape.size);
         let capacity =
-            |shape: &Shape| code::bytes_max(&shape.code, unit(shape), shape.symbol_bytes);
+            |shape: &Shape| code::bytes_max(&shape.code, unit(shape), self.payload_bytes(shape));
         let capacity = self.shapes.iter().map(capacity).min();
-        capacity.map_or(Traffic::BYTES_MIN, |bytes| bytes - sealing_bytes(self.sealed))
+        capacity.map_or(Traffic::BYTES_MIN, |bytes| bytes - self.protection.packet_bytes())
     }
 
     /// Packets of so many bytes that every generation, block or symbol has room for.
@@ -145,7 +144,11 @@ impl Draft {
 
     /// Bytes that come with a packet in generations and blocks.
     fn framing(&self) -> usize {
-        2 + sealing_bytes(self.sealed)
+        2 + self.protection.packet_bytes()
+    }
+
+    fn payload_bytes(&self, shape: &Shape) -> usize {
+        shape.symbol_bytes - self.protection.symbol_bytes()
     }
 
     /// These parameters in every shape.
@@ -168,7 +171,7 @@ impl Draft {
         let frames = self.frames(&params);
         let mut scenario = Scenario::line(seed, self.hops, Link::CLEAN).with(|node| {
             let role = node.role.clone();
-            *node = FlowParams { role, ..params.clone() };
+            *node = self.protection.of(FlowParams { role, ..params.clone() });
         });
         let first = self.shapes[0];
         first.set(&mut scenario.nodes[0]);
@@ -230,8 +233,8 @@ impl Draft {
     /// Lets a relay, or the source's neighbour, alter payload where nothing but what is sealed is
     /// promised to be genuine.
     fn pollute(&self, scenario: &mut Scenario) {
-        scenario.promise.genuine = self.sealed;
-        if !self.sealed || self.is_bounded() {
+        scenario.promise.genuine = self.protection.sealed;
+        if !self.protection.sealed || self.is_bounded() {
             return;
         }
         let mut random = Random::new(scenario.seed, Stream::Sealed);
@@ -272,7 +275,6 @@ impl Draft {
             symbol_bytes,
             generations,
             code: self.shapes[0].code,
-            sealed: self.sealed,
             shards: self.spread.shards,
             adaptive: random.chance(0.5),
             recoding: random.pick(&[Recoding::Systematic, Recoding::Systematic, Recoding::Random]),
@@ -313,7 +315,7 @@ impl Draft {
 
     /// Packets at a pace at which a table outlasts a repair, or, where nothing is promised, any.
     fn traffic(&mut self, params: &FlowParams) -> Traffic {
-        let smallest = self.shapes.iter().map(|shape| shape.symbol_bytes).min().unwrap_or(1);
+        let smallest = self.shapes.iter().map(|shape| self.payload_bytes(shape)).min().unwrap_or(1);
         let symbols = self.bytes_max.div_ceil(2 * smallest).max(1);
         let mut packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
         let shards = u32::from(self.spread.shards);

@@ -1,10 +1,13 @@
-//! Keys of the ends of a sealed flow: the real envelopes.
+//! Keys of the ends of a sealed flow: the real envelopes, and tags of symbols.
 
 use std::collections::BTreeMap;
 
-use recoded_pipeline::egress::Unsealed;
+use recoded_pipeline::egress::{self, Unsealed, Untagged};
 use recoded_pipeline::params::ShardId;
-use recoded_secure::{HEADER_BYTES, Opener, Sealer, Secrets, Suite};
+use recoded_secure::{
+    Formed, HEADER_BYTES, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey,
+    TaggedUnit, UnitMasks,
+};
 
 /// Packets that may be late: more than any scenario has of a shard.
 const WINDOW_PACKETS: usize = 1 << 14;
@@ -16,7 +19,11 @@ pub(crate) struct Keys {
     seed: u64,
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
+    tags: BTreeMap<ShardId, (TagKey, UnitMasks)>,
 }
+
+/// Units that a node has masks of.
+const UNITS: usize = 64;
 
 impl Keys {
     /// Those of a run: both ends have the same.
@@ -48,7 +55,52 @@ impl Keys {
         let packet = opener.open(sealed, &[shard.shard]).map_err(|_| Unsealed::Refused)?;
         Ok(packet)
     }
+
+    pub(crate) fn tag(
+        &mut self,
+        unit: &egress::TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        let (key, masks) = self.tags(unit.shard);
+        masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
+    }
+
+    pub(crate) fn verify(
+        &mut self,
+        unit: &egress::TaggedUnit,
+        formed: egress::Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        let formed = match formed {
+            egress::Formed::Source(index) => Formed::Source(index),
+            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
+        };
+        let (key, masks) = self.tags(unit.shard);
+        let verdict: Result<(), Refused> = masks.verify(key, &unit_of(unit), formed, symbol);
+        verdict.map_err(|_| Untagged::Refused)
+    }
+
+    fn tags(&mut self, shard: ShardId) -> (&TagKey, &mut UnitMasks) {
+        let seed = self.seed;
+        let (key, masks) = self.tags.entry(shard).or_insert_with(|| {
+            let seeds = secrets(seed, shard).column_seeds(Strength::Standard);
+            let key = TagKey::new(Strength::Standard, &seeds, SYMBOL_BYTES_MAX).expect("a key");
+            let masks = UnitMasks::new(&key, UNITS);
+            (key, masks)
+        });
+        (key, masks)
+    }
 }
+
+fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
+    let ShardId { flow, shard } = unit.shard;
+    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    TaggedUnit { space: Space { flow, shard, kind }, number: unit.number, context: unit.context }
+}
+
+/// With its context, what a frame holds.
+const SYMBOL_BYTES_MAX: usize = 2048;
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 

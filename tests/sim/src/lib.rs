@@ -35,6 +35,8 @@ mod crew;
 
 mod keys;
 
+mod protection;
+
 mod worker;
 
 mod frames;

@@ -23,6 +23,8 @@ pub(crate) enum Stream {
     Workers,
     /// Whether a flow is sealed, and what a relay that lies does.
     Sealed,
+    /// Whether its symbols have tags, and who verifies them.
+    Tagged,
 }
 
 /// A stream of random numbers.
@@ -39,6 +41,7 @@ impl Random {
             Stream::Trouble => 1,
             Stream::Workers => 2,
             Stream::Sealed => 3,
+            Stream::Tagged => 4,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);

@@ -58,9 +58,14 @@ impl fmt::Display for Described<'_> {
         let Threads { nanos_max, busy, refused, queue_packets } = scenario.threads;
         writeln!(
             f,
-            "{} shards{}, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
+            "{} shards{}{}, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
             source.shards,
             if source.sealed { ", sealed" } else { "" },
+            match (source.tagged, relay.tagged) {
+                (false, _) => "",
+                (true, false) => ", tagged",
+                (true, true) => ", tagged, verified by relays",
+            },
             traffic.flows,
             scenario.workers,
             Time(nanos_max),

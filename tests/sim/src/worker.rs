@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer, Unsealed};
+use recoded_pipeline::egress::{
+    Answer, Egress, Formed, HandOver, Origin, Outer, TaggedUnit, Unsealed, Untagged,
+};
 use recoded_pipeline::open::{OpenRequest, Opened};
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
@@ -79,6 +81,29 @@ impl Egress for Outside<'_> {
 
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         self.crew.keys.unseal(shard, sealed)
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(0)
+    }
+
+    fn tag(
+        &mut self,
+        _key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.crew.keys.tag(unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.crew.keys.verify(unit, formed, symbol)
     }
 
     fn open(&mut self, request: &OpenRequest) -> Answer {

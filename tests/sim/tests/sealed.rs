@@ -1,10 +1,19 @@
 //! Sealed flows on a line where one relay alters payload, beside flows in the clear.
 
+use recoded_pipeline::params::Role;
+use recoded_pipeline::report::DropReason;
 use recoded_sim::{Code, Link, Promise, RunReport, Scenario, Traffic, run};
 
 /// A run over three hops, where what the first relay sends is altered now and then.
 fn polluted(code: Code, sealed: bool) -> RunReport {
-    let mut scenario = Scenario::line(11, 3, Link::lossy(0.02)).with(|node| node.sealed = sealed);
+    altered(code, sealed, |_| false)
+}
+
+/// The same, with tags at some nodes.
+fn altered(code: Code, sealed: bool, tagged: impl Fn(&Role) -> bool) -> RunReport {
+    let mut scenario = Scenario::line(11, 3, Link::lossy(0.02)).with(|node| {
+        (node.sealed, node.tagged) = (sealed, tagged(&node.role));
+    });
     scenario = scenario.coded(code);
     scenario.traffic.bytes = Traffic::BYTES_MIN..=160;
     scenario.hops[1].down.pollution = 0.02;
@@ -25,4 +34,36 @@ fn relay_that_alters_payload_gets_nothing_delivered_that_was_not_sent() {
         assert!(refused > 0 && outcome.delivered > 700, "{code:?}: {}", outcome.delivered);
         assert!(polluted(*code, false).foreign > 0, "{code:?}: the relay alters nothing");
     }
+}
+
+/// Where symbols have tags, what the relay alters is dropped by the next node with keys, and
+/// nothing of it reaches an envelope.
+#[test]
+fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
+    let wrong = |outcome: &RunReport, node: usize| {
+        outcome.reports[node].packets.dropped[DropReason::WrongSymbolTag as usize]
+    };
+    let mut runs = 0;
+    for code in Code::ALL {
+        for relays_verify in [false, true] {
+            let is_relay = |role: &Role| matches!(role, Role::Relay { .. });
+            let outcome = altered(*code, true, |role| relays_verify || !is_relay(role));
+            let (relay, sink) = (wrong(&outcome, 2), wrong(&outcome, 3));
+            let counters = &outcome.reports[3].flows[0].counters;
+            println!("{code:?}: {}, relay {relay}, sink {sink}", outcome.delivered);
+            assert_eq!((outcome.foreign, outcome.repeated), (0, 0), "{code:?}");
+            if relay + sink == 0 {
+                // This code has no tags.
+                continue;
+            }
+            runs += 1;
+            assert_eq!((counters.unseal_refused, counters.framing_errors), (0, 0), "{code:?}");
+            let judge = if relays_verify { relay } else { sink };
+            assert!(judge > 0 && (relay == 0 || sink == 0), "{code:?}: {relay}, {sink}");
+            let least = if relays_verify { 980 } else { 500 };
+            assert!(outcome.delivered > least, "{code:?}: {}", outcome.delivered);
+        }
+    }
+    // Windows and streams have none.
+    assert_eq!(runs, 2 * (Code::ALL.len() - 2));
 }

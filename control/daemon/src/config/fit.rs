@@ -5,6 +5,7 @@
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
 //!  sealed:     | 2 | envelope of 25 around the IP packet | in the place of the IP packet
+//!  tagged:     | tag 8 | payload | in the place of each symbol of rlnc and bats
 //! ```
 
 use super::code::CodeSettings;
@@ -39,7 +40,7 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
         tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
-            let symbol_bytes = params.symbol_bytes.min(stream + ADU_HEADER_BYTES);
+            let symbol_bytes = params.payload_bytes().min(stream + ADU_HEADER_BYTES);
             let sealing_bytes = sealing_bytes(params.sealed);
             default_tunnel_mtu(tunnel.address, symbol_bytes.saturating_sub(sealing_bytes))
         });
@@ -79,6 +80,8 @@ struct Unit {
     symbols_max: usize,
     /// Bytes that come with each packet.
     overhead: usize,
+    /// Bytes that come with each symbol.
+    tag_bytes: usize,
 }
 
 impl Unit {
@@ -86,7 +89,8 @@ impl Unit {
         let of = |key, symbols: usize| {
             let value = symbols.to_string();
             let overhead = params.framing_bytes();
-            Unit { key, value, symbols, symbols_max: most(key), overhead }
+            let tag_bytes = params.tag_bytes();
+            Unit { key, value, symbols, symbols_max: most(key), overhead, tag_bytes }
         };
         match params.code {
             FlowCode::Rlnc => of("generation_size", params.generation_size),
@@ -99,7 +103,8 @@ impl Unit {
 
     /// Longest packet that fits.
     fn room(&self, symbol_bytes: usize) -> usize {
-        (self.symbols * symbol_bytes).saturating_sub(self.overhead)
+        let payload_bytes = symbol_bytes.saturating_sub(self.tag_bytes);
+        (self.symbols * payload_bytes).saturating_sub(self.overhead)
     }
 }
 
@@ -184,7 +189,8 @@ impl Fit<'_> {
 
     /// Shortest symbols of which this unit holds a packet.
     fn symbol_bytes_min(&self, unit: &Unit) -> Option<usize> {
-        let symbol_bytes = (self.mtu() + unit.overhead).div_ceil(unit.symbols);
+        let payload_bytes = (self.mtu() + unit.overhead).div_ceil(unit.symbols);
+        let symbol_bytes = payload_bytes + unit.tag_bytes;
         let params = FlowParams { symbol_bytes, ..self.flow.params.clone() };
         self.is_allowed(&params).then_some(symbol_bytes)
     }
@@ -231,5 +237,18 @@ mod tests {
         let ((mtu, room), (sealed_mtu, sealed_room)) = (of(false), of(true));
         assert_eq!((mtu - sealed_mtu, room - sealed_room), (SEALING, SEALING));
         assert!(sealed_mtu <= sealed_room, "{sealed_mtu} in {sealed_room}");
+    }
+
+    #[test]
+    fn tags_take_room_of_generations_and_none_of_streams() {
+        let Config { flows, .. } = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
+        let mut params = flows[0].params.clone();
+        let stream = params.code;
+        let mut room = |code, tagged| {
+            (params.code, params.generation_size, params.tagged) = (code, 16, tagged);
+            Unit::of(&params).room(params.symbol_bytes)
+        };
+        assert_eq!(room(FlowCode::Rlnc, false) - room(FlowCode::Rlnc, true), 16 * 8);
+        assert_eq!(room(stream, false), room(stream, true));
     }
 }

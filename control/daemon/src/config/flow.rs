@@ -112,6 +112,7 @@ pub fn flow(
         adaptive,
         repair,
         sealed: edge.is_some(),
+        tagged: edge.is_some(),
         generations,
     };
     refuse_beyond_frame(reader, &params);

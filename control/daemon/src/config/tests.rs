@@ -80,6 +80,7 @@ fn shortest_source_gets_the_documented_defaults() {
         adaptive: true,
         repair: true,
         sealed: false,
+        tagged: false,
         generations: 256,
     };
     assert_eq!(flow.params, expected);

@@ -172,22 +172,24 @@ impl Former {
         Some(&self.code)
     }
 
-    /// Forms batch `id` of `block` and appends its symbols to `formed`, each in a frame of its own.
-    /// False, with nothing appended, when frames ran out.
+    /// Forms batch `id` of `block` and appends its symbols to `formed`, each in a frame of its own
+    /// and with room for a tag of so many bytes in front. False, with nothing appended, when frames
+    /// ran out.
     pub(crate) fn form(
         &mut self,
         block: &Block,
         id: u16,
         kernel: &Kernel,
         frames: &mut impl Frames,
-        formed: &mut Vec<Span>,
+        (formed, tag_bytes): (&mut Vec<Span>, usize),
     ) -> bool {
         if self.code.reset(block.params).is_err() {
             return false;
         }
         self.code.batch(id, &mut self.batch);
         let (had, size) = (formed.len(), block.params.batch_size);
-        let offset = symbol_offset(coding_offset(true) + INDEX_BYTES) as u16;
+        let tag_bytes = tag_bytes as u16;
+        let offset = symbol_offset(coding_offset(true) + INDEX_BYTES) as u16 + tag_bytes;
         let len = block.symbols.first().map_or(0, |symbol| symbol.len);
         while formed.len() < had + size {
             let Some(frame) = frames.take() else {
@@ -199,6 +201,9 @@ impl Former {
             formed.push(Span { frame, offset, len });
         }
         self.multiply(block, kernel, frames, &formed[had..]);
+        for symbol in &mut formed[had..] {
+            (symbol.offset, symbol.len) = (symbol.offset - tag_bytes, symbol.len + tag_bytes);
+        }
         true
     }
 

@@ -3,10 +3,12 @@
 use recoded_wire::frames::{Frames, Span};
 
 /// Source symbols being filled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Packer {
     /// Bytes written.
     pub written: usize,
+    /// Bytes in front of what is written into a symbol: those of its tag.
+    pub skipped: usize,
 }
 
 /// Where symbols lie in their frames, and how long they are.
@@ -20,13 +22,14 @@ impl Packer {
     /// Makes sure that there are frames for the first `bytes`. On failure `symbols` are those there
     /// were.
     pub(crate) fn reserve(
+        &self,
         frames: &mut impl Frames,
         symbols: &mut Vec<Span>,
         Layout { offset, symbol_bytes }: Layout,
         bytes: usize,
     ) -> bool {
         let had = symbols.len();
-        while symbols.len() < bytes.div_ceil(symbol_bytes) {
+        while symbols.len() < bytes.div_ceil(symbol_bytes - self.skipped) {
             let Some(frame) = frames.take() else {
                 for symbol in symbols.drain(had..) {
                     frames.release(symbol.frame);
@@ -41,10 +44,10 @@ impl Packer {
     /// Appends `bytes`, for which there is room.
     pub(crate) fn write(&mut self, frames: &mut impl Frames, symbols: &[Span], mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let symbol_bytes = usize::from(symbols[0].len);
+            let symbol_bytes = usize::from(symbols[0].len) - self.skipped;
             let (symbol, at) = (self.written / symbol_bytes, self.written % symbol_bytes);
             let room = (symbol_bytes - at).min(bytes.len());
-            let target = &mut frames.bytes_mut(symbols[symbol])[at..at + room];
+            let target = &mut frames.bytes_mut(symbols[symbol])[self.skipped + at..][..room];
             target.copy_from_slice(&bytes[..room]);
             bytes = &bytes[room..];
             self.written += room;
@@ -54,9 +57,10 @@ impl Packer {
     /// Fills the rest of the last symbol with zeros, which end the packets.
     pub(crate) fn pad(&self, frames: &mut impl Frames, symbols: &[Span]) {
         let Some(last) = symbols.last() else { return };
-        let filled = self.written % usize::from(last.len);
+        let payload = &mut frames.bytes_mut(*last)[self.skipped..];
+        let filled = self.written % payload.len();
         if filled > 0 {
-            frames.bytes_mut(*last)[filled..].fill(0);
+            payload[filled..].fill(0);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::role::Lifecycle;
 use crate::source::remote::Remote;
 use crate::source::{Inbound, SourceCode};
 use crate::table::Table;
+use crate::tags;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{
     CodedHeader, INDEX_BYTES, PLANNED_MAX, SIZE_MAX, coding_offset, log2_ceil, write_index,
@@ -54,6 +55,8 @@ struct Generation {
     full: usize,
     /// Traffic class of its first packet, and so of all that carry it.
     class: u8,
+    /// What its symbols are tagged with, if they are.
+    tag_key: Option<u8>,
     symbols: Vec<Span>,
 }
 
@@ -91,6 +94,7 @@ impl RlncSource {
             field: params.field,
             full: params.generation_size,
             class: 0,
+            tag_key: None,
             symbols: Vec::with_capacity(SIZE_MAX),
         };
         RlncSource {
@@ -99,7 +103,7 @@ impl RlncSource {
             number: combiner.next_u32(),
             open: false,
             opened: 0,
-            packer: Packer { written: 0 },
+            packer: Packer::default(),
             sent: 0,
             epoch: combiner.next_u32() as u8,
             tail: None,
@@ -116,9 +120,15 @@ impl RlncSource {
         self.generations.index(self.number)
     }
 
-    /// Begins a generation whose first IP packet has a traffic class.
-    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) {
+    /// Begins a generation whose first IP packet has a traffic class. False without keys for the
+    /// tags of its symbols.
+    fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
+        let tag_key = if params.tagged { cx.io.egress.tag_key(cx.shard) } else { None };
+        if params.tagged && tag_key.is_none() {
+            cx.counters.seal_failed += 1;
+            return false;
+        }
         let (number, epoch) = (self.number, self.epoch);
         let index = self.open_index();
         self.generations.hold(index);
@@ -130,11 +140,14 @@ impl RlncSource {
         generation.full = params.generation_size;
         (generation.repaired, generation.tally) = (0, Tally::default());
         generation.class = class::outer(class);
+        generation.tag_key = tag_key;
         self.open = true;
         self.opened = cx.io.now;
         self.tail = None;
-        (self.packer.written, self.sent) = (0, 0);
+        self.packer = Packer { written: 0, skipped: params.tag_bytes() };
+        self.sent = 0;
         cx.counters.generations += 1;
+        true
     }
 
     /// Ends the open generation, if any: its last symbol and its coded packets leave.
@@ -147,7 +160,7 @@ impl RlncSource {
         let symbols = &mut self.generations[index].symbols;
         let size = symbols.len();
         if let [only] = &mut symbols[..] {
-            only.len = self.packer.written as u16;
+            only.len = (self.packer.skipped + self.packer.written) as u16;
         }
         self.packer.pad(cx.io.frames, symbols);
         self.open = false;
@@ -199,7 +212,11 @@ impl RlncSource {
         let flags = Flags(Flags::SYSTEMATIC).with(Flags::END, ends);
         let header = generation.header(cx, flags, (size, planned));
         let number = generation.number;
-        let payload = payload_of(generation.symbols[index], coding_offset(false) + INDEX_BYTES);
+        let symbol = generation.symbols[index];
+        if let Some(key) = generation.tag_key {
+            tags::tag(cx, key, (&header, None, index), symbol);
+        }
+        let payload = payload_of(symbol, coding_offset(false) + INDEX_BYTES);
         cx.io.frames.retain(payload.frame);
         let bytes = cx.io.frames.bytes_mut(payload);
         header.write(bytes);
@@ -346,7 +363,7 @@ impl SourceCode for RlncSource {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         carried_bytes: usize,
     ) -> bool {
-        let capacity = cx.params.generation_size * cx.params.symbol_bytes;
+        let capacity = cx.params.generation_size * cx.params.payload_bytes();
         let fits = carried_bytes <= LENGTH_MAX && LENGTH_BYTES + carried_bytes <= capacity;
         cx.counters.ingress_dropped += u64::from(!fits);
         fits
@@ -359,13 +376,13 @@ impl SourceCode for RlncSource {
     ) {
         let params = cx.params;
         self.planner.refresh(params, cx.io);
-        let capacity = params.generation_size * params.symbol_bytes;
+        let capacity = params.generation_size * params.payload_bytes();
         let needed = LENGTH_BYTES + carried.len();
         if self.open && self.packer.written + needed > capacity {
             self.close(cx);
         }
-        if !self.open {
-            self.begin(cx, class::of(packet));
+        if !self.open && !self.begin(cx, class::of(packet)) {
+            return;
         }
         let index = self.open_index();
         let symbols = &mut self.generations[index].symbols;
@@ -373,7 +390,7 @@ impl SourceCode for RlncSource {
             offset: symbol_offset(coding_offset(false) + INDEX_BYTES) as u16,
             symbol_bytes: params.symbol_bytes,
         };
-        if !Packer::reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
+        if !self.packer.reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
             cx.counters.ingress_dropped += 1;
             cx.counters.send_failed += 1;
             return;

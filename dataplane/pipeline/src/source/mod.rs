@@ -7,6 +7,7 @@ pub(crate) mod remote;
 
 pub(crate) mod size;
 
+use crate::edge::sealed::seal;
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::FlowParams;
@@ -56,4 +57,30 @@ pub(crate) trait SourceCode: Lifecycle {
 
     /// Takes over a plan that it asked for.
     fn planned(&mut self, plan: Plan);
+}
+
+/// Gives a source an IP packet, sealed if its flow is; encrypted is only what it can take.
+pub(crate) fn take_in<F: Frames, E: Egress>(
+    source: &mut impl SourceCode,
+    cx: &mut Context<'_, '_, F, E>,
+    packet: &[u8],
+) {
+    let bytes = packet.len() + cx.params.sealing_bytes();
+    if packet.is_empty() {
+        cx.counters.ingress_dropped += 1;
+        return;
+    }
+    if !source.takes(cx, bytes) {
+        return;
+    }
+    if !cx.params.sealed {
+        return source.ingress(cx, Inbound { packet, carried: packet });
+    }
+    let mut place = cx.io.combiner.take_envelope();
+    let carried = &mut place[..bytes];
+    match seal(cx.io.egress, cx.shard, packet, carried) {
+        Ok(()) => source.ingress(cx, Inbound { packet, carried }),
+        Err(_) => cx.counters.seal_failed += 1,
+    }
+    cx.io.combiner.put_back(place);
 }

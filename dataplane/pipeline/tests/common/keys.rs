@@ -1,8 +1,11 @@
-//! The ends of sealed flows, by the library that the dataplane uses.
+//! The ends of sealed and tagged flows, by the library that the dataplane uses.
 
-use recoded_pipeline::egress::Unsealed;
+use recoded_pipeline::egress::{self, Unsealed, Untagged};
 use recoded_pipeline::params::ShardId;
-use recoded_secure::{Opener, Refused, Sealer, Secrets, Suite};
+use recoded_secure::{
+    Formed, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey, TaggedUnit,
+    UnitMasks,
+};
 use std::collections::BTreeMap;
 
 /// Packets that may be late, as many as any code here holds.
@@ -16,13 +19,76 @@ pub struct Keys {
     /// Packets sealed, and opened.
     pub sealed: u64,
     pub opened: u64,
+    tags: Tags,
+}
+
+/// Keys of tags: of all epochs that there are, the newest last.
+struct Tags {
+    columns: usize,
+    keys: Vec<TagKey>,
+    masks: UnitMasks,
+}
+
+impl Tags {
+    fn new(number: u8, columns: usize) -> Self {
+        let keys = vec![tag_key(number, 0, columns)];
+        Self { columns, masks: UnitMasks::new(&keys[0], 256), keys }
+    }
+}
+
+fn tag_key(number: u8, epoch: u8, columns: usize) -> TagKey {
+    let seeds = Secrets::extract(&[epoch], &[number; 32]).column_seeds(Strength::Standard);
+    TagKey::new(Strength::Standard, &seeds[seeds.len() - columns..], 2048).expect("a key")
 }
 
 impl Keys {
     /// Ends of the same number have the same keys.
     pub fn new(number: u8) -> Keys {
+        Keys::of_columns(number, Strength::Standard.columns())
+    }
+
+    /// Those of a relay, which holds so many columns of the tags.
+    pub fn of_columns(number: u8, columns: usize) -> Keys {
         let (sealers, openers) = (BTreeMap::new(), BTreeMap::new());
-        Keys { secret: [number; 32], sealers, openers, sealed: 0, opened: 0 }
+        let tags = Tags::new(number, columns);
+        Keys { secret: [number; 32], sealers, openers, sealed: 0, opened: 0, tags }
+    }
+
+    /// A new key of tags, which units are tagged with from now on.
+    pub fn renew(&mut self) {
+        let Tags { columns, keys, .. } = &mut self.tags;
+        keys.push(tag_key(self.secret[0], keys.len() as u8, *columns));
+    }
+
+    pub fn tag_key(&self) -> u8 {
+        self.tags.keys.len() as u8 - 1
+    }
+
+    pub fn tag(
+        &mut self,
+        key: u8,
+        unit: &egress::TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        let Tags { keys, masks, .. } = &mut self.tags;
+        let key = keys.get(usize::from(key)).ok_or(Untagged::NoKeys)?;
+        masks.tag(key, &unit_of(unit), index, symbol).map_err(|_| Untagged::Refused)
+    }
+
+    pub fn verify(
+        &mut self,
+        unit: &egress::TaggedUnit,
+        formed: egress::Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        let Tags { keys, masks, .. } = &mut self.tags;
+        let formed = match formed {
+            egress::Formed::Source(index) => Formed::Source(index),
+            egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
+        };
+        let verifies = |key: &TagKey| masks.verify(key, &unit_of(unit), formed, symbol).is_ok();
+        if keys.iter().rev().any(verifies) { Ok(()) } else { Err(Untagged::Refused) }
     }
 
     pub fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
@@ -49,6 +115,13 @@ impl Keys {
         self.opened += 1;
         Ok(packet)
     }
+}
+
+fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
+    let ShardId { flow, shard } = unit.shard;
+    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    let space = Space { flow, shard, kind };
+    TaggedUnit { space, number: unit.number, context: unit.context }
 }
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;

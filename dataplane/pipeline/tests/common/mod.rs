@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
@@ -44,6 +44,29 @@ impl Egress for Outputs {
         self.keys.as_mut().ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
     }
 
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.keys.as_ref()?.tag_key())
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.keys.as_mut().ok_or(Untagged::NoKeys)?.tag(key, unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.keys.as_mut().ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
+    }
+
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         self.sent.push((hop, span, outer.source_port));
     }
@@ -58,7 +81,7 @@ pub struct Node {
     pub pipeline: Pipeline,
     pub frames: HeapFrames,
     pub delivered: Vec<Vec<u8>>,
-    /// Those of the ends of a sealed flow.
+    /// Those of the ends of a sealed or tagged flow.
     pub keys: Option<Keys>,
     /// Frames there are.
     frames_total: usize,
@@ -75,7 +98,7 @@ impl Node {
 
     pub fn new(params: FlowParams, seed: u64) -> Node {
         let is_end = !matches!(params.role, Role::Relay { .. });
-        let keys = (params.sealed && is_end).then(|| Keys::new(1));
+        let keys = ((params.sealed || params.tagged) && is_end).then(|| Keys::new(1));
         let snapshot = Snapshot { edition: 1, flows: vec![params] };
         Node {
             keys,

@@ -40,6 +40,11 @@ fn links(state: &State, name: &str) -> u64 {
     state.links.iter().map(of).sum()
 }
 
+/// A counter of all flows of a host.
+fn flows(state: &State, name: &str) -> u64 {
+    state.flows.iter().map(|flow| flow.count(name)).sum()
+}
+
 /// Waits until `holds`.
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -87,6 +92,11 @@ fn downloads_arrive(level: &'static str) {
             assert_eq!(links(&state, "rx_wrong_tag"), 0, "{}", daemon.name());
             assert_eq!(links(&state, "rx_copies"), 0, "{}", daemon.name());
         }
+        let sink = daemons[daemons.len() - 1].show().unwrap();
+        let has_tags = level == "full" && matches!(code, CodePlan::Rlnc | CodePlan::Bats { .. });
+        let [verified, refused] = ["tag_verified", "tag_refused"].map(|name| flows(&sink, name));
+        println!("{code:?}, {level}: {verified} symbols verified, {refused} refused");
+        assert_eq!((verified > 1000, refused), (has_tags, 0), "{code:?}");
     }
 }
 

@@ -33,6 +33,7 @@ use crate::report::FlowReport;
 use crate::role::Lifecycle;
 use crate::source::remote::Remote;
 use crate::source::{Inbound, SourceCode};
+use crate::tags;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::coded::{
     Block as BlockWord, CodedHeader, INDEX_BYTES, coding_offset, write_index,
@@ -120,7 +121,7 @@ impl BatsSource {
             opened: 0,
             touched: 0,
             full: 0,
-            packer: Packer { written: 0 },
+            packer: Packer::default(),
             epoch: combiner.next_u32() as u8,
             serial: combiner.next_u32(),
             former: Former::new(code_of(params, bats, bats.source_symbols)),
@@ -145,7 +146,7 @@ impl BatsSource {
         let params = cx.params;
         let FlowCode::Bats(bats) = &params.code else { return false };
         let needed = LENGTH_BYTES + carried.len();
-        if self.open && self.packer.written + needed > self.full * params.symbol_bytes {
+        if self.open && self.packer.written + needed > self.full * params.payload_bytes() {
             self.close(cx);
         }
         if !self.open {
@@ -153,13 +154,14 @@ impl BatsSource {
                 return false;
             }
             let full = self.planner.full(params, params.generation_size, bats.source_symbols);
-            self.full = full.max(needed.div_ceil(params.symbol_bytes));
+            self.full = full.max(needed.div_ceil(params.payload_bytes()));
         }
-        let capacity = self.full * params.symbol_bytes;
+        let capacity = self.full * params.payload_bytes();
         let index = self.index(self.number);
         let symbols = &mut self.blocks[index].symbols;
-        let layout = Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.symbol_bytes };
-        if !Packer::reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
+        let layout =
+            Layout { offset: symbol_offset(0) as u16, symbol_bytes: params.payload_bytes() };
+        if !self.packer.reserve(cx.io.frames, symbols, layout, self.packer.written + needed) {
             cx.counters.send_failed += 1;
             return false;
         }
@@ -316,7 +318,9 @@ impl BatsSource {
         let Some(former) = &mut self.former else { return false };
         let first = self.packets.len();
         let kernel = cx.io.combiner.kernel();
-        if !former.form(block, block.batches, kernel, cx.io.frames, &mut self.packets) {
+        let tag_bytes = cx.params.tag_bytes();
+        let formed = (&mut self.packets, tag_bytes);
+        if !former.form(block, block.batches, kernel, cx.io.frames, formed) {
             return false;
         }
         let size = block.params.batch_size as u16;
@@ -327,6 +331,15 @@ impl BatsSource {
         let header =
             CodedHeader { common, size, full_log2, planned: size, generation: self.serial };
         let (word, class) = (block.word(block.batches), block.class);
+        if tag_bytes > 0 {
+            let key = cx.io.egress.tag_key(cx.shard);
+            for (index, symbol) in self.packets[first..].iter().enumerate() {
+                match key {
+                    Some(key) => tags::tag(cx, key, (&header, Some(&word), index), *symbol),
+                    None => tags::leave_out(cx, *symbol),
+                }
+            }
+        }
         self.group.push(Formed { header, word, first, class });
         self.serial = self.serial.wrapping_add(1);
         block.batches += 1;
@@ -417,7 +430,7 @@ impl SourceCode for BatsSource {
         carried_bytes: usize,
     ) -> bool {
         let FlowCode::Bats(bats) = &cx.params.code else { return false };
-        let capacity = bats.source_symbols * cx.params.symbol_bytes;
+        let capacity = bats.source_symbols * cx.params.payload_bytes();
         let fits = carried_bytes <= LENGTH_MAX && LENGTH_BYTES + carried_bytes <= capacity;
         cx.counters.ingress_dropped += u64::from(!fits);
         fits

@@ -1,0 +1,111 @@
+//! Tags of symbols: what they are bound to, and where they are written and verified. Keys are
+//! behind [`Egress`]; recoding carries tags along as a part of the symbol.
+//!
+//! ```text
+//!  symbol on the wire:  | tag 8 | payload |        a sink holds payloads only
+//!
+//!  context: | epoch | field | full_log2 | batch size | symbol bytes 2 |
+//!           | block 2 | batch 2 | source symbols 2 | full_log2 | profile | bits | interleave |
+//! ```
+//!
+//! Of a generation, the fields of a batch are zero. Its size is not in the context, since symbols
+//! leave before it is known, nor are flags, the plan and numbers of the hop. A unit is numbered by
+//! generation number and epoch: numbers of a key's life do not repeat within one.
+
+use crate::collected::{PacketCoding, PacketView};
+use crate::egress::{CONTEXT_BYTES, Egress, Formed, TAG_BYTES, TaggedUnit, Untagged};
+use crate::io::{Arrival, Context, Data, Io};
+use crate::params::{FlowParams, Role, ShardId};
+use crate::report::DropReason;
+use recoded_wire::coded::{Block, CodedHeader};
+use recoded_wire::frames::{Frames, Span};
+
+/// The unit of a packet with this header, and symbols of so many bytes.
+fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> TaggedUnit {
+    let CodedHeader { common, full_log2, generation, size, .. } = header;
+    let mut context = [0; CONTEXT_BYTES];
+    context[..3].copy_from_slice(&[common.epoch, common.flags.field_code(), *full_log2]);
+    context[4..6].copy_from_slice(&symbol_bytes.to_be_bytes());
+    if let Some(block) = block {
+        // Batches have at most 128 symbols.
+        context[3] = *size as u8;
+        context[6..8].copy_from_slice(&block.number.to_be_bytes());
+        context[8..10].copy_from_slice(&block.batch.to_be_bytes());
+        context[10..12].copy_from_slice(&block.source_symbols.to_be_bytes());
+        let Block { full_log2, profile, generator_bits, interleave, .. } = *block;
+        context[12..].copy_from_slice(&[full_log2, profile, generator_bits, interleave]);
+    }
+    TaggedUnit {
+        shard: ShardId { flow: common.flow, shard: common.shard },
+        is_batch: block.is_some(),
+        number: u64::from(common.epoch) << 32 | u64::from(*generation),
+        context,
+    }
+}
+
+/// Writes the tag of symbol `index`, which leaves under `header`.
+pub(crate) fn tag<F: Frames, E: Egress>(
+    cx: &mut Context<'_, '_, F, E>,
+    key: u8,
+    (header, block, index): (&CodedHeader, Option<&Block>, usize),
+    symbol: Span,
+) {
+    let unit = unit_of(header, block, symbol.len);
+    let Io { frames, egress, .. } = &mut *cx.io;
+    if egress.tag(key, &unit, index, frames.bytes_mut(symbol)).is_err() {
+        leave_out(cx, symbol);
+    }
+}
+
+/// Leaves a symbol without a tag: it leaves, since others wait for its number, and is refused.
+pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Span) {
+    cx.counters.tag_failed += 1;
+    // Not what the frame held before.
+    cx.io.frames.bytes_mut(symbol)[..TAG_BYTES].fill(0);
+}
+
+/// A packet that may go on.
+pub(crate) struct Admitted<'a> {
+    /// Whether its symbol was verified.
+    pub is_verified: bool,
+    /// The packet as a sink is to see it, without the tag; `None` if that is as it came.
+    pub payload: Option<Arrival<'a>>,
+}
+
+/// Verifies the symbol of a packet of a flow with these `settings`, before it can change anything.
+///
+/// # Errors
+/// The packet must be dropped.
+pub(crate) fn verify<'a>(
+    io: &mut Io<'_, impl Frames, impl Egress>,
+    settings: &FlowParams,
+    arrival: &Arrival<'a>,
+) -> Result<Admitted<'a>, DropReason> {
+    let as_it_came = |is_verified| Admitted { is_verified, payload: None };
+    let Data::Coded { header, view } = &arrival.data else { return Ok(as_it_came(false)) };
+    if !settings.tagged {
+        return Ok(as_it_came(false));
+    }
+    let unit = unit_of(header, view.block.as_ref(), view.symbol_bytes);
+    let formed = match view.coding {
+        PacketCoding::Systematic(index) => Formed::Source(index),
+        PacketCoding::Vector(elements) => Formed::Combination(elements),
+    };
+    let is_sink = matches!(settings.role, Role::Sink { .. });
+    match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
+        Ok(()) => {}
+        // Tags stay where they are for who has keys.
+        Err(Untagged::NoKeys) if !is_sink => return Ok(as_it_came(false)),
+        Err(Untagged::NoKeys) => return Err(DropReason::NoSymbolKeys),
+        Err(Untagged::Refused) => return Err(DropReason::WrongSymbolTag),
+    }
+    if !is_sink {
+        return Ok(as_it_came(true));
+    }
+    let bytes = usize::from(view.symbol_bytes).saturating_sub(TAG_BYTES);
+    let payload = view.symbol.slice(TAG_BYTES, bytes).filter(|_| bytes > 0);
+    let symbol = payload.ok_or(DropReason::WrongSymbolTag)?;
+    let view = PacketView { symbol, symbol_bytes: symbol.len, ..*view };
+    let payload = Arrival { data: Data::Coded { header: *header, view }, ..*arrival };
+    Ok(Admitted { is_verified: true, payload: Some(payload) })
+}

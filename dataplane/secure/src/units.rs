@@ -1,0 +1,137 @@
+//! Tags of the symbols of units as a worker makes and verifies them, with the masks of the units at
+//! hand: computed when a unit's first symbol comes, used for all of it, and replaced by those of a
+//! unit that takes their place. Allocates when it is made, and then no more.
+//!
+//! ```text
+//!  unit -> place = mix(key, space, number) % count -> its masks, or fill them -> tag, verify
+//! ```
+//!
+//! A unit has a context: what all packets of it say beside its number. It stands before each symbol
+//! as if it were part of it, so a combination has it as often as the sum of its coefficients says;
+//! added to every mask once, it costs nothing per packet.
+
+use std::fmt;
+
+use crate::error::Refused;
+use crate::homomorphic::{Masks, Space, TagKey};
+
+/// Bytes of a context.
+pub const CONTEXT_BYTES: usize = 16;
+
+/// Most symbols of a unit.
+pub const UNIT_SYMBOLS_MAX: usize = 256;
+
+/// A unit, and what the tags of its symbols are bound to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TaggedUnit {
+    /// What numbers it.
+    pub space: Space,
+    /// Its number, which does not repeat under one key.
+    pub number: u64,
+    /// What all of its packets say beside.
+    pub context: [u8; CONTEXT_BYTES],
+}
+
+/// How a symbol was formed of its unit's.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Formed<'a> {
+    /// It is the one of this index.
+    Source(usize),
+    /// By these coefficients, elements of GF(256).
+    Combination(&'a [u8]),
+}
+
+/// The masks of the units that a worker tags or verifies.
+pub struct UnitMasks {
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    /// The key and the unit that it has masks of.
+    of: Option<(u64, TaggedUnit)>,
+    masks: Masks,
+}
+
+impl UnitMasks {
+    /// Room for the masks of `count` units, under keys that hold as many columns as this one. Units
+    /// that are so many apart, or a multiple of it, take each other's place.
+    #[must_use]
+    pub fn new(key: &TagKey, count: usize) -> Self {
+        let entry = |_| Entry { of: None, masks: Masks::new(key, UNIT_SYMBOLS_MAX) };
+        Self { entries: (0..count.max(1)).map(entry).collect() }
+    }
+
+    /// Writes the tag of symbol `index` of a unit: `symbol` is room for it, and the payload.
+    ///
+    /// # Errors
+    /// As [`TagKey::tag`], or the symbol is shorter than a tag.
+    pub fn tag(
+        &mut self,
+        key: &TagKey,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Refused> {
+        let (tag, payload) =
+            symbol.split_at_mut_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
+        let masks = self.masks(key, unit, index.saturating_add(1))?;
+        key.tag_behind(CONTEXT_BYTES, (masks, index), payload, tag)
+    }
+
+    /// Verifies a symbol, tag and payload, by the columns that the key has.
+    ///
+    /// # Errors
+    /// The tag is not that of such a symbol, or none could be.
+    pub fn verify(
+        &mut self,
+        key: &TagKey,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Refused> {
+        let (tag, payload) = symbol.split_at_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
+        let (first, coefficients) = match formed {
+            Formed::Source(index) => (index, &[1][..]),
+            Formed::Combination(coefficients) => (0, coefficients),
+        };
+        let count = first.saturating_add(coefficients.len());
+        let masks = self.masks(key, unit, count)?;
+        key.verify_behind(CONTEXT_BYTES, masks, (first, coefficients), tag, payload)
+    }
+
+    /// The masks of at least `count` symbols of a unit.
+    fn masks(&mut self, key: &TagKey, unit: &TaggedUnit, count: usize) -> Result<&Masks, Refused> {
+        if count > UNIT_SYMBOLS_MAX {
+            return Err(Refused::Vector);
+        }
+        let index = self.index(key, unit);
+        let Entry { of, masks } = &mut self.entries[index];
+        if *of != Some((key.serial(), *unit)) || masks.count() < count {
+            *of = None;
+            // One more block of AES for each column, so that few units are filled twice.
+            let count = count.next_power_of_two().max(LEAST);
+            masks.fill_behind(key, (unit.space, unit.number), count, &unit.context)?;
+            *of = Some((key.serial(), *unit));
+        }
+        Ok(masks)
+    }
+
+    /// Units in a row have places in a row.
+    fn index(&self, key: &TagKey, unit: &TaggedUnit) -> usize {
+        let space = u64::from(unit.space.flow) << 8 | u64::from(unit.space.shard);
+        let start = (key.serial() << 40 ^ space).wrapping_mul(MIX) >> 32;
+        (start.wrapping_add(unit.number) % self.entries.len() as u64) as usize
+    }
+}
+
+/// Masks that are filled at least: a block of AES.
+const LEAST: usize = 16;
+
+/// An odd number without a pattern: 2^64 divided by the golden ratio.
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+
+impl fmt::Debug for UnitMasks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "UnitMasks({} units)", self.entries.len())
+    }
+}

@@ -1,0 +1,50 @@
+//! What protects a flow beyond its code, and what that takes of its symbols.
+
+use recoded_pipeline::egress::TAG_BYTES;
+use recoded_pipeline::params::{FlowParams, Role, sealing_bytes};
+
+use crate::random::{Random, Stream};
+
+/// Share of flows that are sealed.
+const SEALED: f64 = 0.3;
+
+/// Of these, share of flows whose symbols have tags, and share of those whose relays verify them.
+const TAGGED: f64 = 0.6;
+const VERIFIED: f64 = 0.5;
+
+/// How a flow is protected.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Protection {
+    /// Packets are encrypted from end to end.
+    pub sealed: bool,
+    /// Symbols have tags, by which the sink judges them.
+    tagged: bool,
+    /// Relays have keys of tags, too.
+    verified: bool,
+}
+
+impl Protection {
+    pub(crate) fn draw(seed: u64) -> Self {
+        let sealed = Random::new(seed, Stream::Sealed).chance(SEALED);
+        let mut random = Random::new(seed, Stream::Tagged);
+        let tagged = sealed && random.chance(TAGGED);
+        Self { sealed, tagged, verified: tagged && random.chance(VERIFIED) }
+    }
+
+    /// Of the room for an IP packet.
+    pub(crate) fn packet_bytes(self) -> usize {
+        sealing_bytes(self.sealed)
+    }
+
+    /// Of a symbol of a code that has tags.
+    pub(crate) fn symbol_bytes(self) -> usize {
+        if self.tagged { TAG_BYTES } else { 0 }
+    }
+
+    /// These parameters, protected.
+    pub(crate) fn of(self, params: FlowParams) -> FlowParams {
+        let is_relay = matches!(params.role, Role::Relay { .. });
+        let tagged = if is_relay { self.verified } else { self.tagged };
+        FlowParams { sealed: self.sealed, tagged, ..params }
+    }
+}
