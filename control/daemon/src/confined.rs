@@ -1,7 +1,7 @@
 //! The dataplane process: takes what the supervisor gives it, opens its sockets, gives up all
 //! privileges, and only then reads packets and answers the control socket.
 
-use crate::{Failure, farewell, stop_signal};
+use crate::{EXIT_PANIC, Failure, farewell, stop_signal};
 use recoded::accelerator::Accelerator;
 use recoded::config::auth::{self, Auth};
 use recoded::config::{Config, EngineChoice, Sandbox};
@@ -17,22 +17,16 @@ use recoded_api::service::{Backend, Service, SetFuture};
 use recoded_api::v1::{Engine, State, Version};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Resources};
-use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Exit code after a panic, `EX_SOFTWARE` of sysexits.h.
-const EXIT_PANIC: u8 = 70;
-
 /// Runs until the supervisor sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"recoded-dp");
     end_on_panic();
-    // It must not live on without its supervisor, which alone can detach and remove what it uses.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(no_supervisor)?;
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
     let channel = Rc::new(Channel::from(channel));
     let (start, text, listener, client) = begin(&channel).map_err(no_supervisor)?;
@@ -125,17 +119,25 @@ fn confine(
     Ok(accelerator)
 }
 
-/// Tells the supervisor that all is well, as long as it is.
+/// Tells the supervisor that all is well, as long as it is. Without a supervisor packets flow on,
+/// until the next one ends this process.
 async fn beat(node: &Node, channel: &Channel) -> Failure {
+    let mut is_alone = false;
     loop {
         if !node.is_healthy() {
             return Failure::Unhealthy;
         }
-        if node.needs_restart() {
+        if node.needs_restart() && !is_alone {
             return Failure::Again;
         }
-        if let Err(error) = channel.send(&News::Beat, &[]) {
-            return Failure::NoSupervisor(error);
+        if !is_alone && let Err(error) = channel.send(&News::Beat, &[]) {
+            is_alone = true;
+            tracing::error!(
+                %error,
+                "the supervisor is gone: packets flow on, but interfaces and tunnels that disappear \
+                 stay away, and nothing replaces this process, until recoded is started again \
+                 (SIGTERM ends this process)"
+            );
         }
         tokio::time::sleep(BEAT_INTERVAL).await;
     }

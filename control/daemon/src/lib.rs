@@ -24,6 +24,8 @@ pub mod node;
 
 pub mod lifecycle;
 
+pub mod predecessor;
+
 pub mod sandbox;
 
 pub mod control;

@@ -15,6 +15,7 @@ use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
 use recoded::lifecycle::EXIT_AGAIN;
 use recoded::node;
+use recoded::predecessor::LockError;
 use recoded::sandbox::{self, SandboxError};
 use recoded_runtime::StartError;
 use std::fs::File;
@@ -28,6 +29,8 @@ use tracing_subscriber::EnvFilter;
 const EXIT_FAILED: u8 = 1;
 /// Exit code when the command line or the configuration is wrong.
 const EXIT_CONFIG: u8 = 2;
+/// Exit code after a panic, `EX_SOFTWARE` of sysexits.h.
+const EXIT_PANIC: u8 = 70;
 
 /// Recodes packets in the network: sends fresh combinations of what arrived, at every hop, so that
 /// loss does not add up along the way.
@@ -62,7 +65,9 @@ Examples:
 Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. Packets are handled by a process of
 their own without privileges (sandbox in [daemon]); when that ends or hangs, another takes its
 place, and tunnels, routes and XDP programs stay. On SIGTERM packets in flight are sent, the XDP
-programs detached, tunnels and the control socket removed.
+programs detached, tunnels and the control socket removed. On SIGUSR2 the program that now lies
+where this one did takes over with the configuration file as it is then: an upgrade, with tunnels
+and routes kept. After SIGKILL packets flow on, and the next start takes over.
 
 Exit codes: 0 stopped as asked, or the file is right; 1 something on this host is in the way;
 2 the command line or the configuration is wrong. Messages say what to do about it.";
@@ -80,6 +85,8 @@ enum Failure {
     Keys(#[from] KeysError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("cannot set up the control thread ({0}): raise the process's limits (`ulimit -n -u`)")]
@@ -160,7 +167,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{file}: valid: links {}, tunnels {}, flows {}", counts.0, counts.1, counts.2);
         return Ok(());
     }
-    supervisor::run(arguments, text, &config)
+    supervisor::run(arguments, text, config)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -179,15 +186,18 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    // The supervisor has a handler of its own; it must not end the dataplane process.
+    let mut replace = signal(SignalKind::user_defined2())?;
     Ok(async move {
         loop {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
                 _ = hangup.recv() => {
-                    tracing::warn!("SIGHUP changes nothing: use recodectl set, or restart");
+                    tracing::warn!("SIGHUP changes nothing: use recodectl set, or SIGUSR2");
                     continue;
                 }
+                _ = replace.recv() => continue,
             };
             tracing::info!("{name}: draining and stopping");
             return;

@@ -1,31 +1,38 @@
 //! The supervisor: owns what must outlive the process that sees packets, starts that process, and
 //! starts another when it ends or hangs.
 //!
+//! If it is killed itself, packets flow on; the next supervisor takes over what
+//! [`recoded::predecessor`] has on record. On SIGUSR2 it becomes the program that then lies in its
+//! place, which takes over likewise.
+//!
 //! It has the path of the control socket, the XDP programs and their maps, the descriptors of the
 //! tunnels, and the configuration in force. It reads no packet and no request of a client; from the
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
-use crate::{Arguments, Failure, stop_signal};
+use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::config::Config;
 use recoded::control::socket::claim;
 use recoded::keys::Keys;
 use recoded::lifecycle::{EXIT_AGAIN, News, Start, read, written};
 use recoded::node;
-use recoded_runtime::Privileged;
+use recoded::predecessor::{Lock, Process, Record};
 use recoded_runtime::channel::Channel;
+use recoded_runtime::{KillSwitch, Left, Privileged};
 use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 /// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
 /// host may keep a thread waiting for a second.
@@ -42,39 +49,103 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often the process is looked after.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// A check of a configuration takes milliseconds.
+const CHECK_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Runs the daemon with this configuration until SIGTERM.
-pub fn run(arguments: &Arguments, text: String, config: &Config) -> Result<(), Failure> {
+pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Failure> {
+    leave_all_on_panic();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
     // From here on a signal waits for us instead of killing us halfway through the start.
-    let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
-    let (listener, _claim) = claim(&config.daemon.socket)?;
-    let privileged =
-        Arc::new(Mutex::new(Privileged::open(&node::topology(config, Keys::none(config)))?));
+    let signals = async { Ok((stop_signal()?, signal(SignalKind::user_defined2())?)) };
+    let (stop, replace) = control.block_on(signals).map_err(Failure::Control)?;
+    let lock = Lock::take(&config.daemon.socket)?;
+    let before = lock.record();
     let file = arguments.config.to_string_lossy().into_owned();
+    let (record, config) = in_force(before.as_ref(), &file, text, config);
+    let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
+    // What is left running answers there until it ends.
+    let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
+    let left = before.as_ref().map(|before| before.tunnels.clone()).unwrap_or_default();
+    let topology = node::topology(&config, Keys::none(&config));
+    let privileged = Privileged::open(&topology, &left, || {
+        if let Some(process) = running {
+            tracing::warn!("taking over from a process that handles packets without a supervisor");
+            process.end();
+        }
+    })?;
+    let switched = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
+    let switched: Vec<String> = switched.map(|tunnel| tunnel.name.clone()).collect();
+    let _kill_switch = if switched.is_empty() { None } else { Some(KillSwitch::start(switched)?) };
+    let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
+    let (listener, _claim) = claimed?;
+    lock.note(&record);
+    let in_force = InForce {
+        start: Start { file, mtus: BTreeMap::new(), is_again: before.is_some() },
+        record,
+        lock: &lock,
+    };
     let supervisor = Supervisor {
         log: arguments.log.clone(),
+        program: std::env::current_exe().map_err(Failure::Control)?,
         listener,
-        privileged,
+        privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
-        start: Start { file, mtus: BTreeMap::new(), is_again: false },
-        text,
+        in_force,
         control,
     };
-    supervisor.run(Box::pin(stop))
+    let ended = supervisor.run(Box::pin(stop), replace);
+    lock.clear();
+    ended
 }
 
-struct Supervisor {
+/// What this process has would go with it, tunnels included. It ends as if it were killed instead:
+/// packets flow on, and the next supervisor takes over.
+fn leave_all_on_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        std::process::exit(EXIT_PANIC.into());
+    }));
+}
+
+/// What to start with: live changes of the supervisor before this one hold as long as nobody edited
+/// the file.
+fn in_force(before: Option<&Record>, file: &str, text: String, config: Config) -> (Record, Config) {
+    let changed = before.filter(|before| before.file == text && before.text != text);
+    let parsed = changed.and_then(|before| Config::parse(file, &before.text, &node::mtu).ok());
+    let (in_force, config) = match (changed, parsed) {
+        (Some(before), Some((.., config))) => {
+            tracing::info!("live changes made before this start are in force");
+            (before.text.clone(), config)
+        }
+        _ => (text.clone(), config),
+    };
+    let tunnels = config.tunnels.iter().map(|it| (it.name.clone(), (it.address, it.prefix)));
+    let record =
+        Record { dataplane: None, tunnels: Left::from_iter(tunnels), file: text, text: in_force };
+    (record, config)
+}
+
+struct Supervisor<'a> {
     log: String,
+    /// Where this program was when it started.
+    program: PathBuf,
     listener: UnixListener,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
-    start: Start,
-    /// The configuration in force.
-    text: String,
+    in_force: InForce<'a>,
     /// Waits for signals and for the end of processes. What talks to Linux in between has an
     /// executor of its own, and one cannot run inside another.
     control: tokio::runtime::Runtime,
+}
+
+/// What the next dataplane process starts with, on record for the next supervisor.
+struct InForce<'a> {
+    start: Start,
+    record: Record,
+    lock: &'a Lock,
 }
 
 /// How a dataplane process ended.
@@ -85,15 +156,29 @@ enum End {
     Ended(ExitStatus),
 }
 
-impl Supervisor {
-    fn run(mut self, mut stop: Pin<Box<impl Future<Output = ()>>>) -> Result<(), Failure> {
+/// What is to be done about a dataplane process.
+enum Event {
+    /// It ended.
+    End(End),
+    /// It changed its configuration.
+    Changed(String),
+    /// Another program is to take over.
+    Replace,
+}
+
+impl Supervisor<'_> {
+    fn run(
+        mut self,
+        mut stop: Pin<Box<impl Future<Output = ()>>>,
+        mut replace: Signals,
+    ) -> Result<(), Failure> {
         let mut pause = Duration::ZERO;
         loop {
             let begun = Instant::now();
-            let (end, health) = self.supervise(&mut stop)?;
+            let (end, health) = self.supervise(&mut stop, &mut replace)?;
             let ran = begun.elapsed();
             if let Some(text) = lock(&health).configuration.take() {
-                self.keep(text);
+                self.in_force.keep(text);
             }
             let status = match end {
                 End::Stopped => return Ok(()),
@@ -101,11 +186,11 @@ impl Supervisor {
                 End::Ended(status) => status,
             };
             // What keeps the first one from starting is for the operator, who reads its message.
-            if !self.start.is_again && !lock(&health).is_started {
+            if !self.in_force.start.is_again && !lock(&health).is_started {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 return Err(Failure::Dataplane { status, code });
             }
-            self.start.is_again = true;
+            self.in_force.start.is_again = true;
             let is_asked = status.code() == Some(EXIT_AGAIN.into());
             pause = match pause {
                 _ if ran >= STABLE || is_asked && pause.is_zero() => Duration::ZERO,
@@ -135,32 +220,26 @@ impl Supervisor {
         }
     }
 
-    /// The configuration that the next process starts with.
-    fn keep(&mut self, text: String) {
-        let mtus = &self.start.mtus;
-        let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
-        match Config::parse(&self.start.file, &text, &mtu) {
-            Ok(_) => self.text = text,
-            Err(errors) => tracing::error!(
-                "what the dataplane process called its configuration is none, the one before it \
-                 stays: {errors}"
-            ),
-        }
-    }
-
     /// Starts a dataplane process and looks after it until it has ended.
     fn supervise(
         &mut self,
         stop: &mut Pin<Box<impl Future<Output = ()>>>,
+        replace: &mut Signals,
     ) -> Result<(End, Arc<Mutex<Health>>), Failure> {
         for interface in &self.interfaces {
             if let Some(mtu) = node::mtu(interface) {
-                self.start.mtus.insert(interface.clone(), mtu);
+                self.in_force.start.mtus.insert(interface.clone(), mtu);
             }
         }
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
-        let end =
-            self.control.block_on(watch(&mut child, &health, stop)).map_err(Failure::Spawn)?;
+        let end = loop {
+            let watched = self.control.block_on(watch(&mut child, &health, stop, replace));
+            match watched.map_err(Failure::Spawn)? {
+                Event::End(end) => break end,
+                Event::Changed(text) => self.in_force.keep(text),
+                Event::Replace => self.replace(),
+            }
+        };
         // They end with the last descriptor of the process that they listen to.
         for thread in threads {
             if thread.join().is_err() {
@@ -170,20 +249,44 @@ impl Supervisor {
         Ok((end, health))
     }
 
-    fn spawn(&self) -> io::Result<Spawned> {
+    /// Becomes the program that lies where this one did, if that takes the configuration. The
+    /// dataplane process handles packets until the new program ends it.
+    fn replace(&self) {
+        let file = &self.in_force.start.file;
+        let check = async {
+            let mut check = Command::new(&self.program);
+            check.args(["--check", "--config", file]).stdin(Stdio::null()).kill_on_drop(true);
+            tokio::time::timeout(CHECK_PATIENCE, check.output()).await
+        };
+        let reason = match self.control.block_on(check) {
+            Ok(Ok(output)) if output.status.success() => {
+                tracing::info!("SIGUSR2: {} takes over", self.program.display());
+                let mut command = std::process::Command::new(&self.program);
+                command.args(["--log", &self.log, "--config", file]).exec().to_string()
+            }
+            Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it does not end".to_owned(),
+        };
+        tracing::error!("{} cannot take over, this one stays: {reason}", self.program.display());
+    }
+
+    fn spawn(&mut self) -> io::Result<Spawned> {
         let (ours, theirs) = Channel::pair()?;
         let (server, client) = Channel::pair()?;
         let inside = self.control.enter();
         let child = Command::new("/proc/self/exe")
             .arg("--dataplane")
-            .args(["--log", &self.log, "--config", &self.start.file])
+            .args(["--log", &self.log, "--config", &self.in_force.start.file])
             .env_remove("NOTIFY_SOCKET")
             .stdin(OwnedFd::from(theirs))
             .kill_on_drop(true)
             .spawn()?;
         drop(inside);
-        let text = written(&self.text)?;
-        ours.send(&self.start, &[text.as_fd(), self.listener.as_fd(), client.as_fd()])?;
+        // Before it can live on without us.
+        self.in_force.note(child.id().and_then(Process::find));
+        let text = written(&self.in_force.record.text)?;
+        ours.send(&self.in_force.start, &[text.as_fd(), self.listener.as_fd(), client.as_fd()])?;
         drop(client);
         let health = Arc::new(Mutex::new(Health::new()));
         let (privileged, heard) = (self.privileged.clone(), health.clone());
@@ -201,12 +304,37 @@ impl Supervisor {
     }
 }
 
+impl InForce<'_> {
+    /// The configuration that the next process starts with.
+    fn keep(&mut self, text: String) {
+        let mtus = &self.start.mtus;
+        let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
+        match Config::parse(&self.start.file, &text, &mtu) {
+            Ok(_) => {
+                self.record.text = text;
+                self.lock.note(&self.record);
+            }
+            Err(errors) => tracing::error!(
+                "what the dataplane process called its configuration is none, the one before it \
+                 stays: {errors}"
+            ),
+        }
+    }
+
+    fn note(&mut self, dataplane: Option<Process>) {
+        self.record.dataplane = dataplane;
+        self.lock.note(&self.record);
+    }
+}
+
 /// A dataplane process, the threads that listen to it, and what they heard.
 type Spawned = (Child, [JoinHandle<()>; 2], Arc<Mutex<Health>>);
 
 /// What is known of a dataplane process.
 struct Health {
     is_started: bool,
+    /// Whether the service manager knows that it started.
+    is_told: bool,
     /// When it was last heard of.
     heard: Instant,
     configuration: Option<String>,
@@ -214,7 +342,7 @@ struct Health {
 
 impl Health {
     fn new() -> Health {
-        Health { is_started: false, heard: Instant::now(), configuration: None }
+        Health { is_started: false, is_told: false, heard: Instant::now(), configuration: None }
     }
 
     fn hangs(&self) -> bool {
@@ -237,30 +365,35 @@ fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the end of a dataplane process, brought about by `stop` or a hang if need be.
+/// Looks after a dataplane process until something is to be done about it; kills it if it hangs.
 async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,
     stop: &mut Pin<Box<impl Future<Output = ()>>>,
-) -> io::Result<End> {
-    let mut is_ready = false;
+    replace: &mut Signals,
+) -> io::Result<Event> {
     loop {
         tokio::select! {
             biased;
-            ended = child.wait() => return ended.map(End::Ended),
-            () = &mut *stop => return end(child).await,
+            ended = child.wait() => return ended.map(|status| Event::End(End::Ended(status))),
+            () = &mut *stop => return end(child).await.map(Event::End),
+            _ = replace.recv() => return Ok(Event::Replace),
             () = tokio::time::sleep(LOOK) => {}
         }
-        let (started, hangs) = {
-            let health = lock(health);
-            (health.is_started, health.hangs())
+        let (is_first, hangs, changed) = {
+            let mut health = lock(health);
+            let is_first = health.is_started && !health.is_told;
+            health.is_told |= is_first;
+            (is_first, health.hangs(), health.configuration.take())
         };
+        if let Some(text) = changed {
+            return Ok(Event::Changed(text));
+        }
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
             child.kill().await?;
-        } else if started && !is_ready {
+        } else if is_first {
             notify(&NotifyState::Ready);
-            is_ready = true;
         } else {
             notify(&NotifyState::Watchdog);
         }

@@ -28,7 +28,7 @@ fn socket_is_for_owner_and_group_only() {
 #[test]
 fn socket_of_a_live_daemon_is_refused_and_of_a_dead_one_replaced() {
     let served = Served::start();
-    let error = claim(&served.path).map(|_| ()).expect_err("in use");
+    let error = claim(&served.path, false).map(|_| ()).expect_err("in use");
     assert!(matches!(error, SocketError::InUse { .. }), "{error:?}");
     assert!(error.to_string().contains("is in use by a running daemon: stop it"), "{error}");
     served.client().version().expect("the live daemon is unharmed");
@@ -36,12 +36,12 @@ fn socket_of_a_live_daemon_is_refused_and_of_a_dead_one_replaced() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("stale.sock");
     drop(UnixListener::bind(&path).expect("bind"));
-    let (_listener, held) = claim(&path).expect("the stale socket is replaced");
+    let (_listener, held) = claim(&path, false).expect("the stale socket is replaced");
     drop(held);
     assert!(!path.exists());
 
     std::fs::write(&path, "a file").expect("write");
-    let error = claim(&path).map(|_| ()).expect_err("not ours to remove");
+    let error = claim(&path, false).map(|_| ()).expect_err("not ours to remove");
     assert!(error.to_string().contains("exists and is not a socket: remove it"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "a file");
 }

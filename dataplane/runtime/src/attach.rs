@@ -3,7 +3,8 @@
 //! Each interface gets its own copy of the program and of its maps, since the socket map is indexed
 //! by receive queue alone. The program is attached by a `bpf_link`, which a process owns: however
 //! that process ends, the program goes with it. It may be another process than the one that sees
-//! packets ([`crate::privileged`]); then each call here is a question to it.
+//! packets ([`crate::privileged`]); then each call here is a question to it. The one that sees
+//! packets has a descriptor of the `bpf_link`, too, so that packets flow on when the other is killed.
 //!
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
@@ -13,6 +14,7 @@ use crate::netlink::Netlink;
 use crate::privileged::{AskError, Client};
 use crate::topology::{LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
+use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use recoded_wire::packet::{AddressWords, address_words};
@@ -20,9 +22,10 @@ use recoded_wire::steer::{
     GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict,
 };
 use recoded_xsk::{ModePreference, XdpMode};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,8 +47,10 @@ pub(crate) struct Attachment {
 
 /// Who holds the program and its maps.
 enum Holder {
-    Here(Box<Ebpf>),
-    Privileged(Arc<Client>),
+    /// With the `bpf_link`, unless this Linux has none (before 5.9).
+    Here(Box<Ebpf>, Option<FdLink>),
+    /// With a descriptor of the `bpf_link`, if the privileged process has one to give.
+    Privileged(Arc<Client>, Option<OwnedFd>),
 }
 
 /// Why a map of a program cannot be read or changed.
@@ -71,62 +76,22 @@ impl Attachment {
         link: usize,
         netlink: &Netlink,
     ) -> Result<Attachment, StartError> {
-        let LinkConfig { interface, local, .. } = &topology.links[link];
-        let preference = topology.xdp_mode;
         if let Some(privileged) = netlink.privileged() {
-            return Attachment::ask(interface, privileged);
+            return Attachment::ask(&topology.links[link].interface, privileged);
         }
-        let index = netlink.interface(interface)?.index;
-        let refused = |error: &(dyn std::error::Error + 'static)| match errno(error) {
-            Some(EPERM) => StartError::NotPermitted { missing: "CAP_BPF or CAP_SYS_ADMIN".into() },
-            _ => StartError::Program { interface: interface.to_owned(), reason: chain(error) },
-        };
-        let mut ebpf = EbpfLoader::new()
-            .override_global(GLOBAL_PORT, &topology.port, true)
-            .override_global(GLOBAL_LOCAL, &address_words(*local), true)
-            .load(OBJECT)
-            .map_err(|error| refused(&error))?;
-        let neighbours = topology.hops.iter().filter(|hop| hop.link == link);
-        let mut neighbours = neighbours.map(|hop| hop.address);
-        neighbours
-            .try_for_each(|address| set_neighbour(&mut ebpf, address))
-            .map_err(|error| refused(&error))?;
-        let program = program(&mut ebpf).map_err(|error| refused(&error))?;
-        program.load().map_err(|error| refused(&error))?;
-
-        let mut reason = String::new();
-        if preference == ModePreference::Generic {
-            "native XDP: not tried, `generic` is configured".clone_into(&mut reason);
-        } else {
-            match attach(program, index, XdpMode::Native) {
-                Ok(()) => return Ok(held(interface, index, ebpf, (XdpMode::Native, reason))),
-                Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
-                Err(error) if preference != ModePreference::Auto => {
-                    let (interface, reason) = (interface.to_owned(), chain(&error));
-                    return Err(StartError::NoNativeXdp { interface, reason });
-                }
-                Err(error) => {
-                    reason = format!("native XDP: the driver refused it ({})", chain(&error))
-                }
-            }
-        }
-        match attach(program, index, XdpMode::Generic) {
-            Ok(()) => Ok(held(interface, index, ebpf, (XdpMode::Generic, reason))),
-            Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
-            Err(error) => Err(refused(&error)),
-        }
+        Loaded::new(topology, link)?.attach(topology.xdp_mode, netlink)
     }
 
     /// Has the privileged process attach it.
     fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
-        let (mode, reason) = privileged.attach(interface).map_err(|error| match error {
+        let (mode, reason, link) = privileged.attach(interface).map_err(|error| match error {
             AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },
             error => StartError::Privileged {
                 what: format!("a program on {interface}"),
                 reason: error.to_string(),
             },
         })?;
-        let program = Holder::Privileged(privileged.clone());
+        let program = Holder::Privileged(privileged.clone(), link);
         Ok(Attachment { interface: interface.to_owned(), index: 0, program, mode, reason })
     }
 
@@ -136,7 +101,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
-            program: Holder::Privileged(privileged.clone()),
+            program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
             reason: "the interface is gone".to_owned(),
         }
@@ -145,11 +110,13 @@ impl Attachment {
     /// Takes the program off the interface; maps that are held here stay.
     pub(crate) fn detach(&mut self) {
         let detached = match &mut self.program {
-            Holder::Here(ebpf) => {
+            Holder::Here(ebpf, link) => {
+                drop(link.take());
                 let detached = program(ebpf).and_then(|program| program.unload());
                 detached.map_err(|error| error.to_string())
             }
-            Holder::Privileged(privileged) => {
+            Holder::Privileged(privileged, link) => {
+                drop(link.take());
                 privileged.detach(&self.interface).map_err(|error| error.to_string())
             }
         };
@@ -160,6 +127,21 @@ impl Attachment {
 
     pub(crate) fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// A further descriptor of the `bpf_link`: the program stays while either is open. `None` where
+    /// there is none, or where Linux does not give it; the program then goes with this process.
+    pub(crate) fn link(&self) -> Option<OwnedFd> {
+        let Holder::Here(_, Some(link)) = &self.program else { return None };
+        let copied = copy(link);
+        if let Err(error) = &copied {
+            tracing::warn!(
+                %error,
+                interface = self.interface,
+                "packets of this interface will not flow on without the supervisor"
+            );
+        }
+        copied.ok()
     }
 
     /// Linux's index of the interface that the program is on.
@@ -179,10 +161,10 @@ impl Attachment {
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteerError> {
         match &mut self.program {
-            Holder::Here(ebpf) => {
+            Holder::Here(ebpf, _) => {
                 sockets(ebpf)?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)?;
             }
-            Holder::Privileged(it) => it.set_socket(&self.interface, queue, socket)?,
+            Holder::Privileged(it, _) => it.set_socket(&self.interface, queue, socket)?,
         }
         Ok(())
     }
@@ -190,8 +172,8 @@ impl Attachment {
     /// Directs the packets of `queue` nowhere.
     pub(crate) fn unset_socket(&mut self, queue: u32) -> Result<(), SteerError> {
         match &mut self.program {
-            Holder::Here(ebpf) => sockets(ebpf)?.unset(queue)?,
-            Holder::Privileged(it) => it.unset_socket(&self.interface, queue)?,
+            Holder::Here(ebpf, _) => sockets(ebpf)?.unset(queue)?,
+            Holder::Privileged(it, _) => it.unset_socket(&self.interface, queue)?,
         }
         Ok(())
     }
@@ -199,8 +181,8 @@ impl Attachment {
     /// Accepts packets of a flow, or refuses them.
     pub(crate) fn set_flow(&mut self, flow: u32, accept: bool) -> Result<(), SteerError> {
         let ebpf = match &mut self.program {
-            Holder::Here(ebpf) => ebpf,
-            Holder::Privileged(it) => return Ok(it.set_flow(&self.interface, flow, accept)?),
+            Holder::Here(ebpf, _) => ebpf,
+            Holder::Privileged(it, _) => return Ok(it.set_flow(&self.interface, flow, accept)?),
         };
         let map = ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
         let mut flows: HashMap<_, u32, u32> = HashMap::try_from(map)?;
@@ -216,8 +198,8 @@ impl Attachment {
     /// Adds the verdict counters of all CPUs to `sum`.
     pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) -> Result<(), SteerError> {
         let ebpf = match &self.program {
-            Holder::Here(ebpf) => ebpf,
-            Holder::Privileged(it) => {
+            Holder::Here(ebpf, _) => ebpf,
+            Holder::Privileged(it, _) => {
                 let counts = it.verdicts(&self.interface)?;
                 sum.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
                 return Ok(());
@@ -232,9 +214,83 @@ impl Attachment {
     }
 }
 
-fn held(interface: &str, index: u32, ebpf: Ebpf, mode: (XdpMode, String)) -> Attachment {
-    let (mode, reason) = mode;
-    let program = Holder::Here(Box::new(ebpf));
+/// A program that is loaded and not attached.
+pub(crate) struct Loaded {
+    interface: String,
+    ebpf: Ebpf,
+}
+
+impl Loaded {
+    /// Loads the program for the packets of the neighbours on a link. This takes most of the time, and
+    /// can be done while another program is on the interface.
+    pub(crate) fn new(topology: &Topology, link: usize) -> Result<Loaded, StartError> {
+        let LinkConfig { interface, local, .. } = &topology.links[link];
+        let refused = |error: &(dyn std::error::Error + 'static)| refused(interface, error);
+        let mut ebpf = EbpfLoader::new()
+            .override_global(GLOBAL_PORT, &topology.port, true)
+            .override_global(GLOBAL_LOCAL, &address_words(*local), true)
+            .load(OBJECT)
+            .map_err(|error| refused(&error))?;
+        let neighbours = topology.hops.iter().filter(|hop| hop.link == link);
+        let mut neighbours = neighbours.map(|hop| hop.address);
+        neighbours
+            .try_for_each(|address| set_neighbour(&mut ebpf, address))
+            .map_err(|error| refused(&error))?;
+        let program = program(&mut ebpf).map_err(|error| refused(&error))?;
+        program.load().map_err(|error| refused(&error))?;
+        Ok(Loaded { interface: interface.to_owned(), ebpf })
+    }
+
+    /// Attaches it, as [`Attachment::open`] does.
+    pub(crate) fn attach(
+        self,
+        preference: ModePreference,
+        netlink: &Netlink,
+    ) -> Result<Attachment, StartError> {
+        let Loaded { interface, mut ebpf } = self;
+        let interface = interface.as_str();
+        let index = netlink.interface(interface)?.index;
+        let program = program(&mut ebpf).map_err(|error| refused(interface, &error))?;
+
+        let mut reason = String::new();
+        if preference == ModePreference::Generic {
+            "native XDP: not tried, `generic` is configured".clone_into(&mut reason);
+        } else {
+            match attach(program, index, XdpMode::Native) {
+                Ok(link) => {
+                    return Ok(held((interface, index), (ebpf, link), (XdpMode::Native, reason)));
+                }
+                Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
+                Err(error) if preference != ModePreference::Auto => {
+                    let (interface, reason) = (interface.to_owned(), chain(&error));
+                    return Err(StartError::NoNativeXdp { interface, reason });
+                }
+                Err(error) => {
+                    reason = format!("native XDP: the driver refused it ({})", chain(&error))
+                }
+            }
+        }
+        match attach(program, index, XdpMode::Generic) {
+            Ok(link) => Ok(held((interface, index), (ebpf, link), (XdpMode::Generic, reason))),
+            Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
+            Err(error) => Err(refused(interface, &error)),
+        }
+    }
+}
+
+fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
+    match errno(error) {
+        Some(EPERM) => StartError::NotPermitted { missing: "CAP_BPF or CAP_SYS_ADMIN".into() },
+        _ => StartError::Program { interface: interface.to_owned(), reason: chain(error) },
+    }
+}
+
+fn held(
+    (interface, index): (&str, u32),
+    (ebpf, link): (Ebpf, Option<FdLink>),
+    (mode, reason): (XdpMode, String),
+) -> Attachment {
+    let program = Holder::Here(Box::new(ebpf), link);
     Attachment { interface: interface.to_owned(), index, program, mode, reason }
 }
 
@@ -255,7 +311,7 @@ fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {
 
 /// Attaches, and tries again while the interface is taken: the program of a process that has just
 /// been killed goes a moment after it.
-fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<(), ProgramError> {
+fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<Option<FdLink>, ProgramError> {
     let end = Instant::now() + TAKEN_RETRY;
     let flag = match mode {
         XdpMode::Native => aya::programs::XdpMode::Driver,
@@ -263,14 +319,38 @@ fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<(), ProgramErr
     };
     loop {
         match program.attach_to_if_index(index, flag) {
-            // The link stays with the program, and the program with `Ebpf`.
-            Ok(_) => return Ok(()),
+            // Where Linux has no `bpf_link`, what holds the program goes back into it.
+            Ok(id) => {
+                let link = program.take_link(id)?;
+                return match FdLink::try_from(link) {
+                    Ok(link) => Ok(Some(link)),
+                    Err(_) => Err(ProgramError::NotAttached),
+                };
+            }
             Err(error) if is_taken(&error) && Instant::now() < end => {
                 std::thread::sleep(TAKEN_PAUSE);
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// A further descriptor of a `bpf_link`. aya keeps the one it has to itself, so it is found among
+/// those of this process by the number that Linux gave the link.
+fn copy(link: &FdLink) -> io::Result<OwnedFd> {
+    let id = link.info().map_err(io::Error::other)?.id();
+    let line = format!("link_id:\t{id}");
+    for entry in std::fs::read_dir("/proc/self/fdinfo")?.flatten() {
+        let of_descriptor = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(number) = number
+            && of_descriptor.lines().any(|other| other == line)
+        {
+            let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
+            return Ok(pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty())?);
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::NotFound))
 }
 
 fn is_taken(error: &ProgramError) -> bool {
@@ -332,4 +412,4 @@ const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
 /// Linux needs some tens of milliseconds to clean up after a killed process, more under load.
 const TAKEN_RETRY: Duration = Duration::from_millis(500);
-const TAKEN_PAUSE: Duration = Duration::from_millis(20);
+const TAKEN_PAUSE: Duration = Duration::from_millis(1);

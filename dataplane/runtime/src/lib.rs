@@ -99,7 +99,7 @@ pub mod error;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};
 pub use netlink::Interface;
-pub use privileged::{Client, Privileged};
+pub use privileged::{Client, KillSwitch, Left, Privileged};
 /// What one of so many workers allocates for the packets of one tunnel that wait.
 pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.

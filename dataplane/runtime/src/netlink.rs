@@ -9,15 +9,20 @@ use crate::error::StartError;
 use crate::privileged::{AskError, Client};
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteVia};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType, RouteVia,
+};
 use rtnetlink::{Error, Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +61,21 @@ pub(crate) struct Neighbour {
     pub(crate) address: IpAddr,
     pub(crate) mac: Option<Mac>,
     pub(crate) state: NeighbourState,
+}
+
+/// Destinations of a route.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Prefix {
+    address: IpAddr,
+    bits: u8,
+    /// The routing table.
+    table: u32,
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
 }
 
 /// A netlink socket and the executor that drives it.
@@ -118,6 +138,14 @@ impl Netlink {
             .append_extra_attribute(LinkAttribute::GsoMaxSegs(segments))
             .build();
         self.executor.block_on(self.handle.link().set(message).execute())
+    }
+
+    /// Removes an interface.
+    pub(crate) fn delete(&self, name: &str) -> Result<(), StartError> {
+        let Some(message) = self.link(name)? else { return Ok(()) };
+        let deleted =
+            self.executor.block_on(self.handle.link().del(message.header.index).execute());
+        deleted.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
     /// Gives an interface a carrier, or takes it away.
@@ -185,6 +213,52 @@ impl Netlink {
             .build();
         let message = self.first(self.handle.route().get(message).execute()).ok()??;
         read_gateway(&message)
+    }
+
+    /// Destinations that routes lead to by one of these interfaces, and that have no unreachable
+    /// route of ours.
+    pub(crate) fn unprotected(&self, interfaces: &[String]) -> Result<Vec<Prefix>, StartError> {
+        let mut indices = Vec::with_capacity(interfaces.len());
+        for name in interfaces {
+            indices.extend(self.link(name)?.map(|message| message.header.index));
+        }
+        let all = [
+            RouteMessageBuilder::<Ipv4Addr>::new().build(),
+            RouteMessageBuilder::<Ipv6Addr>::new().build(),
+        ];
+        let (mut into, mut ours) = (BTreeSet::new(), BTreeSet::new());
+        let read = self.executor.block_on(async {
+            for message in all {
+                let mut routes = pin!(self.handle.route().get(message).execute());
+                while let Some(route) = routes.next().await {
+                    let route = route?;
+                    let Some(prefix) = read_prefix(&route) else { continue };
+                    if route.header.protocol == PROTOCOL {
+                        ours.insert(prefix);
+                    } else if read_interfaces(&route).any(|index| indices.contains(&index)) {
+                        into.insert(prefix);
+                    }
+                }
+            }
+            Ok::<_, Error>(())
+        });
+        read.map_err(|error| StartError::Netlink { reason: error.to_string() })?;
+        Ok(into.difference(&ours).copied().collect())
+    }
+
+    /// Makes destinations unreachable where no other route leads to them.
+    pub(crate) fn make_unreachable(&self, prefix: &Prefix) -> Result<(), StartError> {
+        let failed = |reason: String| StartError::Netlink { reason };
+        let message = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(prefix.address, prefix.bits)
+            .map_err(|error| failed(error.to_string()))?
+            .table_id(prefix.table)
+            .protocol(PROTOCOL)
+            .kind(RouteType::Unreachable)
+            .priority(u32::MAX)
+            .build();
+        let added = self.executor.block_on(self.handle.route().add(message).execute());
+        added.map_err(|error| failed(error.to_string()))
     }
 
     /// First answer of a request; the others are read and dropped.
@@ -303,6 +377,41 @@ fn read_neighbour(message: &NeighbourMessage) -> Option<Neighbour> {
     Some(Neighbour { interface: header.ifindex, address: address?, mac, state: header.state })
 }
 
+/// The destinations of an ordinary route; not those of this host itself, and not those that no
+/// route by another interface could lead to.
+fn read_prefix(message: &RouteMessage) -> Option<Prefix> {
+    let mut table = u32::from(message.header.table);
+    let mut address = match message.header.address_family {
+        AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        AddressFamily::Inet6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        _ => return None,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(v4)) => address = IpAddr::V4(*v4),
+            RouteAttribute::Destination(RouteAddress::Inet6(v6)) => address = IpAddr::V6(*v6),
+            RouteAttribute::Table(id) => table = *id,
+            _ => {}
+        }
+    }
+    let is_local = match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unicast_link_local(),
+    };
+    let is_ordinary = matches!(message.header.kind, RouteType::Unicast | RouteType::Unreachable);
+    let bits = message.header.destination_prefix_length;
+    (is_ordinary && !is_local).then_some(Prefix { address, bits, table })
+}
+
+/// The interfaces that a route leads to.
+fn read_interfaces(message: &RouteMessage) -> impl Iterator<Item = u32> + '_ {
+    message.attributes.iter().flat_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => vec![*index],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+        _ => Vec::new(),
+    })
+}
+
 fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Gateway(RouteAddress::Inet(v4))
@@ -313,5 +422,7 @@ fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
     })
 }
 
+/// Who added a route, in its words: no routing daemon has this number. `ip route flush proto 82`.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(82);
 /// Linux's "no such device".
 const ENODEV: i32 = 19;

@@ -1,8 +1,8 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
-//! Created at start, gone with the last descriptor: when the daemon stops, and when all of its
-//! processes are killed. Where the supervisor holds descriptors, too, a tunnel outlives the
-//! dataplane process ([`crate::privileged`]).
+//! Created at start, gone with the last descriptor, when the process stops or is killed. One that a
+//! supervisor creates lasts ([`crate::privileged`]): only an orderly stop removes it. While nobody
+//! reads from it, Linux drops what is routed into it.
 //! One queue per worker. Where Linux offers offloads, a virtio header stands in front of what is
 //! read and written, and one read or write carries many packets ([`crate::segments`],
 //! [`crate::merge`]).
@@ -53,6 +53,17 @@ pub(crate) struct Tunnel {
     mtu: AtomicU16,
 }
 
+/// How long an interface stays, and whether it was there.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Extent {
+    /// As long as a process has a queue of it.
+    Process,
+    /// Until somebody removes it.
+    Lasting,
+    /// It is there, made by a process that was killed.
+    Left,
+}
+
 /// Which offloads are used in both directions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Offload {
@@ -96,11 +107,59 @@ impl Tunnel {
             return privileged.tunnel(plan);
         }
         wait_until_free(&plan.config.name, netlink)?;
-        let tunnel = match Tunnel::create(plan, true, String::new(), netlink) {
+        Tunnel::create_with_offloads(plan, Extent::Process, netlink)
+    }
+
+    /// Like [`Tunnel::open`], for a process with privileges, and with an interface that stays when
+    /// that process is killed. With `is_left`, one that stayed is taken as it is: up or down, with
+    /// its addresses and all routes.
+    pub(crate) fn open_lasting(
+        plan: &TunnelPlan,
+        is_left: bool,
+        netlink: &Netlink,
+    ) -> Result<Tunnel, StartError> {
+        let name = &plan.config.name;
+        if !(is_left && netlink.exists(name)?) {
+            wait_until_free(name, netlink)?;
+            return Tunnel::create_with_offloads(plan, Extent::Lasting, netlink);
+        }
+        // The queues of a process that was killed go a moment after it.
+        let end = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            match Tunnel::create_with_offloads(plan, Extent::Left, netlink) {
+                Err(StartError::TunnelExists { .. }) if Instant::now() < end => {
+                    std::thread::sleep(RELEASE_PAUSE);
+                }
+                // The number of workers changed: queues of one kind do not fit an interface of the
+                // other.
+                Err(StartError::Tunnel { action: CREATE, source, .. })
+                    if source.raw_os_error() == Some(EINVAL) =>
+                {
+                    tracing::warn!(tunnel = name, "it is made anew: add other routes again");
+                    netlink.delete(name)?;
+                    return Tunnel::create_with_offloads(plan, Extent::Lasting, netlink);
+                }
+                Ok(tunnel) => {
+                    // It may have followed a path.
+                    tunnel.set_mtu(plan.config.mtu, netlink)?;
+                    return Ok(tunnel);
+                }
+                refused => return refused,
+            }
+        }
+    }
+
+    fn create_with_offloads(
+        plan: &TunnelPlan,
+        extent: Extent,
+        netlink: &Netlink,
+    ) -> Result<Tunnel, StartError> {
+        let tunnel = match Tunnel::create(plan, extent, true, String::new(), netlink) {
             Err(StartError::Tunnel { action: CREATE, source, .. })
                 if source.raw_os_error() == Some(EINVAL) =>
             {
-                Tunnel::create(plan, false, format!("Linux refused offloads ({source})"), netlink)?
+                let reason = format!("Linux refused offloads ({source})");
+                Tunnel::create(plan, extent, false, reason, netlink)?
             }
             outcome => outcome?,
         };
@@ -117,6 +176,7 @@ impl Tunnel {
 
     fn create(
         plan: &TunnelPlan,
+        extent: Extent,
         offload: bool,
         reason: String,
         netlink: &Netlink,
@@ -132,14 +192,12 @@ impl Tunnel {
         let builder = DeviceBuilder::new()
             .name(&config.name)
             .layer(Layer::L3)
-            .mtu(config.mtu)
             .multi_queue(plan.queues > 1)
-            .offload(offload)
-            .tx_queue_len(QUEUE_PLACES)
-            .enable(false);
-        let builder = match address {
-            IpAddr::V4(v4) => builder.ipv4(v4, prefix, None),
-            IpAddr::V6(v6) => builder.ipv6(v6, prefix),
+            .offload(offload);
+        let builder = match (extent, address) {
+            (Extent::Left, _) => builder.inherit_enable_state(),
+            (_, IpAddr::V4(v4)) => setting(builder, config.mtu).ipv4(v4, prefix, None),
+            (_, IpAddr::V6(v6)) => setting(builder, config.mtu).ipv6(v6, prefix),
         };
         let mut queues = vec![builder.build_sync().map_err(failed(CREATE))?];
         for _ in 1..plan.queues {
@@ -149,7 +207,10 @@ impl Tunnel {
         for queue in &queues {
             queue.set_nonblocking(true).map_err(failed("unblock"))?;
         }
-        if address.is_ipv4() {
+        if extent == Extent::Lasting {
+            queues[0].persist().map_err(failed("keep"))?;
+        }
+        if extent != Extent::Left && address.is_ipv4() {
             silence_ipv6(&config.name);
         }
         if let Some(segments) = plan.segments_max
@@ -157,7 +218,9 @@ impl Tunnel {
         {
             tracing::debug!(%error, tunnel = config.name, "Linux keeps its own limit of segments");
         }
-        queues[0].enabled(true).map_err(failed("bring up"))?;
+        if extent != Extent::Left {
+            queues[0].enabled(true).map_err(failed("bring up"))?;
+        }
         let (offload, reason) = granted(&queues[0], reason);
         let queues = queues.iter().map(|queue| queue.as_fd().try_clone_to_owned());
         let queues = queues.collect::<Result<_, _>>().map_err(failed("keep a queue of"))?;
@@ -314,6 +377,11 @@ fn segments_max(rate_mbit: f64, mtu: u16) -> u32 {
     ((bytes / f64::from(mtu)) as u32).clamp(1, SEGMENTS_MAX)
 }
 
+/// What an interface that is made now is given; it is brought up later.
+fn setting(builder: DeviceBuilder, mtu: u16) -> DeviceBuilder {
+    builder.mtu(mtu).tx_queue_len(QUEUE_PLACES).enable(false)
+}
+
 fn granted(device: &SyncDevice, reason: String) -> (Offload, String) {
     match (device.tcp_gso(), device.udp_gso()) {
         (false, _) => (Offload::None, reason),
@@ -357,6 +425,7 @@ const PLACE_SECONDS: f64 = 40e-6;
 const SEGMENTS_MAX: u32 = 64;
 /// Linux removes the interfaces of a killed process within milliseconds.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 /// TUNSETIFF: the name is a TUN interface of another process.
 const EBUSY: i32 = 16;
 /// TUNSETIFF or TUNSETOFFLOAD: a flag that this Linux does not know.
@@ -407,7 +476,8 @@ mod tests {
             };
             let plan = TunnelPlan { config, queues: 1, segments_max: None };
             let netlink = Netlink::open().unwrap();
-            let tunnel = Tunnel::create(&plan, false, "old".into(), &netlink).unwrap();
+            let tunnel =
+                Tunnel::create(&plan, Extent::Process, false, "old".into(), &netlink).unwrap();
             assert_eq!((tunnel.offload(), tunnel.reason()), (Offload::None, "old"));
             let socket = std::net::UdpSocket::bind("10.99.0.1:80").unwrap();
             socket.send_to(b"out", "10.99.0.2:1000").unwrap();

@@ -34,6 +34,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Everything a worker owns.
 pub(crate) struct Worker {
@@ -88,6 +89,8 @@ pub(crate) struct State {
     worked_at: Nanos,
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
+    /// When to panic, in builds for tests.
+    panic_at: Option<Instant>,
     /// Whether anything may have changed since the last report.
     pub(crate) dirty: bool,
 }
@@ -96,8 +99,16 @@ impl State {
     /// Of a worker that has just begun.
     pub(crate) fn new(topology: &Topology) -> State {
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
-        State { queues: topology.tunnels.iter().map(queue).collect(), ..State::default() }
+        let queues = topology.tunnels.iter().map(queue).collect();
+        State { queues, panic_at: injected_panic(), ..State::default() }
     }
+}
+
+/// When a test wants workers to panic: so many milliseconds after they begin. Builds without debug
+/// assertions never do, and nothing that a packet says sets it.
+fn injected_panic() -> Option<Instant> {
+    let wanted = if cfg!(debug_assertions) { std::env::var(PANIC_VARIABLE).ok() } else { None };
+    wanted?.parse().ok().map(|millis| Instant::now() + Duration::from_millis(millis))
 }
 
 impl Worker {
@@ -159,6 +170,8 @@ impl Worker {
         if now >= self.state.housekeeping_at {
             self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
             self.shared.hear(self.index);
+            let is_doomed = self.state.panic_at.is_some_and(|at| Instant::now() >= at);
+            assert!(!is_doomed, "{PANIC_VARIABLE} asked for this");
             if std::mem::take(&mut self.state.dirty) {
                 self.publish();
             }
@@ -507,5 +520,7 @@ const SPIN_NANOS: Nanos = 20_000;
 /// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a
 /// core.
 const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
+/// For tests: workers panic so many milliseconds after they begin.
+const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
 /// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use recoded_api::client::Client;
 use recoded_api::v1::State;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use crate::process::{self, Background};
 use crate::{AuthPlan, Bed, BedError, LinePlan, Namespace};
@@ -23,7 +24,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Environment variable naming the folder with `recoded` and `recodectl`.
 pub const BIN_DIR_ENV: &str = "RECODED_BIN_DIR";
 
-/// A daemon that answers on its control socket. Killed when dropped.
+/// A daemon that answers on its control socket. Both its processes are killed when it is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     host: Namespace,
@@ -33,6 +34,8 @@ pub struct Daemon {
     log: PathBuf,
     environment: Vec<(&'static str, String)>,
     process: Background,
+    /// The process that handles packets when its supervisor was killed.
+    left: Option<u32>,
 }
 
 impl Daemon {
@@ -55,7 +58,8 @@ impl Daemon {
         let host = bed.hosts()[index].clone();
         let environment = plan.environment.clone();
         let process = spawn(&host, &config, &log, &environment)?;
-        let mut daemon = Daemon { host, name, config, socket, log, environment, process };
+        let mut daemon =
+            Daemon { host, name, config, socket, log, environment, process, left: None };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
     }
@@ -120,6 +124,9 @@ impl Daemon {
     /// # Errors
     /// When there is none now.
     pub fn dataplane_pid(&self) -> Result<u32, BedError> {
+        if let Some(left) = self.left {
+            return Ok(left);
+        }
         let pid = self.pid();
         let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
         let children = fs::read_to_string(&path).map_err(BedError::file(&path))?;
@@ -183,9 +190,34 @@ impl Daemon {
         command
     }
 
-    /// SIGKILL.
+    /// SIGKILL of both processes.
     pub fn kill(&mut self) {
+        let dataplane = self.dataplane_pid();
         self.process.kill();
+        self.left = None;
+        let pid = dataplane.ok().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if let Some(pid) = pid {
+            end(pid);
+        }
+    }
+
+    /// SIGKILL of the supervisor; the process that handles packets is left.
+    pub fn kill_supervisor(&mut self) {
+        self.left = self.dataplane_pid().ok();
+        self.process.kill();
+    }
+
+    /// Sends a signal to the supervisor.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<(), BedError> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        let sent = pid.map_or(Ok(()), |pid| kill_process(pid, signal));
+        sent.map_err(|error| BedError::Output {
+            program: "kill(2)".into(),
+            detail: error.to_string(),
+        })
     }
 
     /// Starts it again with the same configuration; does not wait for an answer.
@@ -193,8 +225,18 @@ impl Daemon {
     /// # Errors
     /// When it cannot be started.
     pub fn spawn_again(&mut self) -> Result<(), BedError> {
-        self.process.kill();
+        self.kill();
+        self.start_supervisor()
+    }
+
+    /// Starts it with the same configuration beside a dataplane process that was left; does not wait
+    /// for an answer.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_supervisor(&mut self) -> Result<(), BedError> {
         self.process = spawn(&self.host, &self.config, &self.log, &self.environment)?;
+        self.left = None;
         Ok(())
     }
 
@@ -223,8 +265,8 @@ impl Daemon {
     }
 
     /// Lets it live on after us.
-    pub fn leave(self) {
-        self.process.leave();
+    pub fn leave(mut self) {
+        std::mem::take(&mut self.process).leave();
     }
 
     /// Processor time that its two processes have used so far.
@@ -249,6 +291,21 @@ impl Daemon {
             program: "proc(5)".into(),
             detail: "no VmRSS".into(),
         })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Kills a process that is not our child and waits until it is gone.
+fn end(pid: Pid) {
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
 

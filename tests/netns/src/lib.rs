@@ -15,8 +15,10 @@ mod emulator;
 mod namespace;
 mod plan;
 
+pub mod clear;
 pub mod probe;
 pub mod process;
+pub mod soak;
 pub mod stream;
 pub mod sweep;
 pub mod traffic;

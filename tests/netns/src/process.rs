@@ -65,7 +65,7 @@ pub fn output(command: &mut Command) -> Result<Finished, BedError> {
 }
 
 /// A program that runs beside us. Killed when dropped, unless [`Background::leave`] let it go.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Background {
     child: Option<Child>,
 }

@@ -2,7 +2,7 @@
 //! for `engine`.
 
 use super::DefaultValue::{Depends, Is, Required};
-use super::Values::{Number, Other, Whole, Words};
+use super::Values::{Number, Other, Truth, Whole, Words};
 use super::{KEY, Key, Table};
 
 /// Keys of `[daemon]`.
@@ -234,6 +234,14 @@ pub const TUNNEL: Table = Table {
             ),
             meaning: "MTU of the interface, for IPv6 at least 1280; set it where hosts behind the \
                 tunnel need a certain one. It is less while the path of a stream carries less.",
+            ..KEY
+        },
+        Key {
+            name: "kill_switch",
+            values: Truth,
+            default: Is("false"),
+            meaning: "Whether what is routed into the tunnel stays unreachable without it, after a \
+                stop, too, until `ip route flush proto 82`, so that it never leaves in the clear.",
             ..KEY
         },
     ],

@@ -175,6 +175,7 @@ pub fn tunnels(
         let least = address.map_or(TUNNEL_MTU_MIN_V4, |(address, _)| tunnel_mtu_min(address));
         let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
         let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
+        let kill_switch = reader.truth("kill_switch").unwrap_or(false);
         if links.iter().any(|link| Some(&link.interface) == name.as_ref()) {
             let rule =
                 "a link uses the interface of this name; a tunnel is an interface of its own";
@@ -184,7 +185,8 @@ pub fn tunnels(
         let (address, prefix) = address.unwrap_or((IpAddr::from([0, 0, 0, 0]), 0));
         let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
-        tunnels.push((Tunnel { name, address, prefix, mtu }, given.is_some()));
+        let tunnel = Tunnel { name, address, prefix, mtu, kill_switch };
+        tunnels.push((tunnel, given.is_some()));
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels

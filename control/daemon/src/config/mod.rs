@@ -171,6 +171,8 @@ pub struct Tunnel {
     pub prefix: u8,
     /// Its MTU.
     pub mtu: u16,
+    /// Whether what is routed into it is unreachable without it.
+    pub kill_switch: bool,
 }
 
 /// `[[flow]]`.

@@ -28,6 +28,7 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "name", tunnel.name.as_str());
         key(&mut text, "address", format!("{}/{}", tunnel.address, tunnel.prefix));
         key(&mut text, "mtu", i64::from(tunnel.mtu));
+        key(&mut text, "kill_switch", tunnel.kill_switch);
     }
     for NeighbourKey { neighbour, known } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");

@@ -69,18 +69,22 @@ impl Drop for Claim {
     }
 }
 
-/// Binds the control socket. What a dead daemon left there is replaced.
+/// Binds the control socket. What a dead daemon left there is replaced; with `is_left`, also what
+/// its dataplane process still answers on.
 ///
 /// # Errors
 ///
 /// [`SocketError`], each with its cure.
-pub fn claim(path: &Path) -> Result<(UnixListener, Claim), SocketError> {
+pub fn claim(path: &Path, is_left: bool) -> Result<(UnixListener, Claim), SocketError> {
     let failed = |action| move |source| SocketError::Io { path: path.to_owned(), action, source };
     if let Some(folder) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
         made.map_err(failed("create the folder of"))?;
     }
     match symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() && is_left => {
+            remove_file(path).map_err(failed("replace"))?;
+        }
         Ok(meta) if meta.file_type().is_socket() => remove_patiently(path)?,
         Ok(_) => return Err(SocketError::NotSocket { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

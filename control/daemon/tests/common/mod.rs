@@ -166,7 +166,7 @@ impl Served {
                 Config::parse("test.toml", &text, &|_| Some(1500)).expect("valid");
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt");
-            let (listener, _claim) = claim(&bound).expect("the path is free");
+            let (listener, _claim) = claim(&bound, false).expect("the path is free");
             let live = Live::new(document, mtus, config, Rc::new(behind));
             ready.send(()).expect("the test waits");
             runtime.block_on(async {

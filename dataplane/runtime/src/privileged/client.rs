@@ -60,12 +60,17 @@ impl Client {
         }
     }
 
-    /// How the program of an interface is attached.
-    pub(crate) fn attach(&self, interface: &str) -> Result<(XdpMode, String), AskError> {
+    /// How the program of an interface is attached, and what keeps it so.
+    pub(crate) fn attach(
+        &self,
+        interface: &str,
+    ) -> Result<(XdpMode, String, Option<OwnedFd>), AskError> {
         let request = Request::Attach { interface: interface.to_owned() };
-        match self.ask(&request, &[])?.0 {
-            Reply::Attached { native: true, reason } => Ok((XdpMode::Native, reason)),
-            Reply::Attached { native: false, reason } => Ok((XdpMode::Generic, reason)),
+        let (reply, fds) = self.ask(&request, &[])?;
+        let link = fds.into_iter().next();
+        match reply {
+            Reply::Attached { native: true, reason } => Ok((XdpMode::Native, reason, link)),
+            Reply::Attached { native: false, reason } => Ok((XdpMode::Generic, reason, link)),
             other => Err(unexpected(&other)),
         }
     }

@@ -33,7 +33,8 @@ pub(super) enum Request {
 pub(super) enum Reply {
     /// It is done.
     Done,
-    /// The program is attached; how, and the fallback reason.
+    /// The program is attached; how, and the fallback reason. A descriptor of its `bpf_link` comes
+    /// along, if there is one.
     Attached { native: bool, reason: String },
     /// There is no such interface now.
     Absent,

@@ -16,9 +16,11 @@
 //! of the topology are refused.
 
 mod client;
+mod kill_switch;
 mod message;
 mod server;
 
 pub(crate) use client::AskError;
 pub use client::Client;
-pub use server::Privileged;
+pub use kill_switch::KillSwitch;
+pub use server::{Left, Privileged};

@@ -1,7 +1,7 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
 use super::message::{Reply, Request};
-use crate::attach::Attachment;
+use crate::attach::{Attachment, Loaded};
 use crate::channel::Channel;
 use crate::error::StartError;
 use crate::netlink::Netlink;
@@ -10,17 +10,21 @@ use crate::topology::{Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Programs and tunnels of a node. Dropping it detaches and removes them.
+/// Programs and tunnels of a node. Dropping it detaches and removes them; killing the process that
+/// has it leaves tunnels ([`Privileged::open`]) and, while another process has their descriptors,
+/// programs.
 pub struct Privileged {
     topology: Topology,
     netlink: Netlink,
     programs: Vec<Program>,
     tunnels: Vec<Held>,
+    /// Whether they outlive this: while it is not known that others can be had in their place.
+    leaves_tunnels: bool,
 }
 
 /// The program of a link.
@@ -38,31 +42,63 @@ struct Held {
     tunnel: Tunnel,
 }
 
+/// Names and addresses of tunnels that a process left when it was killed.
+pub type Left = BTreeMap<String, (IpAddr, u8)>;
+
 /// An answer without descriptors, or why there is none.
 type Answer = Result<Reply, String>;
 
 impl Privileged {
-    /// Attaches the programs and creates the tunnels that `topology` names.
+    /// Attaches the programs and creates the tunnels that `topology` names. From then on the tunnels
+    /// stay if this process is killed: packets for them end there. Those in `left` are of a process
+    /// that was killed: they are taken over with addresses and routes, or removed if `topology` has
+    /// others. `end_other` ends what else still has programs and tunnels; what can be found wrong
+    /// before is found before.
     ///
     /// # Errors
-    /// [`StartError`]: one sentence with the remedy. Everything is removed again then.
-    pub fn open(topology: &Topology) -> Result<Privileged, StartError> {
+    /// [`StartError`]: one sentence with the remedy. Everything but what was taken over is removed
+    /// again then.
+    pub fn open(
+        topology: &Topology,
+        left: &Left,
+        end_other: impl FnOnce(),
+    ) -> Result<Privileged, StartError> {
         topology.check()?;
         check_capabilities()?;
         raise_memlock();
         let netlink = Netlink::open()?;
         open_interfaces(topology, &netlink)?;
-        let programs = topology.links.iter().enumerate().map(|(index, link)| {
-            let attachment = Attachment::open(topology, index, &netlink)?;
-            let interface = link.interface.clone();
-            Ok(Program { interface, attachment: Some(attachment), flows: BTreeSet::new() })
+        let links = 0..topology.links.len();
+        let loaded = links.map(|link| Loaded::new(topology, link));
+        let loaded = loaded.collect::<Result<Vec<_>, StartError>>()?;
+        end_other();
+        let programs = topology.links.iter().zip(loaded).map(|(link, loaded)| {
+            let attachment = Some(loaded.attach(topology.xdp_mode, &netlink)?);
+            Ok(Program { interface: link.interface.clone(), attachment, flows: BTreeSet::new() })
         });
         let programs = programs.collect::<Result<Vec<_>, StartError>>()?;
-        let tunnels = tunnel::plans(topology)
-            .into_iter()
-            .map(|plan| Tunnel::open(&plan, &netlink).map(|tunnel| Held { plan, tunnel }));
-        let tunnels = tunnels.collect::<Result<Vec<_>, StartError>>()?;
-        Ok(Privileged { topology: topology.clone(), netlink, programs, tunnels })
+        let mut opened = Privileged {
+            topology: topology.clone(),
+            netlink,
+            programs,
+            tunnels: Vec::new(),
+            leaves_tunnels: !left.is_empty(),
+        };
+        let is_planned = |name: &String| topology.tunnels.iter().any(|tunnel| &tunnel.name == name);
+        for name in left.keys().filter(|name| !is_planned(*name)) {
+            opened.netlink.delete(name)?;
+        }
+        for plan in tunnel::plans(topology) {
+            let address = left.get(&plan.config.name);
+            let is_left = address == Some(&plan.config.address);
+            if address.is_some() && !is_left {
+                opened.netlink.delete(&plan.config.name)?;
+            }
+            let tunnel = Tunnel::open_lasting(&plan, is_left, &opened.netlink)?;
+            opened.tunnels.push(Held { plan, tunnel });
+        }
+        opened.leaves_tunnels = false;
+        Ok(opened)
     }
 
     /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
@@ -90,7 +126,12 @@ impl Privileged {
             }
             let answer = self.answer(&request, &fds);
             let reply = answer.unwrap_or_else(|reason| Reply::Refused { reason });
-            match channel.send(&reply, &[]) {
+            let link = match (&request, &reply) {
+                (Request::Attach { interface }, Reply::Attached { .. }) => self.link(interface),
+                _ => None,
+            };
+            let fds: Vec<BorrowedFd<'_>> = link.iter().map(AsFd::as_fd).collect();
+            match channel.send(&reply, &fds) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 sent => sent?,
             }
@@ -136,6 +177,10 @@ impl Privileged {
         let mut programs = self.programs.iter_mut();
         let found = programs.find(|program| program.interface == interface);
         found.ok_or_else(|| format!("{} is not an interface of a link", interface.escape_debug()))
+    }
+
+    fn link(&mut self, interface: &str) -> Option<OwnedFd> {
+        self.program(interface).ok()?.attachment.as_ref()?.link()
     }
 
     /// The attached program, or one that is attached now, with no flow and no socket.
@@ -209,7 +254,7 @@ impl Privileged {
             return refuse(format!("{} is not a tunnel", name.escape_debug()));
         };
         if held.tunnel.look() {
-            match Tunnel::open(&held.plan, &self.netlink) {
+            match Tunnel::open_lasting(&held.plan, false, &self.netlink) {
                 Ok(tunnel) => held.tunnel = tunnel,
                 Err(error) => return refuse(error.to_string()),
             }
@@ -219,6 +264,16 @@ impl Privileged {
             (0..tunnel.queues()).map(|queue| tunnel.queue_fd(queue)).collect();
         let offload = tunnel.offload().into();
         channel.send(&Reply::Tunnel { offload, reason: tunnel.reason().to_owned() }, &queues)
+    }
+}
+
+impl Drop for Privileged {
+    fn drop(&mut self) {
+        for Held { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
+            if let Err(error) = self.netlink.delete(tunnel.name()) {
+                tracing::debug!(%error, tunnel = tunnel.name(), "it is gone already");
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::LinkConfig;
 use crate::counters::LinkCounters;
 use crate::namespace::Namespace;
 use program::Programs;
-use random::Random;
+pub(crate) use random::Random;
 use timed::Timed;
 pub(crate) use timed::TimedLinks;
 

@@ -14,16 +14,16 @@ use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss, Namespace};
 use rustix::process::Signal;
 
-const RATE_MBIT: f64 = 100.0;
-const SERVER: [u8; 4] = [10, 99, 0, 1];
+pub const RATE_MBIT: f64 = 100.0;
+pub const SERVER: [u8; 4] = [10, 99, 0, 1];
 const SINK: [u8; 4] = [10, 99, 0, 2];
 
 /// A source, a relay and a sink over links that lose a tenth.
-fn line() -> (Bed, Vec<Daemon>) {
+pub fn line() -> (Bed, Vec<Daemon>) {
     line_with(None)
 }
 
-fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
+pub fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
     let bed = common::bed(2, Loss::independent(0.1), RATE_MBIT);
     let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), auth, ..LinePlan::protected(2) };
     for flow in &mut plan.flows {
@@ -34,7 +34,7 @@ fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
 }
 
 /// All that Linux shows of the tunnel of a host, and its routes.
-fn tunnel(host: &Namespace) -> String {
+pub fn tunnel(host: &Namespace) -> String {
     // What was set by hand is what would be lost with the interface.
     let addresses = host.ip("-oneline address show dev rec0").unwrap();
     let link = host.ip("-oneline link show dev rec0").unwrap();
@@ -43,14 +43,14 @@ fn tunnel(host: &Namespace) -> String {
 }
 
 /// Id of the XDP program of an interface.
-fn program(host: &Namespace, interface: &str) -> String {
+pub fn program(host: &Namespace, interface: &str) -> String {
     let link = host.ip(&format!("-oneline -details link show dev {interface}")).unwrap();
     let after = link.split("prog/xdp id ").nth(1).unwrap_or_default();
     after.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 /// Waits until another process handles packets and the daemon answers.
-fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
+pub fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
     let begun = Instant::now();
     while daemon.dataplane_pid().is_ok_and(|pid| pid == before) || daemon.dataplane_pid().is_err() {
         assert!(begun.elapsed() < Duration::from_secs(20), "no other process:\n{}", daemon.log());
@@ -60,7 +60,7 @@ fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
     begun.elapsed()
 }
 
-fn probe(bed: &Bed, seconds: u64) -> Probe {
+pub fn probe(bed: &Bed, seconds: u64) -> Probe {
     let plan = ProbePlan {
         to: SocketAddr::from((SINK, 7000)),
         payload_bytes: 200,
@@ -72,7 +72,7 @@ fn probe(bed: &Bed, seconds: u64) -> Probe {
     Probe::start(bed.source(), bed.sink(), &plan).unwrap()
 }
 
-fn assert_same_file(one: &Path, other: &Path) {
+pub fn assert_same_file(one: &Path, other: &Path) {
     assert_eq!(sha256(one).unwrap(), sha256(other).unwrap());
 }
 
@@ -208,23 +208,6 @@ fn interface_that_is_away_at_the_restart_is_taken_when_it_is_back() {
     while states() != ["up", "up"] {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}: {}", states(), daemons[1].log());
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[test]
-fn dataplane_process_ends_with_its_supervisor_and_nothing_stays() {
-    let Some(_turn) = common::daemons() else { return };
-    let (bed, mut daemons) = line();
-    let process = daemons[0].dataplane_pid().unwrap();
-    daemons[0].kill();
-    let is_alive = || {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
-    };
-    let begun = Instant::now();
-    while is_alive() || bed.source().ip("link show").unwrap().contains("rec0") {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,0 +1,248 @@
+//! What a supervisor leaves to the one after it, however it ends: a lock that says whether it lives,
+//! and a record of what it left running.
+//!
+//! ```text
+//!  recoded.sock         clients
+//!  recoded.sock.lock    locked (flock) by the supervisor; its process id
+//!  recoded.sock.state   Record, replaced whole; removed at an orderly end
+//! ```
+
+use recoded_runtime::Left;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A record holds two configurations and some names; a longer file is none.
+const RECORD_BYTES_MAX: u64 = 8 << 20;
+
+/// Linux frees the memory and the sockets of a killed process in less, under any load.
+const END_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// Why this daemon cannot be the one for its control socket.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another lives.
+    #[error(
+        "process {pid} is the daemon of {path}: stop it, have it replaced by SIGUSR2, or configure \
+         another path with `socket` in [daemon]"
+    )]
+    Held {
+        /// Its process id; 0 if it has not written it yet.
+        pid: u32,
+        /// The control socket.
+        path: PathBuf,
+    },
+    /// Linux does not let us.
+    #[error("cannot lock or write {path} ({source}): run as root")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What Linux answered.
+        source: io::Error,
+    },
+}
+
+/// The right to be the daemon of a control socket, while this is held.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+    state: PathBuf,
+}
+
+/// What is left when a supervisor is killed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// The process that handles packets.
+    pub dataplane: Option<Process>,
+    /// Its tunnels.
+    pub tunnels: Left,
+    /// The configuration as it was read from the file.
+    pub file: String,
+    /// The configuration in force.
+    pub text: String,
+}
+
+/// A process, told from a later one of the same number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    pid: i32,
+    /// Ticks since the host started.
+    started: u64,
+}
+
+impl Lock {
+    /// Takes the lock of the control socket at `path`.
+    ///
+    /// # Errors
+    /// [`LockError`]: another daemon lives, or Linux refuses.
+    pub fn take(path: &Path) -> Result<Lock, LockError> {
+        let name = beside(path, "lock");
+        let failed = |source| LockError::Io { path: name.clone(), source };
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&name).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                // Whatever it says, it is only told.
+                let _ = file.take(20).read_to_string(&mut text);
+                let pid = text.trim().parse().unwrap_or(0);
+                return Err(LockError::Held { pid, path: path.to_owned() });
+            }
+            locked => locked.map_err(|error| failed(error.into()))?,
+        }
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        let pid = getpid().as_raw_nonzero();
+        written.and_then(|()| writeln!(file, "{pid}")).map_err(failed)?;
+        Ok(Lock { _file: file, state: beside(path, "state") })
+    }
+
+    /// What the daemon before this one left; `None` if it ended in order.
+    pub fn record(&self) -> Option<Record> {
+        let file = File::open(&self.state).ok()?;
+        let read = serde_json::from_reader(file.take(RECORD_BYTES_MAX));
+        read.inspect_err(|error| {
+            tracing::warn!(%error, path = %self.state.display(), "what it left is not known");
+        })
+        .ok()
+    }
+
+    /// Notes what is left if this process is killed from now on. The file is the old one or this
+    /// one, never half of it.
+    pub fn note(&self, record: &Record) {
+        if let Err(error) = self.write(record) {
+            tracing::error!(
+                %error,
+                path = %self.state.display(),
+                "what runs is not on record: if this process is killed, stop recoded-dp and delete \
+                 its tunnels before the next start"
+            );
+        }
+    }
+
+    fn write(&self, record: &Record) -> io::Result<()> {
+        let text = serde_json::to_vec(record)?;
+        let draft = self.state.with_extension("state-new");
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(&text)?;
+        fs::rename(&draft, &self.state)
+    }
+
+    /// Nothing is left.
+    pub fn clear(&self) {
+        match fs::remove_file(&self.state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %self.state.display(), "it stays behind");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Process {
+    /// The process of this number, if there is one.
+    pub fn find(pid: u32) -> Option<Process> {
+        let pid = i32::try_from(pid).ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may hold anything: fields are counted after it (proc(5)).
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let is_over = fields.next()? == "Z";
+        let started = fields.nth(18)?.parse().ok()?;
+        (!is_over).then_some(Process { pid, started })
+    }
+
+    /// Whether it still runs.
+    pub fn runs(self) -> bool {
+        u32::try_from(self.pid).ok().and_then(Process::find) == Some(self)
+    }
+
+    /// Kills it and waits until its sockets and tunnel queues are free, or nearly: Linux frees some
+    /// of it a moment later.
+    pub fn end(self) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        // From here on the number cannot come to mean another process.
+        if !self.runs() {
+            return;
+        }
+        let _ = pidfd_send_signal(&handle, Signal::KILL);
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&END_PATIENCE)) {
+            Ok(1..) => {}
+            _ => tracing::error!(pid = self.pid, "the dataplane process before this does not end"),
+        }
+        // After an upgrade it was our child.
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
+fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn second_lock_is_refused_with_the_holder_and_free_when_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let lock = Lock::take(&path).unwrap();
+        let refused = Lock::take(&path).unwrap_err();
+        assert!(matches!(refused, LockError::Held { pid, .. } if pid == std::process::id()));
+        drop(lock);
+        assert!(Lock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn record_is_read_back_and_garbage_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let lock = Lock::take(&path).unwrap();
+        assert_eq!(lock.record(), None);
+        let address = ("10.99.0.1".parse().unwrap(), 24);
+        let record = Record {
+            dataplane: Process::find(std::process::id()),
+            tunnels: Left::from([("rec0".to_owned(), address)]),
+            file: "one".into(),
+            text: "other".into(),
+        };
+        assert!(record.dataplane.is_some_and(Process::runs));
+        lock.note(&record);
+        assert_eq!(lock.record(), Some(record));
+        for garbage in ["", "{", "[]", "{\"dataplane\": {\"pid\": -1}}"] {
+            fs::write(beside(&path, "state"), garbage).unwrap();
+            assert_eq!(lock.record(), None, "{garbage}");
+        }
+        lock.clear();
+        assert_eq!(lock.record(), None);
+    }
+
+    #[test]
+    fn process_is_ended_and_a_later_one_of_its_number_is_not() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::find(child.id()).unwrap();
+        let later = Process { started: process.started + 1, ..process };
+        later.end();
+        assert!(process.runs() && !later.runs());
+        process.end();
+        assert!(!process.runs());
+        let _ = child.wait();
+    }
+}

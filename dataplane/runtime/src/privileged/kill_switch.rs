@@ -1,0 +1,83 @@
+//! The kill switch: behind every route into a tunnel stands one of the same prefix that is
+//! unreachable, and stays.
+//!
+//! ```text
+//!  10.98.0.0/16 dev rec0                                    goes with the tunnel
+//!  unreachable 10.98.0.0/16 metric 4294967295 proto 82      stays, until somebody removes it
+//! ```
+//!
+//! A tunnel outlives a daemon that is killed, and nothing leaves it in the clear. It goes when the
+//! daemon is stopped, or when somebody deletes it; then its routes go, and packets would take
+//! others. A thread looks at the routes twice a second and adds what is missing. It removes nothing:
+//! `ip route flush proto 82` and `ip -6 route flush proto 82` lift the switch.
+
+use crate::error::StartError;
+use crate::netlink::{Netlink, Prefix};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::collections::BTreeSet;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The thread that adds unreachable routes. Dropping it ends it; they stay.
+pub struct KillSwitch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl KillSwitch {
+    /// Stands behind the routes into these tunnels, from now on.
+    ///
+    /// # Errors
+    /// [`StartError::Netlink`], [`StartError::Limit`].
+    pub fn start(tunnels: Vec<String>) -> Result<KillSwitch, StartError> {
+        let netlink = Netlink::open()?;
+        let (stop, stopped) = bounded(1);
+        let thread = std::thread::Builder::new()
+            .name("recoded-kill".into())
+            .spawn(move || run(&tunnels, &netlink, &stopped))
+            .map_err(|source| StartError::Limit { what: "the kill switch's thread", source })?;
+        Ok(KillSwitch { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for KillSwitch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the kill switch had failed");
+        }
+    }
+}
+
+fn run(tunnels: &[String], netlink: &Netlink, stopped: &Receiver<()>) {
+    let mut refused = BTreeSet::new();
+    loop {
+        match netlink.unprotected(tunnels) {
+            Ok(prefixes) => prefixes.iter().for_each(|prefix| add(prefix, netlink, &mut refused)),
+            Err(error) => tracing::warn!(%error, "the kill switch does not see the routes"),
+        }
+        if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+fn add(prefix: &Prefix, netlink: &Netlink, refused: &mut BTreeSet<Prefix>) {
+    match netlink.make_unreachable(prefix) {
+        Ok(()) => {
+            refused.remove(prefix);
+            tracing::info!(
+                "kill switch: {prefix} is unreachable whenever no route leads into its tunnel"
+            );
+        }
+        Err(error) if refused.insert(*prefix) => {
+            tracing::error!(%error, "kill switch: {prefix} may leave in the clear");
+        }
+        Err(_) => {}
+    }
+}
+
+/// A new route is covered within this time; a look costs two dumps of the routes.
+const LOOK: Duration = Duration::from_millis(500);

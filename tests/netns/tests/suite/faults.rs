@@ -1,0 +1,118 @@
+//! Faults that `../../FAULTS.md` lists and no other test has: panics, other tools' programs, the end
+//! under load, a soak of a few seconds.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::common;
+use crate::processes::{RATE_MBIT, line, probe, program};
+use recoded_netns::process::output;
+use recoded_netns::soak::{self, SoakPlan};
+use recoded_netns::{Daemon, LinePlan, Loss, binary};
+
+/// Milliseconds after their start at which workers panic.
+const PANIC_MILLIS: u64 = 400;
+
+/// Whether the daemon was built so that it can be told to panic.
+fn panics(daemon: &Daemon, wait: Duration) -> bool {
+    std::thread::sleep(wait);
+    daemon.log().contains("asked for this")
+}
+
+/// Fault 2 and 3: a panic costs the process of that worker, which another replaces; when that panics
+/// again and again, its successors wait longer and longer, and the tunnel stays.
+#[test]
+fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let mut plan = LinePlan::protected(1);
+    plan.environment = vec![("RECODED_TEST_PANIC_MILLIS", PANIC_MILLIS.to_string())];
+    let mut daemon = Daemon::start(&bed, 0, &plan).unwrap();
+    if !panics(&daemon, Duration::from_secs(2)) {
+        println!("skipped: recoded was built without debug assertions, and does not panic");
+        return;
+    }
+    let seconds = 8;
+    std::thread::sleep(Duration::from_secs(seconds));
+    let log = daemon.log();
+    let waits: Vec<u64> = log
+        .lines()
+        .filter_map(|line| line.split("another starts in ").nth(1)?.split(' ').next()?.parse().ok())
+        .collect();
+    println!("pauses {waits:?} ms");
+    assert!(waits.len() > 2, "{log}");
+    assert!(waits.is_sorted() && waits.last() > waits.first(), "{waits:?}");
+    // Without a pause there would be more.
+    let most = (seconds + 2) * 1000 / PANIC_MILLIS;
+    assert!((waits.len() as u64) < most / 2, "{waits:?}");
+    assert!(bed.source().ip("address show dev rec0").unwrap().contains("10.99.0.1"));
+    assert!(!program(bed.source(), "east").is_empty(), "the program went");
+    assert!(daemon.stop(), "{log}");
+}
+
+/// Fault 6: a `bpf_link` is not another tool's to take off or to replace.
+#[test]
+fn other_tools_cannot_take_the_xdp_program_off() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, _daemons) = line();
+    let relay = &bed.hosts()[1];
+    let before = program(relay, "east");
+    for mode in ["xdp", "xdpgeneric", "xdpdrv"] {
+        let mut command = relay.command("ip");
+        let refused = output(command.args(["link", "set", "dev", "east", mode, "off"])).unwrap();
+        println!("{mode} off: {}", refused.stderr.trim());
+    }
+    assert_eq!(program(relay, "east"), before);
+    let outcome = probe(&bed, 1).finish().unwrap();
+    assert!(outcome.loss() < 0.02, "{} of {}", outcome.came, outcome.sent);
+}
+
+/// Fault 36.
+#[test]
+fn daemons_that_are_stopped_under_load_drain_and_leave_nothing() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, mut daemons) = line();
+    let stream = probe(&bed, 2);
+    std::thread::sleep(Duration::from_secs(1));
+    for daemon in &mut daemons {
+        let begun = Instant::now();
+        assert!(daemon.stop(), "{}", daemon.log());
+        println!("{} stopped within {:?}", daemon.name(), begun.elapsed());
+        let state = format!("{}.state", daemon.socket().display());
+        assert!(!fs::exists(state).unwrap(), "a record of nothing stays");
+    }
+    stream.finish().unwrap();
+    for host in bed.hosts() {
+        let links = host.ip("-details link show").unwrap();
+        assert!(!links.contains("rec0") && !links.contains("xdp"), "it stays: {links}");
+    }
+}
+
+/// Fault 8: packets flow again when the link is back, without a restart.
+#[test]
+fn link_that_goes_down_and_up_is_used_again() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, daemons) = line();
+    let before = daemons[1].dataplane_pid().unwrap();
+    let stream = probe(&bed, 4);
+    std::thread::sleep(Duration::from_secs(1));
+    bed.hosts()[1].ip("link set dev east down").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    bed.hosts()[1].ip("link set dev east up").unwrap();
+    // Linux flushes what was known of neighbours with the interface.
+    let outcome = stream.finish().unwrap();
+    println!("longest gap {:.0} ms", outcome.longest_gap_millis());
+    let late = outcome.rate_between(3500.0, 4000.0);
+    assert!(late > 400.0, "{late:.0} of 500 packets a second come again");
+    assert_eq!(daemons[1].dataplane_pid().unwrap(), before, "it was restarted");
+}
+
+/// The soak at its shortest; `scripts/soak` runs it longer and with any seed.
+#[test]
+fn soak_of_a_minute_leaks_nothing() {
+    let Some(_turn) = common::daemons() else { return };
+    assert!(binary("recoded").is_file());
+    let outcome = soak::run(&SoakPlan { seconds: 60, seed: 14 }).unwrap();
+    println!("{outcome}");
+    assert_eq!(outcome.complaints(), Vec::<String>::new(), "seed 14");
+}
