@@ -134,9 +134,9 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
             is_alone = true;
             tracing::error!(
                 %error,
-                "the supervisor is gone: packets flow on, but interfaces and tunnels that disappear \
-                 stay away, and nothing replaces this process, until recoded is started again \
-                 (SIGTERM ends this process)"
+                "the supervisor is gone: packets flow on, but interfaces and tunnels that \
+                 disappear stay away, and nothing replaces this process, until recoded is started \
+                 again (SIGTERM ends this process)"
             );
         }
         tokio::time::sleep(BEAT_INTERVAL).await;

@@ -1,5 +1,5 @@
-//! What a supervisor leaves to the one after it, however it ends: a lock that says whether it lives,
-//! and a record of what it left running.
+//! What a supervisor leaves to the one after it, however it ends: a lock that says whether it
+//! lives, and a record of what it left running.
 //!
 //! ```text
 //!  recoded.sock         clients

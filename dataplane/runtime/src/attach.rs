@@ -4,7 +4,8 @@
 //! by receive queue alone. The program is attached by a `bpf_link`, which a process owns: however
 //! that process ends, the program goes with it. It may be another process than the one that sees
 //! packets ([`crate::privileged`]); then each call here is a question to it. The one that sees
-//! packets has a descriptor of the `bpf_link`, too, so that packets flow on when the other is killed.
+//! packets has a descriptor of the `bpf_link`, too, so that packets flow on when the other is
+//! killed.
 //!
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
@@ -221,8 +222,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the program for the packets of the neighbours on a link. This takes most of the time, and
-    /// can be done while another program is on the interface.
+    /// Loads the program for the packets of the neighbours on a link. This takes most of the time,
+    /// and can be done while another program is on the interface.
     pub(crate) fn new(topology: &Topology, link: usize) -> Result<Loaded, StartError> {
         let LinkConfig { interface, local, .. } = &topology.links[link];
         let refused = |error: &(dyn std::error::Error + 'static)| refused(interface, error);

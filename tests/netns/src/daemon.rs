@@ -229,8 +229,8 @@ impl Daemon {
         self.start_supervisor()
     }
 
-    /// Starts it with the same configuration beside a dataplane process that was left; does not wait
-    /// for an answer.
+    /// Starts it with the same configuration beside a dataplane process that was left; does not
+    /// wait for an answer.
     ///
     /// # Errors
     /// When it cannot be started.

@@ -1,5 +1,5 @@
-//! A soak: a line with keys and traffic, and one fault after the other, drawn from a seed. At the end
-//! the line must still carry packets, and no daemon may have leaked, panicked or lost count.
+//! A soak: a line with keys and traffic, and one fault after the other, drawn from a seed. At the
+//! end the line must still carry packets, and no daemon may have leaked, panicked or lost count.
 //!
 //! The seed decides which faults come, to whom and with which values; when they take effect depends
 //! on the machine.

@@ -8,8 +8,8 @@
 //!
 //! A tunnel outlives a daemon that is killed, and nothing leaves it in the clear. It goes when the
 //! daemon is stopped, or when somebody deletes it; then its routes go, and packets would take
-//! others. A thread looks at the routes twice a second and adds what is missing. It removes nothing:
-//! `ip route flush proto 82` and `ip -6 route flush proto 82` lift the switch.
+//! others. A thread looks at the routes twice a second and adds what is missing. It removes
+//! nothing: `ip route flush proto 82` and `ip -6 route flush proto 82` lift the switch.
 
 use crate::error::StartError;
 use crate::netlink::{Netlink, Prefix};

@@ -49,9 +49,9 @@ pub type Left = BTreeMap<String, (IpAddr, u8)>;
 type Answer = Result<Reply, String>;
 
 impl Privileged {
-    /// Attaches the programs and creates the tunnels that `topology` names. From then on the tunnels
-    /// stay if this process is killed: packets for them end there. Those in `left` are of a process
-    /// that was killed: they are taken over with addresses and routes, or removed if `topology` has
+    /// Attaches the programs and creates the tunnels that `topology` names. From then on the
+    /// tunnels stay if this process is killed: packets for them end there. Those in `left` are of a
+    /// process that was killed: they are taken over with addresses and routes, or removed if `topology` has
     /// others. `end_other` ends what else still has programs and tunnels; what can be found wrong
     /// before is found before.
     ///

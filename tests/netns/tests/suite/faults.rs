@@ -1,5 +1,5 @@
-//! Faults that `../../FAULTS.md` lists and no other test has: panics, other tools' programs, the end
-//! under load, a soak of a few seconds.
+//! Faults that `tests/FAULTS.md` lists and no other test has: panics, other tools' programs, the
+//! end under load, a soak.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ fn panics(daemon: &Daemon, wait: Duration) -> bool {
     daemon.log().contains("asked for this")
 }
 
-/// Fault 2 and 3: a panic costs the process of that worker, which another replaces; when that panics
-/// again and again, its successors wait longer and longer, and the tunnel stays.
+/// Fault 2 and 3: a panic costs the process of that worker, which another replaces; when that
+/// panics again and again, its successors wait longer and longer, and the tunnel stays.
 #[test]
 fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
     let Some(_turn) = common::daemons() else { return };
