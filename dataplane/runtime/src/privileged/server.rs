@@ -85,7 +85,7 @@ impl Privileged {
             leaves_tunnels: !left.is_empty(),
         };
         let is_planned = |name: &String| topology.tunnels.iter().any(|tunnel| &tunnel.name == name);
-        for name in left.keys().filter(|name| !is_planned(*name)) {
+        for name in left.keys().filter(|name| !is_planned(name)) {
             opened.netlink.delete(name)?;
         }
         for plan in tunnel::plans(topology) {

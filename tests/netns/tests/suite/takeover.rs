@@ -71,7 +71,7 @@ fn under_traffic(
             "{victim}: longest gap of UDP {gap:.0} ms, {} of {} came",
             outcome.came, outcome.sent
         );
-        assert!(gap < 2000.0, "{victim}");
+        assert!(gap < 3000.0, "{victim}");
         assert!(outcome.came > outcome.sent / 2, "{victim}: {} came", outcome.came);
         let download = fetch.finish().unwrap();
         println!("{download:?}");
