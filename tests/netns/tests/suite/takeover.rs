@@ -136,7 +136,7 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
         assert_eq!(daemon.pid(), supervisor);
         assert!(!is_running(before), "there are two");
     });
-    let mut config = daemons[2].control(&["config"]);
+    let mut config = daemons[2].control(&["show", "config"]);
     let text = output(&mut config).unwrap().stdout;
     assert!(text.contains("hold_timeout_us = 400000"), "the live change is lost:\n{text}");
     for daemon in &daemons {
