@@ -1,5 +1,5 @@
-//! Tagged flows: a symbol that was changed on the way, by whoever, is dropped by the next node with
-//! keys before it is mixed or decoded, and what is left arrives.
+//! Tagged flows: a symbol that was changed on the way is dropped by the next node with keys before
+//! it is mixed or decoded, and what is left arrives.
 
 mod common;
 
@@ -211,8 +211,8 @@ impl Lie {
     }
 }
 
-/// A line of three hops whose first relay lies; whoever is to refuse it is `judge`. How many lies
-/// were told.
+/// A line of three hops whose first relay lies; the node that is to refuse it is `judge`. How many
+/// lies were told.
 fn with_liar(code: (FlowCode, FieldOrder), lie: Lie, judge: usize) -> u64 {
     let mut line = Line::new(3, 0.02, 23, tagged(code));
     if judge == 2 {

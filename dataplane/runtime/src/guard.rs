@@ -1,6 +1,7 @@
 //! What a worker does with keys: tags on every packet of a hop, envelopes around the packets of
-//! sealed flows, tags of the symbols of tagged ones. Keys come from `keyer`, by one lock when they change; packets take none but that
-//! of a replay window, which another worker holds only where a card sends one lane to both.
+//! sealed flows, tags of the symbols of tagged ones. Keys come from `keyer`, by one lock when they
+//! change; packets take none but that of a replay window, which another worker holds only where a
+//! card sends one lane to both.
 //!
 //! ```text
 //!  received:  known neighbour? -> handshake? ------------------------> keyer

@@ -35,7 +35,7 @@ enum Message {
 /// What this thread answers.
 pub(crate) enum Reply {
     /// What was asked for.
-    Opened(Opened),
+    Opened(Box<Opened>),
     /// There is no memory for it.
     Refused(ShardId),
     /// Another worker has the shard, or its flow is gone.
@@ -153,7 +153,7 @@ impl Office {
         if owner.is_none() {
             self.shared.owners.publish(self.books.owners.clone());
         }
-        Reply::Opened(self.opener.open(request, settings).with(rent))
+        Reply::Opened(Box::new(self.opener.open(request, settings).with(rent)))
     }
 }
 

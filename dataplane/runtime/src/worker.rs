@@ -305,7 +305,7 @@ impl Worker {
                 }
                 Reply::Opened(opened) => {
                     let (umem, outbox) = (&mut self.umem, &mut self.outbox);
-                    if let Some(closed) = self.pipeline.opened(umem, outbox, opened, now) {
+                    if let Some(closed) = self.pipeline.opened(umem, outbox, *opened, now) {
                         self.outbox.counter.give_back(closed);
                     }
                 }
