@@ -14,6 +14,8 @@ pub mod live;
 
 pub mod state;
 
+pub mod rates;
+
 pub mod theory;
 
 pub mod accelerator;
@@ -23,6 +25,10 @@ pub mod dataplane;
 pub mod node;
 
 pub mod lifecycle;
+
+pub mod keeper;
+
+pub mod kept;
 
 pub mod sandbox;
 

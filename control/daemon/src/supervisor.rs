@@ -8,11 +8,14 @@
 use crate::{Arguments, Failure, stop_signal};
 use recoded::config::Config;
 use recoded::control::socket::claim;
+use recoded::keeper::Keeper;
 use recoded::keys::Keys;
-use recoded::lifecycle::{EXIT_AGAIN, News, Start, read, written};
+use recoded::lifecycle::{EXIT_AGAIN, News, Start, written};
 use recoded::node;
-use recoded_runtime::Privileged;
+use recoded_api::client::{Client, ClientError};
+use recoded_api::v1::Reloaded;
 use recoded_runtime::channel::Channel;
+use recoded_runtime::{HopConfig, Privileged};
 use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -20,12 +23,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 /// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
 /// host may keep a thread waiting for a second.
@@ -39,6 +44,9 @@ const STABLE: Duration = Duration::from_secs(10);
 /// The first pause after one that did not run, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A process that does not take back what was not confirmed within this time is killed, and the
+/// next one starts with what was before.
+const REVERT_PATIENCE: Duration = Duration::from_secs(15);
 /// How often the process is looked after.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -48,17 +56,21 @@ pub fn run(arguments: &Arguments, text: String, config: &Config) -> Result<(), F
     let control = control.map_err(Failure::Control)?;
     // From here on a signal waits for us instead of killing us halfway through the start.
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
+    let hangup = control.block_on(async { signal(SignalKind::hangup()) });
+    let hangup = hangup.map_err(Failure::Control)?;
     let (listener, _claim) = claim(&config.daemon.socket)?;
     let privileged =
         Arc::new(Mutex::new(Privileged::open(&node::topology(config, Keys::none(config)))?));
     let file = arguments.config.to_string_lossy().into_owned();
     let supervisor = Supervisor {
         log: arguments.log.clone(),
+        socket: config.daemon.socket.clone(),
+        keeper: Arc::new(Keeper::new(&arguments.config, &text, arguments.state.clone())),
+        hangup,
         listener,
         privileged,
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
         start: Start { file, mtus: BTreeMap::new(), is_again: false },
-        text,
         control,
     };
     supervisor.run(Box::pin(stop))
@@ -66,12 +78,15 @@ pub fn run(arguments: &Arguments, text: String, config: &Config) -> Result<(), F
 
 struct Supervisor {
     log: String,
+    socket: PathBuf,
+    /// The configuration in force, and those before.
+    keeper: Arc<Keeper>,
+    /// Asks for the configuration to be read again.
+    hangup: Signals,
     listener: UnixListener,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
     start: Start,
-    /// The configuration in force.
-    text: String,
     /// Waits for signals and for the end of processes. What talks to Linux in between has an
     /// executor of its own, and one cannot run inside another.
     control: tokio::runtime::Runtime,
@@ -92,14 +107,20 @@ impl Supervisor {
             let begun = Instant::now();
             let (end, health) = self.supervise(&mut stop)?;
             let ran = begun.elapsed();
-            if let Some(text) = lock(&health).configuration.take() {
-                self.keep(text);
-            }
             let status = match end {
                 End::Stopped => return Ok(()),
                 End::Ended(status) if status.success() => return Ok(()),
                 End::Ended(status) => status,
             };
+            if !lock(&health).is_started && self.keeper.failed() {
+                tracing::error!(
+                    "no dataplane process starts with the configuration that was read ({status}): \
+                     the one before is back"
+                );
+            }
+            if self.keeper.take_back() {
+                tracing::warn!("the change was not confirmed: the configuration before is back");
+            }
             // What keeps the first one from starting is for the operator, who reads its message.
             if !self.start.is_again && !lock(&health).is_started {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -131,21 +152,25 @@ impl Supervisor {
             if is_stopped {
                 return Ok(());
             }
-            lock(&self.privileged).renew();
+            let hops = self.neighbours();
+            lock(&self.privileged).renew(hops);
         }
     }
 
-    /// The configuration that the next process starts with.
-    fn keep(&mut self, text: String) {
-        let mtus = &self.start.mtus;
+    /// The neighbours of the configuration in force, on links as they were at the start.
+    fn neighbours(&self) -> Vec<HopConfig> {
+        let (text, mtus) = self.keeper.in_force();
         let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
-        match Config::parse(&self.start.file, &text, &mtu) {
-            Ok(_) => self.text = text,
-            Err(errors) => tracing::error!(
-                "what the dataplane process called its configuration is none, the one before it \
-                 stays: {errors}"
-            ),
-        }
+        // What is in force was checked before.
+        let Ok((_, _, config)) = Config::parse(&self.start.file, &text, &mtu) else {
+            return Vec::new();
+        };
+        let hops = config.hops.iter().filter_map(|hop| {
+            let interface = &config.links[hop.link].interface;
+            let link = self.interfaces.iter().position(|known| known == interface)?;
+            Some(HopConfig { link, address: hop.address, key: None })
+        });
+        hops.collect()
     }
 
     /// Starts a dataplane process and looks after it until it has ended.
@@ -156,11 +181,13 @@ impl Supervisor {
         for interface in &self.interfaces {
             if let Some(mtu) = node::mtu(interface) {
                 self.start.mtus.insert(interface.clone(), mtu);
+                self.keeper.note_mtu(interface, mtu);
             }
         }
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
-        let end =
-            self.control.block_on(watch(&mut child, &health, stop)).map_err(Failure::Spawn)?;
+        let asks = Asks { keeper: self.keeper.clone(), socket: self.socket.clone() };
+        let watched = watch(&mut child, &health, stop, (&mut self.hangup, &asks));
+        let end = self.control.block_on(watched).map_err(Failure::Spawn)?;
         // They end with the last descriptor of the process that they listen to.
         for thread in threads {
             if thread.join().is_err() {
@@ -173,6 +200,7 @@ impl Supervisor {
     fn spawn(&self) -> io::Result<Spawned> {
         let (ours, theirs) = Channel::pair()?;
         let (server, client) = Channel::pair()?;
+        let (keeping, kept) = Channel::pair()?;
         let inside = self.control.enter();
         let child = Command::new("/proc/self/exe")
             .arg("--dataplane")
@@ -182,13 +210,21 @@ impl Supervisor {
             .kill_on_drop(true)
             .spawn()?;
         drop(inside);
-        let text = written(&self.text)?;
-        ours.send(&self.start, &[text.as_fd(), self.listener.as_fd(), client.as_fd()])?;
-        drop(client);
+        let text = written(&self.keeper.in_force().0)?;
+        let given = [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd()];
+        ours.send(&self.start, &given)?;
+        drop((client, kept));
         let health = Arc::new(Mutex::new(Health::new()));
         let (privileged, heard) = (self.privileged.clone(), health.clone());
         let serving = std::thread::Builder::new().name("recoded-priv".into()).spawn(move || {
             if let Err(error) = lock(&privileged).serve(&server) {
+                tracing::warn!(%error, "a dataplane process was not understood");
+            }
+        })?;
+        // Nobody waits for its end: it may wait for a disk.
+        let keeper = self.keeper.clone();
+        std::thread::Builder::new().name("recoded-keep".into()).spawn(move || {
+            if let Err(error) = keeper.serve(&keeping) {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
@@ -209,12 +245,11 @@ struct Health {
     is_started: bool,
     /// When it was last heard of.
     heard: Instant,
-    configuration: Option<String>,
 }
 
 impl Health {
     fn new() -> Health {
-        Health { is_started: false, heard: Instant::now(), configuration: None }
+        Health { is_started: false, heard: Instant::now() }
     }
 
     fn hangs(&self) -> bool {
@@ -224,15 +259,10 @@ impl Health {
 
 /// Notes what a dataplane process says until it hangs up.
 fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
-    while let Some((news, fds)) = channel.receive::<News>()? {
-        let text = match (news, <[OwnedFd; 1]>::try_from(fds)) {
-            (News::Configuration, Ok([file])) => Some(read(file)?),
-            _ => None,
-        };
+    while let Some((news, _)) = channel.receive::<News>()? {
         let mut health = lock(health);
         health.heard = Instant::now();
         health.is_started |= news == News::Started;
-        health.configuration = text.or(health.configuration.take());
     }
     Ok(())
 }
@@ -242,6 +272,7 @@ async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,
     stop: &mut Pin<Box<impl Future<Output = ()>>>,
+    (hangup, asks): (&mut Signals, &Asks),
 ) -> io::Result<End> {
     let mut is_ready = false;
     loop {
@@ -249,20 +280,71 @@ async fn watch(
             biased;
             ended = child.wait() => return ended.map(End::Ended),
             () = &mut *stop => return end(child).await,
+            Some(()) = hangup.recv() => {
+                tracing::info!("SIGHUP: the configuration is read again");
+                asks.reload();
+            }
             () = tokio::time::sleep(LOOK) => {}
         }
         let (started, hangs) = {
             let health = lock(health);
             (health.is_started, health.hangs())
         };
+        if asks.keeper.is_overdue() {
+            tracing::warn!("the change was not confirmed in time: it is taken back");
+            asks.undo();
+        }
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
             child.kill().await?;
+        } else if asks.keeper.is_stuck(REVERT_PATIENCE) {
+            tracing::error!("the change is not taken back: the dataplane process is killed");
+            child.kill().await?;
         } else if started && !is_ready {
             notify(&NotifyState::Ready);
+            asks.keeper.runs();
             is_ready = true;
         } else {
             notify(&NotifyState::Watchdog);
+        }
+    }
+}
+
+/// What the supervisor asks of a dataplane process, as any client does.
+struct Asks {
+    keeper: Arc<Keeper>,
+    socket: PathBuf,
+}
+
+impl Asks {
+    fn reload(&self) {
+        self.ask("reload", |client| client.reload(false, None));
+    }
+
+    fn undo(&self) {
+        self.ask("undo", |client| client.undo(None));
+    }
+
+    /// In a thread, for an answer takes its time; what comes of it is in the log.
+    fn ask(
+        &self,
+        what: &'static str,
+        ask: impl FnOnce(&mut Client) -> Result<Reloaded, ClientError> + Send + 'static,
+    ) {
+        let socket = self.socket.clone();
+        let asked = std::thread::Builder::new().name("recoded-ask".into()).spawn(move || {
+            match Client::connect(&socket).and_then(|mut client| ask(&mut client)) {
+                Ok(outcome) => {
+                    for change in &outcome.changes {
+                        tracing::info!("{what}: {} ({})", change.what, change.cost);
+                    }
+                    tracing::info!("{what}: configuration {} is in force", outcome.number);
+                }
+                Err(error) => tracing::error!("{what}: {error}"),
+            }
+        });
+        if let Err(error) = asked {
+            tracing::error!(%error, "{what} needs a thread: raise the process's limits");
         }
     }
 }
