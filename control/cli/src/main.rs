@@ -121,6 +121,55 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let state = connect()?.state()?;
             if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
         }
+        Command::Set { .. }
+        | Command::Reload { .. }
+        | Command::Undo { .. }
+        | Command::Confirm
+        | Command::History => change(arguments),
+        Command::Kernels { seconds, kernel } => {
+            let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
+        }
+        Command::Engines { seconds, fpga } => {
+            let report = engines::report(*seconds, fpga.as_ref());
+            if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
+        }
+        #[cfg(feature = "bats")]
+        Command::Degrees(options) => {
+            let report = degrees::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
+        }
+        Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
+        Command::Pubkey => {
+            let key = crypto_keys::public(io::stdin().lock())?;
+            text(json, "public_key", key.into_bytes())
+        }
+        Command::Genpsk => text(json, "preshared_key", crypto_keys::preshared()?.into_bytes()),
+        Command::Version => {
+            let client = env!("CARGO_PKG_VERSION");
+            let daemon = connect()?.version()?;
+            if json {
+                return Ok(json::version(client, &daemon)?);
+            }
+            Ok(format!(
+                "recodectl {client}\nrecoded   {} ({}, field arithmetic by {}, edition {})\n",
+                daemon.version, daemon.interface, daemon.kernel, daemon.edition
+            ))
+        }
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
+            text(json, "completion", script)
+        }
+        Command::Man { command } => text(json, "man", man(command.as_deref())?),
+    }
+}
+
+/// Runs a command that changes the configuration in force, or shows how it changed.
+fn change(arguments: &Arguments) -> Result<String, Failure> {
+    let connect = || Client::connect(&arguments.socket);
+    let json = arguments.json;
+    match &arguments.command {
         Command::Set { target: Target::Flow(flow), changes, save } => {
             let changes = changes.iter().map(|change| keys::key_value(change));
             let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
@@ -169,42 +218,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let engine = connect()?.set_engine(mode)?;
             if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
         }
-        Command::Kernels { seconds, kernel } => {
-            let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
-            if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
-        }
-        Command::Engines { seconds, fpga } => {
-            let report = engines::report(*seconds, fpga.as_ref());
-            if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
-        }
-        #[cfg(feature = "bats")]
-        Command::Degrees(options) => {
-            let report = degrees::report(options)?;
-            if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
-        }
-        Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
-        Command::Pubkey => {
-            let key = crypto_keys::public(io::stdin().lock())?;
-            text(json, "public_key", key.into_bytes())
-        }
-        Command::Genpsk => text(json, "preshared_key", crypto_keys::preshared()?.into_bytes()),
-        Command::Version => {
-            let client = env!("CARGO_PKG_VERSION");
-            let daemon = connect()?.version()?;
-            if json {
-                return Ok(json::version(client, &daemon)?);
-            }
-            Ok(format!(
-                "recodectl {client}\nrecoded   {} ({}, field arithmetic by {}, edition {})\n",
-                daemon.version, daemon.interface, daemon.kernel, daemon.edition
-            ))
-        }
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
-            text(json, "completion", script)
-        }
-        Command::Man { command } => text(json, "man", man(command.as_deref())?),
+        _ => Err(Failure::Usage("this command changes nothing".into())),
     }
 }
 

@@ -11,6 +11,7 @@ mod line;
 mod mtu;
 mod paths;
 mod processes;
+mod reload;
 mod stream;
 mod timed;
 mod workers;
