@@ -260,7 +260,7 @@ pub struct Flow {
     pub decode_delay_max_us: Option<f64>,
     /// up; down while no next hop of a stream answers; waiting for the first packet or report;
     /// quiet: nothing came to a relay or sink for 3 seconds, which may have nothing to get. Null at
-    /// sources of other codes, which hear of nobody.
+    /// sources of other codes, which get no reports of next hops.
     #[serde(default)]
     pub state: Option<String>,
     /// Source and sink: Mbit/s of IP packets over the last second.

@@ -48,7 +48,7 @@ pub fn flow_lines(flows: &[Flow]) -> String {
 fn quiet(flow: &Flow) -> Option<String> {
     let words = match flow.state.as_deref()? {
         "waiting" if flow.role == "source" => {
-            "no next hop has reported yet: nothing was sent, or nobody answers"
+            "no next hop has reported yet: nothing was sent, or none answers"
         }
         "waiting" => "no packet has come yet: see that the nodes before run and know this flow",
         "quiet" => "no packet comes now: its source has nothing to send, or the path is dead",

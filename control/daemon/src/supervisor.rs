@@ -221,7 +221,7 @@ impl Supervisor {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
-        // Nobody waits for its end: it may wait for a disk.
+        // Its end is not waited for, since it may wait for a disk.
         let keeper = self.keeper.clone();
         std::thread::Builder::new().name("recoded-keep".into()).spawn(move || {
             if let Err(error) = keeper.serve(&keeping) {

@@ -142,8 +142,8 @@ impl Attachment {
         }
     }
 
-    /// Makes the neighbours of a link those of the topology: new ones first, so that none that stays
-    /// is refused meanwhile. What the privileged process holds, it changes itself.
+    /// Makes the neighbours of a link those of the topology: new ones first, so that none that
+    /// stays is refused meanwhile. What the privileged process holds, it changes itself.
     pub(crate) fn set_neighbours(
         &mut self,
         topology: &Topology,

@@ -108,8 +108,7 @@ impl Keeper {
         true
     }
 
-    /// Whether it is time to take back what was not confirmed; true once, and again for as long as
-    /// nobody has done so.
+    /// Whether it is time to take back what was not confirmed; true once for each change.
     pub fn is_overdue(&self) -> bool {
         let mut state = self.state();
         let Some(pending) = &mut state.pending else { return false };
@@ -372,7 +371,7 @@ impl Keeper {
         }
     }
 
-    /// The file, if nobody changed it since it came into force.
+    /// The file, if it is what came into force.
     fn unchanged(&self) -> Result<String, No> {
         let text = self.read_file()?;
         if text == self.state().loaded {

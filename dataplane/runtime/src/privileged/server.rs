@@ -66,8 +66,8 @@ impl Privileged {
     }
 
     /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
-    /// carrier and its MTU again. The programs know the neighbours that `hops` names on these links;
-    /// links and tunnels stay what they were.
+    /// carrier and its MTU again. The programs know the neighbours that `hops` names on these
+    /// links; links and tunnels stay what they were.
     pub fn renew(&mut self, hops: Vec<HopConfig>) {
         self.topology.hops = hops;
         for (link, program) in self.programs.iter_mut().enumerate() {
