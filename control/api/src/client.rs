@@ -4,7 +4,7 @@
 use crate::error::ControlError;
 use crate::exit;
 use crate::service::Config;
-use crate::v1::{Adopted, Engine, EngineSet, State, Version};
+use crate::v1::{Adopted, Confirmed, Engine, EngineSet, History, Reloaded, State, Version};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -33,6 +33,24 @@ pub trait ControlProxy {
     ) -> zlink::Result<Result<Adopted, ControlError>>;
     /// Changes who does bulk work.
     async fn set_engine(&mut self, mode: &str) -> zlink::Result<Result<EngineSet, ControlError>>;
+    /// Changes parameters of a flow and the file.
+    async fn save_flow(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+    ) -> zlink::Result<Result<Adopted, ControlError>>;
+    /// Reads the configuration again.
+    async fn reload(
+        &mut self,
+        diff: bool,
+        confirm_seconds: Option<i64>,
+    ) -> zlink::Result<Result<Reloaded, ControlError>>;
+    /// Confirms the last change.
+    async fn confirm(&mut self) -> zlink::Result<Result<Confirmed, ControlError>>;
+    /// Goes back.
+    async fn undo(&mut self, number: Option<i64>) -> zlink::Result<Result<Reloaded, ControlError>>;
+    /// What was in force.
+    async fn get_history(&mut self) -> zlink::Result<Result<History, ControlError>>;
 }
 
 /// Why a call did not succeed.
@@ -169,6 +187,42 @@ impl Client {
     /// Changes who does bulk work: auto, cpu, cuda or fpga.
     pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ClientError> {
         Ok(call(&self.runtime, &self.path, self.connection.set_engine(mode))?.engine)
+    }
+
+    /// Changes parameters of a flow, and the configuration file: both or neither.
+    pub fn save(
+        &mut self,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+    ) -> Result<Adopted, ClientError> {
+        call(&self.runtime, &self.path, self.connection.save_flow(flow, changes))
+    }
+
+    /// Reads the configuration file again; with `diff` only to compare. With `confirm_seconds` the
+    /// one before is back after this time, unless [`Client::confirm`] is called.
+    pub fn reload(
+        &mut self,
+        diff: bool,
+        confirm_seconds: Option<u64>,
+    ) -> Result<Reloaded, ClientError> {
+        let seconds = confirm_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+        call(&self.runtime, &self.path, self.connection.reload(diff, seconds))
+    }
+
+    /// Confirms the last change.
+    pub fn confirm(&mut self) -> Result<Confirmed, ClientError> {
+        call(&self.runtime, &self.path, self.connection.confirm())
+    }
+
+    /// Goes back to the configuration of this number, or to the one before.
+    pub fn undo(&mut self, number: Option<u64>) -> Result<Reloaded, ClientError> {
+        let number = number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        call(&self.runtime, &self.path, self.connection.undo(number))
+    }
+
+    /// The configurations that were in force.
+    pub fn history(&mut self) -> Result<History, ClientError> {
+        call(&self.runtime, &self.path, self.connection.get_history())
     }
 }
 

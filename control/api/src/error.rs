@@ -28,6 +28,11 @@ pub enum ControlError {
         /// Which workers did not follow.
         reason: String,
     },
+    /// Something on the host is in the way. Nothing was changed.
+    Failed {
+        /// What, and what to do about it.
+        reason: String,
+    },
 }
 
 impl ControlError {
@@ -35,7 +40,7 @@ impl ControlError {
     pub fn exit_code(&self) -> u8 {
         match self {
             ControlError::UnknownFlow { .. } | ControlError::Refused { .. } => exit::REFUSED,
-            ControlError::NotAdopted { .. } => exit::FAILED,
+            ControlError::NotAdopted { .. } | ControlError::Failed { .. } => exit::FAILED,
         }
     }
 
@@ -45,6 +50,7 @@ impl ControlError {
             ControlError::UnknownFlow { .. } => "unknown_flow",
             ControlError::Refused { .. } => "refused",
             ControlError::NotAdopted { .. } => "not_adopted",
+            ControlError::Failed { .. } => "failed",
         }
     }
 }
@@ -54,7 +60,8 @@ impl fmt::Display for ControlError {
         match self {
             ControlError::UnknownFlow { reason, .. }
             | ControlError::Refused { reason }
-            | ControlError::NotAdopted { reason, .. } => formatter.write_str(reason),
+            | ControlError::NotAdopted { reason, .. }
+            | ControlError::Failed { reason } => formatter.write_str(reason),
         }
     }
 }

@@ -7,8 +7,9 @@
 
 use crate::error::ControlError;
 use crate::v1::{
-    Adopted, Engine, EngineSet, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters,
-    Remote, Session, State, Tunnel, Version, Worker,
+    Adopted, Change, Confirmed, Engine, EngineSet, Flow, FlowNeighbour, Frames, History,
+    HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel,
+    Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,8 +17,11 @@ use std::future::Future;
 use std::pin::Pin;
 use zlink::introspect::Type;
 
-/// Answer of a [`Backend::set`] that waits without blocking other connections' deadlines.
-pub type SetFuture<'a> = Pin<Box<dyn Future<Output = Result<Adopted, ControlError>> + 'a>>;
+/// An answer that is waited for without blocking other connections' deadlines.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ControlError>> + 'a>>;
+
+/// Answer of a [`Backend::set`].
+pub type SetFuture<'a> = Answer<'a, Adopted>;
 
 /// What stands behind the control socket.
 pub trait Backend {
@@ -35,10 +39,23 @@ pub trait Backend {
     fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
 
     /// Changes who does bulk work: auto, cpu, cuda or fpga.
-    ///
-    /// # Errors
-    /// [`ControlError::Refused`] for any other word.
-    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError>;
+    fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine>;
+
+    /// Changes parameters of a flow, and the configuration file as well: both or neither.
+    fn save(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
+
+    /// Reads the configuration file again and says what it changes; changes it unless `diff`. In
+    /// `confirm_seconds` the one before is back, unless the change is confirmed.
+    fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded>;
+
+    /// Confirms the last change.
+    fn confirm(&mut self) -> Answer<'_, Confirmed>;
+
+    /// Goes back to the configuration of this number in the history, or to the one before.
+    fn undo(&mut self, number: Option<u64>) -> Answer<'_, Reloaded>;
+
+    /// The configurations that were in force.
+    fn history(&self) -> Answer<'_, History>;
 }
 
 /// The configuration, as a reply.
@@ -64,7 +81,8 @@ impl Service {
 #[zlink::service(
     interface = "org.recoded.Control1",
     types = [
-        Link, Neighbour, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session
+        Link, Neighbour, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session,
+        Change, HistoryEntry
     ],
     vendor = "Recoded",
     product = "recoded",
@@ -98,6 +116,46 @@ impl Service {
 
     /// Changes who does bulk work, at once: auto, cpu, cuda or fpga.
     async fn set_engine(&mut self, mode: String) -> Result<EngineSet, ControlError> {
-        Ok(EngineSet { engine: self.backend.set_engine(&mode)? })
+        Ok(EngineSet { engine: self.backend.set_engine(&mode).await? })
+    }
+
+    /// Changes parameters of a flow as SetFlow does, and writes them to the configuration file,
+    /// whose comments stay: both or neither. Refused when the file was changed since it was read.
+    async fn save_flow(
+        &mut self,
+        flow: i64,
+        changes: BTreeMap<String, String>,
+    ) -> Result<Adopted, ControlError> {
+        self.backend.save(flow, changes).await
+    }
+
+    /// Reads the configuration file again, checks it whole, and says what it changes. Unless diff
+    /// is true, it is then in force, all of it or nothing; with confirm_seconds the one before is
+    /// back after this time, unless Confirm is called.
+    async fn reload(
+        &mut self,
+        diff: bool,
+        confirm_seconds: Option<i64>,
+    ) -> Result<Reloaded, ControlError> {
+        // What is no time is refused with its rule.
+        let seconds = confirm_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
+        self.backend.reload(diff, seconds).await
+    }
+
+    /// Confirms the last change, which then stays.
+    async fn confirm(&mut self) -> Result<Confirmed, ControlError> {
+        self.backend.confirm().await
+    }
+
+    /// Goes back to the configuration of this number in the history, or to the one before the
+    /// present one. The file stays as it is.
+    async fn undo(&mut self, number: Option<i64>) -> Result<Reloaded, ControlError> {
+        let number = number.map(|number| u64::try_from(number).unwrap_or(0));
+        self.backend.undo(number).await
+    }
+
+    /// The configurations that were in force, oldest first; the last one is in force.
+    async fn get_history(&self) -> Result<History, ControlError> {
+        self.backend.history().await
     }
 }

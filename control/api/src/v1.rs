@@ -258,6 +258,17 @@ pub struct Flow {
     /// The longest such time.
     #[serde(default)]
     pub decode_delay_max_us: Option<f64>,
+    /// up; down while no next hop of a stream answers; waiting for the first packet or report;
+    /// quiet: nothing came to a relay or sink for 3 seconds, which may have nothing to get. Null at
+    /// sources of other codes, which get no reports of next hops.
+    #[serde(default)]
+    pub state: Option<String>,
+    /// Source and sink: Mbit/s of IP packets over the last second.
+    #[serde(default)]
+    pub goodput_mbit: Option<f64>,
+    /// Relay and sink: seconds since packets came, to a second; null before the first.
+    #[serde(default)]
+    pub received_ago_seconds: Option<f64>,
 }
 
 impl Flow {
@@ -440,4 +451,67 @@ pub struct Adopted {
     pub edition: u64,
     /// The flow's parameters after the change.
     pub parameters: Parameters,
+}
+
+/// What another configuration changes, or changed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
+pub struct Reloaded {
+    /// Each change, in the order of the file.
+    pub changes: Vec<Change>,
+    /// Whether it is in force; otherwise it was only compared.
+    pub applied: bool,
+    /// Whether another dataplane process takes over now; connections to this one end.
+    pub replaces: bool,
+    /// Edition in force in this process.
+    pub edition: u64,
+    /// Number of the configuration in force in the history.
+    pub number: u64,
+    /// Seconds until the one before is back, unless this one is confirmed.
+    pub confirm_seconds: Option<u64>,
+}
+
+/// One change of the configuration.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Change {
+    /// Section, key, and values before and after.
+    pub what: String,
+    /// Line in the file; null for what is no longer in it.
+    pub line: Option<u64>,
+    /// live: no packet is lost. flow: that flow begins anew. gap: another dataplane process takes
+    /// over. restart: a running daemon cannot do it.
+    pub cost: String,
+}
+
+/// The configurations that were in force.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
+pub struct History {
+    /// Oldest first; the last one is in force.
+    pub entries: Vec<HistoryEntry>,
+    /// Where they are kept; null when in memory only.
+    pub directory: Option<String>,
+    /// Why the newest are not there; empty when they are.
+    pub trouble: String,
+    /// Seconds until the last one is taken back, unless it is confirmed.
+    pub confirm_seconds_left: Option<u64>,
+}
+
+/// A configuration that was in force.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct HistoryEntry {
+    /// Its number.
+    pub number: u64,
+    /// When it came into force, in seconds since 1970.
+    pub at: u64,
+    /// Seconds since then.
+    pub age_seconds: u64,
+    /// What brought it: start, reload, set, undo, unconfirmed (the one after it was not confirmed
+    /// in time) or failed (no process ran with the one after it).
+    pub cause: String,
+}
+
+/// A change was confirmed.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
+pub struct Confirmed {
+    /// Number of the configuration that stays in force.
+    pub number: u64,
 }

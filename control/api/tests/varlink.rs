@@ -4,8 +4,11 @@
 
 use recoded_api::client::{Client, ClientError};
 use recoded_api::error::ControlError;
-use recoded_api::service::{Backend, Service, SetFuture};
-use recoded_api::v1::{Adopted, Engine, Flow, Link, Parameters, State, Version};
+use recoded_api::service::{Answer, Backend, Service, SetFuture};
+use recoded_api::v1::{
+    Adopted, Confirmed, Engine, Flow, History, HistoryEntry, Link, Parameters, Reloaded, State,
+    Version,
+};
 use recoded_api::{IDL, INTERFACE};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -54,11 +57,41 @@ impl Backend for Fake {
         })
     }
 
-    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
-        if mode == "abacus" {
-            return Err(ControlError::Refused { reason: "no \"such\" engine".into() });
-        }
-        Ok(Engine { mode: mode.into(), ..Engine::default() })
+    fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine> {
+        let mode = mode.to_owned();
+        Box::pin(async move {
+            if mode == "abacus" {
+                return Err(ControlError::Refused { reason: "no \"such\" engine".into() });
+            }
+            Ok(Engine { mode, ..Engine::default() })
+        })
+    }
+
+    fn save(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
+        self.set(flow, changes)
+    }
+
+    fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded> {
+        Box::pin(async move {
+            if confirm_seconds == Some(0) {
+                return Err(ControlError::Failed { reason: "no \"such\" disk".into() });
+            }
+            Ok(Reloaded { applied: !diff, number: 3, confirm_seconds, ..Reloaded::default() })
+        })
+    }
+
+    fn confirm(&mut self) -> Answer<'_, Confirmed> {
+        Box::pin(async { Ok(Confirmed { number: 3 }) })
+    }
+
+    fn undo(&mut self, number: Option<u64>) -> Answer<'_, Reloaded> {
+        let number = number.unwrap_or(2);
+        Box::pin(async move { Ok(Reloaded { number, ..Reloaded::default() }) })
+    }
+
+    fn history(&self) -> Answer<'_, History> {
+        let entry = HistoryEntry { number: 1, cause: "start".into(), ..HistoryEntry::default() };
+        Box::pin(async { Ok(History { entries: vec![entry], ..History::default() }) })
     }
 }
 

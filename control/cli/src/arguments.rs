@@ -33,7 +33,10 @@ Examples:
   recodectl show flows                             losses, next hops and parameters of flows
   recodectl set 1 code=rlnc generation_size=64     change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
+  recodectl set 1 redundancy=1.5 --save            and in the configuration file as well
   recodectl set engine cpu                         use the CPU only
+  recodectl reload --diff                          what would the file change, and at what cost?
+  recodectl reload --confirm 60s                   change it, and back unless confirmed
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl engines                                whether a card would be faster
   recodectl --json show | jq '.flows[].rank_ratio'
@@ -53,7 +56,7 @@ pub enum Command {
     ///
     /// All changes of a flow take effect together or not at all; the command returns once every
     /// worker has adopted them. Values are written as in the configuration file, which is not
-    /// changed.
+    /// changed, but with --save.
     ///
     /// `set engine auto`, `cpu`, `cuda` or `fpga` says who solves large generations.
     #[command(after_help = keys::help())]
@@ -64,7 +67,38 @@ pub enum Command {
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = keys::ChangeParser,
               hide_possible_values = true)]
         changes: Vec<String>,
+        /// Write the changes of a flow to the configuration file as well, whose comments stay:
+        /// both or neither
+        #[arg(long)]
+        save: bool,
     },
+    /// Read the configuration file again and change what it changes, while traffic runs
+    ///
+    /// The file is checked whole first: with a mistake in it nothing changes. Then all of it is in
+    /// force, or nothing. SIGHUP to the daemon does the same.
+    #[command(after_help = RELOAD)]
+    Reload {
+        /// Only say what would change, and what each change costs
+        #[arg(long, conflicts_with = "confirm")]
+        diff: bool,
+        /// Go back by itself after this time, unless recodectl confirm comes first: 60s, 5m, 1h;
+        /// 60s if none is written
+        #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
+              value_parser = confirm_seconds)]
+        confirm: Option<u64>,
+    },
+    /// Keep the last reload, which would go back by itself
+    Confirm,
+    /// Go back to the configuration before this one; the file stays as it is
+    ///
+    /// A second undo takes the first one back. While a reload waits to be confirmed, undo takes it
+    /// back at once.
+    Undo {
+        /// Number of the configuration, as recodectl history has it
+        number: Option<u64>,
+    },
+    /// Show the configurations that were in force
+    History,
     /// Show and measure the compute routines that this machine can run; needs no daemon
     #[command(after_help = KERNELS)]
     Kernels {
@@ -140,6 +174,33 @@ clock by clock, for programs built with the feature fpga-sim; that is no card, a
 
 A card wins where it is faster by more than it takes to start: from the number of bytes in the last
 column on, if ever. The daemon measures the same and decides by it; show engine says what it does.";
+
+const RELOAD: &str = "\
+What a change costs:
+  live      no packet of any flow: parameters, rates of links, who does bulk work, flows that come
+            and go
+  flow      that flow begins anew, others go on: its role, tunnel, next hops, upstream, shards
+  gap       about 0.1 s for all flows, which neighbours repair: another process takes over, while
+            tunnels, routes and XDP programs stay: keys, new neighbours, memory, sandbox and what
+            else [daemon] has
+  restart   not done by reload, which changes nothing then: links but for their rates, tunnels,
+            workers, port, xdp_mode, socket
+
+The file may differ from what is in force: after set without --save, after undo, and after a reload
+that was not confirmed. A daemon that starts takes the file.";
+
+/// Seconds of a time such as 60s, 5m or 1h.
+fn confirm_seconds(text: &str) -> Result<u64, String> {
+    let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => (text, 1),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
+}
 
 /// What a `set` changes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -21,7 +21,9 @@ mod keys;
 
 mod json;
 
+mod flows;
 mod neighbours;
+mod reload;
 mod sessions;
 
 mod show;
@@ -54,6 +56,8 @@ enum Failure {
     Degrees(#[from] degrees::DegreesError),
     #[error(transparent)]
     Keys(#[from] crypto_keys::KeysError),
+    #[error(transparent)]
+    Reload(#[from] reload::ReloadError),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -67,7 +71,9 @@ impl Failure {
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
-            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) => exit::FAILED,
+            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) | Failure::Reload(_) => {
+                exit::FAILED
+            }
         }
     }
 
@@ -78,6 +84,7 @@ impl Failure {
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
             Failure::Keys(_) => "keys",
+            Failure::Reload(_) => "failed",
             Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
@@ -114,19 +121,11 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let state = connect()?.state()?;
             if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
         }
-        Command::Set { target: Target::Flow(flow), changes } => {
-            let changes = changes.iter().map(|change| keys::key_value(change));
-            let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
-            let adopted = connect()?.set(i64::from(*flow), &changes)?;
-            if json { Ok(json::pretty(&adopted)?) } else { Ok(show_adopted(&adopted, &changes)) }
-        }
-        Command::Set { target: Target::Engine, changes } => {
-            let [mode] = &changes[..] else {
-                return Err(Failure::Usage("write one of auto, cpu, cuda and fpga".into()));
-            };
-            let engine = connect()?.set_engine(mode)?;
-            if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
-        }
+        Command::Set { .. }
+        | Command::Reload { .. }
+        | Command::Undo { .. }
+        | Command::Confirm
+        | Command::History => change(arguments),
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
@@ -166,14 +165,69 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     }
 }
 
-fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>) -> String {
+/// Runs a command that changes the configuration in force, or shows how it changed.
+fn change(arguments: &Arguments) -> Result<String, Failure> {
+    let connect = || Client::connect(&arguments.socket);
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Set { target: Target::Flow(flow), changes, save } => {
+            let changes = changes.iter().map(|change| keys::key_value(change));
+            let changes = changes.collect::<Result<BTreeMap<_, _>, _>>().map_err(Failure::Usage)?;
+            let (mut client, flow) = (connect()?, i64::from(*flow));
+            let adopted = match save {
+                true => client.save(flow, &changes)?,
+                false => client.set(flow, &changes)?,
+            };
+            if json {
+                Ok(json::pretty(&adopted)?)
+            } else {
+                Ok(show_adopted(&adopted, &changes, *save))
+            }
+        }
+        Command::Set { target: Target::Engine, save: true, .. } => Err(Failure::Usage(
+            "--save is for flows: write engine under [daemon] in the file, then recodectl reload"
+                .into(),
+        )),
+        Command::Reload { diff, confirm } => {
+            let mut client = connect()?;
+            let outcome = client.reload(*diff, *confirm)?;
+            let outcome = reload::settled(client, outcome, &arguments.socket)?;
+            if json { Ok(json::pretty(&outcome)?) } else { Ok(reload::text(&outcome)) }
+        }
+        Command::Undo { number } => {
+            let mut client = connect()?;
+            let outcome = client.undo(*number)?;
+            let outcome = reload::settled(client, outcome, &arguments.socket)?;
+            if json { Ok(json::pretty(&outcome)?) } else { Ok(reload::text(&outcome)) }
+        }
+        Command::Confirm => {
+            let confirmed = connect()?.confirm()?;
+            if json {
+                return Ok(json::pretty(&confirmed)?);
+            }
+            Ok(format!("configuration {} stays in force\n", confirmed.number))
+        }
+        Command::History => {
+            let history = connect()?.history()?;
+            if json { Ok(json::pretty(&history)?) } else { Ok(reload::history(&history)) }
+        }
+        Command::Set { target: Target::Engine, changes, save: false } => {
+            let [mode] = &changes[..] else {
+                return Err(Failure::Usage("write one of auto, cpu, cuda and fpga".into()));
+            };
+            let engine = connect()?.set_engine(mode)?;
+            if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
+        }
+        _ => Err(Failure::Usage("this command changes nothing".into())),
+    }
+}
+
+fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>, save: bool) -> String {
     let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let flow = adopted.flow;
-    format!(
-        "flow {flow}: {}: in force on every worker since edition {}\n",
-        made.join(" "),
-        adopted.edition
-    )
+    let (flow, edition) = (adopted.flow, adopted.edition);
+    let saved = if save { ", and in the configuration file" } else { "" };
+    let made = made.join(" ");
+    format!("flow {flow}: {made}: in force on every worker since edition {edition}{saved}\n")
 }
 
 /// The manual page of recodectl, or of one of its commands.

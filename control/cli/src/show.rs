@@ -1,6 +1,7 @@
 //! What people read: tables of the state that fit 100 columns.
 
 use crate::arguments::Show;
+use crate::flows::{failed, flow_lines, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
@@ -40,7 +41,7 @@ fn overview(state: &State) -> String {
     let parts = [
         ("links", link_table(&state.links) + &link_reasons(&state.links)),
         ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
-        ("flows", flow_table(&state.flows)),
+        ("flows", flow_lines(&state.flows)),
         ("next hops", neighbour_table(&state.flows)),
         ("sessions", session_table(&state.sessions)),
         ("workers", worker_table(&state.workers)),
@@ -281,13 +282,9 @@ fn flow_table(flows: &[Flow]) -> String {
     ];
     let rows = flows.iter().map(|flow| {
         let (packets_in, packets_out) = in_and_out(flow);
-        let losses = flow.hops.iter().map(|hop| hop.loss);
-        let worst = losses.fold(None, |worst: Option<f64>, loss| {
-            Some(worst.map_or(loss, |worst| worst.max(loss)))
-        });
+        let worst = worst_loss(flow);
         let remote = flow.remote.as_ref();
         let rank = flow.rank_ratio.or_else(|| remote?.rank_ratio);
-        let failed = remote.map_or(flow.count("generations_failed"), |remote| remote.failed);
         [
             flow.id.to_string(),
             flow.role.clone(),
@@ -300,7 +297,7 @@ fn flow_table(flows: &[Flow]) -> String {
             rank.map_or("-".into(), |rank| format!("{rank:.4}")),
             count(packets_in),
             count(packets_out),
-            count(failed),
+            count(failed(flow)),
         ]
     });
     table(head, &rows.collect::<Vec<_>>())

@@ -10,8 +10,8 @@ use fixed::{engine, source_parameters, state};
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
-use recoded_api::service::{Backend, Service, SetFuture};
-use recoded_api::v1::{Adopted, Engine, State, Version};
+use recoded_api::service::{Answer, Backend, Service, SetFuture};
+use recoded_api::v1::{Adopted, Confirmed, Engine, History, Reloaded, State, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,53 @@ impl Backend for Fake {
         })
     }
 
-    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
-        if !["auto", "cpu", "cuda"].contains(&mode) {
-            let reason = format!("engine = \"{mode}\" is not a choice");
-            return Err(ControlError::Refused { reason });
+    fn set_engine(&mut self, mode: &str) -> Answer<'_, Engine> {
+        let mode = mode.to_owned();
+        Box::pin(async move {
+            if !["auto", "cpu", "cuda"].contains(&mode.as_str()) {
+                let reason = format!("engine = \"{mode}\" is not a choice");
+                return Err(ControlError::Refused { reason });
+            }
+            Ok(Engine { mode, ..engine() })
+        })
+    }
+
+    fn save(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
+        if changes.contains_key("repair") {
+            let reason = "cannot write /etc/recoded/recoded.toml (No space left on device (os \
+                          error 28)): make room there; nothing was changed";
+            return Box::pin(async { Err(ControlError::Failed { reason: reason.into() }) });
         }
-        Ok(Engine { mode: mode.to_owned(), ..engine() })
+        self.set(flow, changes)
+    }
+
+    fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded> {
+        let outcome = Reloaded {
+            applied: !diff,
+            edition: 5,
+            number: 7,
+            confirm_seconds,
+            ..fixed::reloaded(diff)
+        };
+        Box::pin(async { Ok(outcome) })
+    }
+
+    fn confirm(&mut self) -> Answer<'_, Confirmed> {
+        Box::pin(async { Ok(Confirmed { number: 7 }) })
+    }
+
+    fn undo(&mut self, number: Option<u64>) -> Answer<'_, Reloaded> {
+        Box::pin(async move {
+            if let Some(number) = number {
+                let reason = format!("there is no configuration {number}: there is 1, 2, 3");
+                return Err(ControlError::Refused { reason });
+            }
+            Ok(Reloaded { applied: true, edition: 5, number: 7, ..Reloaded::default() })
+        })
+    }
+
+    fn history(&self) -> Answer<'_, History> {
+        Box::pin(async { Ok(fixed::history()) })
     }
 }
 
@@ -109,11 +150,23 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         ("show-engine.txt", "show engine"),
         ("set-engine.txt", "set engine cpu"),
         ("set.txt", "set 1 generation_size=32 repair=false"),
+        ("set-save.txt", "set 1 generation_size=32 --save"),
+        ("reload-diff.txt", "reload --diff"),
+        ("reload.txt", "reload"),
+        ("reload-confirm.txt", "reload --confirm 5m"),
+        ("confirm.txt", "confirm"),
+        ("undo.txt", "undo"),
+        ("history.txt", "history"),
         ("version.txt", "version"),
         ("show.json", "--json show"),
         ("show-drops.json", "show drops --json"),
         ("show-config.json", "show config --json"),
         ("set.json", "set 1 generation_size=32 --json"),
+        ("reload-diff.json", "reload --diff --json"),
+        ("confirm.json", "confirm --json"),
+        ("undo-refused.json", "undo 9 --json"),
+        ("save-failed.json", "set 1 repair=false --save --json"),
+        ("history.json", "history --json"),
         ("version.json", "version --json"),
         ("refused.json", "--json set 1 generation_size=300"),
     ];

@@ -7,21 +7,26 @@ use recoded::config::auth::{self, Auth};
 use recoded::config::{Config, EngineChoice, Sandbox};
 use recoded::control::bounded;
 use recoded::dataplane::{Dataplane, Observation};
+use recoded::keeper;
+use recoded::kept::Kept;
 use recoded::keys::Keys;
-use recoded::lifecycle::{BEAT_INTERVAL, News, Start, hand_over, read};
+use recoded::lifecycle::{BEAT_INTERVAL, News, Start, read};
 use recoded::live::{EDITION_FIRST, Live};
 use recoded::node::{self, Node};
+use recoded::rates::{self, Rates};
 use recoded::sandbox::{self, Extent};
-use recoded_api::error::ControlError;
-use recoded_api::service::{Backend, Service, SetFuture};
-use recoded_api::v1::{Engine, State, Version};
+use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Resources};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long an answer may take to its client before another process takes over.
+const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// Runs until the supervisor sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
@@ -29,7 +34,7 @@ pub fn run() -> Result<(), Failure> {
     end_on_panic();
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
     let channel = Rc::new(Channel::from(channel));
-    let (start, text, listener, client) = begin(&channel).map_err(no_supervisor)?;
+    let (start, text, listener, (client, keeper)) = begin(&channel).map_err(no_supervisor)?;
     let mtu = |name: &str| node::mtu(name).or_else(|| start.mtus.get(name).copied());
     let (document, mtus, config) = Config::parse(&start.file, &text, &mtu)?;
     let is_confined = config.daemon.sandbox == Sandbox::On;
@@ -54,23 +59,34 @@ pub fn run() -> Result<(), Failure> {
     let node = Rc::new(node);
     announce(&config, &node.observe(), &config.daemon.socket);
     let live = Live::new(document, mtus, config, node.clone());
-    let kept = Kept { live, channel: channel.clone() };
+    let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
+    let kept = Kept::new(live, keeper, replaced.clone());
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
         let service = Service::new(Box::new(kept));
         tokio::select! {
             () = stop => Ok(()),
             ended = beat(&node, &channel) => Err(ended),
+            ended = give_way(&replaced) => Err(ended),
+            () = sample(&node, &rates) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
             })),
         }
     });
-    if let Err(failure @ Failure::Unhealthy) = &ended {
+    match &ended {
         // To drain would be to wait for the thread that is stuck.
-        tracing::error!("{failure}");
-        std::process::exit(failure.exit_code().into());
+        Err(failure @ Failure::Unhealthy) => {
+            tracing::error!("{failure}");
+            std::process::exit(failure.exit_code().into());
+        }
+        // Neighbours repair the gap, which is to be short.
+        Err(failure @ Failure::Replaced) => {
+            tracing::info!("{failure}");
+            std::process::exit(failure.exit_code().into());
+        }
+        _ => {}
     }
     // The service has gone with its future, so this is the last owner.
     if let Some(node) = Rc::into_inner(node) {
@@ -94,12 +110,13 @@ fn no_supervisor<E: Into<io::Error>>(error: E) -> Failure {
 }
 
 /// What the supervisor gives.
-fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Client)> {
+fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, (Client, keeper::Client))> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let (start, fds) = channel.receive::<Start>()?.ok_or_else(broken)?;
-    let [text, listener, client] = <[_; 3]>::try_from(fds).map_err(|_| broken())?;
+    let [text, listener, client, keeper] = <[_; 4]>::try_from(fds).map_err(|_| broken())?;
     let listener = UnixListener::from(listener);
-    Ok((start, read(text)?, listener, Client::new(Channel::from(client))))
+    let clients = (Client::new(Channel::from(client)), keeper::Client::new(Channel::from(keeper)));
+    Ok((start, read(text)?, listener, clients))
 }
 
 /// Gives up privileges; the accelerator as it can be opened afterwards.
@@ -143,46 +160,19 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     }
 }
 
-/// Live changes that the next dataplane process starts with.
-struct Kept {
-    live: Live<Node>,
-    channel: Rc<Channel>,
-}
-
-impl Kept {
-    fn keep(&self) {
-        if let Err(error) = hand_over(&self.channel, &self.live.config()) {
-            tracing::warn!(%error, "the change will not outlive this process");
-        }
+/// Samples the flows without end.
+async fn sample(node: &Node, rates: &Rates) {
+    loop {
+        rates.sample(&node.observe());
+        tokio::time::sleep(rates::INTERVAL).await;
     }
 }
 
-impl Backend for Kept {
-    fn version(&self) -> Version {
-        self.live.version()
-    }
-
-    fn state(&self) -> State {
-        self.live.state()
-    }
-
-    fn config(&self) -> String {
-        self.live.config()
-    }
-
-    fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
-        Box::pin(async move {
-            let adopted = self.live.set(flow, changes).await?;
-            self.keep();
-            Ok(adopted)
-        })
-    }
-
-    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
-        let engine = self.live.set_engine(mode)?;
-        self.keep();
-        Ok(engine)
-    }
+/// Waits until another process is to take over, and the client that asked for it knows.
+async fn give_way(replaced: &Notify) -> Failure {
+    replaced.notified().await;
+    tokio::time::sleep(LAST_WORD).await;
+    Failure::Replaced
 }
 
 fn announce(config: &Config, seen: &Observation, socket: &Path) {

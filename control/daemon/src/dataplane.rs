@@ -25,6 +25,9 @@ pub trait Dataplane {
     /// Changes who does bulk work.
     fn set_engine(&self, choice: EngineChoice);
 
+    /// Changes the pace of a link, by its index in the configuration.
+    fn set_rate(&self, link: usize, rate_mbit: Option<f64>);
+
     /// Counters and states of everything.
     fn observe(&self) -> Observation;
 }

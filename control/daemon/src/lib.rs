@@ -14,6 +14,8 @@ pub mod live;
 
 pub mod state;
 
+pub mod rates;
+
 pub mod theory;
 
 pub mod accelerator;
@@ -24,7 +26,10 @@ pub mod node;
 
 pub mod lifecycle;
 
+pub mod keeper;
 pub mod predecessor;
+
+pub mod kept;
 
 pub mod sandbox;
 

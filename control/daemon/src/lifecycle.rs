@@ -2,19 +2,19 @@
 //! `recoded_runtime::Privileged` answers.
 //!
 //! ```text
-//!  supervisor -- Start: configuration, control socket, channel to what is privileged --> dataplane
-//!             <- Started, Beat (four a second), Configuration (after a live change) -----
+//!  supervisor -- Start: configuration, control socket, channels to what is privileged and to who
+//!                keeps configurations ------------------------------------------------> dataplane
+//!             <- Started, Beat (four a second) -------------------------------------------
 //! ```
 //!
 //! A configuration may be longer than a message, so it travels as a file in memory.
 
-use recoded_runtime::channel::Channel;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::config::document::FILE_BYTES_MAX;
@@ -25,7 +25,7 @@ pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 /// Exit code by which the dataplane process asks for another in its place.
 pub const EXIT_AGAIN: u8 = 75;
 
-/// The first message; a configuration, a listening socket and a channel come along.
+/// The first message; a configuration, a listening socket and two channels come along.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// Name of the configuration in messages.
@@ -43,8 +43,6 @@ pub enum News {
     Started,
     /// All threads run.
     Beat,
-    /// The configuration in force changed; it comes along.
-    Configuration,
 }
 
 /// A text as a file in memory.
@@ -76,16 +74,6 @@ pub fn read(file: OwnedFd) -> io::Result<String> {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
     Ok(text)
-}
-
-/// Hands a configuration to the supervisor, for the next dataplane process.
-///
-/// # Errors
-///
-/// There is no supervisor any more, or no memory.
-pub fn hand_over(channel: &Channel, text: &str) -> io::Result<()> {
-    let file = written(text)?;
-    channel.send(&News::Configuration, &[file.as_fd()])
 }
 
 #[cfg(test)]

@@ -6,17 +6,21 @@
 
 use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
+use crate::config::diff::{Change, Cost, diff};
 use crate::config::document::{Document, Section};
+use crate::config::edit::edit;
+use crate::config::error::ConfigErrors;
 use crate::config::symbol::Mtus;
-use crate::config::{Config, EngineChoice};
+use crate::config::{Config, EngineChoice, Flow};
 use crate::dataplane::Dataplane;
+use crate::keeper::Text;
+use crate::rates::Rates;
 use crate::state;
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
-use recoded_api::service::{Backend, SetFuture};
 use recoded_api::v1::{Adopted, Engine, State, Version};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -40,14 +44,50 @@ pub struct Live<D> {
     config: Config,
     edition: u64,
     dataplane: Rc<D>,
+    rates: Rc<Rates>,
     started: Instant,
+}
+
+/// Another configuration, compared with the one in force.
+pub struct Next {
+    /// What it changes, in the order of the file.
+    pub changes: Vec<Change>,
+    document: Document,
+    mtus: Mtus,
+    config: Config,
+}
+
+impl Next {
+    /// The most that one of its changes costs; `None` when there is none.
+    pub fn cost(&self) -> Option<Cost> {
+        self.changes.iter().map(|change| change.cost).max()
+    }
+
+    /// The text that a process starts with.
+    pub fn to_toml(&self) -> String {
+        self.config.to_toml()
+    }
+
+    /// Flows that begin anew.
+    fn anew(&self) -> BTreeSet<u32> {
+        let anew = self.changes.iter().filter(|change| change.cost == Cost::Flow);
+        anew.filter_map(|change| change.flow).collect()
+    }
+}
+
+/// What was in force, to go back to.
+pub struct Before {
+    document: Document,
+    mtus: Mtus,
+    config: Config,
 }
 
 impl<D: Dataplane> Live<D> {
     /// Takes over what was published as [`EDITION_FIRST`].
     pub fn new(document: Document, mtus: Mtus, config: Config, dataplane: Rc<D>) -> Live<D> {
         let started = Instant::now();
-        Live { document, mtus, config, edition: EDITION_FIRST, dataplane, started }
+        let rates = Rc::default();
+        Live { document, mtus, config, edition: EDITION_FIRST, dataplane, rates, started }
     }
 
     /// Index of the flow.
@@ -80,11 +120,8 @@ impl<D: Dataplane> Live<D> {
         if changes.contains_key("code") {
             forget_other_codes(&mut document.flows[index], |key| changes.contains_key(key));
         }
-        let mut mtus = self.mtus.clone();
-        for link in self.dataplane.observe().links {
-            mtus.follow(&link.interface, usize::try_from(link.mtu).unwrap_or(0));
-        }
-        let config = Config::from_document(&document, &mtus, Some(&self.config.tunnels));
+        let mtus = self.mtus_now();
+        let config = Config::from_document(&document, &mtus, Some(&self.config));
         let config =
             config.map_err(|errors| ControlError::Refused { reason: errors.to_string() })?;
         Ok((document, config))
@@ -92,26 +129,186 @@ impl<D: Dataplane> Live<D> {
 
     /// Publishes `config` and waits for the workers.
     async fn commit(&mut self, document: Document, config: Config) -> Result<(), ControlError> {
+        self.install(&config).await?;
+        self.document = document;
+        self.config = config;
+        Ok(())
+    }
+
+    /// Has workers take up `config`. If they do not, the one in force is published again.
+    async fn install(&mut self, config: &Config) -> Result<(), ControlError> {
         let edition = self.edition + 1;
         let published = self.dataplane.publish(config.snapshot(edition));
         published.map_err(|refused| ControlError::Refused { reason: refused.to_string() })?;
         self.edition = edition;
         if self.adopted(edition).await {
-            self.document = document;
-            self.config = config;
             return Ok(());
         }
         let reason = self.stuck(edition);
-        // Editions only go up: what is taken back is published anew.
+        self.publish_again();
+        Err(ControlError::NotAdopted { edition, reason })
+    }
+
+    /// Editions only go up: what is taken back is published anew.
+    fn publish_again(&mut self) {
         self.edition += 1;
         if let Err(refused) = self.dataplane.publish(self.config.snapshot(self.edition)) {
             tracing::error!(%refused, "the last good configuration cannot be published again");
         }
-        Err(ControlError::NotAdopted { edition, reason })
+    }
+
+    /// MTUs of the interfaces, as links have them now.
+    fn mtus_now(&self) -> Mtus {
+        let mut mtus = self.mtus.clone();
+        for link in self.dataplane.observe().links {
+            mtus.follow(&link.interface, usize::try_from(link.mtu).unwrap_or(0));
+        }
+        mtus
+    }
+
+    /// Compares another configuration with the one in force.
+    ///
+    /// # Errors
+    /// Every mistake in it, by line and rule.
+    pub fn compare(&self, next: &Text) -> Result<Next, ControlError> {
+        let refused = |errors: ConfigErrors| ControlError::Refused { reason: errors.to_string() };
+        let known = self.mtus_now();
+        let mtu = |name: &str| known.get(name).or_else(|| next.mtus.get(name).copied());
+        let (document, mtus, mut config) =
+            Config::parse(&next.file, &next.text, &mtu).map_err(refused)?;
+        // What is not written keeps the value that it was given at the start.
+        for (tunnel, section) in config.tunnels.iter_mut().zip(&document.tunnels) {
+            let mut in_force = self.config.tunnels.iter();
+            if let Some(same) = in_force.find(|it| it.name == tunnel.name)
+                && section.get("mtu").is_none()
+            {
+                tunnel.mtu = same.mtu;
+            }
+        }
+        let changes = diff(&self.config, &config, &document);
+        let is_live = changes.iter().all(|change| change.cost <= Cost::Flow);
+        if is_live {
+            config = Config::from_document(&document, &mtus, Some(&self.config)).map_err(|errors| {
+                let reason = format!(
+                    "{errors}\nthat is so for tunnels as they are now: restart the daemon to make \
+                     them anew; nothing was changed"
+                );
+                ControlError::Refused { reason }
+            })?;
+        }
+        Ok(Next { changes, document, mtus, config })
+    }
+
+    /// Brings another configuration into force, as far as that can be done in this process;
+    /// returns what was in force.
+    ///
+    /// # Errors
+    /// Workers do not take it up; what was in force is in force again.
+    pub async fn adopt(&mut self, next: Next) -> Result<Before, ControlError> {
+        let before = self.before();
+        let anew = next.anew();
+        let Next { document, mtus, config, .. } = next;
+        self.change(config, &anew).await?;
+        self.document = document;
+        self.mtus = mtus;
+        Ok(before)
+    }
+
+    /// What is in force.
+    pub fn before(&self) -> Before {
+        let Live { document, mtus, config, .. } = self;
+        Before { document: document.clone(), mtus: mtus.clone(), config: config.clone() }
+    }
+
+    /// Takes a change back.
+    ///
+    /// # Errors
+    /// Workers do not take it up.
+    pub async fn put_back(&mut self, before: Before) -> Result<(), ControlError> {
+        let Before { document, mtus, config } = before;
+        let is_same = |flow: &Flow| self.config.flows.iter().any(|now| now.moves_not(flow));
+        let anew = config.flows.iter().filter(|flow| !is_same(flow));
+        let anew = anew.map(|flow| flow.params.id).collect();
+        self.change(config, &anew).await?;
+        self.document = document;
+        self.mtus = mtus;
+        Ok(())
+    }
+
+    /// Goes over to `config`; flows `anew` end before they begin again.
+    async fn change(&mut self, config: Config, anew: &BTreeSet<u32>) -> Result<(), ControlError> {
+        if config.flows != self.config.flows {
+            let begins = |flow: &Flow| anew.contains(&flow.params.id);
+            if config.flows.iter().any(begins) {
+                let mut without = config.clone();
+                without.flows.retain(|flow| !begins(flow));
+                self.install(&without).await?;
+            }
+            // Where the second step is refused, the first one has to be taken back.
+            let installed = self.install(&config).await;
+            if let Err(error @ ControlError::Refused { .. }) = installed {
+                self.publish_again();
+                return Err(error);
+            }
+            installed?;
+        }
+        for (index, (now, next)) in self.config.links.iter().zip(&config.links).enumerate() {
+            if now.rate_mbit != next.rate_mbit {
+                self.dataplane.set_rate(index, next.rate_mbit);
+            }
+        }
+        if config.daemon.engine != self.config.daemon.engine {
+            self.dataplane.set_engine(config.daemon.engine);
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    /// The file with changes of a flow written into it.
+    ///
+    /// # Errors
+    /// They may not change live, or the file would not be valid.
+    pub fn edited(
+        &self,
+        file: &Text,
+        flow: i64,
+        changes: &BTreeMap<String, String>,
+    ) -> Result<String, ControlError> {
+        let refuse = |reason: String| ControlError::Refused { reason };
+        let id = self.config.flows[self.find(flow)?].params.id;
+        let document = Document::parse(&file.file, &file.text);
+        let mut document = document.map_err(|errors| refuse(errors.to_string()))?;
+        let mut forgotten = BTreeSet::new();
+        let is_it = |section: &&mut Section| {
+            section.get("id").and_then(|entry| entry.value.as_integer()) == Some(flow)
+        };
+        if let Some(section) = document.flows.iter_mut().find(is_it) {
+            for (key, value) in changes {
+                apply(section, id, key, value)?;
+            }
+            let all = section.clone();
+            if changes.contains_key("code") {
+                forget_other_codes(section, |key| changes.contains_key(key));
+            }
+            let is_gone = |key: &&String| section.get(key).is_none();
+            let keys = all.entries.iter().map(|entry| &entry.key);
+            forgotten.extend(keys.filter(is_gone).cloned());
+        }
+        let text = edit(&file.text, id, changes, &forgotten);
+        let text = text.map_err(|error| refuse(error.to_string()))?;
+        let checked = Document::parse(&file.file, &text)
+            .and_then(|document| Config::from_document(&document, &self.mtus, Some(&self.config)));
+        checked.map_err(|errors| {
+            refuse(format!("the file would not be valid: {errors}\nnothing was changed"))
+        })?;
+        Ok(text)
     }
 
     /// Changes who does bulk work.
-    fn change_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
+    ///
+    /// # Errors
+    /// It is no choice.
+    pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
         let known = EngineChoice::NAMES.iter().find(|(name, _)| *name == mode);
         let Some((name, choice)) = known else {
             let shown: String = mode.escape_default().take(VALUE_BYTES_MAX).collect();
@@ -122,7 +319,7 @@ impl<D: Dataplane> Live<D> {
         self.document.daemon.set("engine", toml::Value::from(*name));
         self.config.daemon.engine = *choice;
         tracing::info!(engine = name, "changed");
-        Ok(Backend::state(self).engine)
+        Ok(self.state().engine)
     }
 
     async fn adopted(&self, edition: u64) -> bool {
@@ -152,7 +349,11 @@ impl<D: Dataplane> Live<D> {
         )
     }
 
-    async fn change(
+    /// Changes parameters of a flow: all of them or none.
+    ///
+    /// # Errors
+    /// A rule forbids it, or workers do not take it up.
+    pub async fn set(
         &mut self,
         flow: i64,
         changes: BTreeMap<String, String>,
@@ -173,6 +374,38 @@ impl<D: Dataplane> Live<D> {
             parameters: state::parameters(adopted),
         })
     }
+
+    /// Which daemon this is.
+    pub fn version(&self) -> Version {
+        Version {
+            version: env!("CARGO_PKG_VERSION").into(),
+            interface: INTERFACE.into(),
+            kernel: recoded_gf::Kernel::best().name().into(),
+            edition: self.edition,
+        }
+    }
+
+    /// Everything it knows.
+    pub fn state(&self) -> State {
+        let observation = self.dataplane.observe();
+        let now = (self.edition, self.started.elapsed());
+        state::state(&self.config, now, observation, &self.rates)
+    }
+
+    /// Samples of the flows, for who takes them.
+    pub fn rates(&self) -> Rc<Rates> {
+        self.rates.clone()
+    }
+
+    /// The configuration in force, with every key written out.
+    pub fn config(&self) -> String {
+        self.config.to_toml()
+    }
+
+    /// Edition of what was published last.
+    pub fn edition(&self) -> u64 {
+        self.edition
+    }
 }
 
 /// Makes one change in the document, unless the key may not change.
@@ -184,8 +417,8 @@ fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), C
         let shown: String = key.escape_default().take(VALUE_BYTES_MAX).collect();
         return refused(if known.is_some() {
             format!(
-                "flow {id}: {shown} cannot change while the daemon runs: edit the file and \
-                 restart; these can: {live}"
+                "flow {id}: {shown} cannot be set while the daemon runs: edit the file and \
+                 run recodectl reload; these can: {live}"
             )
         } else {
             format!("flow {id}: unknown key {shown}: these can change: {live}")
@@ -198,32 +431,4 @@ fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), C
     let value = value.parse().unwrap_or_else(|_| toml::Value::String(value.to_owned()));
     section.set(key, value);
     Ok(())
-}
-
-impl<D: Dataplane> Backend for Live<D> {
-    fn version(&self) -> Version {
-        Version {
-            version: env!("CARGO_PKG_VERSION").into(),
-            interface: INTERFACE.into(),
-            kernel: recoded_gf::Kernel::best().name().into(),
-            edition: self.edition,
-        }
-    }
-
-    fn state(&self) -> State {
-        let observation = self.dataplane.observe();
-        state::state(&self.config, self.edition, self.started.elapsed(), observation)
-    }
-
-    fn config(&self) -> String {
-        self.config.to_toml()
-    }
-
-    fn set(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_> {
-        Box::pin(self.change(flow, changes))
-    }
-
-    fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
-        self.change_engine(mode)
-    }
 }

@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+mod asks;
+
 mod confined;
 mod supervisor;
 
@@ -45,6 +47,11 @@ struct Arguments {
     #[arg(long)]
     check: bool,
 
+    /// Directory for the history of configurations, which `recodectl undo` goes back to; without
+    /// one it is in memory only
+    #[arg(long, value_name = "DIR", env = "STATE_DIRECTORY")]
+    state: Option<PathBuf>,
+
     /// What to log to stderr: error, warn, info, debug, trace, or a filter such as
     /// info,recoded_runtime=debug
     #[arg(long, value_name = "FILTER", env = "RECODED_LOG", default_value = "info")]
@@ -61,13 +68,16 @@ Examples:
   sudo recoded --config recoded.toml         run until SIGTERM or Ctrl-C
   sudo recodectl show                        what is it doing?
   sudo recodectl set 1 code=bats             change a flow while traffic runs
+  sudo recodectl reload --diff               what would the file change now?
+  sudo recodectl reload --confirm 60s        change it, and back unless confirmed
 
 Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. Packets are handled by a process of
 their own without privileges (sandbox in [daemon]); when that ends or hangs, another takes its
-place, and tunnels, routes and XDP programs stay. On SIGTERM packets in flight are sent, the XDP
-programs detached, tunnels and the control socket removed. On SIGUSR2 the program that now lies
-where this one did takes over with the configuration file as it is then: an upgrade, with tunnels
-and routes kept. After SIGKILL packets flow on, and the next start takes over.
+place, and tunnels, routes and XDP programs stay. On SIGHUP the configuration is read again, as by
+recodectl reload. On SIGTERM packets in flight are sent, the XDP programs detached, tunnels and the
+control socket removed. On SIGUSR2 the program that now lies where this one did takes over, with
+the configuration file as it is then: an upgrade, with tunnels and routes kept. After SIGKILL
+packets flow on, and the next start takes over.
 
 Exit codes: 0 stopped as asked, or the file is right; 1 something on this host is in the way;
 2 the command line or the configuration is wrong. Messages say what to do about it.";
@@ -107,6 +117,8 @@ enum Failure {
     NoSupervisor(io::Error),
     #[error("an interface is back: another dataplane process takes it over")]
     Again,
+    #[error("another dataplane process takes over, with the configuration that was read")]
+    Replaced,
 }
 
 impl Failure {
@@ -117,7 +129,7 @@ impl Failure {
             | Failure::Config(_)
             | Failure::Keys(_) => EXIT_CONFIG,
             Failure::Dataplane { code, .. } => code.unwrap_or(EXIT_FAILED),
-            Failure::Again => EXIT_AGAIN,
+            Failure::Again | Failure::Replaced => EXIT_AGAIN,
             _ => EXIT_FAILED,
         }
     }
@@ -181,22 +193,19 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Resolves at SIGTERM or SIGINT. SIGHUP only gets an explanation.
+/// Resolves at SIGTERM or SIGINT.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // The supervisor has handlers of its own; they must not end the dataplane process.
     let mut hangup = signal(SignalKind::hangup())?;
-    // The supervisor has a handler of its own; it must not end the dataplane process.
     let mut replace = signal(SignalKind::user_defined2())?;
     Ok(async move {
         loop {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
-                _ = hangup.recv() => {
-                    tracing::warn!("SIGHUP changes nothing: use recodectl set, or SIGUSR2");
-                    continue;
-                }
+                _ = hangup.recv() => continue,
                 _ = replace.recv() => continue,
             };
             tracing::info!("{name}: draining and stopping");

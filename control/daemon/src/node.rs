@@ -90,6 +90,10 @@ impl Dataplane for Node {
         }
     }
 
+    fn set_rate(&self, link: usize, rate_mbit: Option<f64>) {
+        self.runtime.set_rate(link, rate_mbit);
+    }
+
     fn observe(&self) -> Observation {
         let engine = self.runtime.offload().map(engine).unwrap_or_default();
         Observation { engine, ..observation(self.runtime.report()) }
@@ -128,11 +132,10 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
     let Keys { private: private_key, hops: known, edges } = keys;
     let hops = config.hops.iter().zip(known);
     let hops = hops.map(|(hop, key)| HopConfig { link: hop.link, address: hop.address, key });
-    let shards = config.flows.iter().map(|flow| usize::from(flow.params.shards));
     let memory = crate::config::budget::for_flows(daemon, config.interfaces());
     Topology {
         workers: daemon.workers,
-        tunnel_queues: shards.max().unwrap_or(1).max(daemon.workers),
+        tunnel_queues: crate::config::diff::tunnel_queues(config),
         flow_memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
         cores: daemon.cores.clone(),
         idle: match daemon.idle {

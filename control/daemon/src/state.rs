@@ -4,6 +4,7 @@ use crate::config::code::Word;
 use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
+use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
     Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, Session, State, Tunnel,
@@ -13,8 +14,17 @@ use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::time::Duration;
 
+/// A flow of which nothing came for longer is quiet: as long as a next hop may be silent, and more
+/// than two samples.
+const QUIET_SECONDS: f64 = 3.0;
+
 /// Everything the daemon knows.
-pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observation) -> State {
+pub fn state(
+    config: &Config,
+    (edition, uptime): (u64, Duration),
+    mut seen: Observation,
+    rates: &Rates,
+) -> State {
     for (link, config) in seen.links.iter_mut().zip(&config.links) {
         link.local = config.local.to_string();
     }
@@ -22,7 +32,8 @@ pub fn state(config: &Config, edition: u64, uptime: Duration, mut seen: Observat
         let id = flow.params.id;
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
-        show_flow(config, flow, (&reports.collect::<Vec<_>>(), gone), seen.at)
+        let reports = reports.collect::<Vec<_>>();
+        show_flow(config, flow, (&reports, gone), (seen.at, rates.of(id)))
     });
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| {
         let seen = seen.tunnels.get(index).cloned().unwrap_or_default();
@@ -120,12 +131,13 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
     }
 }
 
-/// `gone` is what shards counted that left; `at` is the time of the reports.
+/// `gone` is what shards counted that left; `at` is the time of the reports, `rate` what samples
+/// say.
 fn show_flow<'a>(
     config: &Config,
     flow: &FlowConfig,
     (reports, gone): (&[&FlowReport], impl Iterator<Item = &'a Remainder>),
-    at: Nanos,
+    (at, rate): (Nanos, Rate),
 ) -> Flow {
     let params = &flow.params;
     let (role, tunnel, upstream) = match params.role {
@@ -150,12 +162,17 @@ fn show_flow<'a>(
     let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
     let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
     let delay = decode_delay(&counters);
+    let neighbours = neighbours(config, next_hops, at);
+    let received_ago = rate.received_at.map(|then| at.saturating_sub(then) as f64 / 1e9);
     Flow {
+        state: flow_state(is_source, &neighbours, received_ago).map(str::to_owned),
+        goodput_mbit: rate.goodput_mbit.filter(|_| tunnel.is_some()),
+        received_ago_seconds: received_ago.filter(|_| !is_source),
         id: params.id.into(),
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
-        neighbours: neighbours(config, next_hops, at),
+        neighbours,
         upstream: upstream.map(hop),
         parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -176,6 +193,27 @@ fn show_flow<'a>(
         counters: counters.iter().map(|(counter, sum)| (counter.name.to_owned(), sum)).collect(),
         rank_histogram: counters.rank_histogram,
     }
+}
+
+/// How a flow is, by who answers and what comes. Only streams know whether next hops answer.
+fn flow_state(
+    is_source: bool,
+    neighbours: &[FlowNeighbour],
+    received_ago: Option<f64>,
+) -> Option<&'static str> {
+    if !neighbours.is_empty() && neighbours.iter().all(|hop| hop.silent) {
+        return Some("down");
+    }
+    if is_source {
+        let is_heard = neighbours.iter().any(|hop| hop.heard_ago_seconds.is_some());
+        let state = if is_heard { "up" } else { "waiting" };
+        return (!neighbours.is_empty()).then_some(state);
+    }
+    Some(match received_ago {
+        None => "waiting",
+        Some(seconds) if seconds <= QUIET_SECONDS => "up",
+        Some(_) => "quiet",
+    })
 }
 
 /// Packets per source symbol.

@@ -9,16 +9,18 @@
 //! tunnels, and the configuration in force. It reads no packet and no request of a client; from the
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
+use crate::asks::Asks;
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::config::Config;
 use recoded::control::socket::claim;
+use recoded::keeper::Keeper;
 use recoded::keys::Keys;
-use recoded::lifecycle::{EXIT_AGAIN, News, Start, read, written};
+use recoded::lifecycle::{EXIT_AGAIN, News, Start, written};
 use recoded::node;
 use recoded::predecessor::{Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{KillSwitch, Left, Privileged};
-use rustix::process::{Pid, Signal, kill_process};
+use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged};
+use rustix::process::{self, Pid, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
 /// host may keep a thread waiting for a second.
@@ -46,6 +48,9 @@ const STABLE: Duration = Duration::from_secs(10);
 /// The first pause after one that did not run, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A process that does not take back what was not confirmed within this time is killed, and the
+/// next one starts with what was before.
+const REVERT_PATIENCE: Duration = Duration::from_secs(15);
 /// How often the process is looked after.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -58,8 +63,8 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
     // From here on a signal waits for us instead of killing us halfway through the start.
-    let signals = async { Ok((stop_signal()?, signal(SignalKind::user_defined2())?)) };
-    let (stop, replace) = control.block_on(signals).map_err(Failure::Control)?;
+    let signals = async { Ok((stop_signal()?, Signals::listen()?)) };
+    let (stop, signals) = control.block_on(signals).map_err(Failure::Control)?;
     let lock = Lock::take(&config.daemon.socket)?;
     let before = lock.record();
     let file = arguments.config.to_string_lossy().into_owned();
@@ -81,21 +86,23 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let in_force = InForce {
-        start: Start { file, mtus: BTreeMap::new(), is_again: before.is_some() },
-        record,
-        lock: &lock,
-    };
+    let keeper =
+        Keeper::new(&arguments.config, &record.file, &record.text, arguments.state.clone());
+    let keeper = Arc::new(keeper);
     let supervisor = Supervisor {
         log: arguments.log.clone(),
+        state: arguments.state.clone(),
+        asks: Asks::new(config.daemon.socket.clone()),
+        in_force: InForce { keeper, record, lock: &lock },
+        signals,
         program: std::env::current_exe().map_err(Failure::Control)?,
         listener,
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
-        in_force,
+        start: Start { file, mtus: BTreeMap::new(), is_again: before.is_some() },
         control,
     };
-    let ended = supervisor.run(Box::pin(stop), replace);
+    let ended = supervisor.run(Box::pin(stop));
     lock.clear();
     ended
 }
@@ -130,22 +137,43 @@ fn in_force(before: Option<&Record>, file: &str, text: String, config: Config) -
 
 struct Supervisor<'a> {
     log: String,
+    /// Where the history lies.
+    state: Option<PathBuf>,
+    asks: Asks,
+    in_force: InForce<'a>,
+    signals: Signals,
     /// Where this program was when it started.
     program: PathBuf,
     listener: UnixListener,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
-    in_force: InForce<'a>,
+    start: Start,
     /// Waits for signals and for the end of processes. What talks to Linux in between has an
     /// executor of its own, and one cannot run inside another.
     control: tokio::runtime::Runtime,
 }
 
-/// What the next dataplane process starts with, on record for the next supervisor.
+/// The configuration in force and those before, and what of them is on record for the next
+/// supervisor.
 struct InForce<'a> {
-    start: Start,
+    keeper: Arc<Keeper>,
     record: Record,
     lock: &'a Lock,
+}
+
+/// What the supervisor is asked by signals, besides to stop.
+struct Signals {
+    /// The configuration is to be read again.
+    hangup: Signal,
+    /// Another program is to take over.
+    replace: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        let replace = signal(SignalKind::user_defined2())?;
+        Ok(Signals { hangup: signal(SignalKind::hangup())?, replace })
+    }
 }
 
 /// How a dataplane process ended.
@@ -160,37 +188,39 @@ enum End {
 enum Event {
     /// It ended.
     End(End),
-    /// It changed its configuration.
-    Changed(String),
     /// Another program is to take over.
     Replace,
 }
 
 impl Supervisor<'_> {
-    fn run(
-        mut self,
-        mut stop: Pin<Box<impl Future<Output = ()>>>,
-        mut replace: Signals,
-    ) -> Result<(), Failure> {
+    fn run(mut self, mut stop: Pin<Box<impl Future<Output = ()>>>) -> Result<(), Failure> {
         let mut pause = Duration::ZERO;
         loop {
             let begun = Instant::now();
-            let (end, health) = self.supervise(&mut stop, &mut replace)?;
+            let (end, health) = self.supervise(&mut stop)?;
             let ran = begun.elapsed();
-            if let Some(text) = lock(&health).configuration.take() {
-                self.in_force.keep(text);
-            }
             let status = match end {
                 End::Stopped => return Ok(()),
                 End::Ended(status) if status.success() => return Ok(()),
                 End::Ended(status) => status,
             };
+            let keeper = &self.in_force.keeper;
+            if !lock(&health).is_started && keeper.failed() {
+                tracing::error!(
+                    "no dataplane process starts with the configuration that was read ({status}): \
+                     the one before is back"
+                );
+            }
+            if keeper.take_back() {
+                tracing::warn!("the change was not confirmed: the configuration before is back");
+            }
+            self.in_force.look();
             // What keeps the first one from starting is for the operator, who reads its message.
-            if !self.in_force.start.is_again && !lock(&health).is_started {
+            if !self.start.is_again && !lock(&health).is_started {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 return Err(Failure::Dataplane { status, code });
             }
-            self.in_force.start.is_again = true;
+            self.start.is_again = true;
             let is_asked = status.code() == Some(EXIT_AGAIN.into());
             pause = match pause {
                 _ if ran >= STABLE || is_asked && pause.is_zero() => Duration::ZERO,
@@ -216,27 +246,44 @@ impl Supervisor<'_> {
             if is_stopped {
                 return Ok(());
             }
-            lock(&self.privileged).renew();
+            let hops = self.neighbours();
+            lock(&self.privileged).renew(hops);
         }
+    }
+
+    /// The neighbours of the configuration in force, on links as they were at the start.
+    fn neighbours(&self) -> Vec<HopConfig> {
+        let (text, mtus) = self.in_force.keeper.in_force();
+        let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
+        // What is in force was checked before.
+        let Ok((_, _, config)) = Config::parse(&self.start.file, &text, &mtu) else {
+            return Vec::new();
+        };
+        let hops = config.hops.iter().filter_map(|hop| {
+            let interface = &config.links[hop.link].interface;
+            let link = self.interfaces.iter().position(|known| known == interface)?;
+            Some(HopConfig { link, address: hop.address, key: None })
+        });
+        hops.collect()
     }
 
     /// Starts a dataplane process and looks after it until it has ended.
     fn supervise(
         &mut self,
         stop: &mut Pin<Box<impl Future<Output = ()>>>,
-        replace: &mut Signals,
     ) -> Result<(End, Arc<Mutex<Health>>), Failure> {
         for interface in &self.interfaces {
             if let Some(mtu) = node::mtu(interface) {
-                self.in_force.start.mtus.insert(interface.clone(), mtu);
+                self.start.mtus.insert(interface.clone(), mtu);
+                self.in_force.keeper.note_mtu(interface, mtu);
             }
         }
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
         let end = loop {
-            let watched = self.control.block_on(watch(&mut child, &health, stop, replace));
-            match watched.map_err(Failure::Spawn)? {
+            let Supervisor { signals, asks, in_force, .. } = self;
+            let watched = watch(&mut child, &health, stop, (signals, asks, in_force));
+            match self.control.block_on(watched).map_err(Failure::Spawn)? {
                 Event::End(end) => break end,
-                Event::Changed(text) => self.in_force.keep(text),
                 Event::Replace => self.replace(),
             }
         };
@@ -251,8 +298,9 @@ impl Supervisor<'_> {
 
     /// Becomes the program that lies where this one did, if that takes the configuration. The
     /// dataplane process handles packets until the new program ends it.
-    fn replace(&self) {
-        let file = &self.in_force.start.file;
+    fn replace(&mut self) {
+        self.in_force.look();
+        let file = &self.start.file;
         let check = async {
             let mut check = Command::new(&self.program);
             check.args(["--check", "--config", file]).stdin(Stdio::null()).kill_on_drop(true);
@@ -262,7 +310,11 @@ impl Supervisor<'_> {
             Ok(Ok(output)) if output.status.success() => {
                 tracing::info!("SIGUSR2: {} takes over", self.program.display());
                 let mut command = std::process::Command::new(&self.program);
-                command.args(["--log", &self.log, "--config", file]).exec().to_string()
+                command.args(["--log", &self.log, "--config", file]);
+                if let Some(state) = &self.state {
+                    command.arg("--state").arg(state);
+                }
+                command.exec().to_string()
             }
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Ok(Err(error)) => error.to_string(),
@@ -274,10 +326,11 @@ impl Supervisor<'_> {
     fn spawn(&mut self) -> io::Result<Spawned> {
         let (ours, theirs) = Channel::pair()?;
         let (server, client) = Channel::pair()?;
+        let (keeping, kept) = Channel::pair()?;
         let inside = self.control.enter();
         let child = Command::new("/proc/self/exe")
             .arg("--dataplane")
-            .args(["--log", &self.log, "--config", &self.in_force.start.file])
+            .args(["--log", &self.log, "--config", &self.start.file])
             .env_remove("NOTIFY_SOCKET")
             .stdin(OwnedFd::from(theirs))
             .kill_on_drop(true)
@@ -285,13 +338,21 @@ impl Supervisor<'_> {
         drop(inside);
         // Before it can live on without us.
         self.in_force.note(child.id().and_then(Process::find));
-        let text = written(&self.in_force.record.text)?;
-        ours.send(&self.in_force.start, &[text.as_fd(), self.listener.as_fd(), client.as_fd()])?;
-        drop(client);
+        let keeper = self.in_force.keeper.clone();
+        let text = written(&keeper.in_force().0)?;
+        let given = [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd()];
+        ours.send(&self.start, &given)?;
+        drop((client, kept));
         let health = Arc::new(Mutex::new(Health::new()));
         let (privileged, heard) = (self.privileged.clone(), health.clone());
         let serving = std::thread::Builder::new().name("recoded-priv".into()).spawn(move || {
             if let Err(error) = lock(&privileged).serve(&server) {
+                tracing::warn!(%error, "a dataplane process was not understood");
+            }
+        })?;
+        // Its end is not waited for, since it may wait for a disk.
+        std::thread::Builder::new().name("recoded-keep".into()).spawn(move || {
+            if let Err(error) = keeper.serve(&keeping) {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
@@ -305,19 +366,11 @@ impl Supervisor<'_> {
 }
 
 impl InForce<'_> {
-    /// The configuration that the next process starts with.
-    fn keep(&mut self, text: String) {
-        let mtus = &self.start.mtus;
-        let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
-        match Config::parse(&self.start.file, &text, &mtu) {
-            Ok(_) => {
-                self.record.text = text;
-                self.lock.note(&self.record);
-            }
-            Err(errors) => tracing::error!(
-                "what the dataplane process called its configuration is none, the one before it \
-                 stays: {errors}"
-            ),
+    /// Notes what changed since.
+    fn look(&mut self) {
+        if self.keeper.differs(&self.record.file, &self.record.text) {
+            (self.record.file, self.record.text) = self.keeper.lasting();
+            self.lock.note(&self.record);
         }
     }
 
@@ -337,12 +390,11 @@ struct Health {
     is_told: bool,
     /// When it was last heard of.
     heard: Instant,
-    configuration: Option<String>,
 }
 
 impl Health {
     fn new() -> Health {
-        Health { is_started: false, is_told: false, heard: Instant::now(), configuration: None }
+        Health { is_started: false, is_told: false, heard: Instant::now() }
     }
 
     fn hangs(&self) -> bool {
@@ -352,15 +404,10 @@ impl Health {
 
 /// Notes what a dataplane process says until it hangs up.
 fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
-    while let Some((news, fds)) = channel.receive::<News>()? {
-        let text = match (news, <[OwnedFd; 1]>::try_from(fds)) {
-            (News::Configuration, Ok([file])) => Some(read(file)?),
-            _ => None,
-        };
+    while let Some((news, _)) = channel.receive::<News>()? {
         let mut health = lock(health);
         health.heard = Instant::now();
         health.is_started |= news == News::Started;
-        health.configuration = text.or(health.configuration.take());
     }
     Ok(())
 }
@@ -370,30 +417,40 @@ async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,
     stop: &mut Pin<Box<impl Future<Output = ()>>>,
-    replace: &mut Signals,
+    (signals, asks, in_force): (&mut Signals, &Asks, &mut InForce<'_>),
 ) -> io::Result<Event> {
     loop {
         tokio::select! {
             biased;
             ended = child.wait() => return ended.map(|status| Event::End(End::Ended(status))),
             () = &mut *stop => return end(child).await.map(Event::End),
-            _ = replace.recv() => return Ok(Event::Replace),
+            _ = signals.replace.recv() => return Ok(Event::Replace),
+            Some(()) = signals.hangup.recv() => {
+                tracing::info!("SIGHUP: the configuration is read again");
+                asks.reload();
+            }
             () = tokio::time::sleep(LOOK) => {}
         }
-        let (is_first, hangs, changed) = {
+        let (is_first, hangs) = {
             let mut health = lock(health);
             let is_first = health.is_started && !health.is_told;
             health.is_told |= is_first;
-            (is_first, health.hangs(), health.configuration.take())
+            (is_first, health.hangs())
         };
-        if let Some(text) = changed {
-            return Ok(Event::Changed(text));
+        in_force.look();
+        if in_force.keeper.is_overdue() {
+            tracing::warn!("the change was not confirmed in time: it is taken back");
+            asks.undo();
         }
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
             child.kill().await?;
+        } else if in_force.keeper.is_stuck(REVERT_PATIENCE) {
+            tracing::error!("the change is not taken back: the dataplane process is killed");
+            child.kill().await?;
         } else if is_first {
             notify(&NotifyState::Ready);
+            in_force.keeper.runs();
         } else {
             notify(&NotifyState::Watchdog);
         }
@@ -406,7 +463,7 @@ async fn end(child: &mut Child) -> io::Result<End> {
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
         // Its end was not waited for yet, so the number is still its own.
-        let _ = kill_process(pid, Signal::TERM);
+        let _ = kill_process(pid, process::Signal::TERM);
     }
     match tokio::time::timeout(STOP_PATIENCE, child.wait()).await {
         Ok(ended) => {

@@ -245,8 +245,8 @@ fn set_is_refused_by_key_value_and_rule_and_changes_nothing() {
             1,
             &[("symbol_bytes", "100")],
             format!(
-                "flow 1: symbol_bytes cannot change while the daemon runs: edit the file and \
-                 restart; these can: {live}"
+                "flow 1: symbol_bytes cannot be set while the daemon runs: edit the file and \
+                 run recodectl reload; these can: {live}"
             ),
         ),
         (1, &[("colour", "red")], format!("flow 1: unknown key colour: these can change: {live}")),

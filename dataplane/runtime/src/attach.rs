@@ -108,6 +108,27 @@ impl Attachment {
         }
     }
 
+    /// Makes the neighbours of a link those of the topology: new ones first, so that none that
+    /// stays is refused meanwhile. What the privileged process holds, it changes itself.
+    pub(crate) fn set_neighbours(
+        &mut self,
+        topology: &Topology,
+        link: usize,
+    ) -> Result<(), MapError> {
+        let Holder::Here(ebpf, _) = &mut self.program else { return Ok(()) };
+        let hops = topology.hops.iter().filter(|hop| hop.link == link);
+        let wanted: Vec<IpAddr> = hops.map(|hop| hop.address).collect();
+        for address in &wanted {
+            set_neighbour(ebpf, *address)?;
+        }
+        let wanted: Vec<AddressWords> = wanted.into_iter().map(address_words).collect();
+        let map = ebpf.map_mut(MAP_NEIGHBOURS).ok_or_else(|| missing(MAP_NEIGHBOURS))?;
+        let mut neighbours: HashMap<_, AddressWords, u32> = HashMap::try_from(map)?;
+        let known = neighbours.keys().collect::<Result<Vec<_>, _>>()?;
+        let mut gone = known.iter().filter(|words| !wanted.contains(words));
+        gone.try_for_each(|words| neighbours.remove(words))
+    }
+
     /// Takes the program off the interface; maps that are held here stay.
     pub(crate) fn detach(&mut self) {
         let detached = match &mut self.program {

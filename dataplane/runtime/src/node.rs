@@ -328,7 +328,7 @@ impl Node {
             interface: config.interface.clone(),
             status: *status,
             mtu: interface.mtu,
-            rate_mbit: config.rate_mbit,
+            rate_mbit: self.pacers[link].rate_mbit(),
             xdp_mode: mode.xdp.to_string(),
             socket_mode: mode.socket.to_string(),
             reason: mode.reason.clone(),

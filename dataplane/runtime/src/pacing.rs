@@ -12,8 +12,11 @@
 //! end. The bound is [`BACKLOG_NANOS`], or the time that one unit of every source takes if that is
 //! longer. A packet beyond it is refused, and the caller drops it.
 //!
+//! The rate may change while packets are sent.
+//!
 //! # Memory ordering
-//! Relaxed throughout: the number guards no other memory.
+//! Relaxed throughout: the numbers guard no other memory. A packet that is sent while the rate
+//! changes may be accounted by either rate.
 //!
 //! # Limitations
 //! Spends of two workers in the same instant may each see the other's late, which moves the budget
@@ -25,8 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Budget of one link.
 #[derive(Debug)]
 pub struct Pacer {
-    nanos_per_byte: f64,
-    burst_nanos: Nanos,
+    /// Bits of an `f64`, as is the next; zero is a link without a limit.
+    rate_mbit: AtomicU64,
+    nanos_per_byte: AtomicU64,
+    burst_nanos: AtomicU64,
     backlog_nanos: AtomicU64,
     busy_until: AtomicU64,
 }
@@ -34,20 +39,43 @@ pub struct Pacer {
 impl Pacer {
     /// A bucket of `rate_mbit`, full; `None` is a link without a limit.
     pub fn new(rate_mbit: Option<f64>) -> Pacer {
+        let pacer = Pacer {
+            rate_mbit: AtomicU64::new(0),
+            nanos_per_byte: AtomicU64::new(0),
+            burst_nanos: AtomicU64::new(BURST_NANOS),
+            backlog_nanos: AtomicU64::new(BACKLOG_NANOS),
+            busy_until: AtomicU64::new(0),
+        };
+        pacer.set_rate(rate_mbit);
+        pacer
+    }
+
+    /// Another rate from here on. What was accounted stays so, in time: the backlog of before
+    /// still has to pass. Call [`Pacer::allow_unit`] after it.
+    pub fn set_rate(&self, rate_mbit: Option<f64>) {
         let nanos_per_byte = rate_mbit.map_or(0.0, |rate| 8_000.0 / rate);
         let packets_nanos = (BURST_PACKETS_MIN * PACKET_BYTES * nanos_per_byte) as Nanos;
-        Pacer {
-            nanos_per_byte,
-            burst_nanos: packets_nanos.max(BURST_NANOS),
-            backlog_nanos: AtomicU64::new(packets_nanos.max(BACKLOG_NANOS)),
-            busy_until: AtomicU64::new(0),
-        }
+        self.burst_nanos.store(packets_nanos.max(BURST_NANOS), Relaxed);
+        self.backlog_nanos.store(packets_nanos.max(BACKLOG_NANOS), Relaxed);
+        self.nanos_per_byte.store(nanos_per_byte.to_bits(), Relaxed);
+        self.rate_mbit.store(rate_mbit.unwrap_or(0.0).to_bits(), Relaxed);
+    }
+
+    /// The rate in force; `None` is a link without a limit.
+    pub fn rate_mbit(&self) -> Option<f64> {
+        Some(f64::from_bits(self.rate_mbit.load(Relaxed))).filter(|rate| *rate > 0.0)
+    }
+
+    #[inline]
+    fn nanos_per_byte(&self) -> f64 {
+        f64::from_bits(self.nanos_per_byte.load(Relaxed))
     }
 
     /// Lets the backlog hold what a source needs that sends `unit_bytes` at once.
     pub fn allow_unit(&self, unit_bytes: usize) {
-        let unit_nanos = (unit_bytes as f64 * self.nanos_per_byte) as Nanos;
-        self.backlog_nanos.store(unit_nanos.max(self.burst_nanos).max(BACKLOG_NANOS), Relaxed);
+        let unit_nanos = (unit_bytes as f64 * self.nanos_per_byte()) as Nanos;
+        let burst_nanos = self.burst_nanos.load(Relaxed);
+        self.backlog_nanos.store(unit_nanos.max(burst_nanos).max(BACKLOG_NANOS), Relaxed);
     }
 
     /// Accounts `wire_bytes` to be sent at `now`, Ethernet header included. False, and nothing is
@@ -55,10 +83,11 @@ impl Pacer {
     #[inline]
     #[must_use]
     pub fn spend(&self, wire_bytes: usize, now: Nanos) -> bool {
-        if self.nanos_per_byte == 0.0 {
+        let nanos_per_byte = self.nanos_per_byte();
+        if nanos_per_byte == 0.0 {
             return true;
         }
-        let cost = (wire_bytes as f64 * self.nanos_per_byte).round() as Nanos;
+        let cost = (wire_bytes as f64 * nanos_per_byte).round() as Nanos;
         let limit = now.saturating_add(self.backlog_nanos.load(Relaxed));
         let spent = self.busy_until.fetch_update(Relaxed, Relaxed, |busy| {
             (busy <= limit).then(|| busy.max(now).saturating_add(cost))
@@ -75,7 +104,7 @@ impl Pacer {
     /// When the budget becomes positive (again).
     #[inline]
     pub fn opens_at(&self) -> Nanos {
-        self.busy_until.load(Relaxed).saturating_sub(self.burst_nanos)
+        self.busy_until.load(Relaxed).saturating_sub(self.burst_nanos.load(Relaxed))
     }
 }
 
@@ -169,6 +198,22 @@ mod tests {
         assert!(accepted(&pacer, 1500, now) + usual >= 512);
         pacer.allow_unit(0);
         assert!(!pacer.spend(1500, now), "a flow that is gone leaves no allowance");
+    }
+
+    #[test]
+    fn another_rate_holds_from_the_next_packet_on_and_none_lifts_the_limit() {
+        let (pacer, now) = (Pacer::new(Some(8.0)), SECOND);
+        assert_eq!(pacer.rate_mbit(), Some(8.0));
+        let fair = |rate: f64| rate * 1e6 / 8.0 * 2.0;
+        for rate in [8.0, 80.0, 4.0] {
+            pacer.set_rate(Some(rate));
+            pacer.busy_until.store(0, Relaxed);
+            let sent = greedy(&pacer, 1000, 100_000, 2) as f64;
+            assert!((0.97..1.1).contains(&(sent / fair(rate))), "{sent} at {rate}");
+        }
+        pacer.set_rate(None);
+        assert_eq!(pacer.rate_mbit(), None);
+        assert!(pacer.spend(1 << 30, now));
     }
 
     #[test]

@@ -168,6 +168,16 @@ impl Runtime {
         steering.accept(&snapshot)
     }
 
+    /// Changes the pace of a link, by its index in the topology; `None` is as fast as it takes
+    /// packets. Holds from the next packet on.
+    pub fn set_rate(&self, link: usize, rate_mbit: Option<f64>) {
+        let node = &self.node;
+        if let Some(pacer) = node.pacers.get(link) {
+            pacer.set_rate(rate_mbit);
+            allow_units(&node.pacers, &node.topology, &node.shared.snapshot.get());
+        }
+    }
+
     /// Refuses sources that take more than stages of relays and sinks leave.
     fn check_memory(&self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let Node { shared, topology, .. } = &*self.node;

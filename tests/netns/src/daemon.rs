@@ -151,6 +151,11 @@ impl Daemon {
         })
     }
 
+    /// Its configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     /// Its control socket.
     pub fn socket(&self) -> &Path {
         &self.socket

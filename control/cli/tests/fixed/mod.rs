@@ -1,10 +1,46 @@
 //! The state that the tests show: a bit of everything.
 
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, Frames, HopLoss, Link, Neighbour, Parameters, Remote, Session,
-    State, Tunnel, Worker,
+    Change, Engine, Flow, FlowNeighbour, Frames, History, HistoryEntry, HopLoss, Link, Neighbour,
+    Parameters, Reloaded, Remote, Session, State, Tunnel, Worker,
 };
 use std::collections::BTreeMap;
+
+/// Some changes; with one that costs a gap.
+pub fn reloaded(has_gap: bool) -> Reloaded {
+    let change =
+        |what: &str, line, cost: &str| Change { what: what.into(), line, cost: cost.into() };
+    let mut changes = vec![
+        change("link east: rate_mbit = 97.0 becomes 50.0", Some(12), "live"),
+        change("flow 1: redundancy = \"auto\" becomes 1.5", Some(31), "live"),
+        change("flow 3 is taken away", None, "live"),
+    ];
+    if has_gap {
+        changes.insert(0, change("daemon: frames = 16384 becomes 32768", Some(5), "gap"));
+    }
+    Reloaded { changes, ..Reloaded::default() }
+}
+
+pub fn history() -> History {
+    let entry = |number, age_seconds, cause: &str| {
+        let at = 1_700_000_000 - age_seconds;
+        HistoryEntry { number, at, age_seconds, cause: cause.into() }
+    };
+    History {
+        entries: vec![
+            entry(5, 400_000, "start"),
+            entry(6, 9_000, "set"),
+            entry(7, 600, "unconfirmed"),
+            entry(8, 9, "reload"),
+        ],
+        directory: Some("/var/lib/recoded".into()),
+        trouble: "/var/lib/recoded cannot be used (No space left on device (os error 28)): make \
+                  room there and let the daemon write to it, or name another directory with \
+                  --state; until then the history is in memory only"
+            .into(),
+        confirm_seconds_left: Some(51),
+    }
+}
 
 pub fn engine() -> Engine {
     Engine {
@@ -96,6 +132,9 @@ fn source() -> Flow {
         overhead_theory: None,
         decode_delay_mean_us: None,
         decode_delay_max_us: None,
+        state: None,
+        goodput_mbit: Some(61.2),
+        received_ago_seconds: None,
     }
 }
 
@@ -133,6 +172,9 @@ fn relay() -> Flow {
         rank_histogram,
         rank_theory: None,
         overhead: None,
+        state: Some("quiet".into()),
+        goodput_mbit: None,
+        received_ago_seconds: Some(41.4),
         ..source()
     }
 }
@@ -192,6 +234,8 @@ fn window_sink() -> Flow {
         overhead: Some(1.5),
         decode_delay_mean_us: Some(1_234.5),
         decode_delay_max_us: Some(98_765.4),
+        state: Some("waiting".into()),
+        goodput_mbit: Some(0.0),
         ..source()
     }
 }
@@ -233,7 +277,9 @@ fn stream_source() -> Flow {
         remote: None,
         counters: counted([("ingress_packets", 1_000), ("sent_systematic", 1_000)]),
         rank_theory: None,
-        overhead: None,
+        overhead: Some(1.144),
+        overhead_theory: Some(1.11),
+        state: Some("up".into()),
         ..source()
     }
 }

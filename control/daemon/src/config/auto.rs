@@ -136,8 +136,7 @@ mod tests {
         let again = |mtu| {
             let mut mtus = mtus.clone();
             mtus.follow("eth1", mtu);
-            let config =
-                crate::config::Config::from_document(&document, &mtus, Some(&config.tunnels));
+            let config = crate::config::Config::from_document(&document, &mtus, Some(&config));
             config.expect("any code carries it").flows.remove(0).params.code
         };
         assert!(matches!(again(1500), FlowCode::Stream(_)));

@@ -13,6 +13,10 @@ pub mod document;
 
 pub mod error;
 
+pub mod diff;
+
+pub mod edit;
+
 mod reader;
 
 pub mod daemon;
@@ -195,6 +199,15 @@ impl Flow {
         usize::from(id) == tunnel
     }
 
+    /// Whether `other` is the same flow between the same neighbours, whatever its parameters.
+    pub fn moves_not(&self, other: &Flow) -> bool {
+        let (one, other) = (&self.params, &other.params);
+        one.id == other.id
+            && one.role == other.role
+            && one.next_hops == other.next_hops
+            && one.shards == other.shards
+    }
+
     /// Its next hops and its upstream, each with the key that names it.
     fn neighbours(&self) -> impl Iterator<Item = (&'static str, PeerId)> {
         let upstream = match self.params.role {
@@ -228,7 +241,8 @@ impl Config {
         Ok((document, mtus, config))
     }
 
-    /// Checks a document. Tunnels that are in force exist, and stay as they are.
+    /// Checks a document. Tunnels and neighbours that are in force exist, and keep their numbers;
+    /// new neighbours come after them.
     ///
     /// # Errors
     ///
@@ -236,17 +250,17 @@ impl Config {
     pub fn from_document(
         document: &Document,
         mtus: &Mtus,
-        in_force: Option<&[Tunnel]>,
+        in_force: Option<&Config>,
     ) -> Result<Config, ConfigErrors> {
         let mut errors = Vec::new();
         let daemon = daemon::daemon(&document.daemon, &mut errors);
         let links = daemon::links(&document.links, &mut errors);
         let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
         if let Some(in_force) = in_force {
-            tunnels = in_force.iter().map(|tunnel| (tunnel.clone(), true)).collect();
+            tunnels = in_force.tunnels.iter().map(|tunnel| (tunnel.clone(), true)).collect();
         }
         let neighbours = auth::neighbours(&document.neighbours, &links, &mut errors);
-        let mut hops = Vec::new();
+        let mut hops = in_force.map_or_else(Vec::new, |in_force| in_force.hops.clone());
         let mut flows = Vec::new();
         let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
         for (index, section) in document.flows.iter().enumerate() {

@@ -42,6 +42,11 @@ impl Mtus {
         }
     }
 
+    /// MTU of `interface`, if it is known.
+    pub fn get(&self, interface: &str) -> Option<u32> {
+        self.0.get(interface).and_then(|mtu| u32::try_from(*mtu).ok())
+    }
+
     /// MTU of `interface`, or the default.
     pub fn of(&self, interface: &str) -> usize {
         self.0.get(interface).copied().unwrap_or(MTU_DEFAULT)

@@ -5,6 +5,8 @@ use recoded::config::{Config, EngineChoice};
 use recoded::control::bounded::serve;
 use recoded::control::socket::claim;
 use recoded::dataplane::{Dataplane, Observation, Refused};
+use recoded::keeper::{self, Keeper};
+use recoded::kept::Kept;
 use recoded::live::Live;
 use recoded_api::client::Client;
 use recoded_api::service::Service;
@@ -14,6 +16,7 @@ use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
     BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
 };
+use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -38,6 +41,7 @@ pub struct Fake {
     pub refuses: bool,
     pub stuck: bool,
     pub engine: Option<EngineChoice>,
+    pub rates: Vec<(usize, Option<f64>)>,
     /// MTU of eth1 as seen now.
     pub mtu: Option<u64>,
     /// Of shards that are gone.
@@ -77,6 +81,10 @@ impl Dataplane for Handle {
 
     fn set_engine(&self, choice: EngineChoice) {
         self.with(|fake| fake.engine = Some(choice));
+    }
+
+    fn set_rate(&self, link: usize, rate_mbit: Option<f64>) {
+        self.with(|fake| fake.rates.push((link, rate_mbit)));
     }
 
     fn observe(&self) -> Observation {
@@ -137,7 +145,8 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
 
 /// A control socket in a folder of its own, served from a thread until dropped.
 pub struct Served {
-    _folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
+    pub keeper: Arc<Keeper>,
     pub path: PathBuf,
     pub dataplane: Handle,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -160,6 +169,12 @@ impl Served {
         let dataplane = Handle::default();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
+        let file = folder.path().join("test.toml");
+        std::fs::write(&file, text).expect("file");
+        let keeper = Arc::new(Keeper::new(&file, text, text, Some(folder.path().join("state"))));
+        let (channel, asking) = Channel::pair().expect("channel");
+        let keeping = keeper.clone();
+        std::thread::spawn(move || keeping.serve(&channel).expect("it is understood"));
         let (behind, bound, text) = (dataplane.clone(), path.clone(), text.to_owned());
         let thread = std::thread::spawn(move || {
             let (document, mtus, config) =
@@ -168,18 +183,19 @@ impl Served {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt");
             let (listener, _claim) = claim(&bound, false).expect("the path is free");
             let live = Live::new(document, mtus, config, Rc::new(behind));
+            let kept = Kept::new(live, keeper::Client::new(asking), Rc::default());
             ready.send(()).expect("the test waits");
             runtime.block_on(async {
                 tokio::select! {
                     _ = stopped => {}
-                    served = serve(listener, Service::new(Box::new(live))) => {
+                    served = serve(listener, Service::new(Box::new(kept))) => {
                         panic!("the server ended by itself: {served:?}");
                     }
                 }
             });
         });
         is_ready.recv().expect("the server starts");
-        Served { _folder: folder, path, dataplane, stop: Some(stop), thread: Some(thread) }
+        Served { folder, keeper, path, dataplane, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn client(&self) -> Client {

@@ -6,7 +6,7 @@ use crate::channel::Channel;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::resources::{check_capabilities, open_interfaces, raise_memlock};
-use crate::topology::{Topology, tunnel_mtu_min};
+use crate::topology::{HopConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
@@ -102,8 +102,16 @@ impl Privileged {
     }
 
     /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
-    /// carrier and its MTU again, and programs whose interface went are dropped.
-    pub fn renew(&mut self) {
+    /// carrier and its MTU again. The programs know the neighbours that `hops` names on these
+    /// links; links and tunnels stay what they were.
+    pub fn renew(&mut self, hops: Vec<HopConfig>) {
+        self.topology.hops = hops;
+        for (link, program) in self.programs.iter_mut().enumerate() {
+            let Some(attachment) = &mut program.attachment else { continue };
+            if let Err(error) = attachment.set_neighbours(&self.topology, link) {
+                tracing::warn!(%error, interface = program.interface, "its neighbours stay");
+            }
+        }
         for Held { plan, tunnel } in &self.tunnels {
             let mtu = plan.config.mtu;
             if !tunnel.has_carrier() && tunnel.set_carrier(true, &self.netlink).is_err()

@@ -12,6 +12,7 @@ mod line;
 mod mtu;
 mod paths;
 mod processes;
+mod reload;
 mod stream;
 mod takeover;
 mod timed;

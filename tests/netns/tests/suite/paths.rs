@@ -87,6 +87,7 @@ fn tunnel_loses_its_carrier_with_the_relay_and_gets_it_back() {
         let state = daemons[0].show().unwrap();
         assert_eq!(state.tunnels[0].state, "no-carrier");
         assert!(state.flows[0].neighbours.iter().all(|hop| hop.silent));
+        assert_eq!(state.flows[0].state.as_deref(), Some("down"));
         daemons[1].spawn_again().unwrap();
         daemons[1].wait_until_it_answers().unwrap();
         wait("the carrier is back", || has_carrier(bed.source()));

@@ -1,0 +1,69 @@
+//! A line for each flow: whether it is up, how fast, at what cost, and who was heard when.
+
+use crate::table::{Align, count, percent, sentence, table};
+use recoded_api::v1::Flow;
+
+use Align::{Left, Right};
+
+/// How each flow is doing.
+pub fn flow_lines(flows: &[Flow]) -> String {
+    let head = [
+        ("flow", Right),
+        ("role", Left),
+        ("code", Left),
+        ("state", Left),
+        ("Mbit/s", Right),
+        ("overhead", Right),
+        ("theory", Right),
+        ("max loss", Right),
+        ("delay ms", Right),
+        ("failed", Right),
+        ("heard s", Right),
+    ];
+    let some = |number: Option<f64>, digits: usize| {
+        number.map_or("-".into(), |number| format!("{number:.digits$}"))
+    };
+    let rows = flows.iter().map(|flow| {
+        let heard = flow.neighbours.iter().filter_map(|hop| hop.heard_ago_seconds);
+        let heard = heard.chain(flow.received_ago_seconds).reduce(f64::min);
+        [
+            flow.id.to_string(),
+            flow.role.clone(),
+            if flow.code.is_empty() { "-".into() } else { flow.code.clone() },
+            flow.state.clone().unwrap_or_else(|| "-".into()),
+            some(flow.goodput_mbit, 1),
+            some(flow.overhead, 2),
+            some(flow.overhead_theory, 2),
+            worst_loss(flow).map_or("-".into(), percent),
+            some(flow.decode_delay_mean_us.map(|micros| micros / 1e3), 1),
+            count(failed(flow)),
+            some(heard, 1),
+        ]
+    });
+    let text = table(head, &rows.collect::<Vec<_>>());
+    text + &flows.iter().filter_map(quiet).collect::<String>()
+}
+
+/// What a flow that nothing comes of may lack.
+fn quiet(flow: &Flow) -> Option<String> {
+    let words = match flow.state.as_deref()? {
+        "waiting" if flow.role == "source" => {
+            "no next hop has reported yet: nothing was sent, or none answers"
+        }
+        "waiting" => "no packet has come yet: see that the nodes before run and know this flow",
+        "quiet" => "no packet comes now: its source has nothing to send, or the path is dead",
+        _ => return None,
+    };
+    Some(sentence(&format!("flow {}", flow.id), words))
+}
+
+/// The highest loss of a hop.
+pub fn worst_loss(flow: &Flow) -> Option<f64> {
+    flow.hops.iter().map(|hop| hop.loss).reduce(f64::max)
+}
+
+/// Generations that were given up.
+pub fn failed(flow: &Flow) -> u64 {
+    let remote = flow.remote.as_ref();
+    remote.map_or(flow.count("generations_failed"), |remote| remote.failed)
+}

@@ -1,0 +1,125 @@
+//! `reload`, `undo` and `history`: what changed, what it cost, and what was in force before.
+
+use crate::table::{Align, sentence, table};
+use recoded_api::client::{Client, ClientError};
+use recoded_api::v1::{History, Reloaded};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long another dataplane process may take until it answers.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often it is asked.
+const START_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a configuration is not in force although the daemon took it.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The next process did not start with it.
+    #[error(
+        "no process starts with this configuration, and configuration {number} is back in force: \
+         the log of the daemon says why"
+    )]
+    Back {
+        /// Number of what is in force.
+        number: u64,
+    },
+}
+
+/// Waits until another process runs, where one takes over, and looks what it runs with.
+pub fn settled(
+    mut client: Client,
+    outcome: Reloaded,
+    socket: &Path,
+) -> Result<Reloaded, crate::Failure> {
+    if !(outcome.applied && outcome.replaces) {
+        return Ok(outcome);
+    }
+    let deadline = Instant::now() + START_PATIENCE;
+    // The process that answered is about to end.
+    while client.version().is_ok() && Instant::now() < deadline {
+        std::thread::sleep(START_PAUSE);
+    }
+    let history = loop {
+        match Client::connect(socket).and_then(|mut client| client.history()) {
+            Ok(history) => break history,
+            Err(ClientError::Forbidden { path }) => {
+                return Err(ClientError::Forbidden { path }.into());
+            }
+            Err(error) if Instant::now() >= deadline => return Err(error.into()),
+            Err(_) => std::thread::sleep(START_PAUSE),
+        }
+    };
+    let number = history.entries.last().map_or(0, |entry| entry.number);
+    if number != outcome.number {
+        return Err(ReloadError::Back { number }.into());
+    }
+    Ok(outcome)
+}
+
+/// What changed, or would.
+pub fn text(outcome: &Reloaded) -> String {
+    let mut text = String::new();
+    for change in &outcome.changes {
+        let line = change.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        text += &format!("{:<8} {line}{}\n", change.cost, change.what);
+    }
+    if outcome.changes.is_empty() {
+        return text + "nothing to change: that is what is in force\n";
+    }
+    let costs = |cost: &str| outcome.changes.iter().any(|change| change.cost == cost);
+    if !outcome.applied {
+        text += "\n";
+        if costs("restart") {
+            text += "not by reload: the lines with restart need a restart of the daemon\n";
+        } else if costs("gap") {
+            text += "costs a gap of about 0.1 s: another process takes over, tunnels stay\n";
+        } else if costs("flow") {
+            text += "costs no packet but of the flows that begin anew\n";
+        } else {
+            text += "costs no packet\n";
+        }
+        return text + "nothing was changed; recodectl reload does it\n";
+    }
+    let (number, edition) = (outcome.number, outcome.edition);
+    text += &match outcome.replaces {
+        true => format!("configuration {number} is in force, in another process\n"),
+        false => format!("configuration {number} is in force since edition {edition}\n"),
+    };
+    match outcome.confirm_seconds {
+        Some(seconds) => {
+            text + &format!("in {seconds} s the one before is back, unless: recodectl confirm\n")
+        }
+        None => text,
+    }
+}
+
+/// The configurations that were in force, newest first.
+pub fn history(history: &History) -> String {
+    let head = [("number", Align::Right), ("for", Align::Right), ("by", Align::Left)];
+    let rows = history.entries.iter().rev().enumerate().map(|(index, entry)| {
+        let in_force = if index == 0 { " (in force)" } else { "" };
+        [entry.number.to_string(), age(entry.age_seconds), format!("{}{in_force}", entry.cause)]
+    });
+    let mut text = table(head, &rows.collect::<Vec<_>>()) + "\n";
+    let memory = "in memory only: start recoded with --state DIR to keep it on disk";
+    text += &match (&history.directory, history.trouble.is_empty()) {
+        (Some(directory), true) => sentence("kept", &format!("in {directory}")),
+        (Some(_), false) => sentence("not kept", &history.trouble),
+        (None, _) => sentence("kept", memory),
+    };
+    if let Some(seconds) = history.confirm_seconds_left {
+        text += &format!("in {seconds} s the one before is back, unless: recodectl confirm\n");
+    }
+    text
+}
+
+/// How long ago.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

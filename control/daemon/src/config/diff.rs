@@ -1,0 +1,261 @@
+//! What another configuration changes, in words, and what each change costs.
+//!
+//! Both configurations are compared as they are rendered, with every key written out, so that a
+//! new key needs nothing here but, where it can change live, its row in the tables of
+//! `control/api`.
+
+use super::document::{Document, Section};
+use super::{Config, Flow, Neighbour};
+use recoded_api::keys::FLOW;
+use recoded_pipeline::params::FlowParams;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Longest value that is shown.
+const SHOWN_CHARS_MAX: usize = 120;
+
+/// What a change costs, from nothing to most.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Cost {
+    /// No packet.
+    Live,
+    /// The flow begins anew: what it has in flight may be lost. Other flows go on.
+    Flow,
+    /// Another dataplane process takes over: about 0.1 s for all flows. Tunnels and routes stay.
+    Gap,
+    /// A running daemon cannot make it.
+    Restart,
+}
+
+impl Cost {
+    /// How the control socket has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cost::Live => "live",
+            Cost::Flow => "flow",
+            Cost::Gap => "gap",
+            Cost::Restart => "restart",
+        }
+    }
+}
+
+/// One change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Section, key, and values before and after.
+    pub what: String,
+    /// Line in the new file; `None` for what is no longer in it.
+    pub line: Option<usize>,
+    /// What it costs.
+    pub cost: Cost,
+    /// The flow, where it is of one.
+    pub flow: Option<u32>,
+    /// The key, where it is of one; otherwise a section comes or goes.
+    pub key: Option<String>,
+}
+
+impl Change {
+    /// Whether `set` could make it.
+    pub fn is_settable(&self) -> bool {
+        let is_live = |key: &String| match self.flow {
+            Some(_) => FLOW.find(key).is_some_and(|key| key.is_live),
+            None => key == "engine" && self.cost == Cost::Live,
+        };
+        self.key.as_ref().is_some_and(is_live)
+    }
+
+    /// Whether it is the MTU of a tunnel, which stays what it was at the start.
+    pub fn is_mtu(&self) -> bool {
+        self.flow.is_none() && self.key.as_deref() == Some("mtu")
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(formatter, "line {line}: {}", self.what),
+            None => formatter.write_str(&self.what),
+        }
+    }
+}
+
+/// What `next`, which `file` says, changes of `now`.
+pub fn diff(now: &Config, next: &Config, file: &Document) -> Vec<Change> {
+    let (before, after) = (rendered(now), rendered(next));
+    let mut differ = Differ { now, next, changes: Vec::new() };
+    differ.keys("daemon".into(), &before.daemon, &after.daemon, Some(&file.daemon));
+    differ.sections(&before.links, &after.links, &file.links);
+    differ.sections(&before.tunnels, &after.tunnels, &file.tunnels);
+    differ.sections(&before.neighbours, &after.neighbours, &file.neighbours);
+    differ.sections(&before.flows, &after.flows, &file.flows);
+    differ.order("links", &before.links, &after.links);
+    differ.order("tunnels", &before.tunnels, &after.tunnels);
+    differ.changes
+}
+
+/// A configuration with every key written out. What `render` writes can be read.
+fn rendered(config: &Config) -> Document {
+    let document = Document::parse("", &config.to_toml());
+    document.expect("what is rendered is TOML")
+}
+
+struct Differ<'a> {
+    now: &'a Config,
+    next: &'a Config,
+    changes: Vec<Change>,
+}
+
+impl Differ<'_> {
+    fn sections(&mut self, before: &[Section], after: &[Section], file: &[Section]) {
+        for section in after {
+            let name = name(section);
+            let written = file.iter().find(|written| self::name(written) == name);
+            match before.iter().find(|old| self::name(old) == name) {
+                Some(old) => self.keys(name, old, section, written),
+                None => {
+                    let (flow, cost) = (number(section), self.cost_of_new(section));
+                    let what = format!("{name} is new");
+                    let line = written.map(|written| written.line);
+                    self.changes.push(Change { what, line, cost, flow, key: None });
+                }
+            }
+        }
+        let is_gone = |old: &&Section| !after.iter().any(|new| name(new) == name(old));
+        for section in before.iter().filter(is_gone) {
+            let cost = match section.kind {
+                "flow" => Cost::Live,
+                "neighbour" => Cost::Gap,
+                _ => Cost::Restart,
+            };
+            let what = format!("{} is taken away", name(section));
+            self.changes.push(Change { what, line: None, cost, flow: number(section), key: None });
+        }
+    }
+
+    fn keys(&mut self, name: String, old: &Section, new: &Section, file: Option<&Section>) {
+        let keys = new.entries.iter().chain(&old.entries).map(|entry| &entry.key);
+        let mut seen = BTreeSet::new();
+        for key in keys.filter(|key| seen.insert((*key).clone())) {
+            let value = |section: &Section| section.get(key).map(|it| shown(&it.value));
+            let (before, after) = (value(old), value(new));
+            let what = match (before, after) {
+                (before, after) if before == after => continue,
+                (Some(before), Some(after)) => format!("{name}: {key} = {before} becomes {after}"),
+                (None, Some(after)) => format!("{name}: {key} = {after} is added"),
+                (Some(before), None) => format!("{name}: {key} = {before} is taken away"),
+                (None, None) => continue,
+            };
+            let entry = file.and_then(|file| file.get(key)).and_then(|entry| entry.line);
+            let line = entry.or(file.map(|file| file.line).filter(|_| new.get(key).is_some()));
+            let cost = self.cost(new, key);
+            self.changes.push(Change {
+                what,
+                line,
+                cost,
+                flow: number(new),
+                key: Some(key.clone()),
+            });
+        }
+    }
+
+    /// What is numbered by its place in the file.
+    fn order(&mut self, what: &str, before: &[Section], after: &[Section]) {
+        let names = |sections: &[Section]| sections.iter().map(name).collect::<Vec<_>>();
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        let (before, after) = (names(before), names(after));
+        if before != after && sorted(before) == sorted(after) {
+            let what = format!("{what} are in another order");
+            let cost = Cost::Gap;
+            self.changes.push(Change { what, line: None, cost, flow: None, key: None });
+        }
+    }
+
+    fn cost(&self, section: &Section, key: &str) -> Cost {
+        match (section.kind, key) {
+            ("daemon", "engine") | ("link", "rate_mbit") => Cost::Live,
+            ("daemon", "socket" | "workers" | "port" | "xdp_mode") => Cost::Restart,
+            ("daemon" | "neighbour", _) => Cost::Gap,
+            ("flow", key) => self.flow_cost(section, key),
+            _ => Cost::Restart,
+        }
+    }
+
+    fn flow_cost(&self, section: &Section, key: &str) -> Cost {
+        match key {
+            "shards" if self.needs_queues() => Cost::Restart,
+            "next_hops" | "upstream" if self.has_new_neighbour(section) => Cost::Gap,
+            "role" | "tunnel" | "next_hops" | "upstream" | "shards" => Cost::Flow,
+            "symbol_bytes" => Cost::Live,
+            key if FLOW.find(key).is_some_and(|key| key.is_live) => Cost::Live,
+            _ => Cost::Gap,
+        }
+    }
+
+    fn cost_of_new(&self, section: &Section) -> Cost {
+        match section.kind {
+            "flow" if self.needs_queues() => Cost::Restart,
+            // Keys are read from files at the start of a process.
+            "flow" if section.get("edge_key").is_some() => Cost::Gap,
+            "flow" if self.has_new_neighbour(section) => Cost::Gap,
+            "flow" => Cost::Live,
+            "neighbour" => Cost::Gap,
+            _ => Cost::Restart,
+        }
+    }
+
+    /// Whether tunnels would need more queues than they were created with.
+    fn needs_queues(&self) -> bool {
+        tunnel_queues(self.next) > tunnel_queues(self.now)
+    }
+
+    fn has_new_neighbour(&self, section: &Section) -> bool {
+        let Config { flows, hops, .. } = self.next;
+        let is_it = |flow: &&Flow| Some(flow.params.id) == number(section);
+        let known = |hop: &Neighbour| {
+            let link = |config: &Config| config.links.get(hop.link).map(|link| link.name.clone());
+            self.now.hops.contains(hop) && link(self.now) == link(self.next)
+        };
+        let flow = flows.iter().find(is_it);
+        flow.is_some_and(|flow| {
+            flow.neighbours().any(|(_, id)| !hops.get(usize::from(id.0)).is_some_and(known))
+        })
+    }
+}
+
+/// Queues that each tunnel is created with.
+pub fn tunnel_queues(config: &Config) -> usize {
+    let shards = |params: &FlowParams| usize::from(params.shards);
+    let most = config.flows.iter().map(|flow| shards(&flow.params)).max();
+    most.unwrap_or(1).max(config.daemon.workers)
+}
+
+/// What a section is known by.
+fn name(section: &Section) -> String {
+    let text = |key| match section.get(key).map(|entry| &entry.value) {
+        Some(toml::Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    match section.kind {
+        "flow" => format!("flow {}", text("id")),
+        "neighbour" => format!("neighbour {}:{}", text("link"), text("address")),
+        kind => format!("{kind} {}", text("name")),
+    }
+}
+
+/// The number of a flow.
+fn number(section: &Section) -> Option<u32> {
+    let id = section.get("id").filter(|_| section.kind == "flow")?;
+    id.value.as_integer().and_then(|id| u32::try_from(id).ok())
+}
+
+fn shown(value: &toml::Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,183 @@
+//! The side of the dataplane process. A disk may make the answer slow, so a thread waits for it.
+
+use super::{Answer, Ask, Coming, Past};
+use crate::lifecycle::{read, written};
+use recoded_api::error::ControlError;
+use recoded_runtime::channel::Channel;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Asks the supervisor.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Mutex<Channel>>);
+
+/// A configuration as the supervisor has it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Text {
+    /// Number of what is in force.
+    pub number: u64,
+    /// The name of its file.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// MTUs of the interfaces that it names.
+    pub mtus: BTreeMap<String, u32>,
+}
+
+impl Client {
+    /// Asks over `channel`.
+    pub fn new(channel: Channel) -> Client {
+        Client(Arc::new(Mutex::new(channel)))
+    }
+
+    /// The file as it is now, checked; `changes` says whether it is to come into force.
+    ///
+    /// # Errors
+    /// What is wrong with it, or what must be done before.
+    pub async fn read(&self, changes: bool) -> Result<Text, ControlError> {
+        self.text(Ask::Read { changes }).await
+    }
+
+    /// A configuration of before; without a number, the one to go back to.
+    ///
+    /// # Errors
+    /// There is none, or it is no longer right.
+    pub async fn past(&self, number: Option<u64>) -> Result<Text, ControlError> {
+        self.text(Ask::Past { number }).await
+    }
+
+    /// The file, to be changed.
+    ///
+    /// # Errors
+    /// It is not what it was when it was read last.
+    pub async fn open(&self) -> Result<Text, ControlError> {
+        self.text(Ask::Open).await
+    }
+
+    /// `text`, which people read as `shown`, is in force; returns its number.
+    ///
+    /// # Errors
+    /// The supervisor does not take it.
+    pub async fn in_force(
+        &self,
+        coming: Coming,
+        text: String,
+        shown: String,
+    ) -> Result<u64, ControlError> {
+        self.done(Ask::InForce(coming), vec![text, shown]).await
+    }
+
+    /// `text` is in force once this process has ended; returns its number.
+    ///
+    /// # Errors
+    /// No process could start with it.
+    pub async fn replace(
+        &self,
+        coming: Coming,
+        text: String,
+        shown: String,
+    ) -> Result<u64, ControlError> {
+        self.done(Ask::Replace(coming), vec![text, shown]).await
+    }
+
+    /// Confirms what waits for it.
+    ///
+    /// # Errors
+    /// Nothing does.
+    pub async fn confirm(&self) -> Result<u64, ControlError> {
+        self.done(Ask::Confirm, Vec::new()).await
+    }
+
+    /// Writes a draft of the file.
+    ///
+    /// # Errors
+    /// The disk, or another who changed the file.
+    pub async fn prepare(&self, text: String) -> Result<(), ControlError> {
+        self.done(Ask::Prepare, vec![text]).await.map(|_| ())
+    }
+
+    /// Puts the draft in its place.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn finish(&self) -> Result<(), ControlError> {
+        self.done(Ask::Finish, Vec::new()).await.map(|_| ())
+    }
+
+    /// Removes the draft.
+    pub async fn discard(&self) {
+        let _ = self.done(Ask::Discard, Vec::new()).await;
+    }
+
+    /// What was in force.
+    ///
+    /// # Errors
+    /// The supervisor does not answer.
+    pub async fn history(&self) -> Result<Past, ControlError> {
+        match self.ask(Ask::History, Vec::new()).await? {
+            (Answer::History(past), _) => Ok(past),
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    async fn text(&self, ask: Ask) -> Result<Text, ControlError> {
+        match self.ask(ask, Vec::new()).await? {
+            (Answer::Text { number, file, mtus }, Some(text)) => {
+                Ok(Text { number, file, text, mtus })
+            }
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    async fn done(&self, ask: Ask, texts: Vec<String>) -> Result<u64, ControlError> {
+        match self.ask(ask, texts).await? {
+            (Answer::Done { number }, _) => Ok(number),
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    async fn ask(
+        &self,
+        ask: Ask,
+        texts: Vec<String>,
+    ) -> Result<(Answer, Option<String>), ControlError> {
+        let channel = self.0.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let channel = channel.lock().unwrap_or_else(PoisonError::into_inner);
+            exchange(&channel, &ask, &texts)
+        });
+        let answered = asked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let (answer, text) = answered.map_err(|error| {
+            let reason = format!("the supervisor does not answer ({error}): restart the daemon");
+            ControlError::Failed { reason }
+        })?;
+        let reason = || text.clone().unwrap_or_default();
+        match answer {
+            Answer::Refused => Err(ControlError::Refused { reason: reason() }),
+            Answer::Failed => Err(ControlError::Failed { reason: reason() }),
+            answer => Ok((answer, text)),
+        }
+    }
+}
+
+fn exchange(
+    channel: &Channel,
+    ask: &Ask,
+    texts: &[String],
+) -> io::Result<(Answer, Option<String>)> {
+    let files = texts.iter().map(|text| written(text)).collect::<io::Result<Vec<_>>>()?;
+    let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    channel.send(ask, &fds)?;
+    let answered = channel.receive::<Answer>()?;
+    let (answer, fds) = answered.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
+    let text = fds.into_iter().next().map(read).transpose()?;
+    Ok((answer, text))
+}
+
+fn unexpected(answer: &Answer) -> ControlError {
+    ControlError::Failed {
+        reason: format!("the supervisor answered what was not asked: {answer:?}"),
+    }
+}

@@ -1,0 +1,599 @@
+//! The side of the supervisor: the file, the configuration in force, the history.
+
+use super::history::{self, History};
+use super::{Answer, Ask, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
+use crate::config::Config;
+use crate::config::diff::{Change, diff};
+use crate::config::document::Document;
+use crate::keys::Keys;
+use crate::lifecycle::{read, written};
+use crate::node;
+use recoded_runtime::channel::Channel;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Keeps configurations. Threads share it.
+#[derive(Debug)]
+pub struct Keeper {
+    /// Without symbolic links, so that a draft lies beside it.
+    path: PathBuf,
+    /// Its name in messages.
+    file: String,
+    state: Mutex<State>,
+    /// Locked while the disk is waited for, so not while a process is watched.
+    history: Mutex<History>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What the next process starts with.
+    in_force: String,
+    /// The file as it was read when it last came into force, or was written by us.
+    loaded: String,
+    /// What was read since and is about to come into force.
+    coming: Option<String>,
+    /// What waits to be confirmed.
+    pending: Option<Pending>,
+    /// What was in force before a process was replaced; until the next one runs.
+    before: Option<String>,
+    /// MTUs of interfaces as last seen.
+    mtus: BTreeMap<String, u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    deadline: Instant,
+    /// What comes back.
+    before: String,
+    /// When its taking back was begun.
+    reverting: Option<Instant>,
+}
+
+impl State {
+    fn lasting(&self) -> &str {
+        self.pending.as_ref().map_or(&self.in_force, |pending| &pending.before)
+    }
+}
+
+/// Why something was not done.
+enum No {
+    Refused(String),
+    Failed(String),
+}
+
+type Outcome = Result<(Answer, Option<String>), No>;
+
+impl Keeper {
+    /// Of a file with the text `loaded`, when the daemon starts with `in_force`; history lies in
+    /// `directory`.
+    pub fn new(path: &Path, loaded: &str, in_force: &str, directory: Option<PathBuf>) -> Keeper {
+        let state = State {
+            in_force: in_force.to_owned(),
+            loaded: loaded.to_owned(),
+            coming: None,
+            pending: None,
+            before: None,
+            mtus: BTreeMap::new(),
+        };
+        Keeper {
+            path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            file: path.to_string_lossy().into_owned(),
+            state: Mutex::new(state),
+            history: Mutex::new(History::open(directory, in_force)),
+        }
+    }
+
+    /// What the next process starts with, and the MTUs of interfaces as last seen.
+    pub fn in_force(&self) -> (String, BTreeMap<String, u32>) {
+        let state = self.state();
+        (state.in_force.clone(), state.mtus.clone())
+    }
+
+    /// What a daemon that follows this one takes up: the file as it was read, and what is in force,
+    /// but for a change that waits to be confirmed.
+    pub fn lasting(&self) -> (String, String) {
+        let state = self.state();
+        (state.loaded.clone(), state.lasting().to_owned())
+    }
+
+    /// Whether it is something else than this.
+    pub fn differs(&self, loaded: &str, in_force: &str) -> bool {
+        let state = self.state();
+        state.loaded != loaded || state.lasting() != in_force
+    }
+
+    /// Notes the MTU of an interface.
+    pub fn note_mtu(&self, interface: &str, mtu: u32) {
+        self.state().mtus.insert(interface.to_owned(), mtu);
+    }
+
+    /// A process runs with what is in force.
+    pub fn runs(&self) {
+        self.state().before = None;
+    }
+
+    /// No process ran with what is in force: what was before is back, if it was not the first.
+    pub fn failed(&self) -> bool {
+        let mut state = self.state();
+        let Some(before) = state.before.take() else { return false };
+        state.in_force = before.clone();
+        state.pending = None;
+        drop(state);
+        self.history().add(Cause::Failed, &before);
+        true
+    }
+
+    /// Whether it is time to take back what was not confirmed; true once for each change.
+    pub fn is_overdue(&self) -> bool {
+        let mut state = self.state();
+        let Some(pending) = &mut state.pending else { return false };
+        let is_due = pending.deadline <= Instant::now() && pending.reverting.is_none();
+        if is_due {
+            pending.reverting = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Whether a process was asked so long ago to take it back.
+    pub fn is_stuck(&self, patience: Duration) -> bool {
+        let begun = self.state().pending.as_ref().and_then(|pending| pending.reverting);
+        begun.is_some_and(|begun| begun.elapsed() > patience)
+    }
+
+    /// Takes back what was not confirmed in time, while no process runs.
+    pub fn take_back(&self) -> bool {
+        let mut state = self.state();
+        let is_due = |pending: &mut Pending| pending.deadline <= Instant::now();
+        let Some(pending) = state.pending.take_if(is_due) else { return false };
+        state.in_force = pending.before.clone();
+        state.before = None;
+        drop(state);
+        self.history().add(Cause::Unconfirmed, &pending.before);
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a dataplane process until it hangs up.
+    ///
+    /// # Errors
+    /// It said what is no question, or Linux refused to carry messages.
+    pub fn serve(&self, channel: &Channel) -> io::Result<()> {
+        // What changed while no process ran.
+        self.history().write();
+        while let Some((ask, fds)) = channel.receive::<Ask>()? {
+            let changes = matches!(ask, Ask::InForce(_) | Ask::Replace(_));
+            let (answer, text) = match self.answer(&ask, fds) {
+                Ok(answer) => answer,
+                Err(No::Refused(reason)) => (Answer::Refused, Some(reason)),
+                Err(No::Failed(reason)) => (Answer::Failed, Some(reason)),
+            };
+            let file = text.as_deref().map(written).transpose()?;
+            let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+            match channel.send(&answer, &fds) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                sent => sent?,
+            }
+            if changes {
+                self.history().write();
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, ask: &Ask, fds: Vec<OwnedFd>) -> Outcome {
+        let texts = fds.into_iter().map(read).collect::<io::Result<Vec<String>>>();
+        let texts = texts.map_err(|error| No::Failed(format!("no text came along ({error})")))?;
+        match (ask, &texts[..]) {
+            (Ask::Read { changes }, _) => self.read(*changes),
+            (Ask::Past { number }, _) => self.past(*number),
+            (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown, false),
+            (Ask::Replace(coming), [text, shown]) => self.take(*coming, text, shown, true),
+            (Ask::Confirm, _) => self.confirm(),
+            (Ask::History, _) => Ok((Answer::History(self.report()), None)),
+            (Ask::Open, _) => {
+                let text = self.unchanged()?;
+                Ok((self.text(BTreeMap::new()), Some(text)))
+            }
+            (Ask::Prepare, [text]) => self.prepare(text),
+            (Ask::Finish, _) => self.finish(),
+            (Ask::Discard, _) => {
+                let _ = std::fs::remove_file(history::draft(&self.path));
+                self.state().coming = None;
+                Ok((self.done(), None))
+            }
+            _ => Err(No::Failed("texts are missing".into())),
+        }
+    }
+
+    fn done(&self) -> Answer {
+        Answer::Done { number: self.history().number() }
+    }
+
+    fn text(&self, mtus: BTreeMap<String, u32>) -> Answer {
+        Answer::Text { number: self.history().number(), file: self.file.clone(), mtus }
+    }
+
+    fn read_file(&self) -> Result<String, No> {
+        history::read(&self.path).map_err(|error| {
+            No::Refused(format!("cannot read {} ({error}): nothing was changed", self.file))
+        })
+    }
+
+    /// MTUs of the interfaces that a text names, if the text is right.
+    fn check(&self, file: &str, text: &str) -> Result<(Config, BTreeMap<String, u32>), String> {
+        let known = self.state().mtus.clone();
+        let mtu = |name: &str| node::mtu(name).or_else(|| known.get(name).copied());
+        let checked = Config::parse(file, text, &mtu).map_err(|errors| errors.to_string())?;
+        let links = checked.2.links.iter();
+        let mtus = links.filter_map(|link| Some((link.interface.clone(), mtu(&link.interface)?)));
+        let mtus = mtus.collect();
+        Ok((checked.2, mtus))
+    }
+
+    fn read(&self, changes: bool) -> Outcome {
+        if changes && self.state().pending.is_some() {
+            let reason = "the last change waits to be confirmed: recodectl confirm keeps it, \
+                          recodectl undo takes it back; nothing was changed";
+            return Err(No::Refused(reason.into()));
+        }
+        let text = self.read_file()?;
+        let (_, mtus) = self
+            .check(&self.file, &text)
+            .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
+        if changes {
+            self.state().coming = Some(text.clone());
+        }
+        Ok((self.text(mtus), Some(text)))
+    }
+
+    fn past(&self, number: Option<u64>) -> Outcome {
+        let pending = self.state().pending.clone().filter(|_| number.is_none());
+        let text = match pending {
+            Some(pending) => pending.before,
+            None => {
+                let history = self.history();
+                let known: Vec<String> =
+                    history.entries().map(|entry| entry.number.to_string()).collect();
+                let entry = history.past(number).ok_or_else(|| {
+                    No::Refused(match number {
+                        Some(number) => {
+                            format!(
+                                "there is no configuration {number}: there is {}",
+                                known.join(", ")
+                            )
+                        }
+                        None => "there is no configuration before this one".into(),
+                    })
+                })?;
+                entry.text.clone()
+            }
+        };
+        let (_, mtus) = self.check("history", &text).map_err(|errors| {
+            No::Refused(format!("what was before is no longer right: {errors}"))
+        })?;
+        self.state().coming = Some(text.clone());
+        Ok((self.text(mtus), Some(text)))
+    }
+
+    fn take(&self, coming: Coming, text: &str, shown: &str, replaces: bool) -> Outcome {
+        let Coming { mut cause, confirm_seconds, is_same } = coming;
+        if confirm_seconds.is_some_and(|seconds| !(1..=CONFIRM_SECONDS_MAX).contains(&seconds)) {
+            let reason = format!("confirm within 1 to {CONFIRM_SECONDS_MAX} seconds");
+            return Err(No::Refused(reason));
+        }
+        let config = self.trusted(cause, text)?;
+        if replaces {
+            Keys::read(&config)
+                .map_err(|error| No::Refused(format!("{error}; nothing was changed")))?;
+        }
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.in_force, text.to_owned());
+        if replaces {
+            state.before = Some(before.clone());
+        }
+        match cause {
+            Cause::Reload => {
+                state.loaded = state.coming.take().unwrap_or_else(|| shown.to_owned());
+                state.pending = confirm_seconds.map(|seconds| Pending {
+                    deadline: Instant::now() + Duration::from_secs(seconds),
+                    before,
+                    reverting: None,
+                });
+            }
+            Cause::Undo => {
+                state.coming = None;
+                let pending = state.pending.take();
+                if pending.is_some_and(|pending| pending.reverting.is_some()) {
+                    cause = Cause::Unconfirmed;
+                }
+            }
+            _ => {}
+        }
+        drop(state);
+        let mut history = self.history();
+        let number = if is_same { history.number() } else { history.add(cause, shown) };
+        tracing::info!("configuration {number} is in force ({})", cause.name());
+        Ok((Answer::Done { number }, None))
+    }
+
+    /// A text of the dataplane process, which may say what we read ourselves, or else change what
+    /// `set` may change: who takes that process over gains no other configuration.
+    fn trusted(&self, cause: Cause, text: &str) -> Result<Config, No> {
+        let base = match cause {
+            Cause::Set => Some(self.state().in_force.clone()),
+            _ => self.state().coming.clone(),
+        };
+        let base = base.ok_or_else(|| No::Failed("nothing was read before".into()))?;
+        let parse = |text: &str| {
+            self.check("configuration in force", text).map_err(|errors| {
+                No::Failed(format!("the dataplane process sent no configuration: {errors}"))
+            })
+        };
+        let ((before, _), (config, _)) = (parse(&base)?, parse(text)?);
+        self.refuse_others(&before, &config, text, cause == Cause::Set)?;
+        Ok(config)
+    }
+
+    /// Refuses what neither `set` may change nor follows from the MTU of an interface.
+    fn refuse_others(
+        &self,
+        before: &Config,
+        after: &Config,
+        text: &str,
+        is_set: bool,
+    ) -> Result<(), No> {
+        let document = Document::parse(&self.file, text);
+        let document = document.map_err(|errors| No::Failed(errors.to_string()))?;
+        let changes = diff(before, after, &document);
+        let is_allowed = |change: &Change| change.is_mtu() || is_set && change.is_settable();
+        match changes.iter().find(|change| !is_allowed(change)) {
+            Some(change) => {
+                Err(No::Failed(format!("the dataplane process may not change this: {change}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn confirm(&self) -> Outcome {
+        if self.state().pending.take().is_none() {
+            return Err(No::Refused("nothing waits to be confirmed".into()));
+        }
+        tracing::info!("the change is confirmed");
+        Ok((self.done(), None))
+    }
+
+    fn report(&self) -> Past {
+        let left = |it: &Pending| it.deadline.saturating_duration_since(Instant::now()).as_secs();
+        let left = self.state().pending.as_ref().map(left);
+        let history = self.history();
+        let entries = history.entries();
+        Past {
+            entries: entries
+                .map(|entry| (entry.number, entry.at, entry.cause.name().to_owned()))
+                .collect(),
+            directory: history.directory().map(|path| path.display().to_string()),
+            trouble: history.trouble().to_owned(),
+            confirm_seconds_left: left,
+        }
+    }
+
+    /// The file, if it is what came into force.
+    fn unchanged(&self) -> Result<String, No> {
+        let text = self.read_file()?;
+        if text == self.state().loaded {
+            return Ok(text);
+        }
+        Err(No::Refused(format!(
+            "{} was changed since the daemon read it: recodectl reload --diff shows how, recodectl \
+             reload takes it over; nothing was changed",
+            self.file
+        )))
+    }
+
+    fn prepare(&self, text: &str) -> Outcome {
+        let before = self.unchanged()?;
+        let parse = |text: &str| self.check(&self.file, text).map_err(No::Refused);
+        let ((before, _), (after, _)) = (parse(&before)?, parse(text)?);
+        self.refuse_others(&before, &after, text, true)?;
+        let like = File::open(&self.path).map_err(|error| self.not_written(&error))?;
+        history::write_draft(&self.path, text, Some(&like))
+            .map_err(|error| self.not_written(&error))?;
+        self.state().coming = Some(text.to_owned());
+        Ok((self.done(), None))
+    }
+
+    fn finish(&self) -> Outcome {
+        self.unchanged()?;
+        history::finish_draft(&self.path).map_err(|error| self.not_written(&error))?;
+        let mut state = self.state();
+        if let Some(text) = state.coming.take() {
+            state.loaded = text;
+        }
+        drop(state);
+        tracing::info!("{} was written", self.file);
+        Ok((self.done(), None))
+    }
+
+    fn not_written(&self, error: &io::Error) -> No {
+        No::Failed(format!(
+            "cannot write {} ({error}): make room there and let the daemon write to its folder; \
+             nothing was changed",
+            self.path.display()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::Client;
+    use std::fs;
+
+    const FILE: &str = include_str!("../../recoded.toml");
+
+    struct Kept {
+        folder: tempfile::TempDir,
+        keeper: std::sync::Arc<Keeper>,
+        client: Client,
+        runtime: tokio::runtime::Runtime,
+    }
+
+    fn kept() -> Kept {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recoded.toml");
+        fs::write(&path, FILE).unwrap();
+        let state = folder.path().join("state");
+        let keeper = std::sync::Arc::new(Keeper::new(&path, FILE, FILE, Some(state)));
+        let (server, client) = Channel::pair().unwrap();
+        let serving = keeper.clone();
+        std::thread::spawn(move || serving.serve(&server));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Kept { folder, keeper, client: Client::new(client), runtime }
+    }
+
+    fn by(cause: Cause, confirm_seconds: Option<u64>) -> Coming {
+        Coming { cause, confirm_seconds, is_same: false }
+    }
+
+    #[test]
+    fn wrong_file_is_refused_with_line_and_rule_and_nothing_changes() {
+        let kept = kept();
+        let path = kept.folder.path().join("recoded.toml");
+        fs::write(&path, FILE.replacen("workers = 1", "workers = 0", 1)).unwrap();
+        let refused = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
+        let line = FILE.lines().position(|line| line.starts_with("workers = 1")).unwrap() + 1;
+        assert!(
+            refused.contains(&format!("recoded.toml:{line}: daemon: workers = 0")),
+            "{refused}"
+        );
+        assert!(refused.ends_with("nothing was changed"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        let refused = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
+        assert!(refused.starts_with("cannot read"), "{refused}");
+        fs::write(&path, "x".repeat(2 << 20)).unwrap();
+        assert!(kept.runtime.block_on(kept.client.read(false)).is_err());
+        assert_eq!(kept.keeper.in_force().0, FILE);
+    }
+
+    #[test]
+    fn what_is_not_confirmed_is_taken_back_also_while_no_process_runs() {
+        let kept = kept();
+        let other = FILE.replacen("[daemon]", "# other\n[daemon]", 1);
+        let path = kept.folder.path().join("recoded.toml");
+        let take = |text: &str, coming| {
+            fs::write(&path, text).unwrap();
+            kept.runtime.block_on(kept.client.read(true))?;
+            let (text, shown) = (text.to_owned(), text.to_owned());
+            kept.runtime.block_on(kept.client.in_force(coming, text, shown))
+        };
+        let none = kept.runtime.block_on(kept.client.confirm()).unwrap_err().to_string();
+        assert_eq!(none, "nothing waits to be confirmed");
+        assert_eq!(take(&other, by(Cause::Reload, Some(1))), Ok(2));
+        assert!(!kept.keeper.is_overdue() && !kept.keeper.take_back());
+        let waiting = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
+        assert!(waiting.contains("waits to be confirmed"), "{waiting}");
+        std::thread::sleep(Duration::from_millis(1100));
+        assert!(kept.keeper.is_overdue(), "a process is asked");
+        assert!(!kept.keeper.is_overdue(), "once");
+        assert!(kept.keeper.is_stuck(Duration::ZERO));
+        assert!(kept.keeper.take_back());
+        assert_eq!(kept.keeper.in_force().0, FILE);
+
+        assert_eq!(take(&other, by(Cause::Reload, Some(9))), Ok(4));
+        kept.runtime.block_on(kept.client.confirm()).unwrap();
+        assert!(!kept.keeper.take_back());
+        let past = kept.runtime.block_on(kept.client.history()).unwrap();
+        let causes: Vec<&str> = past.entries.iter().map(|(.., cause)| cause.as_str()).collect();
+        assert_eq!(causes, ["start", "reload", "unconfirmed", "reload"]);
+        let undone = kept.runtime.block_on(kept.client.past(None)).unwrap();
+        assert_eq!(undone.text, FILE);
+        let unknown = kept.runtime.block_on(kept.client.past(Some(7))).unwrap_err().to_string();
+        assert_eq!(unknown, "there is no configuration 7: there is 1, 2, 3, 4");
+        let long = take(FILE, by(Cause::Reload, Some(CONFIRM_SECONDS_MAX + 1)));
+        assert!(long.is_err(), "{long:?}");
+    }
+
+    #[test]
+    fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before() {
+        let kept = kept();
+        let other = FILE.replacen("[daemon]", "# other\n[daemon]", 1);
+        let path = kept.folder.path().join("recoded.toml");
+        let replace = |text: &str| {
+            fs::write(&path, &other).unwrap();
+            kept.runtime.block_on(kept.client.read(true))?;
+            let (text, shown) = (text.to_owned(), text.to_owned());
+            kept.runtime.block_on(kept.client.replace(by(Cause::Reload, None), text, shown))
+        };
+        assert_eq!(replace(&other), Ok(2));
+        assert!(kept.keeper.failed());
+        assert_eq!(kept.keeper.in_force().0, FILE);
+        assert!(!kept.keeper.failed());
+        assert_eq!(replace(&other), Ok(4));
+        kept.keeper.runs();
+        assert!(!kept.keeper.failed());
+        assert!(replace("no configuration").is_err());
+        assert_eq!(kept.keeper.in_force().0, other);
+    }
+
+    #[test]
+    fn dataplane_process_brings_nothing_that_was_not_read_but_what_set_may_change() {
+        let kept = kept();
+        let take = |cause, text: &str| {
+            let (text, shown) = (text.to_owned(), text.to_owned());
+            let taken = kept.runtime.block_on(kept.client.in_force(by(cause, None), text, shown));
+            taken.map_err(|error| error.to_string())
+        };
+        let engine = FILE.replacen("engine = \"auto\"", "engine = \"cpu\"", 1);
+        let loss = engine.replacen("target_loss = 1e-4", "target_loss = 1e-3", 1);
+        assert_eq!(take(Cause::Set, &engine), Ok(2));
+        assert_eq!(take(Cause::Set, &loss), Ok(3));
+        let open = loss.replacen("sandbox = \"on\"", "sandbox = \"off\"", 1);
+        assert_ne!(open, loss);
+        let said = take(Cause::Set, &open).unwrap_err();
+        assert!(said.contains("may not change this: ") && said.contains("sandbox"), "{said}");
+        for cause in [Cause::Reload, Cause::Undo] {
+            assert_eq!(take(cause, &loss).unwrap_err(), "nothing was read before");
+            kept.runtime.block_on(kept.client.read(true)).unwrap();
+            assert!(take(cause, &open).unwrap_err().contains("may not change this"));
+            assert!(take(cause, FILE).is_ok(), "that is what the file says");
+        }
+        let saved = kept.runtime.block_on(kept.client.prepare(open)).unwrap_err().to_string();
+        assert!(saved.contains("may not change this"), "{saved}");
+        assert_eq!(kept.keeper.in_force().0, FILE);
+    }
+
+    #[test]
+    fn file_is_written_whole_unless_another_changed_it() {
+        let kept = kept();
+        let path = kept.folder.path().join("recoded.toml");
+        let mine = FILE.replacen("[daemon]", "# mine\n[daemon]", 1);
+        let run = |work| kept.runtime.block_on::<std::pin::Pin<Box<dyn Future<Output = _>>>>(work);
+        assert_eq!(kept.runtime.block_on(kept.client.open()).unwrap().text, FILE);
+        run(Box::pin(kept.client.prepare(mine.clone()))).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), FILE);
+        run(Box::pin(kept.client.finish())).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), mine);
+
+        run(Box::pin(kept.client.prepare(FILE.to_owned()))).unwrap();
+        fs::write(&path, "# somebody else's").unwrap();
+        let refused = run(Box::pin(kept.client.finish())).unwrap_err().to_string();
+        assert!(refused.contains("was changed since the daemon read it"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "# somebody else's");
+        assert!(kept.runtime.block_on(kept.client.open()).is_err());
+        kept.runtime.block_on(kept.client.discard());
+        let left: Vec<_> = fs::read_dir(kept.folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 2, "file and state: {left:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading the configuration again, over a fake dataplane and a real keeper.
+
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{FILE, Served, changes};
+use recoded_api::v1::Reloaded;
+use recoded_pipeline::params::PeerId;
+use std::fs;
+
+/// The file with replacements, each of which must have an effect.
+fn file(replacements: &[(&str, &str)]) -> String {
+    replacements.iter().fold(FILE.to_owned(), |text, (from, to)| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        changed
+    })
+}
+
+fn write(served: &Served, text: &str) {
+    fs::write(served.folder.path().join("test.toml"), text).expect("written");
+}
+
+fn costs(outcome: &Reloaded) -> Vec<(&str, &str)> {
+    let changes = outcome.changes.iter();
+    changes.map(|change| (change.cost.as_str(), change.what.as_str())).collect()
+}
+
+/// A relay of another flow between the neighbours of flow 2.
+const RELAYED: &str = "
+[[flow]]
+id = 77
+role = \"relay\"
+upstream = { link = \"west\", address = \"10.0.1.1\" }
+next_hops = [{ link = \"east\", address = \"10.0.2.2\" }]
+";
+
+#[test]
+fn live_changes_are_one_snapshot_and_a_diff_is_none() {
+    let served = Served::start();
+    let mut client = served.client();
+    let changed = file(&[("\ntarget_loss = 1e-4", "\ntarget_loss = 1e-3")]) + RELAYED;
+    write(&served, &changed);
+    let diff = client.reload(true, None).expect("compared");
+    let expected =
+        [("live", "flow 1: target_loss = 0.0001 becomes 0.001"), ("live", "flow 77 is new")];
+    assert_eq!(costs(&diff), expected);
+    let line = changed.lines().position(|line| line == "target_loss = 1e-3").expect("it is") + 1;
+    assert_eq!(diff.changes[0].line, Some(line as u64));
+    assert!(!diff.applied && !diff.replaces);
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+
+    let outcome = client.reload(false, None).expect("reloaded");
+    assert_eq!(costs(&outcome), expected);
+    assert_eq!((outcome.applied, outcome.edition, outcome.number), (true, 2, 2));
+    let published = served.dataplane.with(|fake| fake.published.clone());
+    let [snapshot] = &published[..] else { panic!("one snapshot, not {}", published.len()) };
+    assert_eq!(snapshot.flows.last().map(|flow| flow.id), Some(77));
+    assert!(client.config().expect("config").contains("target_loss = 0.001\n"));
+    assert!(served.keeper.in_force().0.contains("id = 77"), "the next process has it");
+
+    let again = client.reload(false, Some(9)).expect("nothing to do");
+    assert_eq!((again.changes.len(), again.number, again.confirm_seconds), (0, 2, None));
+    let undone = client.undo(None).expect("undone");
+    assert_eq!(undone.changes.len(), 2);
+    assert!(client.config().expect("config").contains("target_loss = 0.0001\n"));
+    let causes = client.history().expect("history").entries;
+    let causes: Vec<&str> = causes.iter().map(|entry| entry.cause.as_str()).collect();
+    assert_eq!(causes, ["start", "reload", "undo"]);
+}
+
+/// Numbers of neighbours follow the order in which flows name them, in a new process.
+#[test]
+fn neighbours_keep_their_numbers_when_flows_change_places() {
+    let served = Served::start();
+    let mut client = served.client();
+    let (head, flows) = FILE.split_at(FILE.find("\n[[flow]]").expect("flows"));
+    let (first, others) = flows.split_at(1 + flows[1..].find("\n[[flow]]").expect("another"));
+    write(&served, &format!("{head}{others}{first}"));
+    let outcome = client.reload(false, None).expect("reloaded");
+    assert_eq!(costs(&outcome), [], "the order of flows means nothing");
+    client.set(1, &changes(&[("redundancy", "2")])).expect("adopted");
+    let published = served.dataplane.with(|fake| fake.published.clone());
+    let flow = published.last().expect("published").flows.iter().find(|flow| flow.id == 1);
+    assert_eq!(flow.expect("flow 1").next_hops, [PeerId(0)]);
+}
+
+#[test]
+fn flow_between_other_neighbours_begins_anew_and_new_ones_need_a_process() {
+    let served = Served::with(&(FILE.to_owned() + RELAYED));
+    let mut client = served.client();
+    let swapped = RELAYED.replace("next_hops = [{ link = \"east\", address = \"10.0.2.2\" }]", "X");
+    let swapped = swapped
+        .replace("upstream = { link = \"west\", address = \"10.0.1.1\" }", "Y")
+        .replace('X', "next_hops = [{ link = \"west\", address = \"10.0.1.1\" }]")
+        .replace('Y', "upstream = { link = \"east\", address = \"10.0.2.2\" }");
+    write(&served, &(FILE.to_owned() + &swapped));
+    let outcome = client.reload(false, None).expect("reloaded");
+    assert!(outcome.changes.iter().all(|change| change.cost == "flow"), "{outcome:?}");
+    let published = served.dataplane.with(|fake| fake.published.clone());
+    let has = |at: usize| published[at].flows.iter().any(|flow| flow.id == 77);
+    assert_eq!((published.len(), has(0), has(1)), (2, false, true));
+
+    write(&served, &(FILE.to_owned() + &RELAYED.replace("10.0.2.2", "10.0.2.77")));
+    let outcome = client.reload(true, None).expect("compared");
+    assert!(outcome.replaces, "{outcome:?}");
+    let outcome = client.reload(false, None).expect("handed over");
+    assert!(outcome.applied && outcome.replaces);
+    assert_eq!(served.dataplane.editions().len(), 2, "this process changes nothing");
+    assert!(served.keeper.in_force().0.contains("10.0.2.77"));
+}
+
+#[test]
+fn rate_and_engine_change_without_a_snapshot() {
+    let rated = file(&[("\ninterface = \"eth1\"", "\nrate_mbit = 97.0\ninterface = \"eth1\"")]);
+    let served = Served::with(&rated);
+    let mut client = served.client();
+    let changed = rated.replacen("rate_mbit = 97.0", "rate_mbit = 50.0", 1);
+    write(&served, &changed.replacen("engine = \"auto\"", "engine = \"cpu\"", 1));
+    let outcome = client.reload(false, None).expect("reloaded");
+    assert!(outcome.changes.iter().all(|change| change.cost == "live"), "{outcome:?}");
+    let (rates, engine) = served.dataplane.with(|fake| (fake.rates.clone(), fake.engine));
+    assert_eq!((rates.len(), rates[0].1), (1, Some(50.0)));
+    assert_eq!(engine, Some(recoded::config::EngineChoice::Cpu));
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+}
+
+#[test]
+fn what_workers_do_not_take_up_leaves_everything_as_it_was() {
+    let served = Served::start();
+    let mut client = served.client();
+    let before = client.config().expect("config");
+    write(&served, &file(&[("\nredundancy = \"auto\"", "\nredundancy = 1.5")]));
+    served.dataplane.with(|fake| fake.refuses = true);
+    assert_eq!(client.reload(false, None).expect_err("refused").to_string(), "the fake refuses");
+    served.dataplane.with(|fake| (fake.refuses, fake.stuck) = (false, true));
+    let stuck = client.reload(false, None).expect_err("stuck").to_string();
+    assert!(stuck.contains("worker 1 is at edition 1"), "{stuck}");
+    let saved = client.save(1, &changes(&[("redundancy", "1.25")])).expect_err("changed file");
+    assert!(saved.to_string().contains("was changed since"), "{saved}");
+    write(&served, FILE);
+    client.save(1, &changes(&[("redundancy", "1.25")])).expect_err("stuck");
+    let text = fs::read_to_string(served.folder.path().join("test.toml")).expect("file");
+    assert_eq!(text, FILE, "the file is as it was");
+    assert_eq!(client.config().expect("config"), before);
+    let last = served.dataplane.with(|fake| fake.published.last().cloned()).expect("again");
+    assert_eq!(last.flows[0].redundancy, recoded_pipeline::params::Redundancy::Auto);
+    for wrong in [Some(0), Some(86_401)] {
+        let refused = client.reload(false, wrong).expect_err("no time").to_string();
+        assert!(refused.contains("1 to 86400 seconds"), "{refused}");
+    }
+}
+
+#[test]
+fn saved_change_is_in_force_and_in_the_file_with_its_comments() {
+    let served = Served::start();
+    let mut client = served.client();
+    let both = changes(&[("code", "rlnc"), ("generation_size", "64")]);
+    client.save(1, &both).expect("saved");
+    let text = fs::read_to_string(served.folder.path().join("test.toml")).expect("file");
+    let comments = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+    assert!(comments(&text) + 8 > comments(FILE), "comments of keys that stay are kept");
+    assert!(text.contains("\ncode = \"rlnc\"") && text.contains("\ngeneration_size = 64"));
+    let outcome = client.reload(false, None).expect("the file is what is in force");
+    assert_eq!(costs(&outcome), []);
+    let wrong = client.save(1, &changes(&[("generation_size", "300")])).expect_err("rule");
+    assert!(wrong.to_string().contains("1 to 256 symbols"), "{wrong}");
+    let unknown = client.save(9, &changes(&[("repair", "false")])).expect_err("no flow");
+    assert!(unknown.to_string().contains("no flow 9 here"), "{unknown}");
+}
+
+#[test]
+fn restart_is_refused_with_every_line_that_needs_it() {
+    let served = Served::start();
+    let mut client = served.client();
+    let ported = file(&[("\nport = 9426", "\nport = 9427")]);
+    write(&served, &ported.replace("\"rec0\"", "\"rec9\""));
+    let refused = client.reload(false, None).expect_err("refused").to_string();
+    for change in ["port = 9426 becomes 9427", "tunnel rec9 is new", "tunnel rec0 is taken away"] {
+        assert!(refused.contains(change), "{refused}");
+    }
+    assert!(refused.ends_with("nothing was changed"), "{refused}");
+    assert_eq!(served.dataplane.editions(), [0_u64; 0]);
+}
