@@ -114,8 +114,8 @@ pub enum Command {
     },
     /// Print the manual page, to be read with `man -l -`
     Man {
-        /// Page of one command instead
-        command: Option<String>,
+        /// Page of one command instead, or of counters, or of recoded.toml
+        page: Option<String>,
     },
 }
 

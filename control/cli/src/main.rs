@@ -21,6 +21,8 @@ mod keys;
 
 mod json;
 
+mod manual;
+
 mod neighbours;
 mod sessions;
 
@@ -162,7 +164,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
             text(json, "completion", script)
         }
-        Command::Man { command } => text(json, "man", man(command.as_deref())?),
+        Command::Man { page } => text(json, "man", manual::page(page.as_deref())?),
     }
 }
 
@@ -174,22 +176,6 @@ fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>) -> String
         made.join(" "),
         adopted.edition
     )
-}
-
-/// The manual page of recodectl, or of one of its commands.
-fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let mut root = Arguments::command();
-    root.build();
-    let page = match command {
-        None => root,
-        Some(name) => {
-            let found = root.find_subcommand(name).cloned();
-            found.ok_or_else(|| Failure::UnknownCommand(name.to_owned()))?
-        }
-    };
-    let mut page_text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut page_text)?;
-    Ok(page_text)
 }
 
 fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {

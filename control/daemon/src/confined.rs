@@ -9,7 +9,8 @@ use recoded::control::bounded;
 use recoded::dataplane::{Dataplane, Observation};
 use recoded::keys::Keys;
 use recoded::lifecycle::{BEAT_INTERVAL, News, Start, hand_over, read};
-use recoded::live::{EDITION_FIRST, Live};
+use recoded::live::{EDITION_FIRST, Live, View};
+use recoded::metrics;
 use recoded::node::{self, Node};
 use recoded::sandbox::{self, Extent};
 use recoded_api::error::ControlError;
@@ -18,8 +19,10 @@ use recoded_api::v1::{Engine, State, Version};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Resources};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
@@ -48,6 +51,7 @@ pub fn run() -> Result<(), Failure> {
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
+    let measured = listen(&config, start.is_again)?;
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
     let accelerator = match is_confined {
         true => confine(&config, &mut resources, accelerator)?,
@@ -60,13 +64,16 @@ pub fn run() -> Result<(), Failure> {
     let node = Rc::new(node);
     announce(&config, &node.observe(), &config.daemon.socket);
     let live = Live::new(document, mtus, config, node.clone());
-    let kept = Kept { live, channel: channel.clone() };
+    let view = Rc::new(RefCell::new(live.view()));
+    let kept = Kept { live, channel: channel.clone(), view: view.clone() };
+    let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
         let service = Service::new(Box::new(kept));
         tokio::select! {
             () = stop => Ok(()),
             ended = beat(&node, &channel) => Err(ended),
+            () = metrics::serve(measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
@@ -108,6 +115,25 @@ fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Client)>
     Ok((start, read(text)?, listener, Client::new(Channel::from(client))))
 }
 
+/// Where metrics are asked for. That its port is taken keeps the first process from starting; for
+/// later ones, packets come first.
+fn listen(config: &Config, is_again: bool) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = config.daemon.metrics else { return Ok(None) };
+    match metrics::listen(address) {
+        Ok(listener) => {
+            if !address.ip().is_loopback() {
+                tracing::warn!(%address, "metrics: everybody who reaches this address can read them");
+            }
+            Ok(Some(listener))
+        }
+        Err(error) if is_again => {
+            tracing::error!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Gives up privileges; the accelerator as it can be opened afterwards.
 fn confine(
     config: &Config,
@@ -145,10 +171,13 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
 struct Kept {
     live: Live<Node>,
     channel: Rc<Channel>,
+    /// What metrics are made of.
+    view: Rc<RefCell<View>>,
 }
 
 impl Kept {
     fn keep(&self) {
+        *self.view.borrow_mut() = self.live.view();
         if let Err(error) = hand_over(&self.channel, &self.live.config()) {
             tracing::warn!(%error, "the change will not outlive this process");
         }

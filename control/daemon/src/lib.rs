@@ -10,6 +10,8 @@ pub mod config;
 
 pub mod keys;
 
+pub mod check;
+
 pub mod live;
 
 pub mod state;
@@ -27,3 +29,5 @@ pub mod lifecycle;
 pub mod sandbox;
 
 pub mod control;
+
+pub mod metrics;

@@ -43,11 +43,30 @@ pub struct Live<D> {
     started: Instant,
 }
 
+/// A configuration in force, and since when.
+pub struct View {
+    config: Config,
+    edition: u64,
+    started: Instant,
+}
+
+impl View {
+    /// What clients see of a dataplane that works by it.
+    pub fn state(&self, dataplane: &impl Dataplane) -> State {
+        state::state(&self.config, self.edition, self.started.elapsed(), dataplane.observe())
+    }
+}
+
 impl<D: Dataplane> Live<D> {
     /// Takes over what was published as [`EDITION_FIRST`].
     pub fn new(document: Document, mtus: Mtus, config: Config, dataplane: Rc<D>) -> Live<D> {
         let started = Instant::now();
         Live { document, mtus, config, edition: EDITION_FIRST, dataplane, started }
+    }
+
+    /// What is in force, for who shows the state without a client's request.
+    pub fn view(&self) -> View {
+        View { config: self.config.clone(), edition: self.edition, started: self.started }
     }
 
     /// Index of the flow.

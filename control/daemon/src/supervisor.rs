@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments, text: String, config: &Config) -> Result<(), F
     let (listener, _claim) = claim(&config.daemon.socket)?;
     let privileged =
         Arc::new(Mutex::new(Privileged::open(&node::topology(config, Keys::none(config)))?));
-    let file = arguments.config.to_string_lossy().into_owned();
+    let file = arguments.config().to_string_lossy().into_owned();
     let supervisor = Supervisor {
         log: arguments.log.clone(),
         listener,

@@ -35,6 +35,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
+    ("recoded-host", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     // Knows engines, not devices: who owns a queue says which engine it is for.
     ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
@@ -82,6 +83,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
             "recoded-cuda",
             "recoded-fpga",
             "recoded-api",
+            "recoded-host",
             "recoded-pipeline",
             "recoded-gf",
             "recoded-code",
@@ -93,6 +95,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
         "recodectl",
         Allowed::Only(&[
             "recoded-api",
+            "recoded-host",
             "recoded-counters",
             "recoded-gf",
             "recoded-secure",

@@ -8,6 +8,7 @@ mod auth;
 mod bed;
 mod hostile;
 mod line;
+mod metrics;
 mod mtu;
 mod paths;
 mod processes;
