@@ -14,6 +14,8 @@ mod crypto_keys;
 #[cfg(feature = "bats")]
 mod degrees;
 
+mod doctor;
+
 mod engines;
 mod kernels;
 
@@ -56,6 +58,11 @@ enum Failure {
     Degrees(#[from] degrees::DegreesError),
     #[error(transparent)]
     Keys(#[from] crypto_keys::KeysError),
+    #[error(transparent)]
+    Doctor(#[from] doctor::DoctorError),
+    /// A diagnosis, as it is printed.
+    #[error("{0}")]
+    Unhealthy(String),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -65,17 +72,26 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Failure::Client(error) => error.exit_code(),
+            Failure::Client(error) | Failure::Doctor(doctor::DoctorError::Client(error)) => {
+                error.exit_code()
+            }
+            Failure::Unhealthy(_) => exit::UNHEALTHY,
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
-            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) => exit::FAILED,
+            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) | Failure::Doctor(_) => {
+                exit::FAILED
+            }
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
-            Failure::Client(error) => error.kind(),
+            Failure::Client(error) | Failure::Doctor(doctor::DoctorError::Client(error)) => {
+                error.kind()
+            }
+            Failure::Doctor(_) => "host",
+            Failure::Unhealthy(_) => "unhealthy",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -91,6 +107,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
+        // What was found is the output.
+        Err(Failure::Unhealthy(text)) => {
+            let printed = print(&text);
+            return ExitCode::from(printed.map_or(exit::FAILED, |()| exit::UNHEALTHY));
+        }
         Err(failure) => failure,
     };
     let code = failure.exit_code();
@@ -128,6 +149,11 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             };
             let engine = connect()?.set_engine(mode)?;
             if json { Ok(json::pretty(&engine)?) } else { Ok(show::engine_line(&engine)) }
+        }
+        Command::Doctor { seconds } => {
+            let found = doctor::examine(&arguments.socket, *seconds)?;
+            let text = if json { json::pretty(&found)? } else { doctor::text(&found) };
+            if found.errors > 0 { Err(Failure::Unhealthy(text)) } else { Ok(text) }
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;

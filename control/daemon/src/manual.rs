@@ -38,7 +38,9 @@ fn page(text: &mut Vec<u8>) -> io::Result<()> {
         more.text([roman(what)]);
     }
     more.control("SH", ["SEE ALSO"]);
-    more.text([roman("recodectl(1), recoded.toml(5), recoded-counters(7): every reason for which a")]);
+    more.text([roman(
+        "recodectl(1), recoded.toml(5), recoded-counters(7): every reason for which a",
+    )]);
     more.text([roman("packet is dropped, with its cure")]);
     more.to_writer(text)
 }

@@ -122,8 +122,7 @@ fn missing_interface_is_named_with_a_cure_and_nothing_stays_behind() {
 fn check_of_this_host_names_what_is_missing_with_its_cure() {
     let folder = tempfile::tempdir().expect("folder");
     let path = write(folder.path(), RELAY);
-    let (code, stdout, stderr) =
-        said(&recoded(&["--config", &path.to_string_lossy(), "--check"]));
+    let (code, stdout, stderr) = said(&recoded(&["--config", &path.to_string_lossy(), "--check"]));
     let said = "error: link west: there is no interface recnone0 in this network namespace: correct \
                 interface; there are lo";
     assert!(stdout.contains(said), "{stdout}");

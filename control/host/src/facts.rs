@@ -223,7 +223,9 @@ fn routes_of(message: &RouteMessage) -> Vec<Route> {
             RouteAttribute::Destination(RouteAddress::Inet6(v6)) => to = Some(IpAddr::V6(*v6)),
             RouteAttribute::Gateway(RouteAddress::Inet6(_)) => is_v6 = true,
             RouteAttribute::Oif(index) => out.push(*index),
-            RouteAttribute::MultiPath(hops) => out.extend(hops.iter().map(|hop| hop.interface_index)),
+            RouteAttribute::MultiPath(hops) => {
+                out.extend(hops.iter().map(|hop| hop.interface_index))
+            }
             _ => {}
         }
     }

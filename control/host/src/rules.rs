@@ -104,7 +104,10 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     if let Some(most) = plan.packet_bytes_max.filter(|most| face.mtu > *most) {
         findings.push(warning(
             subject(),
-            format!("packets above {most} bytes are not received; {interface} has MTU {}", face.mtu),
+            format!(
+                "packets above {most} bytes are not received; {interface} has MTU {}",
+                face.mtu
+            ),
             format!("lower it (ip link set {interface} mtu 1500) unless all neighbours send less"),
         ));
     }
@@ -236,7 +239,8 @@ mod tests {
     }
 
     fn facts() -> Facts {
-        let address = |index, address: [u8; 4]| Address { index, address: address.into(), prefix: 24 };
+        let address =
+            |index, address: [u8; 4]| Address { index, address: address.into(), prefix: 24 };
         Facts {
             faces: vec![face("eth0", 2), face("eth1", 3)],
             addresses: vec![address(2, [10, 0, 1, 2]), address(3, [10, 0, 2, 2])],

@@ -53,7 +53,8 @@ pub const GAUGES: [Gauge; 23] = [
         name: "recoded_neighbour_resolved",
         meaning: "Whether the Ethernet address of a neighbour is known",
         read: |state, put| {
-            let mut all = state.links.iter().flat_map(|it| it.neighbours.iter().map(move |n| (it, n)));
+            let mut all =
+                state.links.iter().flat_map(|it| it.neighbours.iter().map(move |n| (it, n)));
             all.try_for_each(|(it, neighbour)| {
                 let mut labels = link(it);
                 labels.push(("neighbour", neighbour.address.clone()));
@@ -117,7 +118,8 @@ pub const GAUGES: [Gauge; 23] = [
         name: "recoded_flow_hop_loss_ratio",
         meaning: "Share of packets that a hop loses; hop 0 is the link that leaves the source",
         read: |state, put| {
-            let mut hops = state.flows.iter().flat_map(|it| it.hops.iter().map(move |hop| (it, hop)));
+            let mut hops =
+                state.flows.iter().flat_map(|it| it.hops.iter().map(move |hop| (it, hop)));
             hops.try_for_each(|(it, hop)| {
                 let mut labels = flow(it);
                 labels.push(("hop", hop.hop.to_string()));

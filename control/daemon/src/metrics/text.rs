@@ -41,8 +41,9 @@ impl Collector for Snapshot {
             counters(&mut encoder, &group, state)?;
         }
         for gauge in GAUGES {
+            let meaning = format!("{}.", gauge.meaning);
             let mut metric =
-                encoder.encode_descriptor(gauge.name, gauge.meaning, None, MetricType::Gauge)?;
+                encoder.encode_descriptor(gauge.name, &meaning, None, MetricType::Gauge)?;
             (gauge.read)(state, &mut |labels, value| {
                 metric.encode_family(&labels)?.encode_gauge(&value)
             })?;
@@ -54,7 +55,7 @@ impl Collector for Snapshot {
 fn counters(encoder: &mut DescriptorEncoder<'_>, group: &Group, state: &State) -> fmt::Result {
     let owners = owners(group.of, state);
     if let Form::All(name, label) = group.form {
-        let meaning = format!("Packets or jobs of {}, by {label}", group.table.owner);
+        let meaning = format!("Packets or jobs of {}, by {label}.", group.table.owner);
         let mut metric = encoder.encode_descriptor(name, &meaning, None, MetricType::Counter)?;
         for (labels, counts) in &owners {
             for counter in group.table.counters() {
@@ -70,9 +71,7 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, group: &Group, state: &State) -
     for counter in group.table.counters() {
         let kind = if is_gauge(counter) { MetricType::Gauge } else { MetricType::Counter };
         let name = group.name(counter);
-        // The encoder ends it with a full stop.
-        let meaning = counter.meaning.trim_end_matches('.');
-        let mut metric = encoder.encode_descriptor(&name, meaning, None, kind)?;
+        let mut metric = encoder.encode_descriptor(&name, counter.meaning, None, kind)?;
         for (labels, counts) in &owners {
             let Some(count) = find(counts, counter) else { continue };
             let value = value(counter, count);
@@ -120,11 +119,11 @@ fn owners(of: Of, state: &State) -> Vec<(Labels, Counts<'_>)> {
         }
         Of::Link => {
             let links = state.links.iter();
-            links.map(|it| (link(it), Counts::Parted(Counts::Parted([&it.counters, &it.faults])))).collect()
+            links.map(|it| (link(it), Counts::Parted([&it.counters, &it.faults]))).collect()
         }
         Of::Tunnel => {
             let tunnels = state.tunnels.iter();
-            tunnels.map(|it| (tunnel(it), [&it.counters, &it.faults])).collect()
+            tunnels.map(|it| (tunnel(it), Counts::Parted([&it.counters, &it.faults]))).collect()
         }
         Of::Worker => {
             let workers = state.workers.iter();

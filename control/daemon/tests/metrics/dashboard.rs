@@ -59,7 +59,10 @@ const PANELS: [(&str, &str, &[(&str, &str)]); 14] = [
         "Delay to next hops",
         "s",
         &[
-            ("recoded_next_hop_round_trip_seconds{INSTANCE}", "flow {{flow}} {{next_hop}} round trip"),
+            (
+                "recoded_next_hop_round_trip_seconds{INSTANCE}",
+                "flow {{flow}} {{next_hop}} round trip",
+            ),
             ("recoded_next_hop_queue_seconds{INSTANCE}", "flow {{flow}} {{next_hop}} in queues"),
         ],
     ),
@@ -81,7 +84,10 @@ const PANELS: [(&str, &str, &[(&str, &str)]); 14] = [
         "none",
         &[
             ("recoded_tunnel_up{INSTANCE}", "{{tunnel}} up (1)"),
-            ("rate(recoded_tunnel_queue_delay_total{INSTANCE}[1m])", "{{tunnel}} dropped for delay"),
+            (
+                "rate(recoded_tunnel_queue_delay_total{INSTANCE}[1m])",
+                "{{tunnel}} dropped for delay",
+            ),
         ],
     ),
     (
@@ -92,16 +98,8 @@ const PANELS: [(&str, &str, &[(&str, &str)]); 14] = [
             ("recoded_tunnel_mtu_configured_bytes{INSTANCE}", "{{tunnel}} configured"),
         ],
     ),
-    (
-        "Age of keys",
-        "s",
-        &[("recoded_session_age_seconds{INSTANCE}", "{{with}}")],
-    ),
-    (
-        "Free frames",
-        "none",
-        &[("recoded_worker_free_frames{INSTANCE}", "worker {{worker}}")],
-    ),
+    ("Age of keys", "s", &[("recoded_session_age_seconds{INSTANCE}", "{{with}}")]),
+    ("Free frames", "none", &[("recoded_worker_free_frames{INSTANCE}", "worker {{worker}}")]),
 ];
 
 /// Queries of what is dropped, a panel for each table that has faults.
@@ -114,7 +112,10 @@ fn faults() -> Vec<(String, Vec<(String, String)>)> {
         }
         let queries = match group.form {
             Form::All(name, label) => {
-                vec![(format!("rate({name}_total{{INSTANCE}}[1m]) > 0"), format!("{{{{{label}}}}}"))]
+                vec![(
+                    format!("rate({name}_total{{INSTANCE}}[1m]) > 0"),
+                    format!("{{{{{label}}}}}"),
+                )]
             }
             Form::Each(_) => faults
                 .iter()

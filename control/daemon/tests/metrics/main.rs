@@ -11,7 +11,9 @@ mod rules;
 use recoded::metrics::gauges::GAUGES;
 use recoded::metrics::names::GROUPS;
 use recoded::metrics::{CLIENTS_MAX, REQUEST_BYTES_MAX, listen, serve, text};
-use recoded_api::v1::{Flow, FlowNeighbour, HopLoss, Link, Neighbour, Session, State, Tunnel, Worker};
+use recoded_api::v1::{
+    Flow, FlowNeighbour, HopLoss, Link, Neighbour, Session, State, Tunnel, Worker,
+};
 use recoded_counters::{Table, engine, flow, link, tunnel, verdict, worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -124,14 +126,19 @@ fn every_counter_and_gauge_is_exposed_once_with_its_meaning() {
         }
     }
     for gauge in GAUGES {
-        assert!(text.contains(&format!("# HELP {} {}.", gauge.name, gauge.meaning)), "{}", gauge.name);
+        assert!(
+            text.contains(&format!("# HELP {} {}.", gauge.name, gauge.meaning)),
+            "{}",
+            gauge.name
+        );
     }
     let declared = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let declared: Vec<&str> = declared.filter_map(|line| line.split(' ').next()).collect();
     let once: BTreeSet<&&str> = declared.iter().collect();
     assert_eq!(once.len(), declared.len(), "a metric is declared twice");
     let series = text.lines().filter(|line| !line.starts_with('#'));
-    let series: Vec<&str> = series.filter_map(|line| line.rsplit_once(' ')).map(|(s, _)| s).collect();
+    let series: Vec<&str> =
+        series.filter_map(|line| line.rsplit_once(' ')).map(|(s, _)| s).collect();
     let once: BTreeSet<&&str> = series.iter().collect();
     assert_eq!(once.len(), series.len(), "a series comes twice");
     assert!(text.contains(r#"interface="eth\"0\\""#), "labels are escaped");
