@@ -137,7 +137,7 @@ mod tests {
     fn text(name: &str) -> String {
         let page = String::from_utf8(page(Some(name)).expect("a page")).expect("UTF-8");
         // As `man` shows it: hyphens are escaped, and a line that begins with a dot.
-        page.replace("\\-", "-").replace("\\&", "").replace("\\\\", "\\")
+        page.replace("\\*(Aq", "'").replace("\\-", "-").replace("\\&", "").replace("\\\\", "\\")
     }
 
     #[test]

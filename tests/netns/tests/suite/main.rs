@@ -6,6 +6,7 @@ mod accelerator;
 mod attack;
 mod auth;
 mod bed;
+mod doctor;
 mod hostile;
 mod line;
 mod metrics;

@@ -2,12 +2,14 @@
 //! the rules that the package has.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_netns::process::{Background, tail};
+use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, Daemon, LinePlan, Loss, Namespace};
 
 const METRICS: &str = "127.0.0.1:9427";
@@ -77,7 +79,8 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     let plan = LinePlan { metrics: Some(METRICS), ..LinePlan::protected(1) };
     let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
     let _prometheus = prometheus(bed.source(), bed.directory());
-    bed.source().run("ping", "-c 20 -i 0.02 -W 5 10.99.0.2").unwrap();
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    assert_eq!(send_paced(bed.source(), to, 100, 100, 1000.0).unwrap(), 100);
 
     assert!(wait_for(&bed, "up", |up| up == 1.0) > 0.0);
     let counted = daemons[0].show().unwrap().flows[0].count("ingress_packets");
