@@ -58,7 +58,7 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
         assert!(begin.elapsed() < Duration::from_secs(30), "{code}: {text}");
     };
     println!("{text}");
-    assert!(text.contains("FAIL link east:"), "{text}");
+    assert!(text.contains("FAIL link east"), "{text}");
     assert!(
         text.split_whitespace()
             .collect::<Vec<_>>()
