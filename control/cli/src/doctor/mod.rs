@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Changes nothing. A probe is an empty UDP datagram to the port of the neighbour's daemon, which
-//! drops and counts it; where none runs, Linux answers that nobody is there.
+//! drops and counts it; where none runs, Linux answers that the port is unreachable.
 
 mod judge;
 mod probe;

@@ -7,9 +7,9 @@
 //! Place: in the dataplane process, which has the counters, on the thread that answers the control
 //! socket, never on that of a worker. The supervisor has no part in it.
 //!
-//! Bounds: [`CLIENTS_MAX`] connections, one request each of at most [`REQUEST_BYTES_MAX`], which must
-//! come and be answered within [`CLIENT_TIMEOUT`]. The text is made anew at most ten times a second,
-//! whatever is asked. Nothing that a client sends changes anything.
+//! Bounds: [`CLIENTS_MAX`] connections, one request each of at most [`REQUEST_BYTES_MAX`], which
+//! must come and be answered within [`CLIENT_TIMEOUT`]. The text is made anew at most ten times a
+//! second, whatever is asked. Nothing that a client sends changes anything.
 
 pub mod gauges;
 pub mod names;

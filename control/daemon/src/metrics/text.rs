@@ -109,7 +109,7 @@ fn find(counts: &Counts<'_>, counter: &Counter) -> Option<u64> {
     }
 }
 
-/// Whoever has such counters, with the labels that tell them apart.
+/// What has such counters, with the labels that tell them apart.
 fn owners(of: Of, state: &State) -> Vec<(Labels, Counts<'_>)> {
     let node = |counts| vec![(Labels::new(), Counts::All(counts))];
     match of {

@@ -1,5 +1,5 @@
-//! Metrics as Prometheus sees them, hostile clients, and the rules and the dashboard that follow from
-//! the tables of counters.
+//! Metrics as Prometheus sees them, hostile clients, and the rules and the dashboard that follow
+//! from the tables of counters.
 //!
 //! `RECODED_WRITE_METRICS=1 cargo test -p recoded --test metrics` writes those two files anew.
 

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 27] = [
+const DIRECTIONS: [(&str, Allowed); 28] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),

@@ -1,5 +1,5 @@
-//! `recodectl doctor` and `recoded --check` on a line: quiet where all is well, and in words where it
-//! is not.
+//! `recodectl doctor` and `recoded --check` on a line: quiet where all is well, and in words where
+//! it is not.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
     }
 
     assert!(daemons[1].stop());
-    // It is silent only once it was sent something; nobody there is known at once.
+    // It counts as silent only once it was sent something; its closed port is known at once.
     let begin = Instant::now();
     let text = loop {
         traffic(&bed);

@@ -1,5 +1,5 @@
-//! A real Prometheus in the namespace of a host reads the metrics of a line that carries traffic, by
-//! the rules that the package has.
+//! A real Prometheus in the namespace of a host reads the metrics of a line that carries traffic,
+//! by the rules that the package has.
 
 use std::fs;
 use std::net::SocketAddr;
