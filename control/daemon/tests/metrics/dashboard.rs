@@ -6,8 +6,14 @@ use serde_json::{Value, json};
 
 const FILE: &str = "metrics/dashboard.json";
 
-/// Panels of two columns: title, unit, and queries with their legends.
-const PANELS: [(&str, &str, &[(&str, &str)]); 14] = [
+/// Title, unit, and queries with their legends.
+type Panel = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Queries with their legends.
+type Queries = Vec<(String, String)>;
+
+/// Panels of two columns.
+const PANELS: [Panel; 14] = [
     (
         "Goodput",
         "Bps",
@@ -103,7 +109,7 @@ const PANELS: [(&str, &str, &[(&str, &str)]); 14] = [
 ];
 
 /// Queries of what is dropped, a panel for each table that has faults.
-fn faults() -> Vec<(String, Vec<(String, String)>)> {
+fn faults() -> Vec<(String, Queries)> {
     let mut panels = Vec::new();
     for group in GROUPS {
         let faults: Vec<_> = group.table.counters().filter(|it| it.is_fault()).collect();
