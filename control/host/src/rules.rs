@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn limits_and_abilities_of_linux_are_found() {
-        let bounded = u64::MAX & !(1 << IPC_LOCK) & !(1 << SYS_RESOURCE);
+        let bounded: u64 = !((1 << IPC_LOCK) | (1 << SYS_RESOURCE));
         let there = Facts { memlock_bytes: Some(8 << 20), capabilities: bounded, ..facts() };
         assert!(only(&plan(), &there, Level::Warning).contains("ulimit -l"));
         only(&plan(), &Facts { capabilities: 0, ..facts() }, Level::Warning);
