@@ -15,6 +15,8 @@ missing_packages() {
     command -v nginx >/dev/null || missing+=(nginx-light)
     command -v curl >/dev/null || missing+=(curl)
     command -v ethtool >/dev/null || missing+=(ethtool)
+    # Reads the metrics of a line, and checks alert rules (promtool).
+    command -v prometheus >/dev/null || missing+=(prometheus)
     # The rest builds libxdp and its bindings (xsk-rs), and CUDA kernels for tests on the CPU.
     command -v c++ >/dev/null && command -v make >/dev/null || missing+=(build-essential)
     command -v clang >/dev/null || missing+=(clang)
@@ -78,26 +80,30 @@ install_packages() {
     say "installing with apt: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    case " ${missing[*]} " in
-    *' nginx-light '*) without_nginx_service apt_install "${missing[@]}" ;;
-    *) apt_install "${missing[@]}" ;;
-    esac
+    local services=()
+    case " ${missing[*]} " in *' nginx-light '*) services+=(nginx) ;; esac
+    case " ${missing[*]} " in *' prometheus '*) services+=(prometheus) ;; esac
+    without_services "${services[*]}" apt_install "${missing[@]}"
 }
 
 apt_install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
 
-# Runs a command that installs nginx. We run our own nginx in a namespace; it is not meant to use
-# this machine's port 80, so its system service is neither started now nor at the next boot.
-without_nginx_service() {
-    if [ ! -d /run/systemd/system ]; then
+# without_services "NAMES" COMMAND...: runs a command that installs these. We run our own in a
+# namespace; they are not meant to use this machine's ports, so their system services are neither
+# started now nor at the next boot.
+without_services() {
+    local services
+    read -ra services <<<"$1"
+    shift
+    if [ ${#services[@]} -eq 0 ] || [ ! -d /run/systemd/system ]; then
         "$@"
         return
     fi
-    systemctl mask --quiet --runtime nginx
+    systemctl mask --quiet --runtime "${services[@]}"
     "$@"
-    systemctl disable --quiet nginx || true
-    systemctl unmask --quiet --runtime nginx
-    say "nginx is installed for the demo; its system service is disabled"
+    systemctl disable --quiet "${services[@]}" || true
+    systemctl unmask --quiet --runtime "${services[@]}"
+    say "installed for tests and the demo, their system services disabled: ${services[*]}"
 }
 
 # The user whose Rust toolchain and build folder are used: who called sudo, if they own the place.

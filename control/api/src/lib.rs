@@ -43,4 +43,6 @@ pub mod exit {
     pub const NOT_RUNNING: u8 = 3;
     /// The daemon refused: a rule forbids it, or the caller may not.
     pub const REFUSED: u8 = 4;
+    /// Everything was looked at, and something is wrong.
+    pub const UNHEALTHY: u8 = 5;
 }

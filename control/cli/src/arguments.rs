@@ -31,6 +31,7 @@ const AFTER_HELP: &str = "\
 Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, next hops and parameters of flows
+  recodectl doctor                                 what is wrong, and what to do about it
   recodectl set 1 code=rlnc generation_size=64     change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl set 1 redundancy=1.5 --save            and in the configuration file as well
@@ -42,7 +43,8 @@ Examples:
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
 
-Exit codes: 0 done; 1 failed; 2 wrong command line; 3 no daemon answers; 4 refused, nothing changed.";
+Exit codes: 0 done; 1 failed; 2 wrong command line; 3 no daemon answers; 4 refused, nothing changed;
+5 doctor found something wrong.";
 
 /// What to do.
 #[derive(Subcommand)]
@@ -99,6 +101,15 @@ pub enum Command {
     },
     /// Show the configurations that were in force
     History,
+    /// Say what keeps packets from arriving, and what to do about it; exit code 5 if something does
+    ///
+    /// Asks the daemon twice, this host about its interfaces, addresses and routes, and every
+    /// neighbour whether recoded runs there. Changes nothing.
+    Doctor {
+        /// How long to watch counters and to wait for answers
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+        seconds: u64,
+    },
     /// Show and measure the compute routines that this machine can run; needs no daemon
     #[command(after_help = KERNELS)]
     Kernels {
@@ -148,8 +159,8 @@ pub enum Command {
     },
     /// Print the manual page, to be read with `man -l -`
     Man {
-        /// Page of one command instead
-        command: Option<String>,
+        /// Page of one command instead, or of counters, or of recoded.toml
+        page: Option<String>,
     },
 }
 

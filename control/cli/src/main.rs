@@ -14,6 +14,8 @@ mod crypto_keys;
 #[cfg(feature = "bats")]
 mod degrees;
 
+mod doctor;
+
 mod engines;
 mod kernels;
 
@@ -22,6 +24,9 @@ mod keys;
 mod json;
 
 mod flows;
+
+mod manual;
+
 mod neighbours;
 mod reload;
 mod sessions;
@@ -58,6 +63,11 @@ enum Failure {
     Keys(#[from] crypto_keys::KeysError),
     #[error(transparent)]
     Reload(#[from] reload::ReloadError),
+    #[error(transparent)]
+    Doctor(#[from] doctor::DoctorError),
+    /// A diagnosis, as it is printed.
+    #[error("{0}")]
+    Unhealthy(String),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -67,19 +77,28 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Failure::Client(error) => error.exit_code(),
+            Failure::Client(error) | Failure::Doctor(doctor::DoctorError::Client(error)) => {
+                error.exit_code()
+            }
+            Failure::Unhealthy(_) => exit::UNHEALTHY,
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
-            Failure::Output(_) | Failure::Json(_) | Failure::Keys(_) | Failure::Reload(_) => {
-                exit::FAILED
-            }
+            Failure::Output(_)
+            | Failure::Json(_)
+            | Failure::Keys(_)
+            | Failure::Reload(_)
+            | Failure::Doctor(_) => exit::FAILED,
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
-            Failure::Client(error) => error.kind(),
+            Failure::Client(error) | Failure::Doctor(doctor::DoctorError::Client(error)) => {
+                error.kind()
+            }
+            Failure::Doctor(_) => "host",
+            Failure::Unhealthy(_) => "unhealthy",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -96,6 +115,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
+        // What was found is the output.
+        Err(Failure::Unhealthy(text)) => {
+            let printed = print(&text);
+            return ExitCode::from(printed.map_or(exit::FAILED, |()| exit::UNHEALTHY));
+        }
         Err(failure) => failure,
     };
     let code = failure.exit_code();
@@ -126,6 +150,11 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Undo { .. }
         | Command::Confirm
         | Command::History => change(arguments),
+        Command::Doctor { seconds } => {
+            let found = doctor::examine(&arguments.socket, *seconds)?;
+            let text = if json { json::pretty(&found)? } else { doctor::text(&found) };
+            if found.errors > 0 { Err(Failure::Unhealthy(text)) } else { Ok(text) }
+        }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
@@ -161,7 +190,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             clap_complete::generate(*shell, &mut Arguments::command(), "recodectl", &mut script);
             text(json, "completion", script)
         }
-        Command::Man { command } => text(json, "man", man(command.as_deref())?),
+        Command::Man { page } => text(json, "man", manual::page(page.as_deref())?),
     }
 }
 
@@ -228,22 +257,6 @@ fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>, save: boo
     let saved = if save { ", and in the configuration file" } else { "" };
     let made = made.join(" ");
     format!("flow {flow}: {made}: in force on every worker since edition {edition}{saved}\n")
-}
-
-/// The manual page of recodectl, or of one of its commands.
-fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let mut root = Arguments::command();
-    root.build();
-    let page = match command {
-        None => root,
-        Some(name) => {
-            let found = root.find_subcommand(name).cloned();
-            found.ok_or_else(|| Failure::UnknownCommand(name.to_owned()))?
-        }
-    };
-    let mut page_text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut page_text)?;
-    Ok(page_text)
 }
 
 fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {

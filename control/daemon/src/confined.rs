@@ -12,13 +12,16 @@ use recoded::kept::Kept;
 use recoded::keys::Keys;
 use recoded::lifecycle::{BEAT_INTERVAL, News, Start, read};
 use recoded::live::{EDITION_FIRST, Live};
+use recoded::metrics;
 use recoded::node::{self, Node};
 use recoded::rates::{self, Rates};
 use recoded::sandbox::{self, Extent};
 use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Resources};
+use std::cell::RefCell;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
@@ -47,6 +50,7 @@ pub fn run() -> Result<(), Failure> {
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
+    let measured = listen(&config, start.is_again)?;
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
     let accelerator = match is_confined {
         true => confine(&config, &mut resources, accelerator)?,
@@ -60,7 +64,9 @@ pub fn run() -> Result<(), Failure> {
     announce(&config, &node.observe(), &config.daemon.socket);
     let live = Live::new(document, mtus, config, node.clone());
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
-    let kept = Kept::new(live, keeper, replaced.clone());
+    let view = Rc::new(RefCell::new(live.view()));
+    let kept = Kept::new(live, keeper, (replaced.clone(), view.clone()));
+    let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
         let service = Service::new(Box::new(kept));
@@ -69,6 +75,7 @@ pub fn run() -> Result<(), Failure> {
             ended = beat(&node, &channel) => Err(ended),
             ended = give_way(&replaced) => Err(ended),
             () = sample(&node, &rates) => Ok(()),
+            () = metrics::serve(measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
@@ -117,6 +124,25 @@ fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, (Client,
     let listener = UnixListener::from(listener);
     let clients = (Client::new(Channel::from(client)), keeper::Client::new(Channel::from(keeper)));
     Ok((start, read(text)?, listener, clients))
+}
+
+/// Where metrics are asked for. That its port is taken keeps the first process from starting; for
+/// later ones, packets come first.
+fn listen(config: &Config, is_again: bool) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = config.daemon.metrics else { return Ok(None) };
+    match metrics::listen(address) {
+        Ok(listener) => {
+            if !address.ip().is_loopback() {
+                tracing::warn!(%address, "metrics: everybody who reaches this address can read them");
+            }
+            Ok(Some(listener))
+        }
+        Err(error) if is_again => {
+            tracing::error!("{error}");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Gives up privileges; the accelerator as it can be opened afterwards.

@@ -4,12 +4,13 @@
 use crate::config::diff::{Change, Cost};
 use crate::dataplane::Dataplane;
 use crate::keeper::{CONFIRM_SECONDS_MAX, Cause, Client, Coming, Text};
-use crate::live::{Live, Next};
+use crate::live::{Live, Next, View};
 use recoded_api::error::ControlError;
 use recoded_api::service::{Answer, Backend, SetFuture};
 use recoded_api::v1::{
     self, Adopted, Confirmed, Engine, History, HistoryEntry, Reloaded, State, Version,
 };
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,16 +21,27 @@ pub struct Kept<D> {
     live: Live<D>,
     keeper: Client,
     replaced: Rc<Notify>,
+    /// What metrics are made of.
+    view: Rc<RefCell<View>>,
 }
 
 impl<D: Dataplane> Kept<D> {
-    /// `replaced` hears that another process is to take over.
-    pub fn new(live: Live<D>, keeper: Client, replaced: Rc<Notify>) -> Kept<D> {
-        Kept { live, keeper, replaced }
+    /// `replaced` hears that another process is to take over, and `view` follows every change.
+    pub fn new(
+        live: Live<D>,
+        keeper: Client,
+        (replaced, view): (Rc<Notify>, Rc<RefCell<View>>),
+    ) -> Kept<D> {
+        Kept { live, keeper, replaced, view }
+    }
+
+    fn show(&self) {
+        *self.view.borrow_mut() = self.live.view();
     }
 
     /// Hands a change to the supervisor, for the next process and the history.
     async fn note(&self, cause: Cause) {
+        self.show();
         let coming = Coming { cause, confirm_seconds: None, is_same: false };
         let text = self.live.config();
         if let Err(error) = self.keeper.in_force(coming, text.clone(), text).await {
@@ -56,6 +68,7 @@ impl<D: Dataplane> Kept<D> {
         if let Err(error) = self.keeper.finish().await {
             self.keeper.discard().await;
             self.live.put_back(before).await?;
+            self.show();
             return Err(error);
         }
         self.note(Cause::Set).await;
@@ -107,11 +120,13 @@ impl<D: Dataplane> Kept<D> {
             }
             _ => {
                 let before = self.live.adopt(next).await?;
+                self.show();
                 let taken = self.keeper.in_force(coming, self.live.config(), text.text).await;
                 match taken {
                     Ok(number) => number,
                     Err(error) => {
                         self.live.put_back(before).await?;
+                        self.show();
                         return Err(error);
                     }
                 }

@@ -10,6 +10,8 @@ pub mod config;
 
 pub mod keys;
 
+pub mod check;
+
 pub mod live;
 
 pub mod state;
@@ -34,3 +36,5 @@ pub mod kept;
 pub mod sandbox;
 
 pub mod control;
+
+pub mod metrics;

@@ -82,12 +82,34 @@ pub struct Before {
     config: Config,
 }
 
+/// A configuration in force, and since when.
+pub struct View {
+    config: Config,
+    edition: u64,
+    rates: Rc<Rates>,
+    started: Instant,
+}
+
+impl View {
+    /// What clients see of a dataplane that works by it.
+    pub fn state(&self, dataplane: &impl Dataplane) -> State {
+        let now = (self.edition, self.started.elapsed());
+        state::state(&self.config, now, dataplane.observe(), &self.rates)
+    }
+}
+
 impl<D: Dataplane> Live<D> {
     /// Takes over what was published as [`EDITION_FIRST`].
     pub fn new(document: Document, mtus: Mtus, config: Config, dataplane: Rc<D>) -> Live<D> {
         let started = Instant::now();
         let rates = Rc::default();
         Live { document, mtus, config, edition: EDITION_FIRST, dataplane, rates, started }
+    }
+
+    /// What is in force, for who shows the state without a client's request.
+    pub fn view(&self) -> View {
+        let (config, rates) = (self.config.clone(), self.rates.clone());
+        View { config, edition: self.edition, rates, started: self.started }
     }
 
     /// Index of the flow.

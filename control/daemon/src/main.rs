@@ -7,18 +7,22 @@
 mod asks;
 
 mod confined;
+mod manual;
 mod supervisor;
 
 use clap::Parser;
+use recoded::check;
 use recoded::config::document::FILE_BYTES_MAX;
 use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
 use recoded::lifecycle::EXIT_AGAIN;
+use recoded::metrics::MetricsError;
 use recoded::node;
 use recoded::predecessor::LockError;
 use recoded::sandbox::{self, SandboxError};
+use recoded_host::Level;
 use recoded_runtime::StartError;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -40,10 +44,11 @@ const EXIT_PANIC: u8 = 70;
 #[command(name = "recoded", version, after_help = AFTER_HELP)]
 struct Arguments {
     /// Configuration file (TOML). The default one, control/daemon/recoded.toml, explains every key
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["man", "completion"])]
+    config: Option<PathBuf>,
 
-    /// Check the configuration, report every mistake in it, and change nothing
+    /// Check the configuration and whether this host fits it, report every mistake, and change
+    /// nothing
     #[arg(long)]
     check: bool,
 
@@ -51,6 +56,9 @@ struct Arguments {
     /// one it is in memory only
     #[arg(long, value_name = "DIR", env = "STATE_DIRECTORY")]
     state: Option<PathBuf>,
+    /// With --check: the configuration alone, for another host or without privileges
+    #[arg(long, requires = "check")]
+    offline: bool,
 
     /// What to log to stderr: error, warn, info, debug, trace, or a filter such as
     /// info,recoded_runtime=debug
@@ -60,11 +68,28 @@ struct Arguments {
     /// Be the dataplane process of the supervisor at the other end of stdin
     #[arg(long, hide = true)]
     dataplane: bool,
+
+    /// Print the manual page, for packages
+    #[arg(long, hide = true)]
+    man: bool,
+
+    /// Print a completion script for a shell, for packages
+    #[arg(long, hide = true, value_name = "SHELL")]
+    completion: Option<clap_complete::Shell>,
+}
+
+impl Arguments {
+    /// The configuration file; clap insists on it where it is read.
+    fn config(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(""))
+    }
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  recoded --config recoded.toml --check      is this file right?
+  sudo recoded --config recoded.toml --check is this file right, and does this host fit it?
+  recoded --config recoded.toml --check --offline
+                                             is this file right?
   sudo recoded --config recoded.toml         run until SIGTERM or Ctrl-C
   sudo recodectl show                        what is it doing?
   sudo recodectl set 1 code=bats             change a flow while traffic runs
@@ -106,6 +131,12 @@ enum Failure {
     #[error("a thread of the dataplane ended or is stuck: report this with the log")]
     Unhealthy,
     #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    #[error(transparent)]
+    Facts(#[from] recoded_host::FactsError),
+    #[error("this host does not fit it: errors {errors}, warnings {warnings}")]
+    Host { errors: usize, warnings: usize },
+    #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(
         "cannot start the dataplane process ({0}): raise the process's limits (`ulimit -n -u`)"
@@ -137,6 +168,14 @@ impl Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    match manual::print(&arguments) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("recoded: cannot write the output: {error}");
+            return ExitCode::from(EXIT_FAILED);
+        }
+    }
     let filter = match EnvFilter::try_new(&arguments.log) {
         Ok(filter) => filter,
         Err(error) => {
@@ -165,8 +204,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let text = read(&arguments.config)?;
-    let file = arguments.config.to_string_lossy();
+    let text = read(arguments.config())?;
+    let file = arguments.config().to_string_lossy();
     let (_, _, config) = Config::parse(&file, &text, &node::mtu)?;
     if config.daemon.sandbox == Sandbox::On {
         sandbox::forbid_core_dumps()?;
@@ -177,9 +216,25 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());
         println!("{file}: valid: links {}, tunnels {}, flows {}", counts.0, counts.1, counts.2);
-        return Ok(());
+        return if arguments.offline { Ok(()) } else { check_host(&config) };
     }
     supervisor::run(arguments, text, config)
+}
+
+/// Prints what on this host is not as the configuration needs it.
+fn check_host(config: &Config) -> Result<(), Failure> {
+    let findings = recoded_host::check(&check::plan(config))?;
+    for recoded_host::Finding { level, subject, cause, cure } in &findings {
+        println!("{}: {subject}: {cause}: {cure}", level.name());
+    }
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    match errors {
+        0 => {
+            println!("this host fits it: errors 0, warnings {}", findings.len());
+            Ok(())
+        }
+        errors => Err(Failure::Host { errors, warnings: findings.len() - errors }),
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let (stop, signals) = control.block_on(signals).map_err(Failure::Control)?;
     let lock = Lock::take(&config.daemon.socket)?;
     let before = lock.record();
-    let file = arguments.config.to_string_lossy().into_owned();
+    let file = arguments.config().to_string_lossy().into_owned();
     let (record, config) = in_force(before.as_ref(), &file, text, config);
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
     // What is left running answers there until it ends.
@@ -87,7 +87,7 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let (listener, _claim) = claimed?;
     lock.note(&record);
     let keeper =
-        Keeper::new(&arguments.config, &record.file, &record.text, arguments.state.clone());
+        Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
     let keeper = Arc::new(keeper);
     let supervisor = Supervisor {
         log: arguments.log.clone(),
@@ -303,7 +303,10 @@ impl Supervisor<'_> {
         let file = &self.start.file;
         let check = async {
             let mut check = Command::new(&self.program);
-            check.args(["--check", "--config", file]).stdin(Stdio::null()).kill_on_drop(true);
+            check
+                .args(["--check", "--offline", "--config", file])
+                .stdin(Stdio::null())
+                .kill_on_drop(true);
             tokio::time::timeout(CHECK_PATIENCE, check.output()).await
         };
         let reason = match self.control.block_on(check) {

@@ -41,7 +41,7 @@ fn check_of_a_valid_file_says_what_is_in_it_and_changes_nothing() {
     let folder = tempfile::tempdir().expect("folder");
     let path = write(folder.path(), RELAY);
     let file = path.to_string_lossy();
-    let (code, stdout, stderr) = said(&recoded(&["--config", &file, "--check"]));
+    let (code, stdout, stderr) = said(&recoded(&["--config", &file, "--check", "--offline"]));
     let expected = format!("{file}: valid: links 1, tunnels 0, flows 1\n");
     assert_eq!((code, stdout, stderr), (0, expected, String::new()));
     assert!(!folder.path().join("run").exists(), "no socket was made");
@@ -115,4 +115,17 @@ fn missing_interface_is_named_with_a_cure_and_nothing_stays_behind() {
     let expected = "no interface named `recnone0` here: check the name and the network namespace\n";
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (1, "", expected));
     assert!(!folder.path().join("run/control.sock").exists());
+}
+
+/// The check said that this file was valid, and the daemon did not start.
+#[test]
+fn check_of_this_host_names_what_is_missing_with_its_cure() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = write(folder.path(), RELAY);
+    let (code, stdout, stderr) = said(&recoded(&["--config", &path.to_string_lossy(), "--check"]));
+    let said = "error: link west: there is no interface recnone0 in this network namespace: correct \
+                interface; there are lo";
+    assert!(stdout.contains(said), "{stdout}");
+    assert!(stderr.starts_with("this host does not fit it: errors "), "{stderr}");
+    assert_eq!(code, 1);
 }

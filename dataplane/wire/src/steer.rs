@@ -148,7 +148,7 @@ verdicts! {
             sends to our port.";
         /// Our port and a coded header, but from an address that is no neighbour on this interface.
         DropNotNeighbour = "drop_not_neighbour", Drop => "If it should be one, give its address in \
-            next_hops, previous_hops or [[neighbour]]; else look for what sends to our port.";
+            next_hops, upstream or [[neighbour]]; else look for what sends to our port.";
         /// Our port and a coded header, but of a flow that is not configured.
         DropUnknownFlow = "drop_unknown_flow", Drop => "Configure the flow, or correct next_hops of \
             the node before this one.";

@@ -38,6 +38,8 @@ pub struct LinePlan {
     pub engine: &'static str,
     /// The FPGA card.
     pub fpga: Option<&'static str>,
+    /// Where each daemon serves metrics, in the namespace of its host; `None`: nowhere.
+    pub metrics: Option<&'static str>,
     /// Who must prove who they are; `None`: no host.
     pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
@@ -209,6 +211,7 @@ impl LinePlan {
             idle: "adaptive",
             engine: "auto",
             fpga: None,
+            metrics: None,
             auth: None,
             environment: Vec::new(),
         }
@@ -228,6 +231,7 @@ impl LinePlan {
                 idle: self.idle,
                 engine: self.engine,
                 fpga: self.fpga,
+                metrics: self.metrics,
                 frames: self.frames,
                 generations: self.generations,
                 memory: self.memory,
@@ -374,6 +378,8 @@ struct DaemonFile<'a> {
     engine: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     fpga: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<&'static str>,
     frames: u32,
     generations: u32,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -105,6 +105,14 @@ pub const DAEMON: Table = Table {
             ..KEY
         },
         Key {
+            name: "metrics",
+            values: Other("an IP address and a port", r#""127.0.0.1:9427""#),
+            default: Depends("there are none"),
+            meaning: "Where Prometheus gets metrics, by HTTP and in the clear, under /metrics; give \
+                an address of this host only on a network whose users may see them.",
+            ..KEY
+        },
+        Key {
             name: "private_key",
             values: Other("an absolute path", r#""/etc/recoded/private.key""#),
             default: Depends("there is none, and nothing is authenticated"),

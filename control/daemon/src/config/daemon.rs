@@ -11,7 +11,7 @@ use recoded_fpga::CARD_RULE;
 use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Words of `idle`.
@@ -31,6 +31,9 @@ pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox:
 
 /// What `engine` may say.
 pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\", \"cuda\" or \"fpga\"";
+
+/// What `metrics` may say.
+const METRICS_RULE: &str = "it is an IP address and a port, such as 127.0.0.1:9427 or [::1]:9427";
 
 /// MTU of a tunnel that has no source flow.
 pub const TUNNEL_MTU_DEFAULT: u16 = 1400;
@@ -87,12 +90,17 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         memory: budget::read(&mut reader),
         engine: reader.choice("engine", &EngineChoice::NAMES, ENGINE_RULE).unwrap_or_default(),
         fpga: reader.text("fpga", CARD_RULE, |text| text.parse().ok()),
+        metrics: reader.text("metrics", METRICS_RULE, metrics),
         private_key,
         auth,
         sandbox: reader
             .choice("sandbox", &SANDBOX, "it is \"on\" or \"off\"")
             .unwrap_or(Sandbox::On),
     }
+}
+
+fn metrics(text: &str) -> Option<SocketAddr> {
+    text.parse().ok().filter(|address: &SocketAddr| address.port() > 0)
 }
 
 fn cores(reader: &mut Reader<'_>, workers: usize) -> Option<Vec<usize>> {

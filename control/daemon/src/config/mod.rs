@@ -54,7 +54,7 @@ use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use symbol::{Mtus, Paths};
 
@@ -101,6 +101,8 @@ pub struct Daemon {
     pub engine: EngineChoice,
     /// The FPGA card, where there is one.
     pub fpga: Option<Card>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
     /// File of this host's private key.
     pub private_key: Option<PathBuf>,
     /// What is authenticated.

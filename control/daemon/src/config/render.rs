@@ -77,6 +77,9 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     if let Some(card) = &daemon.fpga {
         key(text, "fpga", card.to_string());
     }
+    if let Some(address) = &daemon.metrics {
+        key(text, "metrics", address.to_string());
+    }
     if let Some(path) = &daemon.private_key {
         key(text, "private_key", path.to_string_lossy().into_owned());
         key(text, "auth", word(daemon.auth));

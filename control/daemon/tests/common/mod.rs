@@ -17,6 +17,7 @@ use recoded_pipeline::report::{
     BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
 };
 use recoded_runtime::channel::Channel;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -183,7 +184,8 @@ impl Served {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt");
             let (listener, _claim) = claim(&bound, false).expect("the path is free");
             let live = Live::new(document, mtus, config, Rc::new(behind));
-            let kept = Kept::new(live, keeper::Client::new(asking), Rc::default());
+            let view = Rc::new(RefCell::new(live.view()));
+            let kept = Kept::new(live, keeper::Client::new(asking), (Rc::default(), view));
             ready.send(()).expect("the test waits");
             runtime.block_on(async {
                 tokio::select! {

@@ -28,13 +28,14 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 27] = [
+const DIRECTIONS: [(&str, Allowed); 28] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
+    ("recoded-host", Allowed::Only(&[])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     // Knows engines, not devices: who owns a queue says which engine it is for.
     ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
@@ -82,6 +83,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
             "recoded-cuda",
             "recoded-fpga",
             "recoded-api",
+            "recoded-host",
             "recoded-pipeline",
             "recoded-gf",
             "recoded-code",
@@ -93,6 +95,7 @@ const DIRECTIONS: [(&str, Allowed); 27] = [
         "recodectl",
         Allowed::Only(&[
             "recoded-api",
+            "recoded-host",
             "recoded-counters",
             "recoded-gf",
             "recoded-secure",

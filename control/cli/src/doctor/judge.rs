@@ -1,0 +1,219 @@
+//! What two looks at a daemon, some time apart, say is wrong.
+
+use recoded_api::v1::{Flow, State};
+use recoded_counters::{Table, flow, link, tunnel, verdict, worker};
+use recoded_host::{Finding, Level};
+use std::collections::BTreeMap;
+
+/// Port of coded packets where the configuration does not say.
+const PORT_DEFAULT: u16 = 9426;
+
+/// A daemon that has just started has heard nothing yet.
+const SETTLED_SECONDS: u64 = 10;
+
+/// Cures that begin so are of what happens now and then: from this many on in the time between two
+/// looks it is worth a word.
+const HARMLESS: &str = "Nothing";
+const HARMLESS_MOST: u64 = 100;
+
+/// Reasons by which a flow does not work at all. Others may be a few packets.
+const FATAL: [&str; 14] = [
+    "unknown_flow",
+    "drop_unknown_flow",
+    "unknown_peer",
+    "wrong_role",
+    "wrong_code",
+    "oversize",
+    "version",
+    "drop_version",
+    "handshake",
+    "no_memory",
+    "rx_not_ours",
+    "tx_no_neighbour",
+    "tx_oversize",
+    "sealed_refused",
+];
+
+/// The UDP port of coded packets, by the configuration in force.
+pub fn port(state: &State) -> u16 {
+    let config: toml::Table = state.config.parse().unwrap_or_default();
+    let port = config.get("daemon").and_then(|daemon| daemon.get("port")?.as_integer());
+    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_DEFAULT)
+}
+
+/// All that is wrong.
+pub fn judge(before: &State, after: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    links(after, &mut findings);
+    sessions(after, &mut findings);
+    tunnels(after, &mut findings);
+    for flow in &after.flows {
+        self::flow(after, flow, &mut findings);
+    }
+    counters(before, after, &mut findings);
+    findings
+}
+
+fn links(state: &State, findings: &mut Vec<Finding>) {
+    for link in &state.links {
+        let subject = format!("link {}", link.name);
+        if !matches!(link.state.as_str(), "" | "up") {
+            let cause = format!("{} is {}", link.interface, link.state);
+            let cure = format!("see ip link show {}", link.interface);
+            findings.push(error(&subject, cause, cure));
+        }
+        for neighbour in link.neighbours.iter().filter(|neighbour| !neighbour.resolved) {
+            findings.push(error(
+                &subject,
+                format!("the Ethernet address of {} is not known", neighbour.address),
+                "check that it is up, on this link, and answers ARP or neighbour discovery".into(),
+            ));
+        }
+    }
+}
+
+fn sessions(state: &State, findings: &mut Vec<Finding>) {
+    for session in state.sessions.iter().filter(|session| session.age_seconds.is_none()) {
+        let (cause, cure) = match session.refusal.as_str() {
+            "" => (
+                "there are no keys: it does not answer handshakes".to_owned(),
+                "see that recoded runs there, knows this host's public key (recodectl pubkey), \
+                 and that packets get there and back"
+                    .to_owned(),
+            ),
+            reason => (
+                format!("there are no keys: the last handshake was refused ({reason})"),
+                "compare the keys of both hosts with recodectl pubkey, their pre-shared keys, \
+                 and their clocks"
+                    .to_owned(),
+            ),
+        };
+        findings.push(error(&format!("session with {}", session.with), cause, cure));
+    }
+}
+
+fn tunnels(state: &State, findings: &mut Vec<Finding>) {
+    for tunnel in &state.tunnels {
+        let subject = format!("tunnel {}", tunnel.name);
+        match tunnel.state.as_str() {
+            "" | "present" => {}
+            "no-carrier" => findings.push(error(
+                &subject,
+                "it has no carrier, since no next hop of its stream answers".into(),
+                "see what is said of the next hops".into(),
+            )),
+            state => findings.push(error(
+                &subject,
+                format!("it is {state}"),
+                "find out who deletes the interface; it is made again".into(),
+            )),
+        }
+        if tunnel.mtu < tunnel.mtu_configured {
+            findings.push(warning(
+                &subject,
+                format!(
+                    "the path carries packets of {} bytes, fewer than the {} configured",
+                    tunnel.mtu, tunnel.mtu_configured
+                ),
+                "raise the MTU on the way, or set mtu of the tunnel to it".into(),
+            ));
+        }
+    }
+}
+
+fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
+    let subject = format!("flow {}", flow.id);
+    for hop in &flow.neighbours {
+        if hop.silent {
+            let heard = hop.heard_ago_seconds.map_or("it was never heard".to_owned(), |seconds| {
+                format!("it was heard {seconds:.0} s ago")
+            });
+            findings.push(error(
+                &subject,
+                format!(
+                    "{} does not answer, although packets are sent to it; {heard}",
+                    hop.next_hop
+                ),
+                "see that recoded runs there, has this flow, and that packets get there and back"
+                    .into(),
+            ));
+        }
+        if let Some(lost) = hop.lost_packet_bytes {
+            let arrived = hop
+                .arrived_packet_bytes
+                .map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+            findings.push(warning(
+                &subject,
+                format!("packets of {lost} bytes do not arrive at {}{arrived}", hop.next_hop),
+                "raise the MTU on the way; until then the tunnel has a smaller one".into(),
+            ));
+        }
+    }
+    let is_deaf = flow.role != "source" && flow.count("received") == 0;
+    if is_deaf && state.uptime_seconds >= SETTLED_SECONDS {
+        findings.push(warning(
+            &subject,
+            "no packet of it has arrived since the daemon started".into(),
+            "if there is traffic, compare id and next_hops at the node before this one, and see \
+             drop_unknown_flow and rx_not_ours in recodectl show drops"
+                .into(),
+        ));
+    }
+}
+
+fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
+    let empty = BTreeMap::new();
+    let mut look = |subject: &str, table: Table, old: Option<&Counts>, new: &Counts| {
+        rising(subject, table, old.unwrap_or(&empty), new, findings);
+    };
+    look("packets", worker::TABLE, Some(&before.drops), &after.drops);
+    look("packets", verdict::TABLE, Some(&before.verdicts), &after.verdicts);
+    for new in &after.links {
+        let old = before.links.iter().find(|old| old.name == new.name).map(|old| &old.faults);
+        look(&format!("link {}", new.name), link::TABLE, old, &new.faults);
+    }
+    for new in &after.tunnels {
+        let old = before.tunnels.iter().find(|old| old.name == new.name).map(|old| &old.faults);
+        look(&format!("tunnel {}", new.name), tunnel::TABLE, old, &new.faults);
+    }
+    for new in &after.flows {
+        let old = before.flows.iter().find(|old| old.id == new.id).map(|old| &old.counters);
+        look(&format!("flow {}", new.id), flow::TABLE, old, &new.counters);
+    }
+}
+
+type Counts = BTreeMap<String, u64>;
+
+fn rising(subject: &str, table: Table, old: &Counts, new: &Counts, findings: &mut Vec<Finding>) {
+    for counter in table.counters().filter(|counter| counter.is_fault()) {
+        let now = new.get(counter.name).copied().unwrap_or(0);
+        let risen = now.saturating_sub(old.get(counter.name).copied().unwrap_or(0));
+        let (is_fatal, name) = (FATAL.contains(&counter.name), counter.name);
+        let is_harmless = counter.cure.starts_with(HARMLESS);
+        let (level, how) = match () {
+            () if is_fatal && risen > 0 => (Level::Error, format!("{risen} more while looking")),
+            () if is_harmless && risen < HARMLESS_MOST => continue,
+            () if risen > 0 => (Level::Warning, format!("{risen} more while looking")),
+            // It may be over, or nothing may be sent at present.
+            () if is_fatal && now > 0 => (Level::Warning, format!("{now} since the start")),
+            () => continue,
+        };
+        let meaning = words(counter.meaning);
+        let cause = format!("{name}, {how} ({})", meaning.trim_end_matches('.'));
+        let cure = words(counter.cure);
+        findings.push(Finding { level, subject: subject.to_owned(), cause, cure });
+    }
+}
+
+/// Texts of tables are in lines.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn error(subject: &str, cause: String, cure: String) -> Finding {
+    Finding { level: Level::Error, subject: subject.to_owned(), cause, cure }
+}
+
+fn warning(subject: &str, cause: String, cure: String) -> Finding {
+    Finding { level: Level::Warning, subject: subject.to_owned(), cause, cure }
+}

@@ -1,0 +1,133 @@
+//! `recodectl doctor`: asks the daemon, this host and its neighbours what keeps packets from
+//! arriving, and says what to do about it.
+//!
+//! ```text
+//!  state -- a second or more, probes meanwhile -- state -> judge ─┐
+//!                        └> answers "port unreachable" ───────────┼─> findings
+//!  links and tunnels of the state -> recoded_host ────────────────┘
+//! ```
+//!
+//! Changes nothing. A probe is an empty UDP datagram to the port of the neighbour's daemon, which
+//! drops and counts it; where none runs, Linux answers that the port is unreachable.
+
+mod judge;
+mod probe;
+
+use crate::table::sentence;
+use recoded_api::client::{Client, ClientError};
+use recoded_api::v1::State;
+use recoded_host::{FactsError, Finding, Level, Link, Plan};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// Why there is no diagnosis.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The daemon does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Linux does not.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Diagnosis {
+    /// Findings that are errors.
+    pub errors: usize,
+    /// The others.
+    pub warnings: usize,
+    /// What was looked at, in words.
+    looked_at: String,
+    /// What is wrong.
+    findings: Vec<Shown>,
+}
+
+/// A finding under stable keys.
+#[derive(Debug, Serialize)]
+struct Shown {
+    level: &'static str,
+    subject: String,
+    cause: String,
+    cure: String,
+}
+
+/// Looks for so many seconds.
+///
+/// # Errors
+///
+/// The daemon or Linux does not answer.
+pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
+    let mut client = Client::connect(socket)?;
+    let before = client.state()?;
+    let plan = plan(&before);
+    let answers = probe::neighbours(&plan, judge::port(&before), Duration::from_secs(seconds));
+    let after = client.state()?;
+    let mut findings = recoded_host::check(&plan)?;
+    findings.extend(answers);
+    findings.extend(judge::judge(&before, &after));
+    Ok(diagnosis(&after, findings))
+}
+
+fn diagnosis(state: &State, mut findings: Vec<Finding>) -> Diagnosis {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    let (links, flows) = (state.links.len(), state.flows.len());
+    let (tunnels, sessions) = (state.tunnels.len(), state.sessions.len());
+    Diagnosis {
+        errors,
+        warnings: findings.len() - errors,
+        looked_at: format!(
+            "links {links}, tunnels {tunnels}, flows {flows}, sessions {sessions}, this host"
+        ),
+        findings: findings.into_iter().map(shown).collect(),
+    }
+}
+
+fn shown(finding: Finding) -> Shown {
+    let Finding { level, subject, cause, cure } = finding;
+    Shown { level: level.name(), subject, cause, cure }
+}
+
+/// For people.
+pub fn text(diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    for Shown { level, subject, cause, cure } in &diagnosis.findings {
+        let label = if *level == Level::Error.name() { "FAIL" } else { "warn" };
+        text.push_str(&sentence(&format!("{label} {subject}"), &format!("{cause}: {cure}")));
+    }
+    let (errors, warnings) = (diagnosis.errors, diagnosis.warnings);
+    text.push_str(&format!(
+        "errors {errors}, warnings {warnings}; looked at {}\n",
+        diagnosis.looked_at
+    ));
+    text
+}
+
+/// What the daemon needs of its host, by what it shows.
+fn plan(state: &State) -> Plan {
+    let links = state.links.iter().map(|link| Link {
+        name: link.name.clone(),
+        interface: link.interface.clone(),
+        local: link.local.parse().ok(),
+        neighbours: neighbours(state, &link.name).into_iter().collect(),
+    });
+    Plan {
+        links: links.collect(),
+        tunnels: state.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
+        workers: state.workers.len(),
+        is_running: true,
+        ..Plan::default()
+    }
+}
+
+/// Addresses on a link that flows send to or hear from.
+fn neighbours(state: &State, link: &str) -> BTreeSet<IpAddr> {
+    let named = state.flows.iter().flat_map(|flow| flow.next_hops.iter().chain(&flow.upstream));
+    let here = named.filter_map(|name| name.split_once(':').filter(|(of, _)| *of == link));
+    here.filter_map(|(_, address)| address.parse().ok()).collect()
+}

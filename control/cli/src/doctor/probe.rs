@@ -1,0 +1,123 @@
+//! Whether a daemon runs at each neighbour: where none does, Linux answers datagrams to its port
+//! with an ICMP error.
+
+use recoded_host::{Finding, Level, Plan};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Between datagrams to one neighbour. Linux sends a destination six errors at once, then one a
+/// second.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Asks every neighbour for `time`; what they answered.
+pub fn neighbours(plan: &Plan, port: u16, time: Duration) -> Vec<Finding> {
+    let mut asked: Vec<Asked> = plan
+        .links
+        .iter()
+        .flat_map(|link| {
+            link.neighbours.iter().filter_map(|address| {
+                Asked::new(&link.name, link.local?, SocketAddr::new(*address, port))
+            })
+        })
+        .collect();
+    let end = Instant::now() + time;
+    loop {
+        asked.iter_mut().for_each(Asked::send);
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(PAUSE.min(left));
+        asked.iter_mut().for_each(Asked::hear);
+    }
+    asked.into_iter().filter_map(Asked::finding).collect()
+}
+
+struct Asked {
+    link: String,
+    to: SocketAddr,
+    socket: UdpSocket,
+    answer: Option<io::ErrorKind>,
+}
+
+impl Asked {
+    /// `None` where no socket can be had: then nothing is known.
+    fn new(link: &str, local: IpAddr, to: SocketAddr) -> Option<Asked> {
+        let socket = UdpSocket::bind(SocketAddr::new(local, 0)).ok()?;
+        socket.set_nonblocking(true).ok()?;
+        let answer = socket.connect(to).err().map(|error| error.kind());
+        Some(Asked { link: link.to_owned(), to, socket, answer })
+    }
+
+    fn send(&mut self) {
+        if self.answer.is_none() {
+            // What Linux knows from the datagram before it says here.
+            self.note(self.socket.send(&[]));
+        }
+    }
+
+    fn hear(&mut self) {
+        if self.answer.is_none() {
+            self.note(self.socket.recv(&mut [0]));
+        }
+    }
+
+    fn note(&mut self, outcome: io::Result<usize>) {
+        match outcome.map_err(|error| error.kind()) {
+            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) | Ok(_) => {}
+            Err(kind) => self.answer = Some(kind),
+        }
+    }
+
+    fn finding(self) -> Option<Finding> {
+        let Asked { link, to, answer, .. } = self;
+        let (cause, cure) = match answer? {
+            io::ErrorKind::ConnectionRefused => (
+                format!("{} answers \"port {} unreachable\"", to.ip(), to.port()),
+                "recoded is not running there, or has another port: start it, and compare port"
+                    .to_owned(),
+            ),
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => (
+                format!("{} cannot be reached", to.ip()),
+                "check that it is up, on this link, and answers ARP or neighbour discovery"
+                    .to_owned(),
+            ),
+            kind => (
+                format!("Linux does not send to {} ({kind})", to.ip()),
+                "look for a firewall rule (nft list ruleset) and for routes (ip route get)"
+                    .to_owned(),
+            ),
+        };
+        Some(Finding { level: Level::Error, subject: format!("link {link}"), cause, cure })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_host::Link;
+
+    fn plan() -> Plan {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let link = Link {
+            name: "west".into(),
+            interface: "lo".into(),
+            local: Some(here),
+            neighbours: vec![here],
+        };
+        Plan { links: vec![link], ..Plan::default() }
+    }
+
+    #[test]
+    fn port_with_nobody_behind_it_is_found_and_one_with_somebody_is_not() {
+        let somebody = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        let port = somebody.local_addr().expect("an address").port();
+        assert_eq!(neighbours(&plan(), port, Duration::from_millis(300)), []);
+        drop(somebody);
+        let found = neighbours(&plan(), port, Duration::from_secs(2));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let said = format!("127.0.0.1 answers \"port {port} unreachable\"");
+        assert_eq!(found[0].cause, said);
+    }
+}

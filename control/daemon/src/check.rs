@@ -1,0 +1,32 @@
+//! What a configuration needs of its host, for `recoded_host`.
+
+use crate::config::Config;
+use recoded_host::{Link, Plan};
+use recoded_runtime::{IP_PACKET_BYTES_MAX, worker_memory_bytes};
+use std::os::unix::net::UnixStream;
+
+/// What `config` needs. Where a daemon answers on its control socket, that one has the tunnels and
+/// programs that are in place.
+pub fn plan(config: &Config) -> Plan {
+    let daemon = &config.daemon;
+    let links = config.links.iter().enumerate().map(|(index, link)| Link {
+        name: link.name.clone(),
+        interface: link.interface.clone(),
+        local: Some(link.local),
+        neighbours: config
+            .hops
+            .iter()
+            .filter(|hop| hop.link == index)
+            .map(|hop| hop.address)
+            .collect(),
+    });
+    let worker_bytes = worker_memory_bytes(daemon.frames, config.links.len());
+    Plan {
+        links: links.collect(),
+        tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
+        workers: daemon.workers,
+        locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
+        packet_bytes_max: u32::try_from(IP_PACKET_BYTES_MAX).ok(),
+        is_running: UnixStream::connect(&daemon.socket).is_ok(),
+    }
+}

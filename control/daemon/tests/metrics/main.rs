@@ -1,0 +1,227 @@
+//! Metrics as Prometheus sees them, hostile clients, and the rules and the dashboard that follow
+//! from the tables of counters.
+//!
+//! `RECODED_WRITE_METRICS=1 cargo test -p recoded --test metrics` writes those two files anew.
+
+#![forbid(unsafe_code)]
+
+mod dashboard;
+mod rules;
+
+use recoded::metrics::gauges::GAUGES;
+use recoded::metrics::names::GROUPS;
+use recoded::metrics::{CLIENTS_MAX, REQUEST_BYTES_MAX, listen, serve, text};
+use recoded_api::v1::{
+    Flow, FlowNeighbour, HopLoss, Link, Neighbour, Session, State, Tunnel, Worker,
+};
+use recoded_counters::{Table, engine, flow, link, tunnel, verdict, worker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Every counter of a table, with some number.
+fn counted(table: Table) -> BTreeMap<String, u64> {
+    (1000..).zip(table.counters()).map(|(n, counter)| (counter.name.to_owned(), n)).collect()
+}
+
+/// A node with so many flows.
+fn state(flows: u64) -> State {
+    let flow = |id| Flow {
+        id,
+        role: "source".into(),
+        counters: counted(flow::TABLE),
+        hops: (0..4).map(|hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0 }).collect(),
+        neighbours: vec![FlowNeighbour {
+            next_hop: "east:10.0.0.2".into(),
+            rate_mbit: 80.0,
+            round_trip_us: Some(20_500.0),
+            queue_us: Some(100.0),
+            loss: Some(0.01),
+            heard_ago_seconds: Some(0.25),
+            ..FlowNeighbour::default()
+        }],
+        rank_ratio: Some(0.9),
+        rank_theory: Some(0.91),
+        overhead: Some(1.13),
+        overhead_theory: Some(1.11),
+        ..Flow::default()
+    };
+    let neighbour = Neighbour { address: "10.0.0.2".into(), resolved: true };
+    let engine = recoded_api::v1::Engine {
+        counters: counted(engine::TABLE),
+        declined: counted(engine::DECLINED),
+        redone: counted(engine::REDONE),
+        ..recoded_api::v1::Engine::default()
+    };
+    State {
+        version: "0.1.0".into(),
+        edition: 3,
+        uptime_seconds: 60,
+        kernel: "avx2".into(),
+        links: vec![Link {
+            name: "east".into(),
+            // What a label must escape.
+            interface: "eth\"0\\".into(),
+            state: "up".into(),
+            neighbours: vec![neighbour],
+            counters: counted(link::TABLE),
+            ..Link::default()
+        }],
+        workers: vec![Worker::default()],
+        flows: (0..flows).map(flow).collect(),
+        tunnels: vec![Tunnel {
+            name: "rec0".into(),
+            state: "present".into(),
+            counters: counted(tunnel::TABLE),
+            ..Tunnel::default()
+        }],
+        verdicts: counted(verdict::TABLE),
+        drops: counted(worker::TABLE),
+        engine,
+        sessions: vec![Session { with: "east:10.0.0.2".into(), ..Session::default() }],
+        config: String::new(),
+    }
+}
+
+/// Names of samples, without labels.
+fn samples(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split([' ', '{']).next()).map(str::to_owned).collect()
+}
+
+/// Serves a node of 100 flows at a free port until the process ends.
+fn served() -> SocketAddr {
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("listen");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("runtime").block_on(serve(Some(listener), || state(100)));
+    });
+    address
+}
+
+/// Sends `request` and returns all that comes back.
+fn ask(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    // A server that has seen enough may close before all of it is written.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).expect("UTF-8")
+}
+
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+#[test]
+fn every_counter_and_gauge_is_exposed_once_with_its_meaning() {
+    let text = text::text(state(2)).expect("text");
+    let names = samples(&text);
+    for group in GROUPS {
+        for counter in group.table.counters() {
+            let selector = group.selector(counter);
+            let (name, label) = selector.split_once('{').unwrap_or((&selector, ""));
+            assert!(names.contains(name), "{name} in {text}");
+            assert!(text.contains(label.trim_end_matches('}')), "{selector}");
+        }
+    }
+    for gauge in GAUGES {
+        assert!(
+            text.contains(&format!("# HELP {} {}.", gauge.name, gauge.meaning)),
+            "{}",
+            gauge.name
+        );
+    }
+    let declared = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let declared: Vec<&str> = declared.filter_map(|line| line.split(' ').next()).collect();
+    let once: BTreeSet<&&str> = declared.iter().collect();
+    assert_eq!(once.len(), declared.len(), "a metric is declared twice");
+    let series = text.lines().filter(|line| !line.starts_with('#'));
+    let series: Vec<&str> =
+        series.filter_map(|line| line.rsplit_once(' ')).map(|(s, _)| s).collect();
+    let once: BTreeSet<&&str> = series.iter().collect();
+    assert_eq!(once.len(), series.len(), "a series comes twice");
+    assert!(text.contains(r#"interface="eth\"0\\""#), "labels are escaped");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn every_table_of_counters_has_metrics_but_for_bundles() {
+    for table in recoded_counters::TABLES.iter().filter(|table| **table != engine::BUNDLES) {
+        for counter in table.counters() {
+            let mut metrics = GROUPS.iter().flat_map(|group| group.table.counters());
+            assert!(metrics.any(|metric| metric == counter), "{}: {}", table.owner, counter.name);
+        }
+    }
+}
+
+#[test]
+fn scrape_of_100_flows_is_whole_and_its_time_is_printed() {
+    let address = served();
+    let first = ask(address, GET);
+    assert!(first.starts_with("HTTP/1.1 200 OK\r\n"), "{first}");
+    assert!(first.contains("application/openmetrics-text; version=1.0.0"), "{first}");
+    assert!(first.contains("recoded_flow_ingress_packets_total{flow=\"99\",role=\"source\"} 1000"));
+    let mut times: Vec<Duration> = (0..9)
+        .map(|_| {
+            // So that the text is made anew.
+            std::thread::sleep(Duration::from_millis(120));
+            let begin = Instant::now();
+            assert_eq!(ask(address, GET).len(), first.len());
+            begin.elapsed()
+        })
+        .collect();
+    times.sort();
+    let (bytes, lines) = (first.len(), first.lines().count());
+    println!("scrape of 100 flows: median {:?}, {lines} lines, {bytes} bytes", times[4]);
+}
+
+#[test]
+fn other_requests_get_an_answer_that_says_so() {
+    let address = served();
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\nHost: here\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n", "405"),
+        ("hello\r\n\r\n", "400"),
+    ] {
+        let answer = ask(address, request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    }
+}
+
+#[test]
+fn long_and_unfinished_requests_lose_their_client_only() {
+    let address = served();
+    let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(4 * REQUEST_BYTES_MAX));
+    let answer = ask(address, &long);
+    assert!(!answer.contains(" 200 "), "{answer}");
+    let mut unfinished = TcpStream::connect(address).expect("connect");
+    unfinished.write_all(b"GET /metr").expect("write");
+    assert!(ask(address, GET).starts_with("HTTP/1.1 200 "));
+    unfinished.shutdown(Shutdown::Write).expect("shutdown");
+    assert!(ask(address, GET).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn clients_beyond_the_limit_wait_until_others_go() {
+    let address = served();
+    let silent: Vec<TcpStream> =
+        (0..CLIENTS_MAX).map(|_| TcpStream::connect(address).expect("connect")).collect();
+    let mut late = TcpStream::connect(address).expect("connect");
+    late.write_all(GET.as_bytes()).expect("write");
+    late.set_read_timeout(Some(Duration::from_millis(300))).expect("timeout");
+    let mut byte = [0];
+    assert!(late.read(&mut byte).is_err(), "it must wait");
+    drop(silent);
+    late.set_read_timeout(None).expect("timeout");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).expect("read");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[test]
+fn port_that_is_taken_is_an_error_with_its_cure() {
+    let taken = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("listen");
+    let error = listen(taken.local_addr().expect("an address")).expect_err("taken");
+    assert!(error.to_string().contains("configure an address of this host and a free port"));
+}

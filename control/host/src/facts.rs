@@ -1,0 +1,259 @@
+//! What Linux says about this host: interfaces, addresses, routes, limits, abilities.
+
+use crate::Plan;
+use futures_util::stream::{Stream, StreamExt};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{
+    LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp,
+};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::{Error, Handle, RouteMessageBuilder};
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{Resource, getrlimit};
+use rustix::system::uname;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::pin::pin;
+
+/// Routes that are looked at: a host with a table of the whole Internet has a million.
+const ROUTES_MAX: usize = 4_000_000;
+
+/// Linux does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot ask Linux about its interfaces ({0}): check that netlink is permitted")]
+pub struct FactsError(String);
+
+/// What is known of a host.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Facts {
+    /// Interfaces.
+    pub faces: Vec<Face>,
+    /// Addresses of interfaces.
+    pub addresses: Vec<Address>,
+    /// Routes, if they were needed.
+    pub routes: Vec<Route>,
+    /// How many bytes may be locked in memory; `None`: as many as there are.
+    pub memlock_bytes: Option<u64>,
+    /// Capabilities in effect, bit by bit.
+    pub capabilities: u64,
+    /// Version of Linux.
+    pub linux: (u32, u32),
+    /// Whether there are AF_XDP sockets; `None`: not known without privileges.
+    pub has_af_xdp: Option<bool>,
+    /// Whether there are TUN devices.
+    pub has_tun: bool,
+}
+
+/// An interface.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Face {
+    /// Its name.
+    pub name: String,
+    /// Linux's number of it.
+    pub index: u32,
+    /// Whether it carries Ethernet frames.
+    pub is_ethernet: bool,
+    /// Whether it is set up.
+    pub is_up: bool,
+    /// Whether something is at the other end.
+    pub has_carrier: bool,
+    /// Its MTU.
+    pub mtu: u32,
+    /// The XDP program on it.
+    pub program: Option<u32>,
+    /// Receive queues in use, if known.
+    pub queues: Option<usize>,
+}
+
+/// An address of an interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The interface.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its prefix.
+    pub prefix: u8,
+}
+
+/// Where packets go.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Out of this interface.
+    pub index: u32,
+    /// To these addresses.
+    pub to: IpAddr,
+    /// Length of their prefix.
+    pub prefix: u8,
+}
+
+/// Whether two addresses begin with the same bits.
+pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
+    let differ = match (left, right) {
+        (IpAddr::V4(left), IpAddr::V4(right)) => {
+            (u128::from(u32::from(left) ^ u32::from(right)) << 96, 32)
+        }
+        (IpAddr::V6(left), IpAddr::V6(right)) => (u128::from(left) ^ u128::from(right), 128),
+        _ => return false,
+    };
+    let (differ, bits) = differ;
+    differ.leading_zeros() >= u32::from(prefix).min(bits)
+}
+
+/// Asks Linux what the rules need to know.
+pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
+    let failed = |error: std::io::Error| FactsError(error.to_string());
+    let executor =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let mut facts = executor.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(failed)?;
+        tokio::spawn(connection);
+        interfaces(plan, &handle).await.map_err(|error| FactsError(error.to_string()))
+    })?;
+    facts.memlock_bytes = getrlimit(Resource::Memlock).current;
+    facts.capabilities = capabilities();
+    facts.linux = version();
+    facts.has_af_xdp = has_af_xdp();
+    facts.has_tun = Path::new("/dev/net/tun").exists();
+    Ok(facts)
+}
+
+async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
+    let mut facts = Facts::default();
+    let links = all(handle.link().get().execute(), usize::MAX).await?;
+    facts.faces = links.iter().filter_map(face).collect();
+    let addresses = all(handle.address().get().execute(), usize::MAX).await?;
+    facts.addresses = addresses.iter().filter_map(address).collect();
+    let is_off_link = |address: &IpAddr| {
+        !facts.addresses.iter().any(|own| shares_prefix(own.address, *address, own.prefix))
+    };
+    let mut neighbours = plan.links.iter().flat_map(|link| &link.neighbours);
+    if neighbours.any(is_off_link) {
+        let v4 = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let v6 = RouteMessageBuilder::<Ipv6Addr>::new().build();
+        for message in [v4, v6] {
+            let routes = all(handle.route().get(message).execute(), ROUTES_MAX).await?;
+            facts.routes.extend(routes.iter().flat_map(routes_of));
+        }
+    }
+    Ok(facts)
+}
+
+/// The answers to a request, as many as are wanted.
+async fn all<T>(
+    answers: impl Stream<Item = Result<T, Error>>,
+    most: usize,
+) -> Result<Vec<T>, Error> {
+    let mut answers = pin!(answers);
+    let mut all = Vec::new();
+    while let Some(answer) = answers.next().await {
+        let answer = answer?;
+        if all.len() < most {
+            all.push(answer);
+        }
+    }
+    Ok(all)
+}
+
+fn face(message: &LinkMessage) -> Option<Face> {
+    let kind = message.header.link_layer_type;
+    let flags = message.header.flags;
+    let mut face = Face {
+        index: message.header.index,
+        is_ethernet: matches!(kind, LinkLayerType::Ether | LinkLayerType::Loopback),
+        is_up: flags.contains(LinkFlags::Up),
+        has_carrier: flags.contains(LinkFlags::LowerUp),
+        ..Face::default()
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => face.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => face.mtu = *mtu,
+            LinkAttribute::Xdp(xdp) => face.program = program(xdp),
+            _ => {}
+        }
+    }
+    face.queues = queues(&face);
+    (!face.name.is_empty()).then_some(face)
+}
+
+fn program(attributes: &[LinkXdp]) -> Option<u32> {
+    attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id)
+        | LinkXdp::DrvProgId(id)
+        | LinkXdp::SkbProgId(id)
+        | LinkXdp::HwProgId(id) => Some(*id).filter(|id| *id != 0),
+        _ => None,
+    })
+}
+
+/// Receive queues in use, from sysfs, if that shows the network namespace we are in.
+fn queues(face: &Face) -> Option<usize> {
+    let folder = Path::new("/sys/class/net").join(&face.name);
+    let index = std::fs::read_to_string(folder.join("ifindex")).ok()?;
+    if index.trim() != face.index.to_string() {
+        return None;
+    }
+    let queues = std::fs::read_dir(folder.join("queues")).ok()?.flatten();
+    Some(queues.filter(|it| it.file_name().as_encoded_bytes().starts_with(b"rx-")).count())
+}
+
+fn address(message: &AddressMessage) -> Option<Address> {
+    let find = |local: bool| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(address) if local => Some(*address),
+            AddressAttribute::Address(address) if !local => Some(*address),
+            _ => None,
+        })
+    };
+    // Between two points, `Address` is the other one's.
+    let address = find(true).or_else(|| find(false))?;
+    Some(Address { index: message.header.index, address, prefix: message.header.prefix_len })
+}
+
+fn routes_of(message: &RouteMessage) -> Vec<Route> {
+    if message.header.kind != RouteType::Unicast {
+        return Vec::new();
+    }
+    let (mut to, mut out) = (None, Vec::new());
+    let mut is_v6 = false;
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(v4)) => to = Some(IpAddr::V4(*v4)),
+            RouteAttribute::Destination(RouteAddress::Inet6(v6)) => to = Some(IpAddr::V6(*v6)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(_)) => is_v6 = true,
+            RouteAttribute::Oif(index) => out.push(*index),
+            RouteAttribute::MultiPath(hops) => {
+                out.extend(hops.iter().map(|hop| hop.interface_index))
+            }
+            _ => {}
+        }
+    }
+    // The default route has no destination.
+    let any = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    let prefix = message.header.destination_prefix_length;
+    out.into_iter().map(|index| Route { index, to: to.unwrap_or(any), prefix }).collect()
+}
+
+fn capabilities() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Major and minor number of Linux; zeros where it does not say.
+fn version() -> (u32, u32) {
+    let name = uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    (next(), next())
+}
+
+fn has_af_xdp() -> Option<bool> {
+    match socket(AddressFamily::XDP, SocketType::RAW, None) {
+        Ok(_) => Some(true),
+        Err(rustix::io::Errno::AFNOSUPPORT) => Some(false),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! What on this host keeps a configuration from working, and what to do about it.
+//!
+//! Place: beside the packet path. `recoded --check` and `recodectl doctor` ask; nothing is changed.
+
+#![forbid(unsafe_code)]
+
+mod facts;
+
+mod rules;
+
+pub use facts::{Address, Face, Facts, FactsError, Route};
+pub use rules::judge;
+
+use std::net::IpAddr;
+
+/// What a configuration needs of its host.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Links.
+    pub links: Vec<Link>,
+    /// Names of tunnels.
+    pub tunnels: Vec<String>,
+    /// Workers, one for each receive queue.
+    pub workers: usize,
+    /// Bytes of packet buffers, which are locked in memory.
+    pub locked_bytes: u64,
+    /// The longest IP packet that is received, where it is known.
+    pub packet_bytes_max: Option<u32>,
+    /// Whether a daemon runs by this configuration: then its tunnels and programs are there.
+    pub is_running: bool,
+}
+
+/// An interface with its neighbours.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Link {
+    /// Name in the configuration.
+    pub name: String,
+    /// The interface.
+    pub interface: String,
+    /// Our address on it.
+    pub local: Option<IpAddr>,
+    /// Next hops and upstream nodes.
+    pub neighbours: Vec<IpAddr>,
+}
+
+/// How bad it is.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// It works, worse than it could, or cannot be known.
+    Warning,
+    /// Packets do not flow, or the daemon does not start.
+    Error,
+}
+
+impl Level {
+    /// How it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Warning => "warning",
+            Level::Error => "error",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What it is about, such as `link west`.
+    pub subject: String,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// Looks at this host, in the network namespace of the calling thread.
+///
+/// # Errors
+///
+/// Linux does not answer questions about its interfaces.
+pub fn check(plan: &Plan) -> Result<Vec<Finding>, FactsError> {
+    Ok(judge(plan, &facts::ask(plan)?))
+}

@@ -1,0 +1,353 @@
+//! From a plan and what is known of the host to findings.
+
+use crate::facts::{Face, Facts, shares_prefix};
+use crate::{Finding, Level, Link, Plan};
+use std::net::IpAddr;
+
+/// The oldest Linux with all that the daemon asks of it.
+const LINUX_MIN: (u32, u32) = (5, 10);
+
+/// Bits of capabilities, as capability.h has them.
+const NET_ADMIN: u32 = 12;
+const NET_RAW: u32 = 13;
+const IPC_LOCK: u32 = 14;
+const SYS_ADMIN: u32 = 21;
+const SYS_RESOURCE: u32 = 24;
+const BPF: u32 = 39;
+
+/// All that is wrong, errors first.
+pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    host(plan, facts, &mut findings);
+    for link in &plan.links {
+        self::link(plan, facts, link, &mut findings);
+    }
+    for tunnel in &plan.tunnels {
+        if !plan.is_running && facts.faces.iter().any(|face| face.name == *tunnel) {
+            findings.push(error(
+                format!("tunnel {tunnel}"),
+                "an interface of this name exists already".into(),
+                format!("choose another name, or remove it (ip link delete {tunnel})"),
+            ));
+        }
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    findings
+}
+
+fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+    let (major, minor) = facts.linux;
+    if facts.linux < LINUX_MIN && facts.linux != (0, 0) {
+        let cause = format!("Linux {major}.{minor} lacks what recoded needs");
+        findings.push(error("host".into(), cause, "use Linux 5.10 or newer".into()));
+    }
+    if facts.has_af_xdp == Some(false) {
+        let cause = "this Linux has no AF_XDP sockets".into();
+        findings.push(error("host".into(), cause, "use one with CONFIG_XDP_SOCKETS".into()));
+    }
+    if !plan.tunnels.is_empty() && !facts.has_tun {
+        let cause = "/dev/net/tun is missing, so there are no tunnels".into();
+        findings.push(error("host".into(), cause, "load the module (modprobe tun)".into()));
+    }
+    let has = |bit: u32| facts.capabilities >> bit & 1 == 1;
+    let wanted = [("CAP_NET_ADMIN", has(NET_ADMIN)), ("CAP_NET_RAW", has(NET_RAW))];
+    let bpf = [("CAP_BPF", has(BPF) || has(SYS_ADMIN))];
+    let missing = wanted.into_iter().chain(bpf).filter(|(_, has)| !has).map(|(name, _)| name);
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() && !plan.is_running {
+        findings.push(warning(
+            "host".into(),
+            format!("this user lacks {}, without which recoded does not start", missing.join(", ")),
+            "start it as root or by its unit; this check knows less without".into(),
+        ));
+    }
+    let is_bounded = !has(IPC_LOCK) && !has(SYS_RESOURCE) && missing.is_empty();
+    if let Some(limit) = facts.memlock_bytes
+        && is_bounded
+        && limit < plan.locked_bytes
+    {
+        findings.push(warning(
+            "host".into(),
+            format!(
+                "{limit} bytes may be locked in memory, and packet buffers take {}",
+                plan.locked_bytes
+            ),
+            "raise the limit (ulimit -l, LimitMEMLOCK= of the unit) or lower frames".into(),
+        ));
+    }
+}
+
+fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
+    let subject = || format!("link {}", link.name);
+    let interface = &link.interface;
+    let Some(face) = facts.faces.iter().find(|face| face.name == *interface) else {
+        let mut names: Vec<&str> = facts.faces.iter().map(|face| face.name.as_str()).collect();
+        names.truncate(16);
+        findings.push(error(
+            subject(),
+            format!("there is no interface {interface} in this network namespace"),
+            format!("correct interface; there are {}", names.join(", ")),
+        ));
+        return;
+    };
+    if !face.is_ethernet {
+        let cause = format!("{interface} does not carry Ethernet frames");
+        findings.push(error(subject(), cause, "take an Ethernet interface".into()));
+    }
+    if !face.is_up {
+        let cause = format!("{interface} is down");
+        findings.push(error(subject(), cause, format!("set it up (ip link set {interface} up)")));
+    } else if !face.has_carrier {
+        let cause = format!("{interface} has no carrier");
+        findings.push(warning(subject(), cause, "see the cable and the other end".into()));
+    }
+    if let Some(most) = plan.packet_bytes_max.filter(|most| face.mtu > *most) {
+        findings.push(warning(
+            subject(),
+            format!(
+                "packets above {most} bytes are not received; {interface} has MTU {}",
+                face.mtu
+            ),
+            format!("lower it (ip link set {interface} mtu 1500) unless all neighbours send less"),
+        ));
+    }
+    queues(plan, face, &subject(), findings);
+    program(plan, face, &subject(), findings);
+    local(facts, face, link, findings);
+    for neighbour in &link.neighbours {
+        self::neighbour(facts, face, link, *neighbour, findings);
+    }
+}
+
+fn queues(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
+    let (Some(queues), workers, name) = (face.queues, plan.workers, &face.name) else { return };
+    let cure = format!("ethtool -L {name} combined {workers}, or workers = {queues} in [daemon]");
+    if queues < workers {
+        let cause = format!("{name} has {queues} receive queues for {workers} workers");
+        findings.push(error(subject.into(), cause, cure));
+    } else if queues > workers {
+        let cause = format!(
+            "{name} has {queues} receive queues for {workers} workers: coded packets on the others \
+             are dropped"
+        );
+        findings.push(warning(subject.into(), cause, cure));
+    }
+}
+
+fn program(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
+    let (Some(id), name) = (face.program, &face.name) else { return };
+    if !plan.is_running {
+        findings.push(error(
+            subject.into(),
+            format!("an XDP program ({id}) of another owner is attached to {name}"),
+            format!("stop its owner, or detach it (ip link set {name} xdp off)"),
+        ));
+    }
+}
+
+fn local(facts: &Facts, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
+    let Some(local) = link.local else { return };
+    let here = facts.addresses.iter().filter(|own| own.index == face.index);
+    let here: Vec<IpAddr> = here.map(|own| own.address).collect();
+    if here.contains(&local) {
+        return;
+    }
+    let has: Vec<String> = here.iter().map(IpAddr::to_string).collect();
+    let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+    let elsewhere = facts.addresses.iter().find(|own| own.address == local);
+    let elsewhere = elsewhere.and_then(|own| facts.faces.iter().find(|it| it.index == own.index));
+    let elsewhere = elsewhere.map(|it| format!(", but of {}", it.name)).unwrap_or_default();
+    findings.push(error(
+        format!("link {}", link.name),
+        format!("local = {local} is no address of {}{elsewhere}; it has {has}", face.name),
+        format!(
+            "correct local or interface, or give it the address (ip address add {local}/24 dev {})",
+            face.name
+        ),
+    ));
+}
+
+fn neighbour(
+    facts: &Facts,
+    face: &Face,
+    link: &Link,
+    address: IpAddr,
+    findings: &mut Vec<Finding>,
+) {
+    let subject = || format!("link {}", link.name);
+    if facts.addresses.iter().any(|own| own.address == address) {
+        let cause = format!("neighbour {address} is this host itself");
+        findings.push(error(subject(), cause, "write the address of the other host".into()));
+        return;
+    }
+    let own = facts.addresses.iter().filter(|own| own.index == face.index);
+    let is_on_link = own.clone().any(|own| shares_prefix(own.address, address, own.prefix));
+    let routes = facts.routes.iter().filter(|route| route.index == face.index);
+    let is_routed = routes.clone().any(|route| shares_prefix(route.to, address, route.prefix));
+    if !is_on_link && !is_routed {
+        findings.push(error(
+            subject(),
+            format!("there is no route out of {} to neighbour {address}", face.name),
+            format!(
+                "correct the address, or add a route (ip route add {address} dev {}, or via a router)",
+                face.name
+            ),
+        ));
+    }
+}
+
+fn error(subject: String, cause: String, cure: String) -> Finding {
+    Finding { level: Level::Error, subject, cause, cure }
+}
+
+fn warning(subject: String, cause: String, cure: String) -> Finding {
+    Finding { level: Level::Warning, subject, cause, cure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, Route};
+
+    fn plan() -> Plan {
+        Plan {
+            links: vec![Link {
+                name: "west".into(),
+                interface: "eth0".into(),
+                local: Some([10, 0, 1, 2].into()),
+                neighbours: vec![[10, 0, 1, 1].into()],
+            }],
+            tunnels: vec!["rec0".into()],
+            workers: 1,
+            locked_bytes: 32 << 20,
+            packet_bytes_max: Some(1778),
+            is_running: false,
+        }
+    }
+
+    fn face(name: &str, index: u32) -> Face {
+        Face {
+            name: name.into(),
+            index,
+            is_ethernet: true,
+            is_up: true,
+            has_carrier: true,
+            mtu: 1500,
+            program: None,
+            queues: Some(1),
+        }
+    }
+
+    fn facts() -> Facts {
+        let address =
+            |index, address: [u8; 4]| Address { index, address: address.into(), prefix: 24 };
+        Facts {
+            faces: vec![face("eth0", 2), face("eth1", 3)],
+            addresses: vec![address(2, [10, 0, 1, 2]), address(3, [10, 0, 2, 2])],
+            routes: Vec::new(),
+            memlock_bytes: None,
+            capabilities: u64::MAX,
+            linux: (6, 1),
+            has_af_xdp: Some(true),
+            has_tun: true,
+        }
+    }
+
+    /// The only finding, which must be there and be as bad as `level`.
+    fn only(plan: &Plan, facts: &Facts, level: Level) -> String {
+        let findings = judge(plan, facts);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].level, level, "{findings:?}");
+        assert!(!findings[0].cure.is_empty());
+        format!("{}: {}: {}", findings[0].subject, findings[0].cause, findings[0].cure)
+    }
+
+    #[test]
+    fn host_as_it_should_be_has_no_findings() {
+        assert_eq!(judge(&plan(), &facts()), []);
+    }
+
+    #[test]
+    fn interface_that_is_missing_down_or_idle_is_found() {
+        let mut there = facts();
+        there.faces.remove(0);
+        let said = only(&plan(), &there, Level::Error);
+        assert!(said.contains("no interface eth0") && said.contains("eth1"), "{said}");
+        let mut there = facts();
+        there.faces[0].is_up = false;
+        there.faces[0].has_carrier = false;
+        assert!(only(&plan(), &there, Level::Error).contains("ip link set eth0 up"));
+        let mut there = facts();
+        there.faces[0].has_carrier = false;
+        only(&plan(), &there, Level::Warning);
+        let mut there = facts();
+        there.faces[0].is_ethernet = false;
+        only(&plan(), &there, Level::Error);
+    }
+
+    #[test]
+    fn local_address_of_another_interface_is_found_and_said_where_it_is() {
+        let mut plan = plan();
+        plan.links[0].local = Some([10, 0, 2, 2].into());
+        let said = only(&plan, &facts(), Level::Error);
+        assert!(said.contains("but of eth1; it has 10.0.1.2"), "{said}");
+    }
+
+    #[test]
+    fn neighbour_without_a_route_is_found_unless_one_is_there() {
+        let mut plan = plan();
+        plan.links[0].neighbours = vec![[172, 16, 0, 1].into()];
+        assert!(only(&plan, &facts(), Level::Error).contains("no route out of eth0"));
+        let mut there = facts();
+        there.routes = vec![Route { index: 3, to: [172, 16, 0, 0].into(), prefix: 12 }];
+        assert!(only(&plan, &there, Level::Error).contains("172.16.0.1"));
+        there.routes[0].index = 2;
+        assert_eq!(judge(&plan, &there), []);
+        plan.links[0].neighbours = vec![[10, 0, 2, 2].into()];
+        assert!(only(&plan, &facts(), Level::Error).contains("this host itself"));
+    }
+
+    #[test]
+    fn queues_that_do_not_match_workers_are_found() {
+        let mut there = facts();
+        there.faces[0].queues = Some(4);
+        assert!(only(&plan(), &there, Level::Warning).contains("ethtool -L eth0 combined 1"));
+        let many = Plan { workers: 8, ..plan() };
+        assert!(only(&many, &there, Level::Error).contains("4 receive queues for 8 workers"));
+    }
+
+    #[test]
+    fn programs_and_tunnels_of_others_are_found_unless_the_daemon_runs() {
+        let mut there = facts();
+        there.faces[0].program = Some(77);
+        assert!(only(&plan(), &there, Level::Error).contains("XDP program (77)"));
+        there.faces.push(face("rec0", 9));
+        assert_eq!(judge(&plan(), &there).len(), 2);
+        assert_eq!(judge(&Plan { is_running: true, ..plan() }, &there), []);
+    }
+
+    #[test]
+    fn limits_and_abilities_of_linux_are_found() {
+        let bounded: u64 = !((1 << IPC_LOCK) | (1 << SYS_RESOURCE));
+        let there = Facts { memlock_bytes: Some(8 << 20), capabilities: bounded, ..facts() };
+        assert!(only(&plan(), &there, Level::Warning).contains("ulimit -l"));
+        only(&plan(), &Facts { capabilities: 0, ..facts() }, Level::Warning);
+        only(&plan(), &Facts { linux: (5, 4), ..facts() }, Level::Error);
+        only(&plan(), &Facts { has_af_xdp: Some(false), ..facts() }, Level::Error);
+        only(&plan(), &Facts { has_tun: false, ..facts() }, Level::Error);
+        let mut there = facts();
+        there.faces[0].mtu = 9000;
+        only(&plan(), &there, Level::Warning);
+    }
+
+    #[test]
+    fn prefixes_are_compared_within_their_family() {
+        let v4 = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(shares_prefix(v4("10.0.1.2"), v4("10.0.1.200"), 24));
+        assert!(!shares_prefix(v4("10.0.1.2"), v4("10.0.2.2"), 24));
+        assert!(shares_prefix(v4("10.0.1.2"), v4("192.0.2.1"), 0));
+        assert!(!shares_prefix(v4("10.0.1.2"), v4("10.0.1.3"), 32));
+        assert!(shares_prefix(v4("fe80::1"), v4("fe80::2"), 64));
+        assert!(!shares_prefix(v4("::"), v4("0.0.0.0"), 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! `recodectl doctor` and `recoded --check` on a line: quiet where all is well, and in words where
+//! it is not.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_netns::process::output;
+use recoded_netns::traffic::send_paced;
+use recoded_netns::{Bed, Daemon, LinePlan, Loss, binary};
+
+/// Exit codes of recodectl.
+const OK: i32 = 0;
+const NOT_RUNNING: i32 = 3;
+const UNHEALTHY: i32 = 5;
+
+/// Runs recodectl in the namespace of a host.
+fn recodectl(bed: &Bed, host: usize, daemon: &Daemon, arguments: &[&str]) -> (i32, String) {
+    let mut command = bed.hosts()[host].command(binary("recodectl"));
+    command.arg("--socket").arg(daemon.socket()).args(arguments);
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+    (status.code().unwrap_or(-1), text)
+}
+
+fn line() -> (Bed, LinePlan) {
+    (common::bed(2, Loss::independent(0.02), 20.0), LinePlan::protected(2))
+}
+
+fn traffic(bed: &Bed) {
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    send_paced(bed.source(), to, 200, 200, 1000.0).unwrap();
+}
+
+#[test]
+fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, plan) = line();
+    let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
+    traffic(&bed);
+    for (host, daemon) in daemons.iter().enumerate() {
+        let (code, text) = recodectl(&bed, host, daemon, &["doctor"]);
+        assert_eq!(code, OK, "h{host}: {text}");
+        assert!(text.contains("errors 0,"), "{text}");
+    }
+
+    assert!(daemons[1].stop());
+    // It counts as silent only once it was sent something; its closed port is known at once.
+    let begin = Instant::now();
+    let text = loop {
+        traffic(&bed);
+        let (code, text) = recodectl(&bed, 0, &daemons[0], &["doctor"]);
+        if code == UNHEALTHY && text.contains("port 9426 unreachable") {
+            break text;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "{code}: {text}");
+    };
+    println!("{text}");
+    assert!(text.contains("FAIL link east"), "{text}");
+    assert!(
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("recoded is not running there")
+    );
+    let (code, text) = recodectl(&bed, 0, &daemons[0], &["doctor", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(code, UNHEALTHY);
+    assert_eq!(json["findings"][0]["level"], "error", "{text}");
+    assert_eq!(recodectl(&bed, 1, &daemons[1], &["doctor"]).0, NOT_RUNNING);
+}
+
+/// The source was silent, and the relay only counted.
+#[test]
+fn doctor_of_a_relay_names_a_flow_that_is_not_configured_there() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, plan) = line();
+    let mut relay = plan.clone();
+    relay.flows.iter_mut().filter(|flow| flow.id == 1).for_each(|flow| flow.id = 17);
+    let _source = Daemon::start(&bed, 0, &plan).unwrap();
+    let relay = Daemon::start(&bed, 1, &relay).unwrap();
+    let begin = Instant::now();
+    loop {
+        traffic(&bed);
+        let (code, text) = recodectl(&bed, 1, &relay, &["doctor", "--seconds", "1"]);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if words.contains("drop_unknown_flow") {
+            println!("{code}: {text}");
+            assert!(words.contains("correct next_hops of the node before this one"), "{text}");
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "{code}: {text}");
+    }
+}
+
+/// `--check` said that these files were valid, and nothing worked.
+#[test]
+fn check_of_the_host_finds_what_the_file_cannot_know() {
+    let Some(_turn) = common::namespaces() else { return };
+    let (bed, plan) = line();
+    let file = bed.directory().join("check.toml");
+    let socket = bed.directory().join("check.sock");
+    let text = plan.config(1, &socket.to_string_lossy());
+    let check = |text: &str, more: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut command = bed.hosts()[1].command(binary("recoded"));
+        let ended = output(command.args(["--check", "--config"]).arg(&file).args(more)).unwrap();
+        (ended.code.unwrap_or(-1), ended.stdout + &ended.stderr)
+    };
+    let (code, said) = check(&text, &[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("this host fits it: errors 0"), "{said}");
+
+    let local = text.lines().find_map(|line| line.strip_prefix("local = ")).unwrap();
+    let foreign = text.replacen(&format!("local = {local}"), "local = \"192.0.2.77\"", 1);
+    let (code, said) = check(&foreign, &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("local = 192.0.2.77 is no address of"), "{said}");
+    assert_eq!(check(&foreign, &["--offline"]).0, 0);
+
+    bed.hosts()[1].ip("link set west down").unwrap();
+    let (code, said) = check(&text, &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("ip link set west up"), "{said}");
+    bed.hosts()[1].ip("link set west up").unwrap();
+
+    let missing = text.replace("interface = \"west\"", "interface = \"wset\"");
+    let (code, said) = check(&missing, &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("there is no interface wset") && said.contains("west"), "{said}");
+}
