@@ -117,8 +117,8 @@ fn leave_all_on_panic() {
     }));
 }
 
-/// What to start with: live changes of the supervisor before this one hold as long as nobody edited
-/// the file.
+/// What to start with: live changes of the supervisor before this one hold as long as the file was
+/// not edited.
 fn in_force(before: Option<&Record>, file: &str, text: String, config: Config) -> (Record, Config) {
     let changed = before.filter(|before| before.file == text && before.text != text);
     let parsed = changed.and_then(|before| Config::parse(file, &before.text, &node::mtu).ok());

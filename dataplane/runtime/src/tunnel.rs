@@ -1,8 +1,8 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
 //! Created at start, gone with the last descriptor, when the process stops or is killed. One that a
-//! supervisor creates lasts ([`crate::privileged`]): only an orderly stop removes it. While nobody
-//! reads from it, Linux drops what is routed into it.
+//! supervisor creates lasts ([`crate::privileged`]): only an orderly stop removes it. While no
+//! process reads from it, Linux drops what is routed into it.
 //! One queue per worker. Where Linux offers offloads, a virtio header stands in front of what is
 //! read and written, and one read or write carries many packets ([`crate::segments`],
 //! [`crate::merge`]).

@@ -10,7 +10,8 @@ use recoded_netns::soak::{SoakPlan, run};
 use recoded_netns::sweep;
 
 /// Runs a line of daemons with traffic, lets random faults happen to it, and checks that it
-/// recovers, leaks nothing and loses count of nothing. Exit code 0 if so, 1 if not, 2 if it could not run.
+/// recovers, leaks nothing and loses count of nothing. Exit code 0 if so, 1 if not, 2 if it could
+/// not run.
 #[derive(Parser)]
 #[command(name = "soak")]
 struct Arguments {

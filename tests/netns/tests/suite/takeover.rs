@@ -189,7 +189,7 @@ fn second_daemon_for_a_socket_or_an_interface_is_refused_and_told_why() {
     assert!(outcome.loss() < 0.02, "{} of {}", outcome.came, outcome.sent);
 }
 
-/// Packets for a tunnel nobody reads from end there, whatever other routes say.
+/// Packets for a tunnel that no process reads from end there, whatever other routes say.
 #[test]
 fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
     let Some(_turn) = common::daemons() else { return };
@@ -203,7 +203,7 @@ fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
     std::thread::sleep(Duration::from_millis(500));
     daemons[0].kill();
     std::thread::sleep(Duration::from_secs(1));
-    // It has no carrier, since nobody reads from it.
+    // It has no carrier, since no process reads from it.
     assert_eq!(tunnel(bed.source()).replace("linkdown ", ""), kept);
     daemons[0].start_supervisor().unwrap();
     daemons[0].wait_until_it_answers().unwrap();
