@@ -52,8 +52,8 @@ impl Privileged {
     /// Attaches the programs and creates the tunnels that `topology` names. From then on the
     /// tunnels stay if this process is killed: packets for them end there. Those in `left` are of a
     /// process that was killed: they are taken over with addresses and routes, or removed if
-    /// `topology` has others. `end_other` ends what else still has programs and tunnels; what can be
-    /// found wrong before is found before.
+    /// `topology` has others. `end_other` ends what else still has programs and tunnels; what can
+    /// be found wrong before is found before.
     ///
     /// # Errors
     /// [`StartError`]: one sentence with the remedy. Everything but what was taken over is removed
