@@ -69,6 +69,6 @@ impl Drop for Bed {
 /// A command in a namespace that ends when this process does, however it does.
 pub fn mortal(host: &Namespace, program: impl AsRef<OsStr>) -> Command {
     let mut command = host.command("setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command.args(["--pdeathsig", "TERM"]).arg(program);
     command
 }

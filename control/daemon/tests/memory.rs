@@ -4,6 +4,7 @@
 
 use recoded::config::{Config, budget};
 use recoded_api::client::Client;
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -51,7 +52,9 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            let _ = daemon.kill();
+            // In order, since packets flow on where a supervisor is killed.
+            let pid = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a process");
+            let _ = kill_process(pid, Signal::TERM);
             let _ = daemon.wait();
         }
         for name in &self.names {

@@ -64,7 +64,7 @@ pub fn output(command: &mut Command) -> Result<Finished, BedError> {
     })
 }
 
-/// A program that runs beside us. Killed when dropped, unless [`Background::leave`] let it go.
+/// A program that runs beside us. Ended when dropped, unless [`Background::leave`] let it go.
 #[derive(Debug, Default)]
 pub struct Background {
     child: Option<Child>,
@@ -143,8 +143,12 @@ impl Background {
     }
 }
 
+/// Supervisors stop what they started only when they may end in order.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Drop for Background {
     fn drop(&mut self) {
+        self.terminate(END_PATIENCE);
         self.kill();
     }
 }
