@@ -10,10 +10,14 @@ local recoded = Proto("recoded", "Recoded coded packet")
 
 local TYPES = {
     [1] = "BATS", [2] = "RLNC generation", [3] = "window", [4] = "feedback", [5] = "stream",
-    [6] = "link report", [7] = "handshake",
+    [6] = "link report", [7] = "handshake", [8] = "announcement",
 }
 local FIELDS = { [0] = "GF(2)", [1] = "GF(4)", [2] = "GF(16)", [3] = "GF(256)" }
 local PROFILES = { [0] = "baseline", [1] = "precoded", [2] = "cyclic-shift" }
+local KINDS = {
+    [1] = "sends", [2] = "expects", [128] = "unknown flow", [129] = "not expected",
+    [130] = "not sent", [131] = "not there", [132] = "code not built in", [133] = "too large",
+}
 local ITEMS = {
     [0] = "withdrawn", [1] = "hop report", [2] = "flow report", [3] = "NACK", [4] = "ranks",
     [5] = "block acknowledgement", [6] = "size report",
@@ -111,6 +115,16 @@ field("item.epoch", "uint8", "Epoch of the ranks")
 field("item.rank_count", "uint32", "Units of this rank")
 field("item.block", "uint16", "Block")
 field("item.size", "uint16", "Largest UDP payload (bytes)")
+field("software", "uint8", "Version of the software (part)")
+field("codes", "uint8", "Codes (bits by packet type)")
+field("packet_bytes", "uint16", "Largest UDP payload of the link (bytes)")
+field("instance", "uint16", "Instance")
+field("clock", "uint64", "Clock (seconds since 1970)")
+field("entry", "bytes", "Entry")
+field("entry.flow", "uint32", "Flow")
+field("entry.kind", "uint8", "Kind", base.DEC, KINDS)
+field("entry.code", "uint8", "Code", base.DEC)
+field("entry.value", "uint16", "Largest UDP payload (bytes)")
 field("message", "bytes", "Message")
 field("tag", "bytes", "Tag of the hop")
 field("tag.key", "uint8", "Key id")
@@ -305,6 +319,29 @@ bodies[7] = function(range, flags, tree)
     if range:len() == HEADER_BYTES then return "hello, " .. ends end
     tree:add(f.message, range(HEADER_BYTES))
     return string.format("%u bytes, %s", range:len() - HEADER_BYTES, ends)
+end
+
+bodies[8] = function(range, _, tree)
+    local entries = (range:len() - 32) / 8
+    if entries < 0 or entries ~= math.floor(entries) or entries > 32 then return nil end
+    for part = 16, 18 do
+        tree:add(f.software, range(part, 1))
+    end
+    add(tree, {
+        { f.codes, range(19, 1) }, { f.packet_bytes, range(20, 2) }, { f.instance, range(22, 2) },
+        { f.clock, range(24, 8) },
+    })
+    local refused = 0
+    for entry = 0, entries - 1 do
+        local bytes = range(32 + 8 * entry, 8)
+        local item = tree:add(f.entry, bytes)
+        add(item, {
+            { f.entry_flow, bytes(0, 4) }, { f.entry_kind, bytes(4, 1) },
+            { f.entry_code, bytes(5, 1) }, { f.entry_value, bytes(6, 2) },
+        })
+        if bytes(4, 1):uint() >= 128 then refused = refused + 1 end
+    end
+    return string.format("%d entries, %d refusals", entries, refused)
 end
 
 local function add_flags(range, kind, flags, tree)

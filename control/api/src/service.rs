@@ -7,9 +7,9 @@
 
 use crate::error::ControlError;
 use crate::v1::{
-    Adopted, Change, Confirmed, Engine, EngineSet, Flow, FlowNeighbour, Frames, History,
-    HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel,
-    Version, Worker,
+    Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Flow, FlowNeighbour, Frames,
+    History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State,
+    Tunnel, Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Service {
 #[zlink::service(
     interface = "org.recoded.Control1",
     types = [
-        Link, Neighbour, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session,
+        Link, Neighbour, Disagreement, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session,
         Change, HistoryEntry
     ],
     vendor = "Recoded",

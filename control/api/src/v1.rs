@@ -149,6 +149,33 @@ pub struct Neighbour {
     pub address: String,
     /// Whether its Ethernet address is known, so that packets can be sent to it.
     pub resolved: bool,
+    /// Version of the daemon there, by what it said last; empty when it said nothing.
+    #[serde(default)]
+    pub version: String,
+    /// Seconds since it said something of itself; null if it never did.
+    #[serde(default)]
+    pub said_ago_seconds: Option<f64>,
+    /// Seconds that its clock was ahead of this node's; negative where it was behind.
+    #[serde(default)]
+    pub clock_ahead_seconds: i64,
+    /// On what the two do not agree.
+    #[serde(default)]
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// Something that one of two neighbours refuses of what the other one said.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Disagreement {
+    /// The flow.
+    pub flow: i64,
+    /// unknown_flow, not_expected, not_sent, not_there, code or too_large.
+    pub reason: String,
+    /// Whether this node refuses; otherwise the neighbour does.
+    pub ours: bool,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub cure: String,
 }
 
 /// One worker thread.

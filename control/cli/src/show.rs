@@ -6,7 +6,7 @@ use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};
-use recoded_api::v1::{Engine, Flow, Link, State, Worker};
+use recoded_api::v1::{Engine, Flow, Link, Neighbour, State, Worker};
 use recoded_counters::tunnel::QueueDrop;
 use recoded_counters::{Table, Unit, engine, flow, link, tunnel, verdict, worker};
 use serde_json::Value;
@@ -152,6 +152,8 @@ fn link_reasons(links: &[Link]) -> String {
         }
         let silent = link.neighbours.iter().filter(|neighbour| !neighbour.resolved);
         notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
+        let disagreements = link.neighbours.iter().flat_map(|neighbour| &neighbour.disagreements);
+        notes.extend(disagreements.map(|it| format!("{} ({})", it.cause, it.cure)));
         if !notes.is_empty() {
             text.push_str(&sentence(&link.name, &notes.join("; ")));
         }
@@ -185,7 +187,11 @@ fn link_details(links: &[Link]) -> String {
         });
         let neighbours = link.neighbours.iter().map(|neighbour| {
             let state = if neighbour.resolved { "resolved" } else { "does not answer" };
-            format!("{} {state}", neighbour.address)
+            let Neighbour { address, version, clock_ahead_seconds: ahead, .. } = neighbour;
+            let said = neighbour.said_ago_seconds.map_or(String::new(), |ago| {
+                format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s")
+            });
+            format!("{address} {state}{said}")
         });
         text.push_str(&format!("\n{name}\n"));
         text.push_str(&wrapped("link", &facts));

@@ -4,13 +4,13 @@ use crate::accelerator::Accelerator;
 use crate::config::{Config, EngineChoice, Idle, XdpMode};
 use crate::dataplane::{Dataplane, Observation, Refused};
 use crate::keys::Keys;
-use recoded_api::v1::{Engine, Frames, Link, Neighbour, Tunnel, Worker};
+use recoded_api::v1::{Disagreement, Engine, Frames, Link, Neighbour, Tunnel, Worker};
 use recoded_counters::Counter;
 use recoded_counters::engine::{Close, Declined, EngineCounters, Fault};
-use recoded_pipeline::params::Snapshot;
+use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::PacketCounters;
 use recoded_runtime::offload::{self, Offload};
-use recoded_runtime::report::{LinkReport, TunnelReport, WorkerReport};
+use recoded_runtime::report::{HopReport, LinkReport, TunnelReport, WorkerReport};
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
     Runtime, RuntimeReport, StartError, Topology, TunnelConfig,
@@ -169,7 +169,7 @@ fn observation(report: RuntimeReport) -> Observation {
         pipelines.map(|it| (it.flows.clone(), it.remainders.clone())).unzip();
     Observation {
         at: report.at,
-        links: report.links.iter().map(link).collect(),
+        links: report.links.iter().map(|link| self::link(link, report.at)).collect(),
         workers: report.workers.iter().map(worker).collect(),
         tunnels: report.tunnels.iter().map(tunnel).collect(),
         verdicts: verdicts.collect(),
@@ -202,7 +202,7 @@ fn engine(queue: &Offload) -> Engine {
     }
 }
 
-fn link(report: &LinkReport) -> Link {
+fn link(report: &LinkReport, at: Nanos) -> Link {
     let LinkReport { counters: packets, statistics, .. } = report;
     let (faults, counters) = split(packets.iter().chain(statistics.iter()));
     Link {
@@ -216,17 +216,31 @@ fn link(report: &LinkReport) -> Link {
         reason: report.reason.clone(),
         queues: count(report.queues),
         rate_mbit: report.rate_mbit,
-        neighbours: report
-            .hops
-            .iter()
-            .map(|hop| Neighbour { address: hop.address.to_string(), resolved: hop.is_resolved })
-            .collect(),
+        neighbours: report.hops.iter().map(|hop| neighbour(hop, at)).collect(),
         received_packets: packets.rx_packets,
         received_bytes: packets.rx_bytes,
         sent_packets: packets.tx_packets,
         sent_bytes: packets.tx_bytes,
         counters,
         faults,
+    }
+}
+
+fn neighbour(HopReport { address, is_resolved, talked }: &HopReport, at: Nanos) -> Neighbour {
+    let disagreement = |it: &recoded_runtime::Disagreement| Disagreement {
+        flow: it.flow.into(),
+        reason: it.reason.into(),
+        ours: it.is_ours,
+        cause: it.cause.clone(),
+        cure: it.cure.clone(),
+    };
+    Neighbour {
+        address: address.to_string(),
+        resolved: *is_resolved,
+        version: talked.software.clone(),
+        said_ago_seconds: talked.at.map(|said| at.saturating_sub(said) as f64 / 1e9),
+        clock_ahead_seconds: talked.clock_ahead_seconds,
+        disagreements: talked.disagreements.iter().map(disagreement).collect(),
     }
 }
 

@@ -49,6 +49,9 @@ counters! {
         /// more than are looked at.
         rx_handshakes_refused: Packets => "Nothing, if few. Else compare the keys of both nodes with \
             recodectl pubkey; if they are right, look for what else sends to our port.",
+        /// Of these, announcements of neighbours: version, clock, and which flows they share with
+        /// this node.
+        rx_announcements: Packets,
         /// Of these, dropped because there are no keys for them: no session yet, or the neighbour
         /// has no keys.
         rx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \

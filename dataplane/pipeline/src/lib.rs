@@ -379,6 +379,8 @@ fn dispatch(
         }
         // Those of nodes with keys do not come here.
         Packet::Handshake(_) => return Fate::Dropped(DropReason::Handshake),
+        // Of no flow, so it does not come here from a neighbour.
+        Packet::Announcement(_) => return Fate::Dropped(DropReason::Malformed),
         Packet::Window(packet) => Data::Window(packet),
         Packet::Stream(packet) => Data::Stream(packet),
         Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {

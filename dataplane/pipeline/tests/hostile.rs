@@ -31,7 +31,10 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
                 PacketType::Bats => !(0x0C | Flags::REPAIR),
                 PacketType::Window => Flags::SYSTEMATIC | Flags::FIELD,
                 PacketType::Stream => Flags::SYSTEMATIC | Flags::END | Flags::REPAIR,
-                PacketType::Feedback | PacketType::Link | PacketType::Handshake => 0,
+                PacketType::Feedback
+                | PacketType::Link
+                | PacketType::Handshake
+                | PacketType::Announcement => 0,
             };
             let common = Header {
                 epoch,

@@ -6,13 +6,14 @@
 //! ```text
 //!  received:  known neighbour? -> handshake? ------------------------> keyer
 //!                              -> its keys? -> tag right, first time? -> pipeline
+//!                                                      (announcement? -> keyer)
 //!  to send:   keys for the hop? -> tag behind the packet -> headers -> socket
 //! ```
 //!
 //! Whether a hop has keys is what the configuration says: packets without a tag are dropped there,
 //! whatever they say, and nothing leaves without one.
 
-use crate::keyer::{MAIL, MAIL_OF_HOPS};
+use crate::keyer::{MAIL, MAIL_OF_HOPS, MAIL_OF_TALK};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crossbeam::channel::Sender;
@@ -76,7 +77,7 @@ impl Guard {
         counters: &mut LinkCounters,
     ) -> Admitted {
         let has_keys = self.rings.hops.get(usize::from(peer.0)).is_some_and(Option::is_some);
-        if !has_keys && !is_handshake(payload) {
+        if !has_keys && !is_letter(payload) {
             return Admitted::Packet(payload.len());
         }
         self.examine((peer, source_port), payload, counters)
@@ -103,6 +104,11 @@ impl Guard {
             _ => payload.len(),
         };
         let packet = &payload[..len];
+        if is_type(packet, PacketType::Announcement) {
+            counters.rx_announcements += 1;
+            self.post((peer, source_port), packet, MAIL_OF_TALK);
+            return Admitted::Ended;
+        }
         if !is_handshake(packet) {
             return Admitted::Packet(len);
         }
@@ -110,12 +116,17 @@ impl Guard {
         // What is left of a hello is its header.
         if len > HEADER_BYTES {
             let room = if is_message { MAIL_OF_HOPS } else { MAIL };
-            let letter = Letter::new(peer, source_port, packet);
-            let letter = letter.filter(|_| self.mail.len() < room);
-            let is_sent = letter.is_some_and(|letter| self.mail.try_send(letter).is_ok());
+            let is_sent = self.post((peer, source_port), packet, room);
             counters.rx_handshakes_refused += u64::from(!is_sent);
         }
         Admitted::Ended
+    }
+
+    /// Hands a packet to the thread of keys, where fewer than `room` wait. Whether it did.
+    fn post(&self, (peer, source_port): (PeerId, u16), packet: &[u8], room: usize) -> bool {
+        let letter = Letter::new(peer, source_port, packet);
+        let letter = letter.filter(|_| self.mail.len() < room);
+        letter.is_some_and(|letter| self.mail.try_send(letter).is_ok())
     }
 
     /// Bytes that a tag adds to packets to this neighbour.
@@ -239,7 +250,18 @@ fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
 
 #[inline]
 fn is_handshake(payload: &[u8]) -> bool {
-    payload.first().is_some_and(|first| first & 15 == PacketType::Handshake as u8)
+    is_type(payload, PacketType::Handshake)
+}
+
+/// Whether the thread of keys reads it.
+#[inline]
+fn is_letter(payload: &[u8]) -> bool {
+    is_handshake(payload) || is_type(payload, PacketType::Announcement)
+}
+
+#[inline]
+fn is_type(payload: &[u8], packet_type: PacketType) -> bool {
+    payload.first().is_some_and(|first| first & 15 == packet_type as u8)
 }
 
 /// Whether it is a message between neighbours; one without content, with or without a tag, is a
@@ -269,6 +291,7 @@ mod tests {
         Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
         Ring, Scope, Suite, timing,
     };
+    use recoded_wire::announcement::{Announcement, write_announcement};
     use recoded_wire::handshake::write_handshake;
 
     const PORT: u16 = 50_000;
@@ -334,7 +357,7 @@ mod tests {
         fn packets_of_the_neighbour_come_once_and_unchanged(
             packet in prop::collection::vec(any::<u8>(), 1..1500), at: usize, bit in 0..8u8,
         ) {
-            prop_assume!(packet[0] & 15 != PacketType::Handshake as u8);
+            prop_assume!(!is_letter(&packet));
             let [(sender, _), (mut receiver, _)] = guards();
             let packet_with_tag = tagged(&sender, &packet);
             let mut changed = packet_with_tag.clone();
@@ -379,6 +402,26 @@ mod tests {
         assert_eq!(admitted, Admitted::Packet(len));
         assert_eq!((counters.rx_handshakes, letters.len()), (0, 0));
         assert_eq!(guard.trailer_bytes(PeerId(1)), 0);
+    }
+
+    #[test]
+    fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
+        let [(sender, _), (mut receiver, letters)] = guards();
+        let mut counters = LinkCounters::default();
+        let mut out = [0; LETTER_BYTES];
+        let len = write_announcement(&Announcement::default(), &[], &mut out);
+        let announcement = &out[..len];
+        let with_tag = tagged(&sender, announcement);
+        let mut admit = |peer, packet| receiver.admit((peer, PORT), packet, &mut counters);
+        assert_eq!(admit(PEER, announcement), Admitted::Ended);
+        assert_eq!(letters.len(), 0, "without a tag");
+        assert_eq!(admit(PEER, &with_tag), Admitted::Ended);
+        assert_eq!(letters.recv().unwrap().packet(), announcement);
+        for _ in 0..1000 {
+            assert_eq!(admit(PeerId(1), announcement), Admitted::Ended, "no keys, no tag");
+        }
+        assert_eq!(letters.len(), MAIL_OF_TALK, "there is room for handshakes");
+        assert_eq!(counters.rx_announcements, 1001);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The thread of keys: handshakes with neighbours and with the other ends of flows; passes those of
-//! others on.
+//! others on. It also talks with neighbours (`talk`).
 //!
 //! ```text
 //!  workers: messages ─► one queue ─► this thread: Gate, Association ─► keys for all workers
@@ -11,18 +11,23 @@
 //! links whose packets are verified, and only so many a second are passed on. The first worker
 //! sends what this thread writes, so handshakes take the way of all packets.
 
+use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, SessionReport, Sessions};
-use crate::shared::{Clock, Shared};
+use crate::shared::{Clock, LinkNow, Shared};
+use crate::snapshot::IP_PACKET_BYTES_MAX;
+use crate::talk::{Surroundings, Talk};
 use crate::topology::{PeerKey, Topology};
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{FlowParams, PeerId, Role};
 use recoded_secure::{
     Admission, Association, ENVELOPE_BYTES, EdgeKeys, Entropy, EpochKeys, Gate,
-    HANDSHAKE_BYTES_MAX, HopKeys, Identity, PrivateKey, Refused, Scope, Suite, Turn, open_edge,
+    HANDSHAKE_BYTES_MAX, HopKeys, Identity, PrivateKey, Refused, Scope, Suite, TRAILER_BYTES, Turn,
+    open_edge,
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
-use recoded_wire::header::{Flags, HEADER_BYTES};
+use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,6 +37,9 @@ pub(crate) const MAIL: usize = 256;
 /// Of these, how many may be messages of hops, which anyone can send: the rest is for messages
 /// between edges, which come over hops with keys.
 pub(crate) const MAIL_OF_HOPS: usize = MAIL / 2;
+
+/// And of these announcements: they are the least that there is to miss.
+pub(crate) const MAIL_OF_TALK: usize = MAIL / 8;
 
 /// Letters that are read between two looks at the timers.
 const BURST: usize = 64;
@@ -65,6 +73,9 @@ pub(crate) struct Keyer {
     edges: Vec<(u32, Party<EdgeKeys>)>,
     /// Messages of others that may still be passed on, and the second for which that is.
     passes: (u64, u64),
+    talk: Talk,
+    /// By `PeerId`: link, address, whether there is a key of it.
+    ways: Vec<(usize, IpAddr, bool)>,
 }
 
 /// The other side of an association.
@@ -130,6 +141,12 @@ impl Keyer {
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),
             passes: (0, 0),
+            talk: Talk::new(topology, now, getrandom::u32()? as u16),
+            ways: topology
+                .hops
+                .iter()
+                .map(|hop| (hop.link, hop.address, hop.key.is_some()))
+                .collect(),
         };
         let Some(private) = &topology.private_key else { return Ok(keyer) };
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
@@ -175,8 +192,8 @@ impl Keyer {
         let hops = self.hops.iter().flatten().map(|party| party.association.wake());
         let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
         let edges = ready.map(|(_, party)| party.association.wake());
-        let wake = hops.chain(edges).min();
-        let wait = wake.unwrap_or(u64::MAX).saturating_sub(self.clock.now());
+        let wake = hops.chain(edges).fold(self.talk.wake(), u64::min);
+        let wait = wake.saturating_sub(self.clock.now());
         let is_alone = self.hops.iter().all(Option::is_none) && self.edges.is_empty();
         Duration::from_nanos(wait).min(if is_alone { LOOK_ALONE } else { LOOK })
     }
@@ -199,8 +216,40 @@ impl Keyer {
             let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
             self.follow_edge(edge, turn, &out);
         }
+        self.talk(now);
         self.report(now);
         Ok(())
+    }
+
+    /// Tells neighbours what is due.
+    fn talk(&mut self, now: u64) {
+        let Keyer { talk, shared, keyring, hops, ways, .. } = self;
+        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
+        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let around = Surroundings { now, clock: seconds(), snapshot: &snapshot, room: &room };
+        let next_hops = shared.next_hops.get();
+        let is_reached = |peer: PeerId| {
+            let hop = usize::from(peer.0);
+            let has_keys = |party: &Party<HopKeys>| party.association.ring().sending().is_some();
+            next_hops.get(hop).is_some_and(Option::is_some)
+                && hops[hop].as_ref().is_none_or(has_keys)
+        };
+        talk.poll(&around, is_reached, |peer, packet| {
+            let letter = Letter::new(peer, source_port(0, 0), packet);
+            if letter.is_some_and(|letter| keyring.outgoing.push(letter).is_ok()) {
+                shared.waker(0).wake();
+            }
+        });
+    }
+
+    /// Reads what a neighbour tells.
+    fn listen(&mut self, letter: &Letter) {
+        let Keyer { talk, shared, clock, ways, .. } = self;
+        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
+        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let (now, clock) = (clock.now(), seconds());
+        let around = Surroundings { now, clock, snapshot: &snapshot, room: &room };
+        talk.receive(&around, letter.peer, letter.packet());
     }
 
     /// Whether messages between the edges of a flow can leave.
@@ -217,6 +266,11 @@ impl Keyer {
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
+        let header = Header::parse(letter.packet());
+        if header.is_ok_and(|header| header.packet_type == PacketType::Announcement) {
+            self.listen(&letter);
+            return Ok(());
+        }
         // Without a trailer: the worker has taken it off.
         let Ok(header) = parse_handshake(letter.packet()) else { return Ok(()) };
         if header.flags.has(Flags::EDGE) {
@@ -371,7 +425,8 @@ impl Keyer {
     }
 
     /// Says what sessions there are.
-    pub(crate) fn report(&self, now: u64) {
+    pub(crate) fn report(&mut self, now: u64) {
+        self.keyring.store_talked(self.talk.report(now));
         self.keyring.store_sessions(Sessions {
             hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
             edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),
@@ -402,6 +457,21 @@ impl Keyer {
 
 /// A number that grows from start to start.
 fn stamp() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(wall_clock().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    wall_clock().as_secs()
+}
+
+fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// UDP payload that the link to a neighbour carries, without the tag of a hop.
+fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u16 {
+    let mtu = links.get(link).map_or(0, |link| link.mtu.min(IP_PACKET_BYTES_MAX));
+    let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
+    u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)
 }

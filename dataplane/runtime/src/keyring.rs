@@ -2,9 +2,11 @@
 //! shows of sessions.
 
 use crate::slot::Slot;
+use crate::talk::Talked;
 use crossbeam::queue::ArrayQueue;
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{EdgeKeys, HopKeys, Ring};
+use recoded_wire::announcement::ANNOUNCEMENT_BYTES_MAX;
 use recoded_wire::handshake::MESSAGE_BYTES_MAX;
 use recoded_wire::header::HEADER_BYTES;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Letters that wait to be sent.
 const OUTGOING: usize = 256;
 
-/// Longest packet of a handshake, without a trailer.
-pub(crate) const LETTER_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES_MAX;
+/// Longest packet of a handshake, or announcement, without a trailer.
+pub(crate) const LETTER_BYTES: usize = ANNOUNCEMENT_BYTES_MAX;
+const _: () = assert!(LETTER_BYTES >= HEADER_BYTES + MESSAGE_BYTES_MAX);
 
 /// Valid keys, by neighbour and by flow.
 #[derive(Clone, Default)]
@@ -32,7 +35,7 @@ impl Rings {
     }
 }
 
-/// A packet of a handshake, received from or to be sent to a neighbour.
+/// A packet of a handshake, or an announcement, received from or to be sent to a neighbour.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
     pub(crate) peer: PeerId,
@@ -92,12 +95,18 @@ pub(crate) struct Keyring {
     pub(crate) rings: Slot<Rings>,
     pub(crate) outgoing: ArrayQueue<Letter>,
     sessions: Mutex<Sessions>,
+    talked: Mutex<Vec<Talked>>,
 }
 
 impl Keyring {
     pub(crate) fn new(rings: Rings) -> Keyring {
         let outgoing = ArrayQueue::new(OUTGOING);
-        Keyring { rings: Slot::new(rings), outgoing, sessions: Mutex::default() }
+        Keyring {
+            rings: Slot::new(rings),
+            outgoing,
+            sessions: Mutex::default(),
+            talked: Mutex::default(),
+        }
     }
 
     pub(crate) fn sessions(&self) -> Sessions {
@@ -106,5 +115,14 @@ impl Keyring {
 
     pub(crate) fn store_sessions(&self, sessions: Sessions) {
         *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions;
+    }
+
+    /// What neighbours said, by `PeerId`; empty before the thread of keys first looked.
+    pub(crate) fn talked(&self) -> Vec<Talked> {
+        self.talked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn store_talked(&self, talked: Vec<Talked>) {
+        *self.talked.lock().unwrap_or_else(PoisonError::into_inner) = talked;
     }
 }

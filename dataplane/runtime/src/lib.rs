@@ -90,6 +90,8 @@ mod paths;
 
 mod mtus;
 
+mod talk;
+
 mod runtime;
 
 pub mod report;
@@ -112,6 +114,7 @@ pub use report::RuntimeReport;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
+pub use talk::{Disagreement, Talked};
 pub use topology::{
     EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6,
     Topology, TopologyError, TunnelConfig, tunnel_mtu_min,

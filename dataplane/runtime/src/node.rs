@@ -14,7 +14,7 @@ use crate::attach::Attachment;
 use crate::error::StartError;
 use crate::guard::Guard;
 use crate::keyring::Keyring;
-use crate::neighbours::{HopRoute, NextHops};
+use crate::neighbours::HopRoute;
 use crate::netlink::{Interface, Netlink};
 use crate::opening::Counter;
 use crate::outbox::{Outbox, Whereabouts};
@@ -30,6 +30,7 @@ use crate::resources::{
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::steering::Steering;
+use crate::talk::Talked;
 use crate::topology::{HopConfig, Topology};
 use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
@@ -283,7 +284,10 @@ impl Node {
         let next_hops = self.shared.next_hops.get();
         let states = self.links();
         let links = states.iter().enumerate();
-        let links = links.map(|(link, state)| self.report_link(link, state, &parts, &next_hops));
+        let mut talked = self.keyring.talked();
+        talked.resize(next_hops.len(), Talked::default());
+        let hops: Vec<_> = next_hops.iter().map(Option::is_some).zip(talked).collect();
+        let links = links.map(|(link, state)| self.report_link(link, state, &parts, &hops));
         let tunnels = self.shared.tunnels.get();
         let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
             let mut counters = TunnelCounters::default();
@@ -312,7 +316,7 @@ impl Node {
         link: usize,
         LinkState { interface, mode, status }: &LinkState,
         parts: &[WorkerPart],
-        next_hops: &NextHops,
+        hops: &[(bool, Talked)],
     ) -> LinkReport {
         let config = &self.topology.links[link];
         let mut counters = LinkCounters::default();
@@ -322,7 +326,7 @@ impl Node {
             counters += of_worker;
             statistics += of_socket;
         }
-        let hops = self.topology.hops.iter().zip(next_hops).filter(|(hop, _)| hop.link == link);
+        let hops = self.topology.hops.iter().zip(hops).filter(|(hop, _)| hop.link == link);
         LinkReport {
             name: config.name.clone(),
             interface: config.interface.clone(),
@@ -334,7 +338,11 @@ impl Node {
             reason: mode.reason.clone(),
             queues: self.topology.workers,
             hops: hops
-                .map(|(hop, next)| HopReport { address: hop.address, is_resolved: next.is_some() })
+                .map(|(hop, (is_resolved, talked))| HopReport {
+                    address: hop.address,
+                    is_resolved: *is_resolved,
+                    talked: talked.clone(),
+                })
                 .collect(),
             counters,
             statistics,

@@ -1,6 +1,7 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
 use crate::keyring::Sessions;
+use crate::talk::Talked;
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
@@ -31,6 +32,8 @@ pub struct HopReport {
     pub address: IpAddr,
     /// Whether packets can be sent to it.
     pub is_resolved: bool,
+    /// What it said.
+    pub talked: Talked,
 }
 
 /// What became of a link's interface.

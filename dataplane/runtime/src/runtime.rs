@@ -293,9 +293,13 @@ fn start_offload(
 /// Starts the thread of keys, which ends when no worker can write to it any more.
 fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
-    let keyer = Keyer::new(topology, shared.clone(), keyring.clone(), *clock).map_err(|error| {
-        StartError::Limit { what: "random bytes", source: std::io::Error::other(error.to_string()) }
-    })?;
+    let mut keyer =
+        Keyer::new(topology, shared.clone(), keyring.clone(), *clock).map_err(|error| {
+            StartError::Limit {
+                what: "random bytes",
+                source: std::io::Error::other(error.to_string()),
+            }
+        })?;
     keyring.rings.publish(keyer.rings());
     keyer.report(clock.now());
     let (mail, letters) = bounded(MAIL);

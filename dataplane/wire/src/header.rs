@@ -36,11 +36,13 @@ pub enum PacketType {
     Link = 6,
     /// A message of a handshake, between neighbours or between source and sink.
     Handshake = 7,
+    /// What a neighbour says of itself and of the flows that it shares with this node.
+    Announcement = 8,
 }
 
 impl PacketType {
     /// Every type.
-    pub const ALL: [PacketType; 7] = [
+    pub const ALL: [PacketType; 8] = [
         PacketType::Bats,
         PacketType::Generation,
         PacketType::Window,
@@ -48,6 +50,7 @@ impl PacketType {
         PacketType::Stream,
         PacketType::Link,
         PacketType::Handshake,
+        PacketType::Announcement,
     ];
 
     /// The type a nibble names.
@@ -61,6 +64,7 @@ impl PacketType {
             5 => PacketType::Stream,
             6 => PacketType::Link,
             7 => PacketType::Handshake,
+            8 => PacketType::Announcement,
             _ => return None,
         })
     }

@@ -29,6 +29,7 @@ pub mod feedback;
 
 pub mod link;
 
+pub mod announcement;
 pub mod handshake;
 
 pub mod parse;

@@ -1,5 +1,6 @@
 //! A received packet, parsed once, by its type.
 
+use crate::announcement::parse_announcement;
 use crate::coded::{Coded, parse_coded};
 use crate::feedback::FeedbackHeader;
 use crate::handshake::parse_handshake;
@@ -23,6 +24,8 @@ pub enum Packet<'a> {
     Link(LinkReport),
     /// A message of a handshake, which lies behind the header.
     Handshake(Header),
+    /// What a neighbour says of itself; read by [`parse_announcement`].
+    Announcement(Header),
 }
 
 /// Parses a UDP payload.
@@ -38,6 +41,9 @@ pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
         PacketType::Stream => parse_stream(payload).map(Packet::Stream),
         PacketType::Link => parse_link(payload).map(Packet::Link),
         PacketType::Handshake => parse_handshake(payload).map(Packet::Handshake),
+        PacketType::Announcement => {
+            parse_announcement(payload).map(|(header, ..)| Packet::Announcement(header))
+        }
     }
 }
 
@@ -50,7 +56,7 @@ impl Packet<'_> {
             Packet::Feedback(header) => &header.common,
             Packet::Stream(packet) => &packet.header.common,
             Packet::Link(report) => &report.header,
-            Packet::Handshake(header) => header,
+            Packet::Handshake(header) | Packet::Announcement(header) => header,
         }
     }
 }
@@ -63,7 +69,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_parses_is_what_its_header_says(
-            kind in 1u8..8,
+            kind in 1u8..9,
             mut bytes in prop::collection::vec(any::<u8>(), 16..300),
         ) {
             bytes[0] = crate::header::VERSION << 4 | kind;

@@ -6,7 +6,7 @@
 //!              |                 |                          |                  |         |
 //!            pass              pass                       drop               drop      drop
 //!
-//!  -> socket? -> redirect
+//!  -> socket? -> redirect             (announcements are of no flow)
 //!        |
 //!      drop
 //! ```
@@ -117,8 +117,9 @@ macro_rules! verdicts {
 verdicts! {
     /// The end of a packet in the XDP program; the value is the index of its counter.
     Verdict {
-        /// A coded packet of a configured flow, redirected to the socket of its queue. The socket
-        /// may still refuse it when its ring is full: the socket's own statistics count that.
+        /// A coded packet of a configured flow, or an announcement, redirected to the socket of its
+        /// queue. The socket may still refuse it when its ring is full: the socket's own statistics
+        /// count that.
         Redirected = "redirected", Redirect;
         /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
         PassNotIp = "pass_not_ip", Pass;
@@ -176,6 +177,9 @@ pub trait Tables {
 /// No address in particular.
 pub const ANY_ADDRESS: AddressWords = [0; 4];
 
+/// First byte of packets that are of no flow.
+const ANNOUNCEMENT: u8 = VERSION << 4 | PacketType::Announcement as u8;
+
 /// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
 /// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
 #[inline(always)]
@@ -201,6 +205,9 @@ pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verd
     }
     if is_pinned && !udp.source(packet).is_some_and(|source| tables.is_neighbour(source)) {
         return Verdict::DropNotNeighbour;
+    }
+    if packet.u8_at(payload) == Some(ANNOUNCEMENT) {
+        return Verdict::Redirected;
     }
     match packet.u32_at(payload + FLOW_OFFSET) {
         Some(flow) if tables.is_known(flow) => Verdict::Redirected,
@@ -302,7 +309,7 @@ mod tests {
     fn decide_first_byte_version_and_type_checked() {
         for first in 0..=255u8 {
             let expected = match (first >> 4, first & 0x0f) {
-                (2, 1..=7) => Verdict::Redirected,
+                (2, 1..=8) => Verdict::Redirected,
                 (2, _) => Verdict::DropType,
                 _ => Verdict::DropVersion,
             };
@@ -315,6 +322,7 @@ mod tests {
         assert_eq!(decide(&coded(0x21)[..], &OPEN), Verdict::Redirected);
         let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7u32.swap_bytes());
         assert_eq!(decide(&coded(0x21)[..], &other), Verdict::DropUnknownFlow);
+        assert_eq!(decide(&coded(0x28)[..], &other), Verdict::Redirected, "of no flow");
     }
 
     #[test]

@@ -567,7 +567,7 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
             window_symbols: stream.header.window_symbols() as u16,
             ..aim
         },
-        Packet::Feedback(_) | Packet::Link(_) | Packet::Handshake(_) => return None,
+        _ => return None,
     })
 }
 

@@ -153,6 +153,7 @@ impl fmt::Display for Payload<'_> {
             },
             Packet::Link(report) => write!(f, "Link up to {}", report.horizon)?,
             Packet::Handshake(_) => write!(f, "Handshake")?,
+            Packet::Announcement(_) => write!(f, "Announcement")?,
             Packet::Window(window) => write!(
                 f,
                 "Window {} to {}, {} bytes, {} symbols",

@@ -1,5 +1,8 @@
 //! `wire.json`: packets of streams, and the link reports that answer them.
 
+use recoded_wire::announcement::{
+    ANNOUNCEMENT_BYTES_MAX, Announcement, Entry, Refusal, parse_announcement, write_announcement,
+};
 use recoded_wire::handshake::{MESSAGE_BYTES_MAX, parse_handshake, travel, write_handshake};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::header::{Flags, PacketType};
@@ -126,6 +129,83 @@ pub(crate) fn handshakes() -> Vec<Handshake> {
         Handshake { header: header.into(), message: Hex(message), bytes: Hex(bytes.to_vec()) }
     };
     cases.into_iter().map(handshake).collect()
+}
+
+/// What a neighbour says of itself and of its flows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Announced {
+    /// What every packet says.
+    pub header: Header,
+    /// Version of its software.
+    pub software: [u8; 3],
+    /// Bit t is set where it has the code of packet type t.
+    pub codes: u8,
+    /// Largest UDP payload that the link carries.
+    pub packet_bytes: u16,
+    /// Drawn at its start.
+    pub instance: u16,
+    /// Seconds since 1970.
+    pub clock: u64,
+    /// What it says of flows.
+    pub entries: Vec<Said>,
+    /// All bytes of the UDP payload.
+    pub bytes: Hex,
+}
+
+/// What it says of a flow, as on the wire.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Said {
+    /// The flow.
+    pub flow: u32,
+    /// 1 sends, 2 expects, 128 and more refuses.
+    pub kind: u8,
+    /// Packet type of the code, or 0.
+    pub code: u8,
+    /// Bytes of UDP payload, or 0.
+    pub value: u16,
+}
+
+/// One that knows of no flow, and one with an entry of each kind.
+pub(crate) fn announcements() -> Vec<Announced> {
+    let sends = |flow, code, packet_bytes| Entry::Sends { flow, code, packet_bytes };
+    let refuses = |flow, refusal| Entry::Refuses { flow, refusal };
+    let said = |(flow, kind, code, value)| Said { flow, kind, code, value };
+    let all = [
+        (sends(1, Some(PacketType::Bats), 1472), (1, 1, 1, 1472)),
+        (sends(0x0102_0304, None, 0), (0x0102_0304, 1, 0, 0)),
+        (Entry::Expects { flow: 2 }, (2, 2, 0, 0)),
+        (refuses(3, Refusal::UnknownFlow), (3, 128, 0, 0)),
+        (refuses(4, Refusal::NotExpected), (4, 129, 0, 0)),
+        (refuses(5, Refusal::NotSent), (5, 130, 0, 0)),
+        (refuses(6, Refusal::NotThere), (6, 131, 0, 0)),
+        (refuses(7, Refusal::Code(PacketType::Bats)), (7, 132, 1, 0)),
+        (refuses(u32::MAX, Refusal::TooLarge(1372)), (u32::MAX, 133, 0, 1372)),
+    ];
+    let announced = |count: usize| {
+        let announcement = Announcement {
+            software: [0, 1, 20],
+            codes: 0x2E,
+            packet_bytes: 1472,
+            instance: 0xBEEF,
+            clock: 1_763_884_800 + count as u64,
+        };
+        let entries = all[..count].iter().map(|(entry, _)| *entry).collect::<Vec<_>>();
+        let mut bytes = [0; ANNOUNCEMENT_BYTES_MAX];
+        let len = write_announcement(&announcement, &entries, &mut bytes);
+        let (header, ..) = parse_announcement(&bytes[..len]).expect("an announcement");
+        let Announcement { software, codes, packet_bytes, instance, clock } = announcement;
+        Announced {
+            header: header.into(),
+            software,
+            codes,
+            packet_bytes,
+            instance,
+            clock,
+            entries: all[..count].iter().map(|(_, fields)| said(*fields)).collect(),
+            bytes: Hex(bytes[..len].to_vec()),
+        }
+    };
+    [0, all.len()].map(announced).into()
 }
 
 /// Symbols, one that is sent again, combinations, and keepalives, the last of another code.

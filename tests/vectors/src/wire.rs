@@ -9,7 +9,7 @@ use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
 use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
 
-use crate::hops::{self, Handshake, Link, Stream, links, streams};
+use crate::hops::{self, Announced, Handshake, Link, Stream, links, streams};
 use crate::{Hex, symbols};
 
 const SYMBOL_BYTES: usize = 16;
@@ -31,13 +31,15 @@ pub struct Document {
     pub link: Vec<Link>,
     /// Messages of handshakes, without tags of hops.
     pub handshake: Vec<Handshake>,
+    /// Announcements of neighbours, without tags of hops.
+    pub announcement: Vec<Announced>,
 }
 
 /// What every packet says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report,
-    /// 7 message of a handshake.
+    /// 7 message of a handshake, 8 announcement.
     pub packet_type: u8,
     /// Flags with the field code.
     pub flags: u8,
@@ -247,6 +249,7 @@ pub fn document() -> Document {
         feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
         link: links(),
         handshake: hops::handshakes(),
+        announcement: hops::announcements(),
     }
 }
 

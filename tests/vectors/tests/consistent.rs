@@ -12,6 +12,7 @@ use recoded_code::window::{self, Parameters, Received, Scheme};
 use recoded_gf::FieldOrder;
 use recoded_vectors::window::Packet;
 use recoded_vectors::{Hex, bats, field, hops, reed_solomon, wire};
+use recoded_wire::announcement::parse_announcement;
 use recoded_wire::coded::PackedCoding;
 use recoded_wire::feedback::items;
 use recoded_wire::header::PacketType;
@@ -221,6 +222,30 @@ fn messages_of_handshakes_are_the_bytes_they_say() {
     }
 }
 
+/// As above.
+#[test]
+fn announcements_are_the_bytes_they_say() {
+    let document: wire::Document = published("wire");
+    for packet in &document.announcement {
+        let mut bytes = [header_bytes(&packet.header), vec![0; 3]].concat();
+        bytes.extend(packet.software);
+        bytes.push(packet.codes);
+        bytes.extend(packet.packet_bytes.to_be_bytes());
+        bytes.extend(packet.instance.to_be_bytes());
+        bytes.extend(packet.clock.to_be_bytes());
+        for hops::Said { flow, kind, code, value } in &packet.entries {
+            bytes.extend(flow.to_be_bytes());
+            bytes.extend([*kind, *code]);
+            bytes.extend(value.to_be_bytes());
+        }
+        assert_eq!(bytes, packet.bytes.0);
+        let Ok(Parsed::Announcement(header)) = parse(&bytes) else { panic!("{packet:?}") };
+        assert_eq!(packet.header, wire::Header::from(header));
+        let (.., entries) = parse_announcement(&bytes).expect("an announcement");
+        assert_eq!(entries.count(), packet.entries.len());
+    }
+}
+
 #[test]
 fn every_packet_type_and_every_item_has_a_vector() {
     let document: wire::Document = published("wire");
@@ -231,7 +256,8 @@ fn every_packet_type_and_every_item_has_a_vector() {
     let link = document.link.iter().map(|packet| packet.header.packet_type);
     let handshake = document.handshake.iter().map(|packet| packet.header.packet_type);
     let types = coded.chain(window).chain(feedback).chain(stream).chain(link);
-    let types: Vec<u8> = types.chain(handshake).collect();
+    let announcement = document.announcement.iter().map(|packet| packet.header.packet_type);
+    let types: Vec<u8> = types.chain(handshake).chain(announcement).collect();
     for packet_type in PacketType::ALL {
         assert!(types.contains(&(packet_type as u8)), "{packet_type:?}");
     }

@@ -169,6 +169,7 @@ fn name_of(path: &str) -> String {
             }
         }
         Some(("gaps", rest)) => format!("gap.{rest}"),
+        Some(("entries", rest)) => format!("entry.{rest}"),
         Some((_, rest)) => rest.to_owned(),
         None => path.to_owned(),
     })

@@ -116,9 +116,11 @@ fn udp(
         return Some(Verdict::DropTruncated);
     }
     Some(match (rest[0] >> 4, rest[0] & 15) {
-        (2, 1..=7) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
+        (2, 1..=8) if rules.ends.is_some_and(|ends| ends.neighbour != source) => {
             Verdict::DropNotNeighbour
         }
+        // Announcements are of no flow.
+        (2, 8) => Verdict::Redirected,
         (2, 1..=7) if rest[4..8] == rules.flow.to_be_bytes() => Verdict::Redirected,
         (2, 1..=7) => Verdict::DropUnknownFlow,
         (2, _) => Verdict::DropType,

@@ -1,6 +1,6 @@
 //! What two looks at a daemon, some time apart, say is wrong.
 
-use recoded_api::v1::{Flow, State};
+use recoded_api::v1::{Flow, Neighbour, State};
 use recoded_counters::{Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
@@ -10,6 +10,9 @@ const PORT_DEFAULT: u16 = 9426;
 
 /// A daemon that has just started has heard nothing yet.
 const SETTLED_SECONDS: u64 = 10;
+
+/// Clocks that are further apart are worth a word.
+const CLOCK_SECONDS: u64 = 30;
 
 /// Cures that begin so are of what happens now and then: from this many on in the time between two
 /// looks it is worth a word.
@@ -69,6 +72,35 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
                 "check that it is up, on this link, and answers ARP or neighbour discovery".into(),
             ));
         }
+        for neighbour in &link.neighbours {
+            talked(&state.version, &subject, neighbour, findings);
+        }
+    }
+}
+
+/// By what neighbours say of themselves.
+fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Vec<Finding>) {
+    let Neighbour { address, clock_ahead_seconds: ahead, .. } = neighbour;
+    for it in &neighbour.disagreements {
+        findings.push(error(subject, it.cause.clone(), it.cure.clone()));
+    }
+    if neighbour.said_ago_seconds.is_none() {
+        return;
+    }
+    if neighbour.version != version {
+        findings.push(warning(
+            subject,
+            format!("{address} runs recoded {}, this node {version}", neighbour.version),
+            "run the same version on both, once it can be".into(),
+        ));
+    }
+    if ahead.unsigned_abs() > CLOCK_SECONDS {
+        let how = if *ahead > 0 { "ahead of" } else { "behind" };
+        findings.push(warning(
+            subject,
+            format!("the clock of {address} is {} s {how} this node's", ahead.unsigned_abs()),
+            "have both follow NTP: logs cannot be compared, and restarts may find no keys".into(),
+        ));
     }
 }
 

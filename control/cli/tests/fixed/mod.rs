@@ -1,8 +1,8 @@
 //! The state that the tests show: a bit of everything.
 
 use recoded_api::v1::{
-    Change, Engine, Flow, FlowNeighbour, Frames, History, HistoryEntry, HopLoss, Link, Neighbour,
-    Parameters, Reloaded, Remote, Session, State, Tunnel, Worker,
+    Change, Disagreement, Engine, Flow, FlowNeighbour, Frames, History, HistoryEntry, HopLoss,
+    Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel, Worker,
 };
 use std::collections::BTreeMap;
 
@@ -284,6 +284,10 @@ fn stream_source() -> Flow {
     }
 }
 
+fn neighbour(address: &str, resolved: bool) -> Neighbour {
+    Neighbour { address: address.into(), resolved, ..Neighbour::default() }
+}
+
 fn link(name: &str, interface: &str, local: &str) -> Link {
     Link {
         name: name.into(),
@@ -296,7 +300,12 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
         reason: "zero-copy: the driver of veth does not offer it".into(),
         queues: 1,
         rate_mbit: None,
-        neighbours: vec![Neighbour { address: "10.0.1.1".into(), resolved: true }],
+        neighbours: vec![Neighbour {
+            version: "0.1.0".into(),
+            said_ago_seconds: Some(4.2),
+            clock_ahead_seconds: -1,
+            ..neighbour("10.0.1.1", true)
+        }],
         received_packets: 1_390_100,
         received_bytes: 2_100_000_000,
         sent_packets: 12,
@@ -360,7 +369,14 @@ fn sessions() -> Vec<Session> {
 }
 
 pub fn state() -> State {
-    let silent = Neighbour { address: "fd00:1234::2".into(), resolved: false };
+    let mut silent = neighbour("fd00:1234::2", false);
+    silent.disagreements.push(Disagreement {
+        flow: 7,
+        reason: "unknown_flow".into(),
+        ours: false,
+        cause: "fd00:1234::2 does not have flow 7, which this node sends to it".into(),
+        cure: "configure flow 7 there, or correct id or next_hops here".into(),
+    });
     State {
         version: "0.1.0".into(),
         edition: 4,

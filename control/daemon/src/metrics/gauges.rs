@@ -19,7 +19,7 @@ pub struct Gauge {
 }
 
 /// Every such metric.
-pub const GAUGES: [Gauge; 23] = [
+pub const GAUGES: [Gauge; 24] = [
     Gauge {
         name: "recoded_build",
         meaning: "1, with the version of the daemon and its field arithmetic",
@@ -59,6 +59,19 @@ pub const GAUGES: [Gauge; 23] = [
                 let mut labels = link(it);
                 labels.push(("neighbour", neighbour.address.clone()));
                 put(labels, truth(neighbour.resolved))
+            })
+        },
+    },
+    Gauge {
+        name: "recoded_neighbour_disagreements",
+        meaning: "On how much this node and a neighbour do not agree",
+        read: |state, put| {
+            let mut all =
+                state.links.iter().flat_map(|it| it.neighbours.iter().map(move |n| (it, n)));
+            all.try_for_each(|(it, neighbour)| {
+                let mut labels = link(it);
+                labels.push(("neighbour", neighbour.address.clone()));
+                put(labels, count(neighbour.disagreements.len() as u64))
             })
         },
     },

@@ -47,7 +47,8 @@ fn state(flows: u64) -> State {
         overhead_theory: Some(1.11),
         ..Flow::default()
     };
-    let neighbour = Neighbour { address: "10.0.0.2".into(), resolved: true };
+    let neighbour =
+        Neighbour { address: "10.0.0.2".into(), resolved: true, ..Neighbour::default() };
     let engine = recoded_api::v1::Engine {
         counters: counted(engine::TABLE),
         declined: counted(engine::DECLINED),

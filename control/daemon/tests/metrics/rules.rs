@@ -11,7 +11,7 @@ use std::process::Command;
 pub const FILE: &str = "metrics/alerts.yml";
 
 /// Name, expression, for how long, severity, what it means, what to do.
-const RULES: [[&str; 6]; 10] = [
+const RULES: [[&str; 6]; 11] = [
     [
         "Down",
         "up{job=~\".*recoded.*\"} == 0",
@@ -59,6 +59,14 @@ const RULES: [[&str; 6]; 10] = [
         "warning",
         "The Ethernet address of a neighbour is not known, so nothing can be sent to it",
         "Check that it is up, on this link, and answers ARP or neighbour discovery.",
+    ],
+    [
+        "NeighbourDisagrees",
+        "recoded_neighbour_disagreements > 0",
+        "1m",
+        "critical",
+        "The configurations of this node and a neighbour do not fit: packets of a flow are lost",
+        "See recodectl show on either host: it says which flow, why, and what to change.",
     ],
     [
         "NoSession",

@@ -17,5 +17,6 @@ mod processes;
 mod reload;
 mod stream;
 mod takeover;
+mod talk;
 mod timed;
 mod workers;

@@ -1,0 +1,369 @@
+//! What this node and its neighbours tell each other, so that a mistake in the configuration of one
+//! is named at both: versions, clocks, and which flows they send to each other and expect.
+//!
+//! ```text
+//!  snapshot ─► announcement to each neighbour: at once, 1, 2, 3 s later, then every 10 s
+//!  announcement of a neighbour ─► judge ─► refusals, which the next announcement tells it
+//! ```
+//!
+//! Packets of flows are handled as if nothing was said: who forges announcements changes what
+//! operators read, and nothing else. Where hops have keys, announcements have tags. All of it is
+//! bounded, by neighbour and by time; the thread of keys does it.
+
+mod judge;
+mod refusals;
+
+use crate::topology::Topology;
+use judge::{CODES, judge, packets_of, upstream, words};
+use recoded_pipeline::params::{Nanos, PeerId, Role, Snapshot};
+use recoded_wire::announcement::{
+    ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, Refusal, parse_announcement,
+    write_announcement,
+};
+use recoded_wire::header::PacketType;
+use refusals::Refusals;
+use std::collections::HashMap;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Time from one round to the next, once all is said.
+const ROUND: Nanos = 10 * SECOND;
+
+/// The same after a start or a change, for so many rounds.
+const EARLY_ROUND: Nanos = SECOND;
+const EARLY_ROUNDS: u8 = 3;
+
+/// Time between the announcements of a round, where there are too many entries for one.
+const PART: Nanos = SECOND / 10;
+
+/// A neighbour that says nothing for so long has to be told everything anew.
+const SILENCE: Nanos = 35 * SECOND;
+
+/// Announcements of a neighbour that are read in a second, and lines that are logged of it in a
+/// minute.
+const READ_PER_SECOND: u32 = 32;
+const LOGGED_PER_MINUTE: u32 = 16;
+
+/// What a neighbour is known to have said.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Talked {
+    /// When it was last heard, by the clock of the workers; `None` if never.
+    pub at: Option<Nanos>,
+    /// Version of its software.
+    pub software: String,
+    /// Seconds that its clock was ahead of this node's; negative where it was behind.
+    pub clock_ahead_seconds: i64,
+    /// On what the two do not agree.
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// Something that one of two neighbours refuses of what the other one said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disagreement {
+    /// The flow.
+    pub flow: u32,
+    /// Name of the reason.
+    pub reason: &'static str,
+    /// Whether this node refuses; otherwise the neighbour does.
+    pub is_ours: bool,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// What judging and announcing depend on.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) now: Nanos,
+    /// Seconds since 1970.
+    pub(crate) clock: u64,
+    pub(crate) snapshot: &'a Snapshot,
+    /// UDP payload that the link to a neighbour carries, without the tag of a hop.
+    pub(crate) room: &'a dyn Fn(PeerId) -> u16,
+}
+
+/// Talks with all neighbours.
+pub(crate) struct Talk {
+    /// Tells this life of the node from others.
+    instance: u16,
+    peers: Vec<Peer>,
+    edition: Option<u64>,
+    /// What neighbours say of the packets of flows that pass through here.
+    passing: HashMap<u32, (PacketType, u16)>,
+}
+
+/// One neighbour.
+struct Peer {
+    address: String,
+    heard: Option<(Nanos, Announcement, i64)>,
+    due: Nanos,
+    early: u8,
+    /// When the last announcement left.
+    sent: Option<Nanos>,
+    /// What is still to be said in this round.
+    rest: Vec<Entry>,
+    ours: Refusals,
+    theirs: Refusals,
+    reads: Quota,
+    logs: Quota,
+}
+
+/// So many in a time.
+#[derive(Default)]
+struct Quota {
+    span: Nanos,
+    used: u32,
+}
+
+impl Quota {
+    fn take(&mut self, now: Nanos, span: Nanos, most: u32) -> bool {
+        if self.span != now / span {
+            *self = Quota { span: now / span, used: 0 };
+        }
+        self.used += 1;
+        self.used <= most
+    }
+}
+
+impl Talk {
+    pub(crate) fn new(topology: &Topology, now: Nanos, instance: u16) -> Talk {
+        let peers = topology.hops.iter().map(|hop| Peer {
+            address: hop.address.to_string(),
+            heard: None,
+            due: now,
+            early: EARLY_ROUNDS,
+            sent: None,
+            rest: Vec::new(),
+            ours: Refusals::default(),
+            theirs: Refusals::default(),
+            reads: Quota::default(),
+            logs: Quota::default(),
+        });
+        Talk { instance, peers: peers.collect(), edition: None, passing: HashMap::new() }
+    }
+
+    /// When there is something to say.
+    pub(crate) fn wake(&self) -> Nanos {
+        self.peers.iter().map(|peer| peer.due).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Says what is due, to neighbours that can be reached.
+    pub(crate) fn poll(
+        &mut self,
+        around: &Surroundings<'_>,
+        is_reached: impl Fn(PeerId) -> bool,
+        mut send: impl FnMut(PeerId, &[u8]),
+    ) {
+        if self.edition != Some(around.snapshot.edition) {
+            self.edition = Some(around.snapshot.edition);
+            self.begin_again(around);
+        }
+        for (peer, id) in self.peers.iter_mut().zip(0..) {
+            let id = PeerId(id);
+            if peer.due > around.now {
+                continue;
+            }
+            if !is_reached(id) {
+                peer.due = around.now + EARLY_ROUND;
+                continue;
+            }
+            peer.expire(around.now);
+            if peer.rest.is_empty() {
+                peer.rest = entries(around.snapshot, id, &self.passing, &peer.ours);
+            }
+            let part = peer.rest.split_off(peer.rest.len().saturating_sub(ENTRIES_MAX));
+            let announcement = Announcement {
+                software: software(),
+                codes: CODES,
+                packet_bytes: (around.room)(id),
+                instance: self.instance,
+                clock: around.clock,
+            };
+            let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
+            let len = write_announcement(&announcement, &part, &mut out);
+            send(id, &out[..len]);
+            peer.sent = Some(around.now);
+            peer.due = around.now + peer.pause();
+        }
+    }
+
+    /// The snapshot changed: what was refused by the one before is judged anew.
+    fn begin_again(&mut self, around: &Surroundings<'_>) {
+        let is_passing = |id: &u32| around.snapshot.flows.iter().any(|flow| flow.id == *id);
+        self.passing.retain(|id, _| is_passing(id));
+        for peer in &mut self.peers {
+            (peer.ours, peer.theirs) = Default::default();
+            peer.rest.clear();
+            peer.early = EARLY_ROUNDS;
+            peer.due = around.now;
+        }
+    }
+
+    /// Takes in what a neighbour says.
+    pub(crate) fn receive(&mut self, around: &Surroundings<'_>, id: PeerId, packet: &[u8]) {
+        let Some(peer) = self.peers.get_mut(usize::from(id.0)) else { return };
+        let now = around.now;
+        let Ok((_, announcement, entries)) = parse_announcement(packet) else { return };
+        if !peer.reads.take(now, SECOND, READ_PER_SECOND) {
+            return;
+        }
+        peer.expire(now);
+        let is_new = peer.heard.is_none_or(|(at, before, _)| {
+            now.saturating_sub(at) > SILENCE || before.instance != announcement.instance
+        });
+        let ahead = i128::from(announcement.clock) - i128::from(around.clock);
+        let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
+        peer.heard = Some((now, announcement, ahead));
+        if is_new {
+            (peer.ours, peer.theirs) = Default::default();
+        }
+        let mut is_changed = false;
+        for entry in entries {
+            if let Entry::Refuses { flow, refusal } = entry {
+                // Of what this node has ceased to say the neighbour has yet to hear.
+                let is_had = around.snapshot.flows.iter().any(|had| had.id == flow);
+                if is_had && peer.theirs.note(flow, refusal, now) {
+                    peer.log(now, flow, refusal, false);
+                }
+                continue;
+            }
+            let refusal = judge(around.snapshot, id, entry, around.room);
+            let (flow, is_sent) = match entry {
+                Entry::Sends { flow, .. } => (flow, true),
+                Entry::Expects { flow } | Entry::Refuses { flow, .. } => (flow, false),
+            };
+            // What it now says of the flow takes back what it refused of it.
+            peer.theirs.settle(flow, |kept| match kept {
+                Refusal::NotSent | Refusal::NotThere => !is_sent,
+                Refusal::UnknownFlow | Refusal::NotExpected => is_sent,
+                Refusal::Code(_) | Refusal::TooLarge(_) => true,
+            });
+            // What is sent and what is expected are judged apart.
+            peer.ours.settle(flow, |kept| is_of_sent(kept) != is_sent || Some(kept) == refusal);
+            if let Some(refusal) = refusal {
+                if peer.ours.note(flow, refusal, now) {
+                    peer.log(now, flow, refusal, true);
+                    is_changed = true;
+                }
+            } else if let Entry::Sends { flow, code: Some(code), packet_bytes } = entry {
+                self.passing.insert(flow, (code, packet_bytes));
+            }
+        }
+        if is_new || is_changed {
+            // At once, but for who was just told something.
+            let soon = peer.sent.map_or(now, |sent| sent + EARLY_ROUND);
+            peer.due = peer.due.min(soon.max(now));
+            peer.rest.clear();
+        }
+    }
+
+    /// What is known of each neighbour, by `PeerId`.
+    pub(crate) fn report(&mut self, now: Nanos) -> Vec<Talked> {
+        let report = |peer: &mut Peer| {
+            peer.expire(now);
+            let disagreement = |is_ours| {
+                let address = &peer.address;
+                move |(flow, refusal)| {
+                    let (cause, cure) = words(flow, refusal, address, is_ours);
+                    Disagreement { flow, reason: name(refusal), is_ours, cause, cure }
+                }
+            };
+            let ours = peer.ours.iter().map(disagreement(true));
+            let disagreements = ours.chain(peer.theirs.iter().map(disagreement(false))).collect();
+            let Some((at, announcement, ahead)) = peer.heard else {
+                return Talked { disagreements, ..Talked::default() };
+            };
+            let [major, minor, patch] = announcement.software;
+            Talked {
+                at: Some(at),
+                software: format!("{major}.{minor}.{patch}"),
+                clock_ahead_seconds: ahead,
+                disagreements,
+            }
+        };
+        self.peers.iter_mut().map(report).collect()
+    }
+}
+
+impl Peer {
+    fn expire(&mut self, now: Nanos) {
+        let count = |peer: &Peer| peer.ours.iter().count() + peer.theirs.iter().count();
+        let before = count(self);
+        self.ours.expire(now);
+        self.theirs.expire(now);
+        if before > 0 && count(self) == 0 && self.logs.take(now, 60 * SECOND, LOGGED_PER_MINUTE) {
+            tracing::info!(neighbour = self.address, "agrees with this node again");
+        }
+    }
+
+    /// Time to the next announcement.
+    fn pause(&mut self) -> Nanos {
+        if !self.rest.is_empty() {
+            return PART;
+        }
+        if self.early == 0 {
+            return ROUND;
+        }
+        self.early -= 1;
+        EARLY_ROUND
+    }
+
+    fn log(&mut self, now: Nanos, flow: u32, refusal: Refusal, is_ours: bool) {
+        if self.logs.take(now, 60 * SECOND, LOGGED_PER_MINUTE) {
+            let (cause, cure) = words(flow, refusal, &self.address, is_ours);
+            tracing::warn!(neighbour = self.address, flow, "{cause}: {cure}");
+        }
+    }
+}
+
+/// What there is to say to a neighbour, the most important last, which is said first.
+fn entries(
+    snapshot: &Snapshot,
+    peer: PeerId,
+    passing: &HashMap<u32, (PacketType, u16)>,
+    ours: &Refusals,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for flow in &snapshot.flows {
+        if flow.next_hops.contains(&peer) {
+            let packets = match flow.role {
+                Role::Source { .. } => Some(packets_of(flow)),
+                _ => passing.get(&flow.id).copied(),
+            };
+            let (code, packet_bytes) = packets.unzip();
+            let packet_bytes = packet_bytes.unwrap_or(0);
+            entries.push(Entry::Sends { flow: flow.id, code, packet_bytes });
+        }
+        if upstream(flow) == Some(peer) {
+            entries.push(Entry::Expects { flow: flow.id });
+        }
+    }
+    entries.extend(ours.iter().map(|(flow, refusal)| Entry::Refuses { flow, refusal }));
+    entries
+}
+
+/// Whether it refuses packets that the other one sends, not those that it expects.
+fn is_of_sent(refusal: Refusal) -> bool {
+    !matches!(refusal, Refusal::NotSent | Refusal::NotThere)
+}
+
+/// Name of a reason, as reports have it.
+fn name(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnknownFlow => "unknown_flow",
+        Refusal::NotExpected => "not_expected",
+        Refusal::NotSent => "not_sent",
+        Refusal::NotThere => "not_there",
+        Refusal::Code(_) => "code",
+        Refusal::TooLarge(_) => "too_large",
+    }
+}
+
+/// Version of this program.
+fn software() -> [u8; 3] {
+    let mut numbers = env!("CARGO_PKG_VERSION").split(['.', '-', '+']).map(str::parse);
+    [(); 3].map(|()| numbers.next().and_then(Result::ok).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+use super::*;
+use crate::topology::{HopConfig, Idle};
+use proptest::prelude::*;
+use recoded_pipeline::params::{FlowParams, TunnelId};
+use recoded_xsk::ModePreference;
+
+const RIGHT: PeerId = PeerId(0);
+const LEFT: PeerId = PeerId(1);
+
+fn talk(hops: u8, instance: u16) -> Talk {
+    let hop = |last: u8| HopConfig { link: 0, address: [192, 0, 2, last].into(), key: None };
+    let topology = Topology {
+        private_key: None,
+        edges: Vec::new(),
+        workers: 1,
+        tunnel_queues: 1,
+        flow_memory_bytes: 1 << 30,
+        cores: None,
+        idle: Idle::Adaptive,
+        frames_per_worker: 4096,
+        port: 9426,
+        xdp_mode: ModePreference::Auto,
+        links: Vec::new(),
+        hops: (1..=hops).map(hop).collect(),
+        tunnels: Vec::new(),
+    };
+    Talk::new(&topology, 0, instance)
+}
+
+fn source(id: u32) -> FlowParams {
+    FlowParams::new(id, Role::Source { tunnel: TunnelId(0) }, vec![RIGHT])
+}
+
+fn relay(id: u32) -> FlowParams {
+    FlowParams::new(id, Role::Relay { upstream: LEFT }, vec![RIGHT])
+}
+
+/// A source (its neighbour is 0) and a relay (0 is the next hop, 1 the source), and what was said.
+struct Pair {
+    source: (Talk, Snapshot),
+    relay: (Talk, Snapshot),
+    room: u16,
+    said: [usize; 2],
+}
+
+impl Pair {
+    fn new(source: Vec<FlowParams>, relay: Vec<FlowParams>) -> Pair {
+        Pair {
+            source: (talk(1, 5), Snapshot { edition: 1, flows: source }),
+            relay: (talk(2, 6), Snapshot { edition: 1, flows: relay }),
+            room: 1472,
+            said: [0, 0],
+        }
+    }
+
+    /// Lets both talk from one time to another, in milliseconds.
+    fn run(&mut self, millis: std::ops::Range<u64>) {
+        for now in millis.step_by(50) {
+            let now = now * SECOND / 1000;
+            let room = |_| self.room;
+            let around = |snapshot, clock| Surroundings { now, clock, snapshot, room: &room };
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            let (source, relay) = (&mut self.source, &mut self.relay);
+            // Packets of the relay's own next hop go nowhere.
+            source.0.poll(
+                &around(&source.1, 1000),
+                |_| true,
+                |_, packet| {
+                    there.push(packet.to_vec());
+                },
+            );
+            relay.0.poll(
+                &around(&relay.1, 4600),
+                |_| true,
+                |peer, packet| {
+                    if peer == LEFT {
+                        back.push(packet.to_vec());
+                    }
+                },
+            );
+            self.said[0] += there.len();
+            self.said[1] += back.len();
+            for packet in there {
+                relay.0.receive(&around(&relay.1, 4600), LEFT, &packet);
+            }
+            for packet in back {
+                source.0.receive(&around(&source.1, 1000), RIGHT, &packet);
+            }
+        }
+    }
+
+    /// What the source knows of the relay, and the relay of the source.
+    fn known(&mut self, millis: u64) -> [Talked; 2] {
+        let now = millis * SECOND / 1000;
+        [self.source.0.report(now).remove(0), self.relay.0.report(now).remove(1)]
+    }
+
+    /// Both have these disagreements, as (flow, reason), seen from both sides.
+    fn assert_refused(&mut self, millis: u64, by_relay: &[(u32, &str)], by_source: &[(u32, &str)]) {
+        let of = |talked: &Talked, is_ours| {
+            let found = talked.disagreements.iter().filter(|it| it.is_ours == is_ours);
+            let mut found = found.map(|it| (it.flow, it.reason)).collect::<Vec<_>>();
+            found.sort_unstable();
+            found
+        };
+        let [source, relay] = self.known(millis);
+        assert_eq!((of(&relay, true), of(&source, false)), (by_relay.into(), by_relay.into()));
+        assert_eq!((of(&source, true), of(&relay, false)), (by_source.into(), by_source.into()));
+    }
+}
+
+#[test]
+fn neighbours_that_agree_know_version_and_clock_and_say_little() {
+    let mut pair = Pair::new(vec![source(1)], vec![relay(1)]);
+    pair.run(0..60_000);
+    pair.assert_refused(60_000, &[], &[]);
+    let [source, relay] = pair.known(60_000);
+    assert_eq!(source.software, env!("CARGO_PKG_VERSION"));
+    assert_eq!((source.clock_ahead_seconds, relay.clock_ahead_seconds), (3600, -3600));
+    assert!(source.at.is_some_and(|at| at > 45 * SECOND));
+    assert!(pair.said.iter().all(|said| (8..=11).contains(said)), "{:?} in 60 s", pair.said);
+}
+
+#[test]
+fn mistyped_flow_is_named_at_both_and_settled_by_a_change() {
+    let mut pair = Pair::new(vec![source(7)], vec![relay(1)]);
+    pair.run(0..3_000);
+    pair.assert_refused(3_000, &[(7, "unknown_flow")], &[(1, "not_there")]);
+    pair.source.1 = Snapshot { edition: 2, flows: vec![source(1)] };
+    pair.run(3_000..20_000);
+    // Of flow 7 nothing is said any more, which takes its time; of flow 1 all is well at once.
+    let [source, relay] = pair.known(20_000);
+    assert_eq!(source.disagreements, []);
+    assert!(relay.disagreements.iter().all(|it| (it.flow, it.is_ours) == (7, true)), "{relay:?}");
+    pair.run(20_000..40_000);
+    pair.assert_refused(40_000, &[], &[]);
+}
+
+#[test]
+fn relay_that_expects_a_flow_from_elsewhere_and_too_large_packets_are_named() {
+    let elsewhere = FlowParams { role: Role::Relay { upstream: RIGHT }, ..relay(1) };
+    let large = FlowParams { symbol_bytes: 1450, ..source(2) };
+    let mut pair = Pair::new(vec![source(1), large], vec![elsewhere, relay(2)]);
+    pair.room = 1300;
+    pair.run(0..3_000);
+    pair.assert_refused(3_000, &[(1, "not_expected"), (2, "too_large")], &[]);
+}
+
+#[test]
+fn thousand_flows_are_said_in_turns_and_all_refused_ones_within_bounds() {
+    let flows = |ids: std::ops::Range<u32>| ids.map(source).collect::<Vec<_>>();
+    let mut pair = Pair::new(flows(0..1000), (0..1000).map(relay).collect());
+    pair.run(0..30_000);
+    pair.assert_refused(30_000, &[], &[]);
+    // 32 parts and no more in each of six rounds.
+    assert!(pair.said[0] <= 6 * 33, "{:?}", pair.said);
+    let mut pair = Pair::new(flows(0..1000), Vec::new());
+    pair.run(0..30_000);
+    let [source, relay] = pair.known(30_000);
+    assert_eq!(relay.disagreements.len(), 64);
+    assert!(!source.disagreements.is_empty() && source.disagreements.len() <= 64);
+}
+
+#[test]
+fn neighbour_that_starts_anew_is_told_at_once() {
+    let mut pair = Pair::new(vec![source(7)], vec![relay(1)]);
+    pair.run(0..50_000);
+    let said = pair.said[1];
+    pair.source.0 = talk(1, 7);
+    pair.run(50_000..52_000);
+    assert!(pair.said[1] >= said, "{:?}", pair.said);
+    pair.assert_refused(52_000, &[(7, "unknown_flow")], &[(1, "not_there")]);
+}
+
+#[test]
+fn flood_of_announcements_is_read_in_part_and_leads_to_one_answer_a_second() {
+    let snapshot = Snapshot { edition: 1, flows: vec![relay(1)] };
+    let mut relay = talk(2, 6);
+    let (mut sent, mut out) = (0, [0; ANNOUNCEMENT_BYTES_MAX]);
+    for millis in 0..60_000u64 {
+        let now = millis * SECOND / 1000;
+        let around = Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472 };
+        // Each names flows that were never named before.
+        let flows = 0..ENTRIES_MAX as u32;
+        let entries: Vec<_> =
+            flows.map(|flow| Entry::Expects { flow: millis as u32 * 100 + flow }).collect();
+        let len = write_announcement(&Announcement::default(), &entries, &mut out);
+        relay.receive(&around, LEFT, &out[..len]);
+        relay.poll(&around, |_| true, |peer, _| sent += usize::from(peer == LEFT));
+    }
+    // 64 refusals are two parts of a round, a second at least from round to round.
+    assert!(sent <= 180, "{sent} answers to 60,000");
+    assert_eq!(relay.report(60 * SECOND)[1].disagreements.len(), 64);
+}
+
+proptest! {
+    #[test]
+    fn random_announcements_never_panic_and_stay_bounded(
+        packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..40),
+        peer in 0u16..4,
+    ) {
+        let snapshot = Snapshot { edition: 1, flows: vec![relay(1)] };
+        let mut relay = talk(2, 6);
+        for (mut packet, now) in packets.into_iter().zip(0..) {
+            let whole = packet.len() - packet.len() % 8;
+            packet.truncate(whole);
+            if whole > 3 {
+                packet[..4].copy_from_slice(&[0x28, 0, 0, 0]);
+            }
+            let around = Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472 };
+            relay.receive(&around, PeerId(peer), &packet);
+            relay.poll(&around, |_| true, |_, _| {});
+        }
+        for talked in relay.report(100) {
+            prop_assert!(talked.disagreements.len() <= 128);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What neighbours tell each other of themselves: who they are, which flows they send to each other
+//! and expect, and what they refuse, so that a mistake is named at both of them.
+//!
+//! ```text
+//!  | header, type 8, all else zero | Announcement | Entry, Entry, ... |
+//! ```
+//!
+//! Announcements travel one hop and are of no flow. Where a hop has keys they have its tag, as all
+//! packets have. They change nothing that packets of flows meet: they are for people.
+
+use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
+
+/// Bytes of an announcement without entries, behind the header.
+const FIXED_BYTES: usize = 16;
+
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = 8;
+
+/// Most entries of an announcement.
+pub const ENTRIES_MAX: usize = 32;
+
+/// Longest announcement, without a trailer.
+pub const ANNOUNCEMENT_BYTES_MAX: usize = HEADER_BYTES + FIXED_BYTES + ENTRIES_MAX * ENTRY_BYTES;
+
+/// Entries from this kind on are refusals.
+const REFUSALS: u8 = 128;
+
+/// What a node says of itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Announcement {
+    /// Version of its software: major, minor, patch.
+    pub software: [u8; 3],
+    /// Bit t is set where it has the code of packet type t.
+    pub codes: u8,
+    /// Largest UDP payload that the link to the neighbour carries, by the MTU of its own interface.
+    pub packet_bytes: u16,
+    /// Drawn at its start: with another one it is another life.
+    pub instance: u16,
+    /// Its clock: seconds since 1970.
+    pub clock: u64,
+}
+
+impl Announcement {
+    /// Whether it has the code of these packets.
+    pub fn has_code(&self, code: PacketType) -> bool {
+        self.codes & code_bit(code) != 0
+    }
+}
+
+/// The bit of a code in [`Announcement::codes`].
+pub const fn code_bit(code: PacketType) -> u8 {
+    match code {
+        PacketType::Bats | PacketType::Generation | PacketType::Window | PacketType::Stream => {
+            1 << code as u8
+        }
+        _ => 0,
+    }
+}
+
+/// What a node says of a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// It sends this flow to the neighbour.
+    Sends {
+        /// The flow.
+        flow: u32,
+        /// What protects it; `None` where it is not known, as at a relay that has seen no packet.
+        code: Option<PacketType>,
+        /// Bytes of UDP payload of its largest packets, without the tag of a hop; 0: not known.
+        packet_bytes: u16,
+    },
+    /// It expects this flow from the neighbour.
+    Expects {
+        /// The flow.
+        flow: u32,
+    },
+    /// It refuses what the neighbour said of this flow.
+    Refuses {
+        /// The flow.
+        flow: u32,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Why two neighbours do not agree on a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It is sent, and the receiver does not have it.
+    UnknownFlow,
+    /// It is sent, and the receiver expects it from another neighbour, or is its source.
+    NotExpected,
+    /// It is expected, and the neighbour has it and sends it elsewhere, or is its sink.
+    NotSent,
+    /// It is expected, and the neighbour does not have it.
+    NotThere,
+    /// The receiver was built without the code of the flow.
+    Code(PacketType),
+    /// The largest packets of the flow do not fit a link that the receiver sends them on by; this
+    /// many bytes of UDP payload do.
+    TooLarge(u16),
+}
+
+impl Refusal {
+    const fn kind(self) -> u8 {
+        REFUSALS
+            + match self {
+                Refusal::UnknownFlow => 0,
+                Refusal::NotExpected => 1,
+                Refusal::NotSent => 2,
+                Refusal::NotThere => 3,
+                Refusal::Code(_) => 4,
+                Refusal::TooLarge(_) => 5,
+            }
+    }
+}
+
+impl Entry {
+    fn write(&self, out: &mut [u8; ENTRY_BYTES]) {
+        let (flow, kind, code, value) = match *self {
+            Entry::Sends { flow, code, packet_bytes } => {
+                (flow, 1, code.map_or(0, |code| code as u8), packet_bytes)
+            }
+            Entry::Expects { flow } => (flow, 2, 0, 0),
+            Entry::Refuses { flow, refusal } => match refusal {
+                Refusal::Code(code) => (flow, refusal.kind(), code as u8, 0),
+                Refusal::TooLarge(bytes) => (flow, refusal.kind(), 0, bytes),
+                _ => (flow, refusal.kind(), 0, 0),
+            },
+        };
+        let [f0, f1, f2, f3] = flow.to_be_bytes();
+        let [v0, v1] = value.to_be_bytes();
+        *out = [f0, f1, f2, f3, kind, code, v0, v1];
+    }
+
+    /// `None` for a kind that this version does not know.
+    fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
+        let [f0, f1, f2, f3, kind, code, v0, v1] = *bytes;
+        let (flow, value) = (u32::from_be_bytes([f0, f1, f2, f3]), u16::from_be_bytes([v0, v1]));
+        let code = PacketType::from_nibble(code).filter(|code| code_bit(*code) != 0);
+        let refusal = match kind {
+            1 => return Some(Entry::Sends { flow, code, packet_bytes: value }),
+            2 => return Some(Entry::Expects { flow }),
+            128 => Refusal::UnknownFlow,
+            129 => Refusal::NotExpected,
+            130 => Refusal::NotSent,
+            131 => Refusal::NotThere,
+            132 => Refusal::Code(code?),
+            133 => Refusal::TooLarge(value),
+            _ => return None,
+        };
+        Some(Entry::Refuses { flow, refusal })
+    }
+}
+
+/// Parses an announcement, without a trailer. Entries of kinds that are not known are skipped.
+///
+/// # Errors
+/// [`HeaderError`] when it is of another type, has flags, is too short or too long, or ends in the
+/// middle of an entry.
+pub fn parse_announcement(
+    payload: &[u8],
+) -> Result<(Header, Announcement, impl Iterator<Item = Entry> + '_), HeaderError> {
+    let header = Header::parse(payload)?;
+    if header.packet_type != PacketType::Announcement {
+        return Err(HeaderError::Type(header.packet_type as u8));
+    }
+    if header.flags != Flags::default() {
+        return Err(HeaderError::Flags(header.flags.0));
+    }
+    let fixed = payload[HEADER_BYTES..].first_chunk::<FIXED_BYTES>();
+    let fixed = fixed.ok_or(HeaderError::Truncated)?;
+    let (entries, rest) = payload[HEADER_BYTES + FIXED_BYTES..].as_chunks::<ENTRY_BYTES>();
+    if !rest.is_empty() {
+        return Err(HeaderError::Truncated);
+    }
+    if entries.len() > ENTRIES_MAX {
+        return Err(HeaderError::Value);
+    }
+    let [major, minor, patch, codes, b0, b1, i0, i1, clock @ ..] = *fixed;
+    let announcement = Announcement {
+        software: [major, minor, patch],
+        codes,
+        packet_bytes: u16::from_be_bytes([b0, b1]),
+        instance: u16::from_be_bytes([i0, i1]),
+        clock: u64::from_be_bytes(clock),
+    };
+    Ok((header, announcement, entries.iter().filter_map(Entry::parse)))
+}
+
+/// Writes an announcement to the start of `out`. Its length.
+///
+/// # Panics
+/// When there are more than [`ENTRIES_MAX`] entries or `out` is too short.
+pub fn write_announcement(
+    announcement: &Announcement,
+    entries: &[Entry],
+    out: &mut [u8; ANNOUNCEMENT_BYTES_MAX],
+) -> usize {
+    assert!(entries.len() <= ENTRIES_MAX, "{} entries", entries.len());
+    let header = Header {
+        packet_type: PacketType::Announcement,
+        flags: Flags::default(),
+        epoch: 0,
+        shard: 0,
+        flow: 0,
+        link_sequence: 0,
+        hop_index: 0,
+    };
+    header.write(out);
+    let Announcement { software, codes, packet_bytes, instance, clock } = announcement;
+    out[16..19].copy_from_slice(software);
+    out[19] = *codes;
+    out[20..22].copy_from_slice(&packet_bytes.to_be_bytes());
+    out[22..24].copy_from_slice(&instance.to_be_bytes());
+    out[24..32].copy_from_slice(&clock.to_be_bytes());
+    let (places, _) = out[HEADER_BYTES + FIXED_BYTES..].as_chunks_mut::<ENTRY_BYTES>();
+    for (place, entry) in places.iter_mut().zip(entries) {
+        entry.write(place);
+    }
+    HEADER_BYTES + FIXED_BYTES + entries.len() * ENTRY_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn codes() -> impl Strategy<Value = PacketType> {
+        prop::sample::select(PacketType::ALL.to_vec())
+            .prop_filter("a code", |code| code_bit(*code) != 0)
+    }
+
+    fn refusals() -> impl Strategy<Value = Refusal> {
+        prop_oneof![
+            Just(Refusal::UnknownFlow),
+            Just(Refusal::NotExpected),
+            Just(Refusal::NotSent),
+            Just(Refusal::NotThere),
+            codes().prop_map(Refusal::Code),
+            any::<u16>().prop_map(Refusal::TooLarge),
+        ]
+    }
+
+    fn entries() -> impl Strategy<Value = Entry> {
+        let sends = (any::<u32>(), prop::option::of(codes()), any::<u16>());
+        prop_oneof![
+            sends.prop_map(|(flow, code, packet_bytes)| Entry::Sends { flow, code, packet_bytes }),
+            any::<u32>().prop_map(|flow| Entry::Expects { flow }),
+            (any::<u32>(), refusals()).prop_map(|(flow, refusal)| Entry::Refuses { flow, refusal }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            software: [u8; 3], codes: u8, packet_bytes: u16, instance: u16, clock: u64,
+            entries in prop::collection::vec(entries(), 0..=ENTRIES_MAX),
+        ) {
+            let announcement = Announcement { software, codes, packet_bytes, instance, clock };
+            let mut out = [0xFF; ANNOUNCEMENT_BYTES_MAX];
+            let len = write_announcement(&announcement, &entries, &mut out);
+            let (header, read, read_entries) = parse_announcement(&out[..len]).unwrap();
+            prop_assert_eq!(header.packet_type, PacketType::Announcement);
+            prop_assert_eq!(read, announcement);
+            prop_assert_eq!(read_entries.collect::<Vec<_>>(), entries);
+            for short in 0..len {
+                let is_whole = short >= HEADER_BYTES + FIXED_BYTES && (len - short).is_multiple_of(8);
+                prop_assert_eq!(parse_announcement(&out[..short]).is_ok(), is_whole);
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            if bytes.len() > 3 {
+                bytes[..4].copy_from_slice(&[0x28, 0, 0, 0]);
+            }
+            if let Ok((_, _, entries)) = parse_announcement(&bytes) {
+                prop_assert!(entries.count() <= ENTRIES_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_skipped_and_too_many_entries_refused() {
+        let entries = [Entry::Expects { flow: 7 }; ENTRIES_MAX];
+        let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
+        let len = write_announcement(&Announcement::default(), &entries, &mut out);
+        out[HEADER_BYTES + FIXED_BYTES + 4] = 77;
+        assert_eq!(parse_announcement(&out[..len]).unwrap().2.count(), ENTRIES_MAX - 1);
+        let long = [&out[..], &[0; ENTRY_BYTES]].concat();
+        assert_eq!(parse_announcement(&long).err(), Some(HeaderError::Value));
+        out[1] = Flags::EDGE;
+        assert_eq!(parse_announcement(&out).err(), Some(HeaderError::Flags(Flags::EDGE)));
+    }
+}

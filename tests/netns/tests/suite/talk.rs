@@ -1,0 +1,90 @@
+//! Neighbours tell each other what they are and what they expect: a mistake in the configuration of
+//! one is named at both.
+
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_api::v1::{Disagreement, Neighbour};
+use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss};
+
+/// What a node says of its neighbours.
+fn neighbours(daemon: &Daemon) -> Vec<Neighbour> {
+    let links = daemon.show().unwrap().links;
+    links.into_iter().flat_map(|link| link.neighbours).collect()
+}
+
+/// Disagreements as (flow, reason, whose).
+fn disagreements(daemon: &Daemon) -> Vec<(i64, String, bool)> {
+    let all = neighbours(daemon).into_iter().flat_map(|neighbour| neighbour.disagreements);
+    let mut all: Vec<_> =
+        all.map(|Disagreement { flow, reason, ours, .. }| (flow, reason, ours)).collect();
+    all.sort();
+    all
+}
+
+fn wait(what: &str, seconds: u64, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn line(auth: Option<AuthPlan>) -> (Bed, LinePlan) {
+    let bed = common::bed(2, Loss::independent(0.1), 50.0);
+    (bed, LinePlan { auth, ..LinePlan::protected(2) })
+}
+
+/// No packet of a flow is sent: what is said suffices.
+#[test]
+fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, plan) = line(None);
+    let mut mistyped = plan.clone();
+    mistyped.flows.iter_mut().filter(|flow| flow.id == 1).for_each(|flow| flow.id = 17);
+    let source = Daemon::start(&bed, 0, &plan).unwrap();
+    let mut relay = Daemon::start(&bed, 1, &mistyped).unwrap();
+    let sink = Daemon::start(&bed, 2, &plan).unwrap();
+    let said = |flow, reason: &str, ours| (flow, reason.to_owned(), ours);
+    let at_source = [said(1, "unknown_flow", false), said(17, "not_there", true)];
+    let at_sink = [said(1, "not_there", false), said(17, "unknown_flow", true)];
+    wait("both ends know", 20, || {
+        disagreements(&source) == at_source && disagreements(&sink) == at_sink
+    });
+    let mirrored = [at_source, at_sink].concat();
+    let mut mirrored: Vec<_> =
+        mirrored.into_iter().map(|(flow, reason, ours)| (flow, reason, !ours)).collect();
+    mirrored.sort();
+    wait("the relay knows", 20, || disagreements(&relay) == mirrored);
+    let words = neighbours(&source).remove(0).disagreements.remove(0);
+    println!("{words:?}");
+
+    assert!(relay.stop());
+    let relay = Daemon::start(&bed, 1, &plan).unwrap();
+    // What is said no more holds for 35 s; what the new relay takes back at once.
+    wait("all agree", 60, || {
+        [&source, &relay, &sink].iter().all(|daemon| disagreements(daemon).is_empty())
+    });
+    for neighbour in neighbours(&relay) {
+        assert_eq!(neighbour.version, env!("CARGO_PKG_VERSION"));
+        assert!(neighbour.said_ago_seconds.is_some_and(|ago| ago < 40.0), "{neighbour:?}");
+        assert!(neighbour.clock_ahead_seconds.abs() <= 1, "{neighbour:?}");
+    }
+}
+
+#[test]
+fn neighbours_with_keys_talk_too() {
+    let Some(_turn) = common::daemons() else { return };
+    let (bed, plan) = line(Some(AuthPlan::new("hop", 2)));
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    wait("all have said something", 20, || {
+        let mut all = daemons.iter().flat_map(neighbours);
+        all.all(|neighbour| neighbour.said_ago_seconds.is_some())
+    });
+    for daemon in &daemons {
+        assert_eq!(disagreements(daemon), [], "{}", daemon.name());
+        let faults = daemon.show().unwrap().links.into_iter().map(|link| link.faults);
+        let wrong: u64 = faults.map(|faults| faults["rx_wrong_tag"]).sum();
+        assert_eq!(wrong, 0, "{}", daemon.name());
+    }
+}
