@@ -63,7 +63,9 @@ fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
     let relay = Daemon::start(&bed, 1, &plan).unwrap();
     // What is said no more holds for 35 s; what the new relay takes back at once.
     wait("all agree", 60, || {
-        [&source, &relay, &sink].iter().all(|daemon| disagreements(daemon).is_empty())
+        let is_heard = |it: Neighbour| it.said_ago_seconds.is_some();
+        neighbours(&relay).into_iter().all(is_heard)
+            && [&source, &relay, &sink].iter().all(|daemon| disagreements(daemon).is_empty())
     });
     for neighbour in neighbours(&relay) {
         assert_eq!(neighbour.version, env!("CARGO_PKG_VERSION"));
