@@ -31,9 +31,12 @@ missing_packages() {
     printf '%s\n' "${missing[@]}"
 }
 
-# Debian and Ubuntu packages that only tests need: what reads packets by our dissector.
+# Debian and Ubuntu packages that only tests need: what reads packets by our dissector, and what
+# reaches the boxes of a network.
 missing_test_packages() {
     command -v tshark >/dev/null || printf 'tshark\n'
+    command -v ssh >/dev/null || printf 'openssh-client\n'
+    [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null || printf 'openssh-server\n'
 }
 
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).
@@ -83,6 +86,7 @@ install_packages() {
     local services=()
     case " ${missing[*]} " in *' nginx-light '*) services+=(nginx) ;; esac
     case " ${missing[*]} " in *' prometheus '*) services+=(prometheus) ;; esac
+    case " ${missing[*]} " in *' openssh-server '*) services+=(ssh) ;; esac
     without_services "${services[*]}" apt_install "${missing[@]}"
 }
 

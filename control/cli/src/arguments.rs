@@ -3,6 +3,7 @@
 #[cfg(feature = "bats")]
 use crate::degrees;
 use crate::keys;
+use crate::network::{Fleet, NETWORK_HELP, Rendering};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -21,6 +22,10 @@ pub struct Arguments {
     /// Print JSON with stable keys, errors included
     #[arg(long, global = true)]
     pub json: bool,
+
+    /// All boxes of a network instead of this host
+    #[command(flatten)]
+    pub fleet: Fleet,
 
     /// What to do
     #[command(subcommand)]
@@ -42,9 +47,12 @@ Examples:
   recodectl engines                                whether a card would be faster
   recodectl --json show | jq '.flows[].rank_ratio'
   recodectl completion bash > /etc/bash_completion.d/recodectl
+  recodectl render net.toml --out boxes            a file for each box of a network
+  recodectl -f net.toml status                     all boxes of it, over SSH
+  recodectl -f net.toml apply                      all of them over to their files, or none
 
-Exit codes: 0 done; 1 failed; 2 wrong command line; 3 no daemon answers; 4 refused, nothing changed;
-5 doctor found something wrong.";
+Exit codes: 0 done; 1 failed; 2 wrong command line, or network; 3 no daemon, or with -f no box,
+answers; 4 refused, nothing changed; 5 doctor, status or apply found something wrong.";
 
 /// What to do.
 #[derive(Subcommand)]
@@ -140,6 +148,43 @@ pub enum Command {
     #[cfg(feature = "bats")]
     #[command(after_help = degrees::EXAMPLES)]
     Degrees(degrees::Options),
+    /// Make the configuration of every box of a network from one file; needs no daemon
+    ///
+    /// Each file is read by the parser of the daemon first: what it would refuse is said by the line
+    /// of the network.
+    #[command(after_help = NETWORK_HELP)]
+    Render(Rendering),
+    /// With -f: show every box of a network in one line, and what is wrong with it
+    ///
+    /// State, version, flows by state, the worst loss of a hop, and what doctor finds there in a
+    /// second. Exit code 3 if a box or its daemon does not answer, 5 if something is wrong.
+    Status,
+    /// With -f: say whether every box could run its file, and change nothing
+    ///
+    /// Each box has its file checked by `recoded --check`, compares it with the one it has, and its
+    /// key with the one of the network. Exit code 3 if a box does not answer, 4 if one refuses.
+    Check,
+    /// With -f: have all boxes go over to their files, or none
+    ///
+    /// Every box checks its file first; if one refuses, nothing changes anywhere. Then all take
+    /// theirs over, as by `recodectl reload --confirm`, and confirm once doctor finds no error on
+    /// any box that was not there before; otherwise all go back, file included. A box that cannot
+    /// be reached then goes back by itself. Where no daemon runs on any box, the files are written.
+    /// Exit code 3 if a box does not answer, 4 if one refuses, 5 if something is wrong afterwards.
+    Apply {
+        /// How long a box waits for the others before it goes back by itself: 60s, 5m
+        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
+        confirm: u64,
+    },
+    /// With -f: have every box make its private key, if it has none, and print the public ones
+    ///
+    /// Private keys never leave their boxes. Public ones belong into the file of the network, where
+    /// a change can be seen: a command that asked for them each time would trust whoever answers.
+    Keys {
+        /// Write public keys that are new into the file; one that differs is never replaced
+        #[arg(long)]
+        save: bool,
+    },
     /// Print a new private key; needs no daemon
     ///
     /// Keep it in a file that only its owner may read: `umask 077; recodectl genkey > private.key`.
@@ -211,6 +256,35 @@ fn confirm_seconds(text: &str) -> Result<u64, String> {
     };
     let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
+}
+
+/// Seconds in which all boxes must be well: less than a few would take every change back.
+fn apply_seconds(text: &str) -> Result<u64, String> {
+    let seconds = confirm_seconds(text)?;
+    let rule = || "write a time of 10s to 24h, such as 60s or 5m".to_owned();
+    Some(seconds).filter(|seconds| *seconds >= 10).ok_or_else(rule)
+}
+
+impl Command {
+    /// How those that are for one host are written.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Set { .. } => "set",
+            Command::Reload { .. } => "reload",
+            Command::Confirm => "confirm",
+            Command::Undo { .. } => "undo",
+            Command::History => "history",
+            Command::Kernels { .. } => "kernels",
+            Command::Engines { .. } => "engines",
+            Command::Genkey => "genkey",
+            Command::Pubkey => "pubkey",
+            Command::Genpsk => "genpsk",
+            Command::Version => "version",
+            Command::Completion { .. } => "completion",
+            Command::Man { .. } => "man",
+            _ => "this command",
+        }
+    }
 }
 
 /// What a `set` changes.

@@ -28,6 +28,7 @@ mod flows;
 mod manual;
 
 mod neighbours;
+mod network;
 mod reload;
 mod sessions;
 
@@ -65,9 +66,11 @@ enum Failure {
     Reload(#[from] reload::ReloadError),
     #[error(transparent)]
     Doctor(#[from] doctor::DoctorError),
-    /// A diagnosis, as it is printed.
-    #[error("{0}")]
-    Unhealthy(String),
+    #[error(transparent)]
+    Network(#[from] network::NetworkFailure),
+    /// A diagnosis, as it is printed, and the exit code that goes with it.
+    #[error("{}", .0.text)]
+    Found(network::Told),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -80,7 +83,8 @@ impl Failure {
             Failure::Client(error) | Failure::Doctor(doctor::DoctorError::Client(error)) => {
                 error.exit_code()
             }
-            Failure::Unhealthy(_) => exit::UNHEALTHY,
+            Failure::Network(error) => error.exit_code(),
+            Failure::Found(told) => told.code,
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
             Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
@@ -98,7 +102,8 @@ impl Failure {
                 error.kind()
             }
             Failure::Doctor(_) => "host",
-            Failure::Unhealthy(_) => "unhealthy",
+            Failure::Network(error) => error.kind(),
+            Failure::Found(_) => "unhealthy",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -116,9 +121,9 @@ fn main() -> ExitCode {
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
         // What was found is the output.
-        Err(Failure::Unhealthy(text)) => {
-            let printed = print(&text);
-            return ExitCode::from(printed.map_or(exit::FAILED, |()| exit::UNHEALTHY));
+        Err(Failure::Found(told)) => {
+            let printed = print(&told.text);
+            return ExitCode::from(printed.map_or(exit::FAILED, |()| told.code));
         }
         Err(failure) => failure,
     };
@@ -136,6 +141,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<String, Failure> {
     let connect = || Client::connect(&arguments.socket);
     let json = arguments.json;
+    if let Some(told) = network::run(arguments) {
+        let told = told?;
+        return if told.code == exit::OK { Ok(told.text) } else { Err(Failure::Found(told)) };
+    }
     match &arguments.command {
         Command::Show { what: Some(Show::Config) } => {
             let config = connect()?.config()?;
@@ -153,7 +162,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Doctor { seconds } => {
             let found = doctor::examine(&arguments.socket, *seconds)?;
             let text = if json { json::pretty(&found)? } else { doctor::text(&found) };
-            if found.errors > 0 { Err(Failure::Unhealthy(text)) } else { Ok(text) }
+            if found.errors > 0 {
+                return Err(Failure::Found(network::Told { code: exit::UNHEALTHY, text }));
+            }
+            Ok(text)
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
@@ -191,6 +203,11 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             text(json, "completion", script)
         }
         Command::Man { page } => text(json, "man", manual::page(page.as_deref())?),
+        Command::Render(_)
+        | Command::Status
+        | Command::Check
+        | Command::Apply { .. }
+        | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
     }
 }
 

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 28] = [
+const DIRECTIONS: [(&str, Allowed); 29] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -90,12 +90,15 @@ const DIRECTIONS: [(&str, Allowed); 28] = [
             "recoded-wire",
         ]),
     ),
+    // Has its files read by the daemon's parser.
+    ("recoded-network", Allowed::Only(&["recoded", "recoded-api", "recoded-secure"])),
     // The CLI measures the kernels and engines of the machine it runs on, and optimises degrees.
     (
         "recodectl",
         Allowed::Only(&[
             "recoded-api",
             "recoded-host",
+            "recoded-network",
             "recoded-counters",
             "recoded-gf",
             "recoded-secure",

@@ -12,6 +12,7 @@ mod hostile;
 mod line;
 mod metrics;
 mod mtu;
+mod network;
 mod paths;
 mod processes;
 mod reload;

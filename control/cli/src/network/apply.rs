@@ -1,0 +1,303 @@
+//! `apply`: every box goes over to its file, or none does.
+//!
+//! ```text
+//!  1 status   what is wrong before; does a daemon run
+//!  2 stage    file beside the one in use, `recoded --check`   one refuses: taken away everywhere
+//!  3 commit   rename, `recodectl reload --confirm`            one refuses: all go back
+//!  4 settle   `doctor`, until none finds an error that was not there before
+//!  5 confirm  all                                             one does not: all go back
+//! ```
+//!
+//! A box that is lost after 3 goes back by itself, configuration and file, when its time is over.
+
+use super::script::Place;
+use super::ssh::{Answer, NoAnswer};
+use super::status::{
+    Condition, Found, LOOK_SECONDS, conditions, finding, findings, refused, values,
+};
+use super::{Boxes, Told, check, worse};
+use crate::table::{Align, table};
+use recoded_api::exit;
+use recoded_api::v1::Reloaded;
+use recoded_network::Node;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use Align::Left;
+
+/// Least part of the time for confirming that is left for confirming.
+const CONFIRM_PART: u32 = 3;
+
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of a box.
+#[derive(Clone, Debug, Serialize)]
+struct Applied {
+    node: String,
+    /// same, differs, absent; -.
+    file: &'static str,
+    /// Worst cost of what changed: live, flow, gap; -.
+    cost: String,
+    /// in force; written: no daemon runs there; unchanged; back: as it was before; lost: goes back
+    /// by itself when the time is over.
+    state: &'static str,
+    findings: Vec<Found>,
+    /// Whether a configuration waits to be confirmed.
+    #[serde(skip)]
+    waits: bool,
+    /// Whether the file was put in place.
+    #[serde(skip)]
+    committed: bool,
+}
+
+/// All boxes over to their files.
+pub fn run(boxes: &Boxes, seconds: u64, json: bool) -> Result<Told, crate::Failure> {
+    let before = conditions(boxes, LOOK_SECONDS)?;
+    let mut all: Vec<Applied> = boxes.nodes().map(applied).collect();
+    let code = match stage(boxes, &before, &mut all)? {
+        exit::OK => commit_all(boxes, seconds, &before, &mut all)?,
+        code => {
+            boxes.ask(Place::unstage)?;
+            code
+        }
+    };
+    let text = match json {
+        true => crate::json::pretty(&BTreeMap::from([("nodes", &all)]))?,
+        false => summary(&all, code),
+    };
+    Ok(Told { code, text })
+}
+
+fn applied(node: &Node) -> Applied {
+    Applied {
+        node: node.name.clone(),
+        file: "-",
+        cost: "-".into(),
+        state: "unchanged",
+        findings: Vec::new(),
+        waits: false,
+        committed: false,
+    }
+}
+
+/// Files beside those in use, all of them checked.
+fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8, crate::Failure> {
+    for (it, before) in all.iter_mut().zip(before) {
+        if before.state == "no answer" {
+            it.findings.extend(before.findings.clone());
+        }
+    }
+    if all.iter().any(|it| !it.findings.is_empty()) {
+        return Ok(exit::NOT_RUNNING);
+    }
+    let checked = check::all(boxes, boxes.send(Place::stage)?);
+    let code = check::code(&checked);
+    for (it, checked) in all.iter_mut().zip(checked) {
+        it.file = checked.file;
+        it.findings = checked.findings;
+    }
+    // Where some daemons run, those that do not would not be reached by the others.
+    let running = before.iter().filter(|it| it.state != "no daemon").count();
+    if code == exit::OK && running > 0 {
+        for (it, before) in all.iter_mut().zip(before) {
+            if before.state == "no daemon" {
+                let cause = "no daemon runs there, while others do".to_owned();
+                let cure = format!("start it; `apply --only {}` writes its file first", it.node);
+                it.findings.push(finding(cause, cure));
+            }
+        }
+        if running < all.len() {
+            return Ok(exit::NOT_RUNNING);
+        }
+    }
+    Ok(code)
+}
+
+fn commit_all(
+    boxes: &Boxes,
+    seconds: u64,
+    before: &[Condition],
+    all: &mut [Applied],
+) -> Result<u8, crate::Failure> {
+    if before.iter().all(|it| it.state == "no daemon") {
+        return written(boxes, all);
+    }
+    let begun = Instant::now();
+    let mut code = exit::OK;
+    for (it, answer) in all.iter_mut().zip(boxes.ask(|place| place.commit(seconds))?) {
+        code = worse(code, committed(it, answer));
+    }
+    if code == exit::OK {
+        let time = Duration::from_secs(seconds);
+        let deadline = begun + time - time / CONFIRM_PART;
+        code = settle(boxes, before, all, deadline)?;
+    }
+    if code == exit::OK {
+        code = confirm(boxes, all)?;
+    }
+    if code == exit::OK {
+        // What is left of it is a spare file.
+        boxes.ask(Place::finish)?;
+        all.iter_mut().for_each(|it| it.state = "in force");
+        return Ok(exit::OK);
+    }
+    go_back(boxes, all)?;
+    Ok(code)
+}
+
+/// Files of boxes whose daemons will read them when they start.
+fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
+    let mut code = exit::OK;
+    for (it, answer) in all.iter_mut().zip(boxes.ask(Place::place)?) {
+        match failed(answer) {
+            None => it.state = "written",
+            Some((failure, found)) => {
+                code = worse(code, failure);
+                it.findings.push(found);
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// What is wrong with an answer, if anything is.
+fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
+    match answer {
+        Ok(answer) if answer.code == 0 => None,
+        Ok(answer) => {
+            let (cause, cure) = refused(&answer);
+            Some((exit::REFUSED, finding(cause, cure)))
+        }
+        Err(NoAnswer { cause, cure }) => Some((exit::NOT_RUNNING, finding(cause, cure))),
+    }
+}
+
+/// Notes what a box did with its file.
+fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
+    let text = answer.as_ref().map(|answer| answer.text.clone()).unwrap_or_default();
+    if let Some((code, found)) = failed(answer) {
+        // One that refused has its old file; of one that is lost nobody knows.
+        it.committed = code == exit::NOT_RUNNING;
+        it.waits = it.committed;
+        it.findings.push(found);
+        return code;
+    }
+    it.committed = true;
+    let reloaded = values(&text).into_iter().next();
+    let reloaded = reloaded.and_then(|value| serde_json::from_value::<Reloaded>(value).ok());
+    let Some(reloaded) = reloaded else {
+        it.waits = true;
+        let cause = "recodectl there answers in a way this one does not understand".to_owned();
+        it.findings.push(finding(cause, "install the same version on both".into()));
+        return exit::FAILED;
+    };
+    it.waits = reloaded.confirm_seconds.is_some();
+    let costs = ["restart", "gap", "flow", "live"];
+    let worst = costs.iter().find(|cost| reloaded.changes.iter().any(|it| it.cost == **cost));
+    it.cost = worst.map_or("-", |cost| *cost).to_owned();
+    if it.file == "differs" && reloaded.changes.is_empty() {
+        it.findings.push(Found {
+            level: "warning".into(),
+            subject: "box".into(),
+            cause: "its file is another one now, and its daemon saw no change".into(),
+            cure: "nothing, if only comments changed; else see that it runs with --config and \
+                   this file"
+                .into(),
+        });
+    }
+    exit::OK
+}
+
+/// Waits until no box has an error that it did not have before.
+fn settle(
+    boxes: &Boxes,
+    before: &[Condition],
+    all: &mut [Applied],
+    deadline: Instant,
+) -> Result<u8, crate::Failure> {
+    loop {
+        let now = conditions(boxes, LOOK_SECONDS)?;
+        let news: Vec<Vec<Found>> =
+            before.iter().zip(&now).map(|(old, new)| news(old, new)).collect();
+        if news.iter().all(Vec::is_empty) {
+            return Ok(exit::OK);
+        }
+        if Instant::now() + Duration::from_secs(LOOK_SECONDS) >= deadline {
+            let away = now.iter().any(|it| ["no answer", "no daemon"].contains(&it.state));
+            all.iter_mut().zip(news).for_each(|(it, news)| it.findings.extend(news));
+            return Ok(if away { exit::NOT_RUNNING } else { exit::UNHEALTHY });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Errors of a box that it did not have before, by what they are about.
+fn news(before: &Condition, now: &Condition) -> Vec<Found> {
+    let known: BTreeSet<&str> = before.errors().map(|found| found.subject.as_str()).collect();
+    now.errors().filter(|found| !known.contains(found.subject.as_str())).cloned().collect()
+}
+
+fn confirm(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
+    let mut waits = all.iter().map(|it| it.waits).collect::<Vec<_>>().into_iter();
+    let jobs = boxes.nodes().map(|node| {
+        let script = boxes.place(node).confirm(waits.next().unwrap_or(true));
+        super::Job::new(node, script, "")
+    });
+    let answers = boxes.ssh.on_each(jobs.collect())?;
+    let mut code = exit::OK;
+    for (it, answer) in all.iter_mut().zip(answers) {
+        if let Some((failure, found)) = failed(answer) {
+            code = worse(code, failure);
+            it.findings.push(found);
+        }
+    }
+    Ok(code)
+}
+
+/// Every box as it was before.
+fn go_back(boxes: &Boxes, all: &mut [Applied]) -> Result<(), crate::Failure> {
+    let mut changed = all.iter().map(|it| it.waits).collect::<Vec<_>>().into_iter();
+    let jobs = boxes.nodes().map(|node| {
+        let script = boxes.place(node).go_back(changed.next().unwrap_or(true));
+        super::Job::new(node, script, "")
+    });
+    let answers = boxes.ssh.on_each(jobs.collect())?;
+    for (it, answer) in all.iter_mut().zip(answers) {
+        let committed = it.committed;
+        match failed(answer) {
+            None => it.state = if committed { "back" } else { "unchanged" },
+            Some((_, found)) if committed => {
+                it.state = "lost";
+                it.findings.push(found);
+            }
+            Some(_) => it.state = "unchanged",
+        }
+    }
+    Ok(())
+}
+
+fn summary(all: &[Applied], code: u8) -> String {
+    let head = [("node", Left), ("file", Left), ("cost", Left), ("state", Left)];
+    let rows =
+        all.iter().map(|it| [it.node.clone(), it.file.into(), it.cost.clone(), it.state.into()]);
+    let mut text = table(head, &rows.collect::<Vec<_>>());
+    for it in all {
+        text += &findings(&it.node, &it.findings);
+    }
+    let is = |state: &str| all.iter().any(|it| it.state == state);
+    text += match code {
+        exit::OK if is("written") => {
+            "written; no daemon runs: start them, systemctl enable --now recoded\n"
+        }
+        exit::OK => "confirmed on all boxes\n",
+        _ if is("lost") => {
+            "not confirmed: the others are back; a box that is lost goes back by itself\n"
+        }
+        _ if is("back") => "not confirmed: all boxes are as they were before\n",
+        _ if is("written") => "not all files are written\n",
+        _ => "nothing was changed on any box\n",
+    };
+    text
+}

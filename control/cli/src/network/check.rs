@@ -1,0 +1,124 @@
+//! `check`: whether every box could run its file, before anything is changed.
+
+use super::ssh::{Answer, NoAnswer};
+use super::status::{Found, finding, findings, refused};
+use super::{Boxes, Told, worse};
+use crate::table::{Align, table};
+use recoded_api::exit;
+use recoded_network::Node;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use Align::Left;
+
+/// What a box says of its file.
+#[derive(Debug, Serialize)]
+pub struct Checked {
+    /// Its node.
+    pub node: String,
+    /// same as the one there, differs, absent; - where that is not known.
+    pub file: &'static str,
+    /// right; refused; no answer.
+    pub check: &'static str,
+    /// What is wrong.
+    pub findings: Vec<Found>,
+}
+
+impl Checked {
+    fn exit_code(&self) -> u8 {
+        match self.check {
+            "right" => exit::OK,
+            "refused" => exit::REFUSED,
+            _ => exit::NOT_RUNNING,
+        }
+    }
+}
+
+/// Checks on every box, changing nothing.
+pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
+    let answers = boxes.send(|place| place.check())?;
+    let checked = all(boxes, answers);
+    let code = code(&checked);
+    let text = match json {
+        true => crate::json::pretty(&BTreeMap::from([("nodes", &checked)]))?,
+        false => summary(&checked),
+    };
+    Ok(Told { code, text })
+}
+
+/// What boxes said, in their order.
+pub fn all(boxes: &Boxes, answers: Vec<Result<Answer, NoAnswer>>) -> Vec<Checked> {
+    boxes.nodes().zip(answers).map(|(node, answer)| checked(node, answer)).collect()
+}
+
+/// Exit code for all of them.
+pub fn code(checked: &[Checked]) -> u8 {
+    checked.iter().map(Checked::exit_code).fold(exit::OK, worse)
+}
+
+fn checked(node: &Node, answer: Result<Answer, NoAnswer>) -> Checked {
+    let name = node.name.clone();
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(NoAnswer { cause, cure }) => {
+            let findings = vec![finding(cause, cure)];
+            return Checked { node: name, file: "-", check: "no answer", findings };
+        }
+    };
+    let mut lines = answer.text.lines();
+    let file = match lines.next() {
+        Some("same") => "same",
+        Some("differs") => "differs",
+        Some("absent") => "absent",
+        _ => {
+            let (cause, cure) = refused(&answer);
+            let findings = vec![finding(cause, cure)];
+            return Checked { node: name, file: "-", check: "refused", findings };
+        }
+    };
+    let mut findings = Vec::new();
+    let public = lines.next().unwrap_or("-").trim();
+    if let Some(key) = node.key.as_ref().filter(|key| public != "-" && public != key.to_string()) {
+        let cause = format!("its public key is {public}, not {key}");
+        let cure = "write that one into the file, if you know why it is another".to_owned();
+        findings.push(finding(cause, cure));
+    }
+    if answer.code == 127 {
+        let (cause, cure) = refused(&answer);
+        findings.push(finding(cause, cure));
+    } else {
+        let said = lines.filter_map(|line| said(line, answer.code != 0));
+        findings.extend(said);
+        if answer.code != 0 && findings.iter().all(|found| found.level != "error") {
+            let (cause, cure) = refused(&answer);
+            findings.push(finding(cause, cure));
+        }
+    }
+    let is_wrong = findings.iter().any(|found| found.level == "error");
+    Checked { node: name, file, check: if is_wrong { "refused" } else { "right" }, findings }
+}
+
+/// A line of `recoded --check` that says that something is wrong: `error: link west: cause: cure`,
+/// or without a level what keeps the file from being read.
+fn said(line: &str, failed: bool) -> Option<Found> {
+    let line = line.trim();
+    for level in ["error", "warning"] {
+        let Some(rest) = line.strip_prefix(level).and_then(|rest| rest.strip_prefix(": ")) else {
+            continue;
+        };
+        let mut parts = rest.splitn(3, ": ");
+        let (subject, cause, cure) = (parts.next()?, parts.next()?, parts.next().unwrap_or("-"));
+        let [subject, cause, cure] = [subject, cause, cure].map(str::to_owned);
+        return Some(Found { level: level.into(), subject, cause, cure });
+    }
+    let is_summary = line.contains(": valid: ") || line.starts_with("this host ");
+    let is_wrong = failed && !line.is_empty() && !is_summary;
+    is_wrong.then(|| finding(line.to_owned(), "correct it there, or in the file".into()))
+}
+
+fn summary(checked: &[Checked]) -> String {
+    let head = [("node", Left), ("file", Left), ("check", Left)];
+    let rows = checked.iter().map(|it| [it.node.clone(), it.file.into(), it.check.into()]);
+    let text = table(head, &rows.collect::<Vec<_>>());
+    text + &checked.iter().map(|it| findings(&it.node, &it.findings)).collect::<String>()
+}

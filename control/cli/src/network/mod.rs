@@ -1,0 +1,211 @@
+//! A network in one file: what its boxes should run (`render`), and all of them asked or changed at
+//! once over SSH (`-f net.toml`).
+//!
+//! ```text
+//!  net.toml -> recoded_network -> file of each box -> render: text, folder, difference
+//!                  `-> ssh, all boxes at once: status, show, doctor, check, apply, keys
+//! ```
+
+mod apply;
+mod check;
+mod keys;
+mod options;
+mod render;
+mod script;
+mod ssh;
+mod status;
+
+pub use options::{Fleet, NETWORK_HELP};
+pub use render::Rendering;
+
+use crate::arguments::{Arguments, Command};
+use recoded_api::exit;
+use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
+use script::Place;
+use ssh::{Answer, Job, NoAnswer, Ssh};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why a command for a network did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkFailure {
+    #[error("cannot read {path} ({source}): name the file of a network")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{0} is larger than {FILE_BYTES_MAX} bytes: this cannot be a network")]
+    TooLarge(PathBuf),
+    #[error("cannot write {path} ({source}): name another place, or make room")]
+    Write { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Network(#[from] NetworkErrors),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("there is no node {name}: the nodes are {nodes}")]
+    NoNode { name: String, nodes: String },
+    #[error("--ssh {0}: write a program and its arguments as in a shell")]
+    Program(String),
+    #[error("cannot ask other hosts ({0}): raise the process's limits (`ulimit -n -u`)")]
+    Local(io::Error),
+    #[error(
+        "{0} asks or changes all boxes of a network: name its file, recodectl -f net.toml {0}; \
+         for this host alone there are show, doctor and reload"
+    )]
+    NoNetwork(&'static str),
+    #[error("{0} is for one host: leave -f out, and run it there")]
+    OneHost(String),
+    #[error("--only is for the boxes of a network: name its file with -f")]
+    OnlyWithout,
+    #[error("--diff compares with files that were written before: name their folder with --out")]
+    DiffWithoutFolder,
+}
+
+impl NetworkFailure {
+    /// With what the program ends.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            NetworkFailure::Write { .. } | NetworkFailure::Local(_) | NetworkFailure::Keep(_) => {
+                exit::FAILED
+            }
+            _ => exit::USAGE,
+        }
+    }
+
+    /// Its kind in JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            NetworkFailure::Network(_) => "network",
+            NetworkFailure::Write { .. } | NetworkFailure::Local(_) => "failed",
+            _ => "usage",
+        }
+    }
+}
+
+/// What a command prints, and with what the program ends.
+pub struct Told {
+    /// Exit code.
+    pub code: u8,
+    /// Output.
+    pub text: String,
+}
+
+/// A network, and who of it is asked.
+struct Boxes {
+    network: Network,
+    chosen: Vec<usize>,
+    ssh: Ssh,
+}
+
+impl Boxes {
+    /// Reads `file`; without keys where these are what is asked for.
+    fn open(file: &Path, fleet: &Fleet, with_keys: bool) -> Result<Boxes, NetworkFailure> {
+        let (name, text) = read(file)?;
+        let network = match with_keys {
+            true => Network::parse(&name, &text)?,
+            false => Network::parse_without_keys(&name, &text)?,
+        };
+        let mut chosen: Vec<usize> = (0..network.nodes.len()).collect();
+        if !fleet.only.is_empty() {
+            for name in &fleet.only {
+                if !network.nodes.iter().any(|node| node.name == *name) {
+                    let names: Vec<&str> =
+                        network.nodes.iter().map(|node| node.name.as_str()).collect();
+                    let nodes = names.join(", ");
+                    return Err(NetworkFailure::NoNode { name: name.clone(), nodes });
+                }
+            }
+            chosen.retain(|index| fleet.only.contains(&network.nodes[*index].name));
+        }
+        let ssh = Ssh::new(&fleet.ssh, fleet.patience)?;
+        Ok(Boxes { network, chosen, ssh })
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.chosen.iter().map(|index| &self.network.nodes[*index])
+    }
+
+    fn place(&self, node: &Node) -> Place {
+        // Two who change a network at once must not share files.
+        Place::new(&self.network, node, std::process::id())
+    }
+
+    /// Runs a script on every box that is asked.
+    fn ask(
+        &self,
+        script: impl Fn(&Place) -> String,
+    ) -> Result<Vec<Result<Answer, NoAnswer>>, NetworkFailure> {
+        let jobs = self.nodes().map(|node| Job::new(node, script(&self.place(node)), ""));
+        self.ssh.on_each(jobs.collect())
+    }
+
+    /// The same, with its file for each to read.
+    fn send(
+        &self,
+        script: impl Fn(&Place) -> String,
+    ) -> Result<Vec<Result<Answer, NoAnswer>>, NetworkFailure> {
+        let files = self.network.files();
+        let jobs = self.chosen.iter().map(|index| {
+            let node = &self.network.nodes[*index];
+            Job::new(node, script(&self.place(node)), &files[*index])
+        });
+        self.ssh.on_each(jobs.collect())
+    }
+}
+
+/// Runs a command for a network, if it is one.
+pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
+    let fleet = &arguments.fleet;
+    let Some(file) = &fleet.network else {
+        return match &arguments.command {
+            Command::Render(rendering) => Some(render::run(rendering, None, arguments.json)),
+            Command::Status => Some(Err(NetworkFailure::NoNetwork("status").into())),
+            Command::Check => Some(Err(NetworkFailure::NoNetwork("check").into())),
+            Command::Apply { .. } => Some(Err(NetworkFailure::NoNetwork("apply").into())),
+            Command::Keys { .. } => Some(Err(NetworkFailure::NoNetwork("keys").into())),
+            _ if !fleet.only.is_empty() => Some(Err(NetworkFailure::OnlyWithout.into())),
+            _ => None,
+        };
+    };
+    let json = arguments.json;
+    let open = |with_keys| Boxes::open(file, fleet, with_keys);
+    Some(match &arguments.command {
+        Command::Render(rendering) => render::run(rendering, Some(file), json),
+        Command::Status => open(true).map_err(Into::into).and_then(|it| status::run(&it, json)),
+        Command::Doctor { seconds } => {
+            open(true).map_err(Into::into).and_then(|it| status::doctor(&it, *seconds, json))
+        }
+        Command::Show { what } => {
+            open(true).map_err(Into::into).and_then(|it| status::show(&it, *what, json))
+        }
+        Command::Check => open(true).map_err(Into::into).and_then(|it| check::run(&it, json)),
+        Command::Apply { confirm } => {
+            open(true).map_err(Into::into).and_then(|it| apply::run(&it, *confirm, json))
+        }
+        Command::Keys { save } => {
+            open(false).map_err(Into::into).and_then(|it| keys::run(&it, file, *save, json))
+        }
+        other => Err(NetworkFailure::OneHost(other.name().to_owned()).into()),
+    })
+}
+
+/// Name and text of a file.
+fn read(path: &Path) -> Result<(String, String), NetworkFailure> {
+    let failed = |source| NetworkFailure::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(NetworkFailure::TooLarge(path.to_owned()));
+    }
+    Ok((path.to_string_lossy().into_owned(), text))
+}
+
+/// The worse of two exit codes: a box that does not answer, then one that refused, then the rest.
+fn worse(one: u8, other: u8) -> u8 {
+    let rank = |code: u8| match code {
+        exit::NOT_RUNNING => 4,
+        exit::REFUSED => 3,
+        exit::FAILED => 2,
+        exit::OK => 0,
+        _ => 1,
+    };
+    if rank(one) >= rank(other) { one } else { other }
+}

@@ -1,0 +1,57 @@
+//! Options of commands that are for a network.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Which network, and how its boxes are reached.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Networks")]
+pub struct Fleet {
+    /// Ask or change all boxes of this network over SSH: status, show, doctor, check, apply, keys
+    #[arg(short = 'f', long, global = true, value_name = "FILE")]
+    pub network: Option<PathBuf>,
+
+    /// With -f: these nodes alone, separated by commas
+    #[arg(long, global = true, value_name = "NODES", value_delimiter = ',')]
+    pub only: Vec<String>,
+
+    /// With -f: the SSH program and arguments for it; keys, jump hosts and ports are those of its
+    /// configuration
+    #[arg(long, global = true, value_name = "COMMAND", env = "RECODED_SSH", default_value = "ssh")]
+    pub ssh: String,
+
+    /// With -f: seconds that each box may take to answer
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub patience: u64,
+}
+
+/// What a network looks like.
+pub const NETWORK_HELP: &str = "\
+A network of three boxes in a line, a - b - c, and a tunnel from a to c:
+
+  [nodes]                        # where ssh finds each; b = \"root@192.0.2.2\" without a key
+  a = { ssh = \"root@192.0.2.1\", key = \"...\" }
+  b = { ssh = \"root@192.0.2.2\", key = \"...\" }
+  c = { ssh = \"root@c.example\", key = \"...\" }
+
+  [[link]]                       # each end: address and interface
+  a = \"192.0.2.1 dev eth0\"
+  b = \"192.0.2.2 dev eth0\"
+
+  [[link]]
+  b = \"198.51.100.1 dev eth1\"
+  c = \"198.51.100.2 dev eth0\"
+  rate_mbit = 100
+
+  [[path]]
+  from = \"a\"
+  via = [\"b\"]
+  to = \"c\"
+  tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]
+
+recodectl -f net.toml keys --save has every box make its private key, which never leaves it, and
+writes the public ones. A path is two flows, there and back. It may have keys of flows, such as
+code = \"rlnc\", which go to the roles that have them, and name, mtu and kill_switch of its tunnel.
+Above [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths on boxes)
+and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a node what it has alone.";

@@ -1,0 +1,102 @@
+//! `recodectl render`: the configuration of each box, printed, written or compared.
+
+use super::{NetworkFailure, Told, read};
+use clap::Args;
+use recoded_api::exit;
+use recoded_network::Network;
+use similar::TextDiff;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What is done with the files.
+#[derive(Args, Debug)]
+pub struct Rendering {
+    /// The network, such as net.toml
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Write NODE.toml for each node into this folder, and print nothing else
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print how the files in that folder would change, and write nothing
+    #[arg(long)]
+    pub diff: bool,
+}
+
+/// Renders a network.
+pub fn run(
+    rendering: &Rendering,
+    named: Option<&PathBuf>,
+    json: bool,
+) -> Result<Told, crate::Failure> {
+    let Some(file) = rendering.file.as_ref().or(named) else {
+        return Err(NetworkFailure::NoNetwork("render").into());
+    };
+    let (name, text) = read(file).map_err(crate::Failure::from)?;
+    let network = Network::parse(&name, &text).map_err(NetworkFailure::from)?;
+    let files: BTreeMap<&str, String> =
+        network.nodes.iter().map(|node| node.name.as_str()).zip(network.files()).collect();
+    let text = match (&rendering.out, rendering.diff) {
+        (None, true) => return Err(NetworkFailure::DiffWithoutFolder.into()),
+        (Some(folder), true) => difference(folder, &files)?,
+        (Some(folder), false) => write_all(folder, &files)?,
+        (None, false) if json => String::new(),
+        (None, false) => files.values().cloned().collect::<Vec<_>>().join("\n"),
+    };
+    let text = match (json, &rendering.out) {
+        (false, _) => text,
+        (true, None) => crate::json::pretty(&BTreeMap::from([("files", &files)]))?,
+        (true, Some(_)) if rendering.diff => crate::json::object("diff", &text)?,
+        (true, Some(_)) => crate::json::pretty(&BTreeMap::from([("files", &files)]))?,
+    };
+    Ok(Told { code: exit::OK, text })
+}
+
+fn path(folder: &Path, node: &str) -> PathBuf {
+    folder.join(format!("{node}.toml"))
+}
+
+fn difference(folder: &Path, files: &BTreeMap<&str, String>) -> Result<String, NetworkFailure> {
+    let mut text = String::new();
+    for (node, file) in files {
+        let path = path(folder, node);
+        let before = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|source| NetworkFailure::Read { path: path.clone(), source })?,
+        };
+        let shown = path.display().to_string();
+        let diff = TextDiff::from_lines(&before, file);
+        text += &diff.unified_diff().context_radius(1).header(&shown, &shown).to_string();
+    }
+    Ok(if text.is_empty() { "nothing would change\n".into() } else { text })
+}
+
+/// Writes every file whole or leaves it as it was.
+fn write_all(folder: &Path, files: &BTreeMap<&str, String>) -> Result<String, NetworkFailure> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| NetworkFailure::Write { path, source }
+    };
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    let mut told = String::new();
+    for (node, text) in files {
+        let path = path(folder, node);
+        replace(&path, text).map_err(failed(&path))?;
+        told += &format!("{}\n", path.display());
+    }
+    Ok(told)
+}
+
+/// Writes a draft beside `path` and renames it.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut draft = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    draft.write_all(text.as_bytes())?;
+    let mode = fs::metadata(path).map(|metadata| metadata.permissions());
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    draft.as_file().set_permissions(mode.unwrap_or(readable))?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    Ok(())
+}

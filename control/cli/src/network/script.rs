@@ -1,0 +1,151 @@
+//! What runs on boxes: short scripts for a POSIX shell. Paths are quoted here, and nowhere else.
+
+use recoded_network::{Auth, Network, Node};
+use std::path::PathBuf;
+
+/// Where things are on a box, each quoted for its shell.
+pub struct Place {
+    config: String,
+    folder: String,
+    key: String,
+    socket: String,
+    staged: String,
+    before: String,
+    kept: String,
+    has_key: bool,
+}
+
+/// `text` as one word of a shell. Text of a network has no NUL byte.
+fn quoted(text: &str) -> String {
+    shlex::try_quote(text).unwrap_or_default().into_owned()
+}
+
+impl Place {
+    /// Where they are on a node; `turn` tells this run from others.
+    pub fn new(network: &Network, node: &Node, turn: u32) -> Place {
+        let file = |end: &str| quoted(&format!("{}.{end}-{turn}", node.config));
+        let folder = |path: &str| {
+            let parent = PathBuf::from(path);
+            quoted(&parent.parent().unwrap_or(&parent).to_string_lossy())
+        };
+        Place {
+            config: quoted(&node.config),
+            folder: folder(&node.config),
+            key: quoted(&node.private_key),
+            socket: quoted(&node.socket(network)),
+            staged: file("staged"),
+            before: file("before"),
+            kept: file("kept"),
+            has_key: network.auth != Auth::None && node.key.is_some(),
+        }
+    }
+
+    /// recodectl there, answering in JSON.
+    fn recodectl(&self) -> String {
+        format!("recodectl --json --socket {}", self.socket)
+    }
+
+    /// State and diagnosis, one JSON value after the other.
+    pub fn status(&self, seconds: u64) -> String {
+        let recodectl = self.recodectl();
+        format!("{recodectl} show && {recodectl} doctor --seconds {seconds}")
+    }
+
+    /// One command of recodectl, in JSON or for people.
+    pub fn ask(&self, json: bool, command: &str) -> String {
+        let json = if json { " --json" } else { "" };
+        format!("recodectl{json} --socket {} {command}", self.socket)
+    }
+
+    /// Checks the file on standard input: prints `same`, `differs` or `absent`, then the public key
+    /// of the box or `-`, then what `recoded --check` says, with its exit code.
+    pub fn check(&self) -> String {
+        format!(
+            "t=$(mktemp) || exit 1; trap 'rm -f \"$t\"' EXIT; cat > \"$t\" || exit 1; {}",
+            self.checks("\"$t\"")
+        )
+    }
+
+    fn checks(&self, file: &str) -> String {
+        let Place { config, key, .. } = self;
+        let public = match self.has_key {
+            true => format!("if [ -r {key} ]; then recodectl pubkey < {key}; else echo -; fi"),
+            false => "echo -".to_owned(),
+        };
+        format!(
+            "if [ ! -e {config} ]; then echo absent; elif cmp -s {file} {config}; then echo same; \
+             else echo differs; fi; {public}; recoded --config {file} --check 2>&1"
+        )
+    }
+
+    /// Lays the file on standard input beside the one in use, as [`Place::check`] checks it, and
+    /// takes it away again if it is wrong.
+    pub fn stage(&self) -> String {
+        let Place { config, folder, staged, .. } = self;
+        format!(
+            "mkdir -p {folder} || exit 1; if [ -e {config} ]; then cp -p {config} {staged} || exit \
+             1; fi; cat > {staged} && sync {staged} || {{ rm -f {staged}; exit 1; }}; {{ {}; }}; \
+             c=$?; [ $c -eq 0 ] || rm -f {staged}; exit $c",
+            self.checks(staged)
+        )
+    }
+
+    /// Takes away what [`Place::stage`] left.
+    pub fn unstage(&self) -> String {
+        format!("rm -f {}", self.staged)
+    }
+
+    /// Puts the staged file in the place of the one in use and has the daemon take it over, for so
+    /// many seconds. After these the box puts the old file back by itself, unless it was told to
+    /// keep the new one: the daemon does the same with what is in force.
+    pub fn commit(&self, seconds: u64) -> String {
+        let Place { config, staged, before, .. } = self;
+        format!(
+            "cp -p {config} {before} && mv -f {staged} {config} || exit 1; nohup sh -c {} \
+             </dev/null >/dev/null 2>&1 & {} reload --confirm {seconds}s; c=$?; [ $c -eq 0 ] || mv \
+             -f {before} {config}; exit $c",
+            quoted(&format!(
+                "sleep {seconds}; if [ -e {before} ]; then mv -f {before} {config}; fi"
+            )),
+            self.recodectl()
+        )
+    }
+
+    /// Puts the staged file in place where no daemon runs.
+    pub fn place(&self) -> String {
+        format!("mv -f {} {}", self.staged, self.config)
+    }
+
+    /// Keeps the new file, and what is in force where that waits to be confirmed.
+    pub fn confirm(&self, waits: bool) -> String {
+        let Place { before, kept, .. } = self;
+        let confirm = if waits { self.recodectl() + " confirm && " } else { String::new() };
+        format!("[ -e {before} ] || exit 1; {confirm}mv -f {before} {kept}")
+    }
+
+    /// Takes away the old file.
+    pub fn finish(&self) -> String {
+        format!("rm -f {} {}", self.kept, self.before)
+    }
+
+    /// Goes back to the old file, and to what was in force where that changed.
+    pub fn go_back(&self, changed: bool) -> String {
+        let Place { config, before, kept, .. } = self;
+        let undo = if changed { self.recodectl() + " undo; " } else { ":; ".to_owned() };
+        format!(
+            "{undo}c=$?; for old in {before} {kept}; do if [ -e \"$old\" ]; then mv -f \"$old\" \
+             {config}; fi; done; exit $c"
+        )
+    }
+
+    /// Prints `made` or `found` and the public key; makes a private key where there is none, and
+    /// never over one that is there.
+    pub fn key(&self) -> String {
+        let key = &self.key;
+        format!(
+            "if [ -e {key} ]; then echo found; else mkdir -p \"$(dirname {key})\" && umask 077 && \
+             recodectl genkey > {key}.$$ && ln {key}.$$ {key}; c=$?; rm -f {key}.$$; [ $c -eq 0 ] \
+             || exit $c; echo made; fi; recodectl pubkey < {key}"
+        )
+    }
+}

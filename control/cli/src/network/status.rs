@@ -1,0 +1,243 @@
+//! `status`, `doctor` and `show` of all boxes at once.
+
+use super::ssh::{Answer, NoAnswer};
+use super::{Boxes, Told, worse};
+use crate::arguments::Show;
+use crate::flows::worst_loss;
+use crate::table::{Align, percent, sentence, table};
+use clap::ValueEnum;
+use recoded_api::exit;
+use recoded_api::v1::State;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use Align::{Left, Right};
+
+/// How long `doctor` looks for `status`, in seconds.
+pub const LOOK_SECONDS: u64 = 1;
+
+/// What `doctor` found on a box.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// error or warning.
+    pub level: String,
+    /// Whose it is.
+    pub subject: String,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub cure: String,
+}
+
+/// How a box is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Condition {
+    /// Its node.
+    pub node: String,
+    /// Where ssh finds it.
+    pub host: String,
+    /// up; wrong: something there keeps packets from arriving; no daemon; no answer.
+    pub state: &'static str,
+    /// Version of its daemon.
+    pub version: Option<String>,
+    /// Flows by their states; `-` for those that have none.
+    pub flows: BTreeMap<String, usize>,
+    /// Loss of the worst hop of any flow.
+    pub worst_loss: Option<f64>,
+    /// What is wrong.
+    pub findings: Vec<Found>,
+}
+
+impl Condition {
+    /// Subjects of errors.
+    pub fn errors(&self) -> impl Iterator<Item = &Found> {
+        self.findings.iter().filter(|found| found.level == "error")
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self.state {
+            "up" => exit::OK,
+            "wrong" => exit::UNHEALTHY,
+            _ => exit::NOT_RUNNING,
+        }
+    }
+}
+
+/// An error in the words of whoever cannot go on.
+pub fn finding(cause: String, cure: String) -> Found {
+    Found { level: "error".into(), subject: "box".into(), cause, cure }
+}
+
+/// Asks every box.
+pub fn conditions(boxes: &Boxes, seconds: u64) -> Result<Vec<Condition>, crate::Failure> {
+    let answers = boxes.ask(|place| place.status(seconds))?;
+    let pairs = boxes.nodes().zip(answers);
+    Ok(pairs.map(|(node, answer)| condition(&node.name, &node.host, answer)).collect())
+}
+
+fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condition {
+    let mut condition = Condition {
+        node: node.to_owned(),
+        host: host.to_owned(),
+        state: "no answer",
+        version: None,
+        flows: BTreeMap::new(),
+        worst_loss: None,
+        findings: Vec::new(),
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(NoAnswer { cause, cure }) => {
+            condition.findings.push(finding(cause, cure));
+            return condition;
+        }
+    };
+    condition.state = "no daemon";
+    let mut values = values(&answer.text).into_iter();
+    let state = values.next().and_then(|state| serde_json::from_value::<State>(state).ok());
+    let Some(state) = state else {
+        let (cause, cure) = refused(&answer);
+        condition.findings.push(finding(cause, cure));
+        return condition;
+    };
+    condition.state = "up";
+    condition.version = Some(state.version);
+    for flow in &state.flows {
+        let word = flow.state.clone().unwrap_or_else(|| "-".into());
+        *condition.flows.entry(word).or_default() += 1;
+    }
+    condition.worst_loss = state.flows.iter().filter_map(worst_loss).reduce(f64::max);
+    let findings = values.next().map(|mut found| found["findings"].take());
+    match findings.and_then(|found| serde_json::from_value::<Vec<Found>>(found).ok()) {
+        Some(findings) => condition.findings = findings,
+        None => {
+            let (cause, cure) = refused(&answer);
+            condition.findings.push(finding(format!("doctor did not answer: {cause}"), cure));
+        }
+    }
+    if condition.errors().next().is_some() {
+        condition.state = "wrong";
+    }
+    condition
+}
+
+/// The JSON values of a text, one after the other.
+pub fn values(text: &str) -> Vec<Value> {
+    serde_json::Deserializer::from_str(text).into_iter().map_while(Result::ok).collect()
+}
+
+/// Why recodectl there did not do it, and the cure.
+pub fn refused(answer: &Answer) -> (String, String) {
+    let said = values(&answer.text)
+        .into_iter()
+        .find_map(|value| value["error"]["message"].as_str().map(str::to_owned));
+    let words = said.unwrap_or_else(|| answer.last_words());
+    let cure = match answer.code {
+        127 => "install the package recoded there",
+        3 => "start it there: systemctl enable --now recoded",
+        _ if words.contains("sudo:") => "let this user run sudo there without a password",
+        _ => "run the same there by hand",
+    };
+    (words, cure.to_owned())
+}
+
+/// `status`: a line for each box, and what is wrong.
+pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
+    let conditions = conditions(boxes, LOOK_SECONDS)?;
+    let code = conditions.iter().map(Condition::exit_code).fold(exit::OK, worse);
+    let text = match json {
+        true => crate::json::pretty(&BTreeMap::from([("nodes", &conditions)]))?,
+        false => summary(&conditions),
+    };
+    Ok(Told { code, text })
+}
+
+/// For people.
+pub fn summary(conditions: &[Condition]) -> String {
+    let head = [
+        ("node", Left),
+        ("state", Left),
+        ("version", Left),
+        ("flows", Left),
+        ("max loss", Right),
+        ("wrong", Right),
+    ];
+    let rows = conditions.iter().map(|it| {
+        let flows = it.flows.iter().map(|(state, count)| format!("{count} {state}"));
+        let flows = flows.collect::<Vec<_>>().join(", ");
+        [
+            it.node.clone(),
+            it.state.to_owned(),
+            it.version.clone().unwrap_or_else(|| "-".into()),
+            if flows.is_empty() { "-".into() } else { flows },
+            it.worst_loss.map_or("-".into(), percent),
+            it.findings.len().to_string(),
+        ]
+    });
+    let mut text = table(head, &rows.collect::<Vec<_>>());
+    for it in conditions {
+        text += &findings(&it.node, &it.findings);
+    }
+    text
+}
+
+/// Findings of a box, errors first.
+pub fn findings(node: &str, findings: &[Found]) -> String {
+    let mut ordered: Vec<&Found> = findings.iter().collect();
+    ordered.sort_by_key(|found| found.level != "error");
+    let lines = ordered.into_iter().map(|found| {
+        let label = if found.level == "error" { "FAIL" } else { "warn" };
+        let subject =
+            if found.subject == "box" { String::new() } else { format!("{}: ", found.subject) };
+        sentence(&format!("{label} {node}"), &format!("{subject}{}: {}", found.cause, found.cure))
+    });
+    lines.collect()
+}
+
+/// `doctor`: what each box finds in so many seconds.
+pub fn doctor(boxes: &Boxes, seconds: u64, json: bool) -> Result<Told, crate::Failure> {
+    let conditions = conditions(boxes, seconds)?;
+    let code = conditions.iter().map(Condition::exit_code).fold(exit::OK, worse);
+    if json {
+        let findings = conditions.iter().map(|it| (it.node.as_str(), &it.findings));
+        let nodes: BTreeMap<&str, _> = findings.collect();
+        return Ok(Told { code, text: crate::json::pretty(&BTreeMap::from([("nodes", nodes)]))? });
+    }
+    let text: String = conditions.iter().map(|it| findings(&it.node, &it.findings)).collect();
+    let errors: usize = conditions.iter().map(|it| it.errors().count()).sum();
+    let warnings = conditions.iter().map(|it| it.findings.len()).sum::<usize>() - errors;
+    let boxes = conditions.len();
+    Ok(Told {
+        code,
+        text: text + &format!("boxes {boxes}, errors {errors}, warnings {warnings}\n"),
+    })
+}
+
+/// `show`: what each box shows.
+pub fn show(boxes: &Boxes, what: Option<Show>, json: bool) -> Result<Told, crate::Failure> {
+    let part = what.and_then(|part| Some(part.to_possible_value()?.get_name().to_owned()));
+    let command = format!("show {}", part.unwrap_or_default());
+    let answers = boxes.ask(|place| place.ask(json, command.trim()))?;
+    let (mut code, mut text, mut shown) = (exit::OK, String::new(), BTreeMap::new());
+    for (node, answer) in boxes.nodes().zip(answers) {
+        let failed = match answer {
+            Ok(answer) if answer.code == 0 => {
+                text += &format!("--- {}\n{}\n", node.name, answer.text);
+                shown.insert(&node.name, values(&answer.text).into_iter().next());
+                continue;
+            }
+            Ok(answer) => refused(&answer),
+            Err(NoAnswer { cause, cure }) => (cause, cure),
+        };
+        code = worse(code, exit::NOT_RUNNING);
+        let found = finding(failed.0, failed.1);
+        text +=
+            &format!("--- {}\n{}\n", node.name, findings(&node.name, std::slice::from_ref(&found)));
+        shown.insert(&node.name, Some(serde_json::json!({ "error": found })));
+    }
+    if json {
+        text = crate::json::pretty(&BTreeMap::from([("nodes", shown)]))?;
+    }
+    Ok(Told { code, text })
+}

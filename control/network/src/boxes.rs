@@ -1,0 +1,241 @@
+//! What one node needs of the network: its links, tunnels, neighbours and flows.
+//!
+//! ```text
+//!  [[link]] ends of a node, one per interface -> link       name: that of the interface
+//!  paths that begin or end there              -> tunnel     rec0, rec1 in the order of paths
+//!  nodes before and after it on paths         -> neighbour  their addresses and keys
+//!  paths over it, there and back              -> flow       source, relay or sink
+//! ```
+
+use crate::model::{Auth, End, Extra, Link, Network};
+use crate::paths::{self, Path};
+use crate::{Fault, NetworkError, render};
+use recoded::config::Config;
+use recoded::config::error::ConfigError;
+use recoded_api::keys::{FLOW, Role};
+use recoded_secure::PublicKey;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// An interface of a node that carries coded packets.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxLink<'a> {
+    pub name: String,
+    pub end: &'a End,
+    pub link: &'a Link,
+}
+
+/// A node beside another, as that one knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxHop {
+    pub link: String,
+    pub address: IpAddr,
+    pub node: usize,
+}
+
+/// The part of a node in a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxFlow<'a> {
+    pub id: u32,
+    pub role: Role,
+    pub tunnel: Option<String>,
+    pub upstream: Option<BoxHop>,
+    pub next_hop: Option<BoxHop>,
+    pub edge: Option<PublicKey>,
+    pub extras: Vec<&'a Extra>,
+    pub path: &'a Path,
+}
+
+/// An interface that IP packets enter and leave by.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxTunnel<'a> {
+    pub name: String,
+    pub address: String,
+    pub path: &'a Path,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Box<'a> {
+    pub daemon: Vec<&'a Extra>,
+    pub links: Vec<BoxLink<'a>>,
+    pub tunnels: Vec<BoxTunnel<'a>>,
+    pub neighbours: Vec<BoxHop>,
+    pub flows: Vec<BoxFlow<'a>>,
+}
+
+/// What node `node` needs.
+pub(crate) fn of(network: &Network, node: usize) -> Box<'_> {
+    let links = links(network, node);
+    let tunnels = tunnels(network, node);
+    let mut flows = Vec::new();
+    for path in &network.paths {
+        let back: Vec<usize> = path.nodes.iter().rev().copied().collect();
+        for (id, way) in [(path.id, &path.nodes), (path.id + 1, &back)] {
+            flows.extend(flow(network, (node, &links), &tunnels, path, (id, way)));
+        }
+    }
+    let mut neighbours: Vec<BoxHop> = Vec::new();
+    for hop in flows.iter().flat_map(|flow| flow.upstream.iter().chain(&flow.next_hop)) {
+        if !neighbours.iter().any(|known| known.address == hop.address && known.link == hop.link) {
+            neighbours.push(hop.clone());
+        }
+    }
+    if network.auth == Auth::None {
+        neighbours.clear();
+    }
+    let own = &network.nodes[node].daemon;
+    let common = network.daemon.iter();
+    let daemon = common.filter(|extra| own.iter().all(|own| own.key != extra.key)).chain(own);
+    Box { daemon: daemon.collect(), links, tunnels, neighbours, flows }
+}
+
+/// Links, one for each interface.
+fn links(network: &Network, node: usize) -> Vec<BoxLink<'_>> {
+    let mut links: Vec<BoxLink<'_>> = Vec::new();
+    for link in &network.links {
+        let Some((end, _)) = link.seen_from(node) else { continue };
+        if links.iter().any(|known| known.end.interface == end.interface) {
+            continue;
+        }
+        let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        let base: String = end.interface.chars().map(letter).collect();
+        let mut name = base.clone();
+        let mut number = 1;
+        while links.iter().any(|known| known.name == name) {
+            number += 1;
+            name = format!("{base}-{number}");
+        }
+        links.push(BoxLink { name, end, link });
+    }
+    links
+}
+
+fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
+    let here: Vec<_> = network
+        .paths
+        .iter()
+        .flat_map(|path| paths::ends(path).into_iter().map(move |(at, net)| (path, at, net)))
+        .filter(|(_, at, _)| *at == node)
+        .collect();
+    let named: Vec<&str> = here.iter().filter_map(|(path, ..)| path.name.as_deref()).collect();
+    let mut free = (0..).map(|number| format!("rec{number}"));
+    let tunnels = here.iter().map(|(path, _, net)| {
+        let unnamed = || free.find(|name| !named.contains(&name.as_str())).unwrap_or_default();
+        let name = path.name.clone().unwrap_or_else(unnamed);
+        BoxTunnel { name, address: net.to_string(), path }
+    });
+    tunnels.collect()
+}
+
+fn flow<'a>(
+    network: &'a Network,
+    (node, links): (usize, &[BoxLink<'_>]),
+    tunnels: &[BoxTunnel<'_>],
+    path: &'a Path,
+    (id, way): (u32, &[usize]),
+) -> Option<BoxFlow<'a>> {
+    let at = way.iter().position(|passed| *passed == node)?;
+    let before = at.checked_sub(1).and_then(|before| way.get(before));
+    let after = way.get(at + 1);
+    let role = match (before, after) {
+        (None, _) => Role::Source,
+        (Some(_), Some(_)) => Role::Relay,
+        (Some(_), None) => Role::Sink,
+    };
+    let hop = |to: usize| {
+        let (end, far) = network.link_between(node, to)?.seen_from(node)?;
+        let link = links.iter().find(|link| link.end.interface == end.interface)?;
+        Some(BoxHop { link: link.name.clone(), address: far.address, node: to })
+    };
+    let other_end = match role {
+        Role::Source => way.last(),
+        Role::Sink => way.first(),
+        Role::Relay => None,
+    };
+    let has = |extra: &&Extra| FLOW.find(&extra.key).is_some_and(|key| key.roles.contains(&role));
+    let tunnel = tunnels.iter().find(|tunnel| std::ptr::eq(tunnel.path, path));
+    Some(BoxFlow {
+        id,
+        role,
+        tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
+        upstream: before.and_then(|before| hop(*before)),
+        next_hop: after.and_then(|after| hop(*after)),
+        edge: other_end
+            .filter(|_| network.auth == Auth::Full)
+            .and_then(|other| network.nodes[*other].key),
+        extras: path.flow_extras.iter().filter(has).collect(),
+        path,
+    })
+}
+
+/// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of
+/// the network that they come from, once for all nodes.
+pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
+    let mut said: BTreeMap<(usize, String), ()> = BTreeMap::new();
+    for (index, node) in network.nodes.iter().enumerate() {
+        let needs = of(network, index);
+        let text = render::render(network, index);
+        // MTUs are those of the node, so they count as the default here.
+        let Err(refused) = Config::parse(&node.name, &text, &|_| None) else { continue };
+        for error in refused.errors {
+            let fault = ConfigError { place: String::new(), ..error.clone() }.to_string();
+            let (place, line) = origin(network, &needs, &error.place, &fault, node.line);
+            if said.insert((line, fault.clone()), ()).is_some() {
+                continue;
+            }
+            let message = match error.place.is_empty() {
+                true => fault,
+                false => format!("{}: {fault}", error.place),
+            };
+            let fault = Fault::Refused { node: node.name.clone(), message };
+            errors.push(NetworkError { line, place, fault });
+        }
+    }
+}
+
+/// What in the network a place in the file of a node follows from, and in which line it is.
+fn origin(
+    network: &Network,
+    needs: &Box<'_>,
+    place: &str,
+    fault: &str,
+    node_line: usize,
+) -> (String, usize) {
+    let (kind, name) = place.split_once(' ').unwrap_or((place, ""));
+    let key = fault.split([' ', '=']).next().unwrap_or_default();
+    let at = |extras: &[&Extra], line| {
+        extras.iter().find(|extra| extra.key == key).map_or(line, |extra| extra.line)
+    };
+    let all = |extras: &'_ [Extra]| -> Vec<(String, usize)> {
+        extras.iter().map(|extra| (extra.key.clone(), extra.line)).collect()
+    };
+    let line_of = |extras: Vec<(String, usize)>, line| {
+        extras.into_iter().find(|(name, _)| name == key).map_or(line, |(_, line)| line)
+    };
+    match kind {
+        "daemon" => ("daemon".to_owned(), at(&needs.daemon, node_line)),
+        "link" => {
+            let found = needs.links.iter().find(|link| link.name == name);
+            found.map_or((String::new(), node_line), |found| {
+                let line = line_of(all(&found.link.extras), found.end.line);
+                (crate::links::name(found.link, &network.nodes), line)
+            })
+        }
+        "tunnel" => {
+            let found = needs.tunnels.iter().find(|tunnel| tunnel.name == name);
+            found.map_or((String::new(), node_line), |found| {
+                let line = line_of(all(&found.path.tunnel_extras), found.path.line);
+                (found.path.place(&network.nodes), line)
+            })
+        }
+        "flow" => {
+            let found = needs.flows.iter().find(|flow| flow.id.to_string() == name);
+            found.map_or((String::new(), node_line), |found| {
+                let line = line_of(all(&found.path.flow_extras), found.path.line);
+                (found.path.place(&network.nodes), line)
+            })
+        }
+        _ => (String::new(), node_line),
+    }
+}

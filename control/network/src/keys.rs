@@ -1,0 +1,67 @@
+//! Public keys into the text of a network; what people wrote beside them stays.
+
+use recoded_secure::PublicKey;
+use toml_edit::{DocumentMut, InlineTable, Item, Value};
+
+/// Why keys cannot be written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KeepError {
+    /// It is not TOML.
+    #[error("the file is not valid TOML ({0}): correct it first")]
+    Syntax(String),
+    /// The node is not in it.
+    #[error("node {0} is no longer in the file: run this again")]
+    NoNode(String),
+}
+
+/// `text` with these keys of nodes.
+///
+/// # Errors
+/// [`KeepError`]: the text has no such node.
+pub fn with_keys(text: &str, keys: &[(&str, PublicKey)]) -> Result<String, KeepError> {
+    let parsed = text.parse::<DocumentMut>();
+    let mut document = parsed.map_err(|error| {
+        KeepError::Syntax(error.message().lines().collect::<Vec<_>>().join(", "))
+    })?;
+    for (name, key) in keys {
+        let node = document.get_mut("nodes").and_then(|nodes| nodes.get_mut(name));
+        let node = node.ok_or_else(|| KeepError::NoNode((*name).to_owned()))?;
+        if let Item::Value(Value::String(host)) = node {
+            let mut table = InlineTable::new();
+            table.insert("ssh", host.value().as_str().into());
+            let mut value = Value::from(table);
+            *value.decor_mut() = host.decor().clone();
+            *node = Item::Value(value);
+        }
+        let table =
+            node.as_table_like_mut().ok_or_else(|| KeepError::NoNode((*name).to_owned()))?;
+        table.insert("key", toml_edit::value(key.to_string()));
+        if let Item::Value(Value::InlineTable(table)) = node {
+            table.fmt();
+        }
+    }
+    Ok(document.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+    #[test]
+    fn keys_are_written_beside_what_was_there() {
+        let text =
+            "[nodes]\na = \"root@a\" # first\nb = { sudo = true }\n\n[nodes.c]\nssh = \"c\"\n";
+        let key: PublicKey = KEY.parse().unwrap();
+        let kept = with_keys(text, &[("a", key), ("b", key), ("c", key)]).unwrap();
+        let expected = format!(
+            "[nodes]\na = {{ ssh = \"root@a\", key = \"{KEY}\" }} # first\nb = {{ sudo = true, key = \
+             \"{KEY}\" }}\n\n[nodes.c]\nssh = \"c\"\nkey = \"{KEY}\"\n"
+        );
+        assert_eq!(kept, expected);
+        assert_eq!(with_keys(&kept, &[("a", key)]).unwrap(), kept);
+        assert_eq!(with_keys(text, &[("d", key)]), Err(KeepError::NoNode("d".into())));
+        assert!(matches!(with_keys("[nodes", &[]), Err(KeepError::Syntax(_))));
+    }
+}

@@ -1,0 +1,42 @@
+//! A network in one file: nodes, links and paths, and from them the configuration of every node.
+//!
+//! Place: beside the packet path, on the machine of whoever runs a network; no daemon needs it. It
+//! does no I/O: text in, texts or every mistake out.
+//!
+//! ```text
+//!  net.toml -> model (nodes, links, paths) -> boxes: what one node needs -> render -> recoded.toml
+//!                 `-> every mistake, by line      `-> the daemon's parser: what it would refuse
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+
+mod reader;
+
+mod model;
+
+mod nodes;
+
+mod links;
+
+mod paths;
+
+mod boxes;
+
+mod render;
+
+mod keys;
+
+pub use error::{Fault, NetworkError, NetworkErrors};
+pub use keys::{KeepError, with_keys};
+pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network};
+pub use nodes::Node;
+pub use paths::Path;
+
+impl Network {
+    /// The configuration of every node, in the order of nodes.
+    pub fn files(&self) -> Vec<String> {
+        (0..self.nodes.len()).map(|node| render::render(self, node)).collect()
+    }
+}

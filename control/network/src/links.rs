@@ -1,0 +1,148 @@
+//! `[[link]]`: which nodes reach each other directly, and by which interfaces.
+
+use crate::model::{End, Link, extra};
+use crate::nodes::Node;
+use crate::reader::{Reader, Text, listed};
+use crate::{Fault, NetworkError};
+use recoded_api::keys::LINK;
+use std::net::IpAddr;
+use toml::de::DeTable;
+
+const END_RULE: &str =
+    "write the address and the interface of this end as ip does: \"192.0.2.1 dev eth0\"";
+
+/// Reads one link; `earlier` ones have what it may not have.
+pub(crate) fn link(
+    text: &Text<'_>,
+    table: &DeTable<'_>,
+    line: usize,
+    nodes: &[Node],
+    earlier: &[Link],
+    errors: &mut Vec<NetworkError>,
+) -> Option<Link> {
+    let mut reader = Reader::new("link".to_owned(), line, text.entries(table), errors);
+    let (mut ends, mut extras, mut whole, mut written) = (Vec::new(), Vec::new(), true, 0);
+    for entry in reader.rest() {
+        let structural = ["name", "interface", "local"];
+        if LINK.find(entry.key).is_some() && !structural.contains(&entry.key) {
+            extras.push(extra(&entry));
+            continue;
+        }
+        written += 1;
+        let node = nodes.iter().position(|node| node.name == entry.key);
+        let end = entry.value.as_str().and_then(end);
+        if node.is_none() {
+            let names = listed(nodes.iter().map(|node| node.name.as_str()));
+            let hint = format!("the nodes are {names}; besides, a link has rate_mbit");
+            reader.refuse(entry.line, Fault::NoNode { name: entry.key.to_owned(), hint });
+        }
+        if end.is_none() {
+            reader.wrong(&entry, END_RULE);
+        }
+        match (node, end) {
+            (Some(node), Some((address, interface))) => {
+                ends.push(End { node, interface, address, line: entry.line });
+            }
+            _ => whole = false,
+        }
+    }
+    if written != 2 {
+        reader.refuse(line, Fault::Ends { count: written });
+    }
+    let ends: [End; 2] = ends.try_into().ok().filter(|_| whole && written == 2)?;
+    let link = Link { ends, extras, line };
+    reader.place = name(&link, nodes);
+    check(&mut reader, &link, nodes, earlier);
+    Some(link)
+}
+
+/// What messages call a link.
+pub(crate) fn name(link: &Link, nodes: &[Node]) -> String {
+    let [one, other] = &link.ends;
+    format!("link {} - {}", nodes[one.node].name, nodes[other.node].name)
+}
+
+fn end(text: &str) -> Option<(IpAddr, String)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [address, "dev", interface] = words[..] else { return None };
+    let fits = (1..=15).contains(&interface.len()) && !interface.contains('/');
+    let address: IpAddr = address.parse().ok()?;
+    let is_unicast = !(address.is_unspecified() || address.is_multicast());
+    (fits && is_unicast).then(|| (address, interface.to_owned()))
+}
+
+fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Link]) {
+    let [one, other] = &link.ends;
+    if one.address.is_ipv4() != other.address.is_ipv4() {
+        let (one, other) = (one.address.to_string(), other.address.to_string());
+        reader.refuse(link.line, Fault::Families { one, other });
+    }
+    if one.address == other.address {
+        reader.refuse(other.line, taken(other, one, nodes));
+    }
+    for before in earlier {
+        let same = [one, other].iter().all(|end| before.seen_from(end.node).is_some());
+        if same {
+            reader.refuse(link.line, Fault::SecondLink { line: before.line });
+        }
+        for (end, there) in [one, other]
+            .into_iter()
+            .flat_map(|end| before.ends.iter().map(move |there| (end, there)))
+        {
+            check_ends(reader, end, there, nodes);
+        }
+        // One interface, one [[link]] of the daemon, one set of keys.
+        check_extras(reader, link, before);
+    }
+}
+
+fn check_ends(reader: &mut Reader<'_, '_>, end: &End, there: &End, nodes: &[Node]) {
+    let same_node = end.node == there.node;
+    let same_interface = same_node && end.interface == there.interface;
+    if end.address == there.address && !same_interface {
+        reader.refuse(end.line, taken(end, there, nodes));
+    }
+    if same_interface && end.address != there.address {
+        let fault = Fault::Taken {
+            what: format!("interface {}", end.interface),
+            owner: format!("address {}", there.address),
+            line: there.line,
+            rule: "an interface has one address for coded packets: write the same one",
+        };
+        reader.refuse(end.line, fault);
+    }
+}
+
+fn check_extras(reader: &mut Reader<'_, '_>, link: &Link, before: &Link) {
+    let shared = link.ends.iter().find(|end| {
+        before.ends.iter().any(|there| there.node == end.node && there.interface == end.interface)
+    });
+    let words = |link: &Link| {
+        let words = link.extras.iter().map(|extra| format!("{} = {}", extra.key, extra.value));
+        words.collect::<Vec<_>>()
+    };
+    if let Some(shared) = shared.filter(|_| words(link) != words(before)) {
+        let fault = Fault::Taken {
+            what: format!("interface {}", shared.interface),
+            owner: format!(
+                "another link with {}",
+                match words(before) {
+                    words if words.is_empty() => "no rate".to_owned(),
+                    words => words.join(", "),
+                }
+            ),
+            line: before.line,
+            rule: "links of one interface have one rate: write the same in both",
+        };
+        reader.refuse(link.line, fault);
+    }
+}
+
+fn taken(end: &End, there: &End, nodes: &[Node]) -> Fault {
+    Fault::Taken {
+        what: format!("address {}", end.address),
+        owner: format!("{} dev {}", nodes[there.node].name, there.interface),
+        line: there.line,
+        rule: "each interface of each node has an address of its own",
+    }
+}

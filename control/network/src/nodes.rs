@@ -1,0 +1,182 @@
+//! `[nodes]`: who there is, and how to reach them for changes.
+
+use crate::model::{Auth, Extra, Network, daemon_keys};
+use crate::reader::{Entry, Reader, Text, is_name};
+use crate::{Fault, NetworkError};
+use recoded_api::SOCKET_DEFAULT;
+use recoded_secure::PublicKey;
+use toml::de::{DeTable, DeValue};
+
+/// What `[nodes]` is.
+pub(crate) const RULE: &str =
+    "write [nodes] and a line for each box, such as a = \"root@192.0.2.1\"";
+
+const HOST_RULE: &str =
+    "it is what ssh takes: a host or user@host, without blanks, not beginning with -";
+const PATH_RULE: &str = "it is the absolute path of a file";
+const KEY_RULE: &str = "it is the node's public key, 44 characters, as `recodectl pubkey` prints \
+                        it there";
+
+/// A box that runs a daemon.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where ssh finds it.
+    pub host: String,
+    /// Its public key.
+    pub key: Option<PublicKey>,
+    /// Path of its configuration there.
+    pub config: String,
+    /// Path of its private key there.
+    pub private_key: String,
+    /// Whether commands there need sudo.
+    pub sudo: bool,
+    /// Keys of `[daemon]` for this node, instead of those for all.
+    pub daemon: Vec<Extra>,
+    /// Line in the file.
+    pub line: usize,
+}
+
+impl Node {
+    /// Control socket of its daemon.
+    pub fn socket(&self, network: &Network) -> String {
+        let mut extras = self.daemon.iter().chain(&network.daemon);
+        let written = extras.find(|extra| extra.key == "socket");
+        written.and_then(|extra| extra.value.as_str()).unwrap_or(SOCKET_DEFAULT).to_owned()
+    }
+}
+
+/// What holds for nodes that do not say otherwise.
+pub(crate) struct Common {
+    config: String,
+    private_key: String,
+    sudo: bool,
+}
+
+impl Common {
+    /// Reads it above `[nodes]`.
+    pub fn read(reader: &mut Reader<'_, '_>) -> Common {
+        Common {
+            config: reader
+                .text("config", PATH_RULE, path)
+                .unwrap_or_else(|| "/etc/recoded/recoded.toml".to_owned()),
+            private_key: reader
+                .text("private_key", PATH_RULE, path)
+                .unwrap_or_else(|| "/etc/recoded/private.key".to_owned()),
+            sudo: reader.truth("sudo").unwrap_or(false),
+        }
+    }
+}
+
+/// All nodes, in the order of the file.
+pub(crate) fn nodes(
+    text: &Text<'_>,
+    table: &DeTable<'_>,
+    common: &Common,
+    errors: &mut Vec<NetworkError>,
+) -> Vec<Node> {
+    let entries = text.entries(table);
+    entries.iter().map(|entry| node(text, entry, common, errors)).collect()
+}
+
+fn node(
+    text: &Text<'_>,
+    entry: &Entry<'_>,
+    common: &Common,
+    errors: &mut Vec<NetworkError>,
+) -> Node {
+    let place = format!("node {}", crate::reader::one_line(entry.key));
+    let mut node = Node {
+        name: entry.key.to_owned(),
+        host: entry.key.to_owned(),
+        key: None,
+        config: common.config.clone(),
+        private_key: common.private_key.clone(),
+        sudo: common.sudo,
+        daemon: Vec::new(),
+        line: entry.line,
+    };
+    let keys = entry.value.as_table().map(|table| text.entries(table)).unwrap_or_default();
+    let mut reader = Reader::new(place, entry.line, keys, errors);
+    if !is_name(entry.key) || entry.key == "rate_mbit" {
+        let rule = "a node has a name of 1 to 32 letters, digits, - and _, not beginning with -, \
+                    and not rate_mbit";
+        let (key, value) = ("name".to_owned(), crate::reader::one_line(entry.key));
+        reader.refuse(entry.line, Fault::Value { key, value, rule: rule.to_owned() });
+    }
+    match entry.value {
+        DeValue::String(text) => match host(text) {
+            Some(host) => node.host = host,
+            None => reader.wrong(entry, HOST_RULE),
+        },
+        DeValue::Table(_) => {
+            let daemon = reader.take("daemon");
+            node.host = reader.text("ssh", HOST_RULE, host).unwrap_or(node.host);
+            node.key = reader.text("key", KEY_RULE, |key| key.parse().ok());
+            node.config = reader.text("config", PATH_RULE, path).unwrap_or(node.config);
+            node.private_key =
+                reader.text("private_key", PATH_RULE, path).unwrap_or(node.private_key);
+            node.sudo = reader.truth("sudo").unwrap_or(node.sudo);
+            reader.no_more("ssh, key, config, private_key, sudo and daemon");
+            match daemon.as_ref().map(|entry| (entry, entry.value)) {
+                Some((entry, DeValue::Table(table))) => {
+                    let place = format!("node {}: daemon", node.name);
+                    let mut reader = Reader::new(place, entry.line, text.entries(table), errors);
+                    node.daemon = daemon_keys(&mut reader);
+                }
+                Some((entry, _)) => reader.wrong(entry, "write daemon = { workers = 2 }"),
+                None => {}
+            }
+        }
+        _ => reader.wrong(entry, RULE),
+    }
+    node
+}
+
+/// What the rest of the file asks of nodes.
+pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
+    for (index, node) in network.nodes.iter().enumerate() {
+        let place = format!("node {}", node.name);
+        let mut refuse = |fault| {
+            errors.push(NetworkError { line: node.line, place: place.clone(), fault });
+        };
+        if !network.links.iter().any(|link| link.seen_from(index).is_some()) {
+            refuse(Fault::Lonely);
+        }
+        let on_path = network.paths.iter().any(|path| path.nodes.contains(&index));
+        if on_path && network.auth != Auth::None && node.key.is_none() {
+            refuse(Fault::NoKey { node: node.name.clone(), file: network.file.clone() });
+        }
+    }
+    for (index, node) in network.nodes.iter().enumerate() {
+        let Some(key) = &node.key else { continue };
+        let mut before = network.nodes[..index].iter();
+        if let Some(other) = before.find(|other| other.key.as_ref() == Some(key)) {
+            let fault = Fault::Taken {
+                what: "key".into(),
+                owner: format!("node {}", other.name),
+                line: other.line,
+                rule: "each node has a key of its own",
+            };
+            errors.push(NetworkError {
+                line: node.line,
+                place: format!("node {}", node.name),
+                fault,
+            });
+        }
+    }
+}
+
+/// A host that ssh cannot take for an option.
+fn host(text: &str) -> Option<String> {
+    let printable = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
+    let fits = (1..=255).contains(&text.len()) && !text.starts_with('-') && printable;
+    fits.then(|| text.to_owned())
+}
+
+/// An absolute path in one line.
+fn path(text: &str) -> Option<String> {
+    let fits = text.starts_with('/') && text.len() > 1 && text.len() <= 1024;
+    (fits && !text.chars().any(char::is_control) && !text.ends_with('/')).then(|| text.to_owned())
+}

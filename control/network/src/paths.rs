@@ -1,0 +1,251 @@
+//! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
+//! back.
+
+use crate::model::{Extra, Network, TunnelEnds, extra};
+use crate::nodes::Node;
+use crate::reader::{Entry, Reader, Text, listed};
+use crate::{Fault, NetworkError};
+use ipnet::IpNet;
+use recoded_api::keys::{FLOW, TUNNEL};
+use toml::de::DeTable;
+
+/// Keys of flows that follow from the path.
+const DERIVED: [&str; 7] =
+    ["id", "role", "tunnel", "next_hops", "upstream", "edge_key", "edge_preshared_key"];
+
+const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first that of from, \
+                           such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]";
+const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
+
+/// A path between two nodes.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Indices of its nodes, from one end to the other.
+    pub nodes: Vec<usize>,
+    /// Addresses of the tunnel at the first and the last node.
+    pub tunnel: TunnelEnds,
+    /// Name of the tunnel; without one it follows from the order of paths.
+    pub name: Option<String>,
+    /// Id of the flow from the first to the last node; the one back has the next id.
+    pub id: u32,
+    /// Keys of `[[tunnel]]`.
+    pub tunnel_extras: Vec<Extra>,
+    /// Keys of `[[flow]]`, for each role that has them.
+    pub flow_extras: Vec<Extra>,
+    /// Line in the file.
+    pub line: usize,
+}
+
+impl Path {
+    /// What messages call it.
+    pub fn place(&self, nodes: &[Node]) -> String {
+        let end = |node: Option<&usize>| node.map_or("", |node| nodes[*node].name.as_str());
+        format!("path {} -> {}", end(self.nodes.first()), end(self.nodes.last()))
+    }
+}
+
+/// Id of the path after these.
+pub(crate) fn next_id(paths: &[Path]) -> u32 {
+    paths.last().map_or(1, |path| path.id.saturating_add(2))
+}
+
+/// Reads one path. Names of nodes that do not exist are mistakes, and the path is nothing then.
+pub(crate) fn path(
+    text: &Text<'_>,
+    table: &DeTable<'_>,
+    line: usize,
+    id: u32,
+    nodes: &[Node],
+    errors: &mut Vec<NetworkError>,
+) -> Option<Path> {
+    let mut reader = Reader::new("path".to_owned(), line, text.entries(table), errors);
+    let reader = &mut reader;
+    let (from, via, to) = (reader.take("from"), reader.take("via"), reader.take("to"));
+    let word = |entry: &Option<Entry<'_>>| {
+        entry.as_ref().and_then(|entry| entry.value.as_str()).unwrap_or("?").to_owned()
+    };
+    reader.place = format!("path {} -> {}", word(&from), word(&to));
+    let first = named(reader, from, "from", nodes);
+    let between = via.map_or(Some(Vec::new()), |entry| several(reader, &entry, nodes));
+    let last = named(reader, to, "to", nodes);
+    let tunnel = reader.take("tunnel");
+    let tunnel = match &tunnel {
+        Some(entry) => tunnel_ends(reader, entry),
+        None => {
+            reader.refuse(line, Fault::Missing { key: "tunnel", rule: TUNNEL_RULE.to_owned() });
+            None
+        }
+    };
+    let rule = "it is the name of an interface: 1 to 15 bytes without blank or slash";
+    let name = reader.text("name", rule, |name| {
+        let fits = (1..=15).contains(&name.len()) && !name.contains(['/', '"', '\\']);
+        (fits && !name.chars().any(|letter| letter.is_whitespace() || letter.is_control()))
+            .then(|| name.to_owned())
+    });
+    let id = match reader.take("id") {
+        None => Some(id),
+        Some(entry) => {
+            let number = entry.written.parse::<u32>().ok().filter(|id| *id < u32::MAX);
+            if number.is_none() {
+                reader.wrong(&entry, ID_RULE);
+            }
+            number
+        }
+    };
+    let (tunnel_extras, flow_extras) = extras(reader);
+    let mut path_nodes = vec![first?];
+    path_nodes.extend(between?);
+    path_nodes.push(last?);
+    let (tunnel, id) = (tunnel?, id?);
+    let path = Path { nodes: path_nodes, tunnel, name, id, tunnel_extras, flow_extras, line };
+    Some(path)
+}
+
+fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
+    let (mut of_tunnel, mut of_flow) = (Vec::new(), Vec::new());
+    for entry in reader.rest() {
+        let key = entry.key;
+        if FLOW.find(key).is_some() && !DERIVED.contains(&key) {
+            of_flow.push(extra(&entry));
+        } else if TUNNEL.find(key).is_some() && !["name", "address"].contains(&key) {
+            of_tunnel.push(extra(&entry));
+        } else {
+            let names = FLOW.keys.iter().map(|key| key.name);
+            let names: Vec<_> = names.filter(|name| !DERIVED.contains(name)).collect();
+            let hint = format!(
+                "a path has from, via, to, tunnel, name, id, mtu, kill_switch and the keys of its \
+                 flows: {}",
+                names.join(", ")
+            );
+            reader.refuse(entry.line, Fault::Unknown { key: key.to_owned(), hint });
+        }
+    }
+    (of_tunnel, of_flow)
+}
+
+/// The node that an entry names.
+fn named(
+    reader: &mut Reader<'_, '_>,
+    entry: Option<Entry<'_>>,
+    key: &'static str,
+    nodes: &[Node],
+) -> Option<usize> {
+    let rule = "it is the name of a node";
+    let Some(entry) = entry else {
+        reader.refuse(reader.line, Fault::Missing { key, rule: rule.to_owned() });
+        return None;
+    };
+    let Some(name) = entry.value.as_str() else {
+        reader.wrong(&entry, rule);
+        return None;
+    };
+    find(reader, entry.line, name, nodes)
+}
+
+fn several(reader: &mut Reader<'_, '_>, entry: &Entry<'_>, nodes: &[Node]) -> Option<Vec<usize>> {
+    let items = entry.value.as_array();
+    let names: Option<Vec<&str>> =
+        items.and_then(|items| items.iter().map(|item| item.get_ref().as_str()).collect());
+    let Some(names) = names else {
+        reader.wrong(entry, "it lists the nodes between from and to, in order: [\"b\"]");
+        return None;
+    };
+    let found: Vec<_> =
+        names.into_iter().map(|name| find(reader, entry.line, name, nodes)).collect();
+    found.into_iter().collect()
+}
+
+fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) -> Option<usize> {
+    let found = nodes.iter().position(|node| node.name == name);
+    if found.is_none() {
+        let hint = format!("the nodes are {}", listed(nodes.iter().map(|node| node.name.as_str())));
+        reader.refuse(line, Fault::NoNode { name: crate::reader::one_line(name), hint });
+    }
+    found
+}
+
+fn tunnel_ends(reader: &mut Reader<'_, '_>, entry: &Entry<'_>) -> Option<TunnelEnds> {
+    let items = entry.value.as_array();
+    let ends: Option<Vec<IpNet>> = items
+        .and_then(|items| items.iter().map(|item| item.get_ref().as_str()?.parse().ok()).collect());
+    let ends: Option<TunnelEnds> = ends.and_then(|ends| ends.try_into().ok());
+    let Some([one, other]) = ends else {
+        reader.wrong(entry, TUNNEL_RULE);
+        return None;
+    };
+    if one.addr().is_ipv4() != other.addr().is_ipv4() {
+        let (one, other) = (one.to_string(), other.to_string());
+        reader.refuse(entry.line, Fault::Families { one, other });
+        return None;
+    }
+    if one.addr() == other.addr() {
+        reader.wrong(entry, "the two ends have different addresses");
+        return None;
+    }
+    Some([one, other])
+}
+
+/// Rules over links and all paths.
+pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
+    for (index, path) in network.paths.iter().enumerate() {
+        let place = path.place(&network.nodes);
+        let mut refuse =
+            |fault| errors.push(NetworkError { line: path.line, place: place.clone(), fault });
+        let name = |node: usize| network.nodes[node].name.clone();
+        for (at, node) in path.nodes.iter().enumerate() {
+            if path.nodes[..at].contains(node) {
+                refuse(Fault::Loop { node: name(*node) });
+            }
+        }
+        for hop in path.nodes.windows(2) {
+            let [from, to] = *hop else { continue };
+            if from != to && network.link_between(from, to).is_none() {
+                refuse(Fault::NoLink { from: name(from), to: name(to) });
+            }
+        }
+        for other in &network.paths[..index] {
+            if path.id.abs_diff(other.id) < 2 {
+                refuse(Fault::Taken {
+                    what: format!("flow id {}", path.id.max(other.id)),
+                    owner: other.place(&network.nodes),
+                    line: other.line,
+                    rule: "a path has two ids, its own and the next one",
+                });
+            }
+            overlap(network, path, other).into_iter().for_each(&mut refuse);
+        }
+    }
+}
+
+/// Tunnels of one node whose prefixes or names are the same.
+fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (node, net) in ends(path) {
+        for (_, there) in ends(other).into_iter().filter(|(there, _)| *there == node) {
+            let owner = other.place(&network.nodes);
+            if path.name.is_some() && path.name == other.name {
+                faults.push(Fault::Taken {
+                    what: format!("tunnel name {}", path.name.as_deref().unwrap_or_default()),
+                    owner: owner.clone(),
+                    line: other.line,
+                    rule: "each tunnel of a node has a name of its own",
+                });
+            }
+            if net.contains(&there) || there.contains(&net) {
+                faults.push(Fault::Taken {
+                    what: format!("tunnel {net} at {}", network.nodes[node].name),
+                    owner,
+                    line: other.line,
+                    rule: "Linux needs prefixes that do not overlap to tell tunnels of a node apart",
+                });
+            }
+        }
+    }
+    faults
+}
+
+/// First and last node with their addresses in the tunnel.
+pub(crate) fn ends(path: &Path) -> Vec<(usize, IpNet)> {
+    let nodes = [path.nodes.first(), path.nodes.last()];
+    nodes.into_iter().zip(path.tunnel).filter_map(|(node, net)| Some((*node?, net))).collect()
+}

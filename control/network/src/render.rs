@@ -1,0 +1,93 @@
+//! The configuration of one node as TOML: a line for each link, tunnel, neighbour and flow.
+
+use crate::boxes::{self, BoxHop};
+use crate::model::{Auth, Extra, Network};
+use toml_edit::{Array, InlineTable, Value};
+
+/// `recoded.toml` of node `node`. Keys with their defaults are not written.
+pub(crate) fn render(network: &Network, node: usize) -> String {
+    let needs = boxes::of(network, node);
+    let name = &network.nodes[node].name;
+    let file = network.file.rsplit('/').next().unwrap_or_default();
+    let file: String = file.chars().filter(|letter| !letter.is_control()).collect();
+    let mut text = format!("# {name} of {file}, by recodectl render: change it there.\n");
+    match network.auth {
+        Auth::None => {}
+        auth => {
+            let path = Value::from(network.nodes[node].private_key.as_str());
+            text += &format!("daemon.private_key = {path}\n");
+            if auth == Auth::Hop {
+                text += "daemon.auth = \"hop\"\n";
+            }
+        }
+    }
+    for Extra { key, value, .. } in needs.daemon {
+        text += &format!("daemon.{key} = {value}\n");
+    }
+    let links = needs.links.iter().map(|link| {
+        let mut table = InlineTable::new();
+        table.insert("name", link.name.as_str().into());
+        table.insert("interface", link.end.interface.as_str().into());
+        table.insert("local", link.end.address.to_string().into());
+        with(table, link.link.extras.iter())
+    });
+    text += &lines("link", links);
+    let tunnels = needs.tunnels.iter().map(|tunnel| {
+        let mut table = InlineTable::new();
+        table.insert("name", tunnel.name.as_str().into());
+        table.insert("address", tunnel.address.as_str().into());
+        with(table, tunnel.path.tunnel_extras.iter())
+    });
+    text += &lines("tunnel", tunnels);
+    let neighbours = needs.neighbours.iter().map(|hop| {
+        let mut table = hop_table(hop);
+        if let Some(key) = &network.nodes[hop.node].key {
+            table.insert("public_key", key.to_string().into());
+        }
+        table
+    });
+    text += &lines("neighbour", neighbours);
+    let flows = needs.flows.iter().map(|flow| {
+        let mut table = InlineTable::new();
+        table.insert("id", i64::from(flow.id).into());
+        table.insert("role", flow.role.name().into());
+        if let Some(tunnel) = &flow.tunnel {
+            table.insert("tunnel", tunnel.as_str().into());
+        }
+        if let Some(hop) = &flow.upstream {
+            table.insert("upstream", hop_table(hop).into());
+        }
+        if let Some(hop) = &flow.next_hop {
+            table.insert("next_hops", Array::from_iter([hop_table(hop)]).into());
+        }
+        if let Some(key) = &flow.edge {
+            table.insert("edge_key", key.to_string().into());
+        }
+        with(table, flow.extras.iter().copied())
+    });
+    text + &lines("flow", flows)
+}
+
+fn hop_table(hop: &BoxHop) -> InlineTable {
+    let mut table = InlineTable::new();
+    table.insert("link", hop.link.as_str().into());
+    table.insert("address", hop.address.to_string().into());
+    table
+}
+
+fn with<'a>(mut table: InlineTable, extras: impl Iterator<Item = &'a Extra>) -> InlineTable {
+    for Extra { key, value, .. } in extras {
+        table.insert(key.as_str(), value.clone());
+    }
+    table
+}
+
+/// An array of tables, each in a line of its own; nothing where there are none.
+fn lines(key: &str, tables: impl Iterator<Item = InlineTable>) -> String {
+    let tables: Vec<String> = tables.map(|table| table.to_string().trim().to_owned()).collect();
+    if tables.is_empty() {
+        return String::new();
+    }
+    let between = format!(",\n{}", " ".repeat(key.len() + 4));
+    format!("{key} = [{}]\n", tables.join(&between))
+}

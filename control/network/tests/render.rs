@@ -1,0 +1,207 @@
+//! What becomes of a network: the file of every node, each read by the daemon's own parser.
+//!
+//! Golden files lie in `tests/golden`; `RECODED_BLESS=1 cargo test -p recoded-network` writes them
+//! anew.
+
+#![forbid(unsafe_code)]
+
+use recoded::config::Config;
+use recoded_network::Network;
+use std::path::Path;
+
+const LINE: &str = include_str!("golden/net.toml");
+
+/// Files of all nodes, as the daemon reads them.
+fn files(text: &str) -> Vec<(String, String, Config)> {
+    let network = Network::parse("net.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let files = network.files();
+    let pairs = network.nodes.iter().map(|node| node.name.clone()).zip(files);
+    let read = |(name, text): (String, String)| {
+        let (.., config) = Config::parse(&name, &text, &|_| None)
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        (name, text, config)
+    };
+    pairs.map(read).collect()
+}
+
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("RECODED_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{}", path.display());
+}
+
+#[test]
+fn line_of_three_boxes_becomes_three_short_files() {
+    for (name, text, config) in files(LINE) {
+        golden(&format!("{name}.toml"), &text);
+        assert!(text.lines().count() <= 12, "{text}");
+        assert_eq!(config.flows.len(), 2);
+    }
+    let keyless: String = LINE
+        .lines()
+        .map(|line| match line.split_once(", key") {
+            Some((node, _)) => format!("{node} }}\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    for (name, text, _) in files(&format!("auth = \"none\"\n{keyless}")) {
+        golden(&format!("{name}-none.toml"), &text);
+    }
+    for (name, text, config) in files(&format!("auth = \"hop\"\n{LINE}")) {
+        assert!(config.flows.iter().all(|flow| flow.edge.is_none()), "{name}: {text}");
+        assert!(!config.neighbours.is_empty(), "{text}");
+    }
+}
+
+/// A LAN at b with one address for two neighbours, a second path, and keys for daemons and flows.
+#[test]
+fn nodes_share_interfaces_and_keys_reach_the_roles_that_have_them() {
+    let text = "
+auth = \"none\"
+[daemon]
+memory = \"256 MiB\"
+workers = 1
+[nodes]
+a = \"a\"
+b = { daemon = { memory = \"1 GiB\" } }
+c = { ssh = \"c\" }
+d = {}
+[[link]]
+a = \"2001:db8::1 dev eth0.100\"
+b = \"2001:db8::2 dev br0\"
+[[link]]
+b = \"2001:db8::2 dev br0\"
+c = \"2001:db8::3 dev eth0\"
+[[link]]
+c = \"10.1.0.1 dev eth0-100\"
+d = \"10.1.0.2 dev eth0\"
+rate_mbit = 20.5
+[[path]]
+from = \"a\"
+via = [\"b\", \"c\"]
+to = \"d\"
+tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]
+id = 40
+name = \"rec1\"
+mtu = 1300
+code = \"rlnc\"
+generation_size = 32
+generation_timeout_us = 5000
+redundancy_max = 3
+[[path]]
+from = \"a\"
+to = \"b\"
+tunnel = [\"10.98.0.1/24\", \"10.98.0.2/24\"]
+kill_switch = true
+";
+    let files = files(text);
+    let names: Vec<&str> = files.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    let (_, a, config) = &files[0];
+    assert!(a.contains("{ name = \"eth0-100\", interface = \"eth0.100\""), "{a}");
+    let ids: Vec<u32> = config.flows.iter().map(|flow| flow.params.id).collect();
+    assert_eq!(ids, [40, 41, 42, 43]);
+    assert!(a.contains("memory = \"256 MiB\""), "{a}");
+    assert_eq!(
+        config.tunnels.iter().map(|tunnel| &tunnel.name[..]).collect::<Vec<_>>(),
+        ["rec1", "rec0"]
+    );
+    let source = a.lines().find(|line| line.contains("id = 40")).unwrap();
+    assert!(source.contains("code = \"rlnc\", generation_size = 32"), "{source}");
+    assert!(source.contains("redundancy_max = 3") && !source.contains("timeout"), "{source}");
+    let (_, b, config) = &files[1];
+    assert_eq!(config.links.len(), 1, "{b}");
+    assert_eq!(b.matches("memory").count(), 1, "{b}");
+    let relay = b.lines().find(|line| line.contains("id = 40")).unwrap();
+    assert!(relay.contains("generation_timeout_us = 5000") && !relay.contains("code"), "{relay}");
+    let (_, c, _) = &files[2];
+    assert_eq!(c.matches("rate_mbit = 20.5").count(), 1, "{c}");
+}
+
+/// What is wrong is said by line, all at once, and how to cure it.
+#[test]
+fn every_mistake_is_named_by_line_and_cure() {
+    let begin = "auth = \"none\"\n[nodes]\na = \"a\"\nb = \"b\"\nc = \"c\"\n";
+    let link = |one: &str, other: &str| format!("[[link]]\n{one}\n{other}\n");
+    let ab = link("a = \"10.0.1.1 dev eth0\"", "b = \"10.0.1.2 dev eth0\"");
+    let bc = link("b = \"10.0.2.1 dev eth1\"", "c = \"10.0.2.2 dev eth0\"");
+    let path = |more: &str| {
+        format!(
+            "[[path]]\nfrom = \"a\"\nto = \"c\"\n{more}\ntunnel = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n"
+        )
+    };
+    let whole = format!("{begin}{ab}{bc}{}", path("via = [\"b\"]"));
+    let changed = |from: &str, to: &str| {
+        assert!(whole.contains(from), "{from}");
+        whole.replacen(from, to, 1)
+    };
+    let cases = [
+        (changed("via = [\"b\"]", ""), "path a -> c: a and c have no link"),
+        (changed("[\"b\"]", "[\"b\", \"a\", \"b\"]"), "path a -> c: it comes to b twice"),
+        (changed("to = \"c\"", "to = \"x\""), "there is no node x: the nodes are a, b, c"),
+        (changed("[\"b\"]", "\"b\""), "via = \"b\" is wrong"),
+        (changed("10.0.2.2 dev", "10.0.1.1 dev"), "address 10.0.1.1 is taken by a dev eth0"),
+        (changed("10.0.1.2 dev", "10.0.1.1 dev"), "address 10.0.1.1 is taken by a dev eth0"),
+        (changed("dev eth1", "dev eth0"), "interface eth0 is taken by address 10.0.1.2"),
+        (changed("10.0.1.1 dev", "fe80::1 dev"), "are not of one family"),
+        (changed("10.9.0.1/24", "fd00::1/64"), "are not of one family"),
+        (changed("10.9.0.1/24", "10.9.0.2/24"), "the two ends have different addresses"),
+        (changed("10.0.1.1 dev eth0", "eth0"), "as ip does: \"192.0.2.1 dev eth0\""),
+        (changed("a = \"10.0.1.1 dev eth0\"\n", ""), "joins two nodes, this one 1"),
+        (changed("[[path]]", "colour = 3\n[[path]]"), "there is no node colour"),
+        (changed("via =", "colour = 3\nvia ="), "unknown key colour: a path has"),
+        (changed("auth =", "colour = 3\nauth ="), "unknown key colour: there is [nodes]"),
+        (changed("\"none\"", "\"some\""), "auth = \"some\" is wrong: it is \"full\""),
+        (changed("auth = \"none\"\n", ""), "node a: a has no key: `recodectl -f net.toml keys"),
+        (changed("a = \"a\"", "a = \"-oProxyCommand=x\""), "it is what ssh takes"),
+        (changed("a = \"a\"", "a = { ssh = \"a b\" }"), "it is what ssh takes"),
+        (changed("a = \"a\"", "a = { key = \"short\" }"), "it is the node's public key"),
+        (changed("a = \"a\"", "a = { config = \"x\" }"), "it is the absolute path of a file"),
+        (changed("a = \"a\"", "a = { sudo = 1 }"), "it is true or false"),
+        (changed("a = \"a\"", "a = { colour = 1 }"), "node a: unknown key colour"),
+        (changed("a = \"a\"", "a = 7"), "a = 7 is wrong: write [nodes]"),
+        (changed("a = \"a\"", "a = { daemon = { colour = 1 } }"), "the keys of [daemon] are"),
+        (changed("a = \"a\"", "a = { daemon = { auth = \"hop\" } }"), "it is for all nodes"),
+        (changed("c = \"c\"", "c = \"c\"\n\"../x\" = \"d\""), "a node has a name of 1 to 32"),
+        (changed("c = \"c\"", "c = \"c\"\nd = \"d\""), "node d: it has no link"),
+        (changed("c = \"c\"", "c = \"c\"\nc = \"d\""), "this is not valid TOML"),
+        (changed("[[path]]", &(ab.clone() + "[[path]]")), "these nodes have a link in line 6"),
+        (whole.clone() + &path("via = [\"b\"]"), "tunnel 10.9.0.1/24 at a is taken by path a -> c"),
+        (
+            whole.clone() + &path("via = [\"b\"]\nid = 2").replace("10.9", "10.8"),
+            "flow id 2 is taken by path a -> c",
+        ),
+        (changed("via =", "id = 4294967295\nvia ="), "the way back has the next one"),
+        (changed("via =", "code = \"magic\"\nvia ="), "recoded on a would refuse it: flow 1: code"),
+        (changed("via =", "mtu = 100\nvia ="), "recoded on a would refuse it: tunnel rec0: mtu"),
+        (changed("via =", "field = 7\nvia ="), "field"),
+        (changed("[[path]]", "rate_mbit = -1\n[[path]]"), "would refuse it: link eth1: rate_mbit"),
+        (changed("[nodes]", "[daemon]\nworkers = 0\n[nodes]"), "would refuse it: daemon: workers"),
+        ("".to_owned(), "nodes is missing: write [nodes]"),
+        ("nodes = 3".to_owned(), "nodes = (integer) is wrong"),
+        (changed("[[path]]", "[path]"), "write [[path]] with two brackets"),
+    ];
+    for (text, said) in cases {
+        let Err(errors) = Network::parse("net.toml", &text) else {
+            panic!("accepted, not `{said}`:\n{text}");
+        };
+        let errors = errors.to_string();
+        assert!(errors.contains(said), "`{said}` is not in:\n{errors}\n{text}");
+        assert!(errors.lines().all(|line| line.starts_with("net.toml:")), "{errors}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_order_of_lines() {
+    let text = "auth = \"none\"\n[nodes]\na = { sudo = 1 }\nb = 2\n[[link]]\na = \"x\"\n";
+    let errors = Network::parse("net.toml", text).unwrap_err();
+    let lines: Vec<usize> = errors.errors.iter().map(|error| error.line).collect();
+    assert_eq!(lines, [3, 4, 5, 6], "{errors}");
+    // A value that two files would have is wrong once, in the line that has it.
+    let text = LINE.replace("via =", "redundancy_max = 99\nvia =");
+    let errors = Network::parse("net.toml", &text).unwrap_err();
+    assert_eq!(errors.errors.len(), 1, "{errors}");
+    assert!(errors.to_string().starts_with("net.toml:18: path a -> c: "), "{errors}");
+}

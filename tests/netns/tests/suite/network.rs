@@ -1,0 +1,225 @@
+//! `recodectl -f net.toml` over a real sshd: three daemons asked, checked and changed at once.
+//!
+//! Each connection starts an sshd of its own in the namespace of its host (`ProxyCommand`), with
+//! keys and configuration of this test: the machine's own sshd has no part in it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common;
+use recoded_netns::traffic::send_paced;
+use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss, binary};
+
+/// Exit codes of recodectl.
+const DONE: i32 = 0;
+const NO_ANSWER: i32 = 3;
+const REFUSED: i32 = 4;
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// The SSH programs, or, printed, why there are none.
+fn has_ssh() -> bool {
+    let missing = [SSHD, "/usr/bin/ssh", "/usr/bin/ssh-keygen"];
+    let Some(missing) = missing.into_iter().find(|path| !Path::new(path).exists()) else {
+        return true;
+    };
+    let reason = format!("there is no {missing} (scripts/test installs openssh-server)");
+    assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
+    println!("skipped: {reason}");
+    false
+}
+
+/// What ssh and sshd need, in the folder of a bed.
+struct Ssh {
+    config: PathBuf,
+}
+
+impl Ssh {
+    fn new(bed: &Bed) -> Ssh {
+        let folder = bed.directory().join("ssh");
+        fs::create_dir(&folder).unwrap();
+        let file = |name: &str| folder.join(name);
+        for key in ["host", "user"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file(key));
+            assert!(keygen.status().unwrap().success());
+        }
+        // Where sshd puts its unprivileged part; empty, and made by the package's unit elsewhere.
+        fs::create_dir_all("/run/sshd").unwrap();
+        let programs = binary("recodectl").parent().unwrap().display().to_string();
+        let sshd = format!(
+            "HostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\nStrictModes no\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             PermitRootLogin prohibit-password\nLogLevel ERROR\n\
+             SetEnv PATH={programs}:/usr/bin:/bin\n",
+            file("host").display(),
+            file("user.pub").display()
+        );
+        fs::write(file("sshd_config"), sshd).unwrap();
+        let public = fs::read_to_string(file("host.pub")).unwrap();
+        fs::write(file("known_hosts"), format!("bed {public}")).unwrap();
+        let mut ssh = String::new();
+        for (index, host) in bed.hosts().iter().enumerate() {
+            let config = file("sshd_config");
+            ssh += &format!(
+                "Host h{index}\n  ProxyCommand ip netns exec {} {SSHD} -i -e -f {}\n",
+                host.name(),
+                config.display()
+            );
+        }
+        ssh += &format!(
+            "Host gone\n  HostName 127.0.0.1\n  Port 1\n\
+             Host *\n  User root\n  IdentityFile {}\n  IdentitiesOnly yes\n  HostKeyAlias bed\n  \
+             UserKnownHostsFile {}\n  StrictHostKeyChecking yes\n  GlobalKnownHostsFile none\n",
+            file("user").display(),
+            file("known_hosts").display()
+        );
+        fs::write(file("config"), ssh).unwrap();
+        Ssh { config: file("config") }
+    }
+}
+
+/// A network file beside a line of daemons.
+struct Net<'a> {
+    bed: &'a Bed,
+    ssh: Ssh,
+}
+
+impl Net<'_> {
+    fn file(&self) -> PathBuf {
+        self.bed.directory().join("net.toml")
+    }
+
+    /// The line of `daemons`, as `change` makes it. Tunnels, workers and interfaces are those that
+    /// run, as no reload changes these.
+    fn text(&self, daemons: &[Daemon]) -> String {
+        let mut text = "[nodes]\n".to_owned();
+        for (index, daemon) in daemons.iter().enumerate() {
+            let socket = daemon.socket().display().to_string();
+            text += &format!(
+                "h{index} = {{ config = \"{}\", private_key = \"{}\", daemon = {{ socket = \
+                 \"{socket}\" }} }}\n",
+                daemon.config().display(),
+                AuthPlan::key_file(&socket)
+            );
+        }
+        for number in 1..=self.bed.hops() {
+            text += &format!(
+                "[[link]]\nh{} = \"{} dev east\"\nh{number} = \"{} dev west\"\nrate_mbit = 18\n",
+                number - 1,
+                Bed::west_address(number),
+                Bed::east_address(number)
+            );
+        }
+        text + "[[path]]\nfrom = \"h0\"\nvia = [\"h1\"]\nto = \"h2\"\n\
+                tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n"
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.file(), text).unwrap();
+    }
+
+    /// Exit code and all that is said.
+    fn recodectl(&self, arguments: &str) -> (i32, String) {
+        let Output { status, stdout, stderr } = Command::new(binary("recodectl"))
+            .env("RECODED_SSH", format!("ssh -F {}", self.ssh.config.display()))
+            .arg("-f")
+            .arg(self.file())
+            .args(arguments.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
+        println!("$ recodectl -f net.toml {arguments}\n{said}");
+        (status.code().unwrap(), said)
+    }
+}
+
+fn files(daemons: &[Daemon]) -> Vec<String> {
+    daemons.iter().map(|daemon| fs::read_to_string(daemon.config()).unwrap()).collect()
+}
+
+fn in_force(daemons: &[Daemon]) -> Vec<String> {
+    daemons.iter().map(|daemon| daemon.show().unwrap().config).collect()
+}
+
+fn traffic(bed: &Bed) {
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    send_paced(bed.source(), to, 200, 200, 1000.0).unwrap();
+}
+
+#[test]
+fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
+    let Some(_turn) = common::daemons() else { return };
+    if !has_ssh() {
+        return;
+    }
+    let bed = common::bed(2, Loss::independent(0.02), 20.0);
+    let plan = LinePlan { auth: Some(AuthPlan::new("full", 2)), ..LinePlan::protected(2) };
+    let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let net = Net { bed: &bed, ssh: Ssh::new(&bed) };
+    let text = net.text(&daemons);
+    net.write(&text);
+
+    // Public keys are asked for once.
+    let (code, said) = net.recodectl("keys --save");
+    assert_eq!(code, DONE, "{said}");
+    assert!(said.contains("3 written into"), "{said}");
+    let text = fs::read_to_string(net.file()).unwrap();
+    traffic(&bed);
+    let (code, said) = net.recodectl("status");
+    assert_eq!(code, DONE, "{said}");
+    assert_eq!(said.matches(" up ").count(), 3, "{said}");
+
+    // All boxes go over to the file, and traffic with them.
+    let (before, config) = (files(&daemons), in_force(&daemons));
+    let (code, said) = net.recodectl("check");
+    assert_eq!(code, DONE, "{said}");
+    assert_eq!((files(&daemons), said.matches("differs").count()), (before, 3), "{said}");
+    let (code, said) = net.recodectl("apply --confirm 30s");
+    assert_eq!(code, DONE, "{said}");
+    assert!(said.contains("confirmed on all boxes"), "{said}");
+    let (applied, changed) = (files(&daemons), in_force(&daemons));
+    assert!(applied.iter().all(|file| file.contains("by recodectl render")), "{applied:?}");
+    assert_ne!(changed, config);
+    let waiting = daemons.iter().any(|daemon| {
+        let output = daemon.control(&["history"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("the one before is back")
+    });
+    assert!(!waiting, "everything is confirmed");
+    let delivered = |daemons: &[Daemon]| daemons[2].show().unwrap().tunnels[0].counters.clone();
+    let begun = delivered(&daemons);
+    traffic(&bed);
+    assert_ne!(delivered(&daemons), begun, "packets arrive");
+    assert_eq!(net.recodectl("check").1.matches("same").count(), 3);
+
+    // A file that one host refuses changes nothing on any; it is found before anything is changed.
+    net.write(&text.replace("dev west\"\nrate_mbit = 18\n[[path]]", "dev west7\"\n[[path]]"));
+    let (code, said) = net.recodectl("apply");
+    assert_eq!(code, REFUSED, "{said}");
+    assert!(said.contains("FAIL h2") && said.contains("west7"), "{said}");
+    assert_eq!((files(&daemons), in_force(&daemons)), (applied.clone(), changed.clone()));
+
+    // One that a daemon refuses although its host has all it needs: the others have gone over to
+    // theirs, and go back.
+    net.write(&text.replace("via =", "name = \"rec7\"\nredundancy_max = 3\nvia ="));
+    let (code, said) = net.recodectl("apply --confirm 30s");
+    assert_eq!(code, REFUSED, "{said}");
+    assert!(said.contains("all boxes are as they were before"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("h1") && line.ends_with("back")), "{said}");
+    assert_eq!((files(&daemons), in_force(&daemons)), (applied.clone(), changed.clone()));
+
+    // A host that does not answer, and a daemon that does not.
+    net.write(&text.replace("h1 = { ", "h1 = { ssh = \"gone\", "));
+    let (code, said) = net.recodectl("status");
+    assert_eq!(code, NO_ANSWER, "{said}");
+    assert!(said.contains("FAIL h1") && said.contains("Connection refused"), "{said}");
+    assert_eq!(net.recodectl("apply").0, NO_ANSWER);
+    net.write(&text);
+    assert!(daemons[1].stop());
+    let (code, said) = net.recodectl("status");
+    assert_eq!(code, NO_ANSWER, "{said}");
+    assert!(said.contains("no daemon") && said.contains("FAIL h1"), "{said}");
+    assert_eq!(files(&daemons), applied);
+}
