@@ -80,6 +80,7 @@ impl NetworkFailure {
 }
 
 /// What a command prints, and with what the program ends.
+#[derive(Debug)]
 pub struct Told {
     /// Exit code.
     pub code: u8,
@@ -102,18 +103,7 @@ impl Boxes {
             true => Network::parse(&name, &text)?,
             false => Network::parse_without_keys(&name, &text)?,
         };
-        let mut chosen: Vec<usize> = (0..network.nodes.len()).collect();
-        if !fleet.only.is_empty() {
-            for name in &fleet.only {
-                if !network.nodes.iter().any(|node| node.name == *name) {
-                    let names: Vec<&str> =
-                        network.nodes.iter().map(|node| node.name.as_str()).collect();
-                    let nodes = names.join(", ");
-                    return Err(NetworkFailure::NoNode { name: name.clone(), nodes });
-                }
-            }
-            chosen.retain(|index| fleet.only.contains(&network.nodes[*index].name));
-        }
+        let chosen = chosen(&network, fleet)?;
         let ssh = Ssh::new(&fleet.ssh, fleet.patience)?;
         Ok(Boxes { network, chosen, ssh })
     }
@@ -150,12 +140,26 @@ impl Boxes {
     }
 }
 
+/// The nodes that `--only` names, or all.
+fn chosen(network: &Network, fleet: &Fleet) -> Result<Vec<usize>, NetworkFailure> {
+    let names = || network.nodes.iter().map(|node| node.name.as_str());
+    for name in &fleet.only {
+        if !names().any(|known| known == name) {
+            let nodes = names().collect::<Vec<_>>().join(", ");
+            return Err(NetworkFailure::NoNode { name: name.clone(), nodes });
+        }
+    }
+    let is_chosen = |name: &str| fleet.only.is_empty() || fleet.only.iter().any(|it| it == name);
+    let pairs = names().enumerate().filter(|(_, name)| is_chosen(name));
+    Ok(pairs.map(|(index, _)| index).collect())
+}
+
 /// Runs a command for a network, if it is one.
 pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
     let fleet = &arguments.fleet;
     let Some(file) = &fleet.network else {
         return match &arguments.command {
-            Command::Render(rendering) => Some(render::run(rendering, None, arguments.json)),
+            Command::Render(rendering) => Some(render::run(rendering, fleet, arguments.json)),
             Command::Status => Some(Err(NetworkFailure::NoNetwork("status").into())),
             Command::Check => Some(Err(NetworkFailure::NoNetwork("check").into())),
             Command::Apply { .. } => Some(Err(NetworkFailure::NoNetwork("apply").into())),
@@ -167,7 +171,7 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
     let json = arguments.json;
     let open = |with_keys| Boxes::open(file, fleet, with_keys);
     Some(match &arguments.command {
-        Command::Render(rendering) => render::run(rendering, Some(file), json),
+        Command::Render(rendering) => render::run(rendering, fleet, json),
         Command::Status => open(true).map_err(Into::into).and_then(|it| status::run(&it, json)),
         Command::Doctor { seconds } => {
             open(true).map_err(Into::into).and_then(|it| status::doctor(&it, *seconds, json))

@@ -1,6 +1,6 @@
 //! `recodectl render`: the configuration of each box, printed, written or compared.
 
-use super::{NetworkFailure, Told, read};
+use super::{Fleet, NetworkFailure, Told, read};
 use clap::Args;
 use recoded_api::exit;
 use recoded_network::Network;
@@ -25,30 +25,31 @@ pub struct Rendering {
 }
 
 /// Renders a network.
-pub fn run(
-    rendering: &Rendering,
-    named: Option<&PathBuf>,
-    json: bool,
-) -> Result<Told, crate::Failure> {
-    let Some(file) = rendering.file.as_ref().or(named) else {
+pub fn run(rendering: &Rendering, fleet: &Fleet, json: bool) -> Result<Told, crate::Failure> {
+    let Some(file) = rendering.file.as_ref().or(fleet.network.as_ref()) else {
         return Err(NetworkFailure::NoNetwork("render").into());
     };
     let (name, text) = read(file).map_err(crate::Failure::from)?;
     let network = Network::parse(&name, &text).map_err(NetworkFailure::from)?;
-    let files: BTreeMap<&str, String> =
-        network.nodes.iter().map(|node| node.name.as_str()).zip(network.files()).collect();
+    let chosen = super::chosen(&network, fleet)?;
+    let texts = network.files();
+    let name = |index: &usize| network.nodes[*index].name.as_str();
+    let files: Vec<(&str, &str)> =
+        chosen.iter().map(|index| (name(index), texts[*index].as_str())).collect();
     let text = match (&rendering.out, rendering.diff) {
         (None, true) => return Err(NetworkFailure::DiffWithoutFolder.into()),
         (Some(folder), true) => difference(folder, &files)?,
         (Some(folder), false) => write_all(folder, &files)?,
         (None, false) if json => String::new(),
-        (None, false) => files.values().cloned().collect::<Vec<_>>().join("\n"),
+        (None, false) => files.iter().map(|(_, text)| *text).collect::<Vec<_>>().join("\n"),
     };
     let text = match (json, &rendering.out) {
         (false, _) => text,
-        (true, None) => crate::json::pretty(&BTreeMap::from([("files", &files)]))?,
         (true, Some(_)) if rendering.diff => crate::json::object("diff", &text)?,
-        (true, Some(_)) => crate::json::pretty(&BTreeMap::from([("files", &files)]))?,
+        (true, _) => {
+            let files: BTreeMap<&str, &str> = files.into_iter().collect();
+            crate::json::pretty(&BTreeMap::from([("files", files)]))?
+        }
     };
     Ok(Told { code: exit::OK, text })
 }
@@ -57,7 +58,7 @@ fn path(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.toml"))
 }
 
-fn difference(folder: &Path, files: &BTreeMap<&str, String>) -> Result<String, NetworkFailure> {
+fn difference(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFailure> {
     let mut text = String::new();
     for (node, file) in files {
         let path = path(folder, node);
@@ -66,14 +67,14 @@ fn difference(folder: &Path, files: &BTreeMap<&str, String>) -> Result<String, N
             read => read.map_err(|source| NetworkFailure::Read { path: path.clone(), source })?,
         };
         let shown = path.display().to_string();
-        let diff = TextDiff::from_lines(&before, file);
+        let diff = TextDiff::from_lines(before.as_str(), file);
         text += &diff.unified_diff().context_radius(1).header(&shown, &shown).to_string();
     }
     Ok(if text.is_empty() { "nothing would change\n".into() } else { text })
 }
 
 /// Writes every file whole or leaves it as it was.
-fn write_all(folder: &Path, files: &BTreeMap<&str, String>) -> Result<String, NetworkFailure> {
+fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFailure> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| NetworkFailure::Write { path, source }

@@ -128,12 +128,20 @@ impl Place {
         format!("rm -f {} {}", self.kept, self.before)
     }
 
-    /// Goes back to the old file, and to what was in force where that changed.
+    /// Goes back to the old file, and to what was in force where that changed. A daemon that has
+    /// gone back by itself is left alone: to undo that would bring the new configuration again.
     pub fn go_back(&self, changed: bool) -> String {
         let Place { config, before, kept, .. } = self;
-        let undo = if changed { self.recodectl() + " undo; " } else { ":; ".to_owned() };
+        let recodectl = self.recodectl();
+        let undo = match changed {
+            true => format!(
+                "if [ -e {kept} ] || {recodectl} history | grep -q 'confirm_seconds_left\": *[0-9]'; \
+                 then {recodectl} undo; fi"
+            ),
+            false => ":".to_owned(),
+        };
         format!(
-            "{undo}c=$?; for old in {before} {kept}; do if [ -e \"$old\" ]; then mv -f \"$old\" \
+            "{undo}; c=$?; for old in {before} {kept}; do if [ -e \"$old\" ]; then mv -f \"$old\" \
              {config}; fi; done; exit $c"
         )
     }

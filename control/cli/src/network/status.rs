@@ -41,7 +41,7 @@ pub struct Condition {
     pub state: &'static str,
     /// Version of its daemon.
     pub version: Option<String>,
-    /// Flows by their states; `-` for those that have none.
+    /// Flows by their states; `unreported` for sources whose next hops send no reports.
     pub flows: BTreeMap<String, usize>,
     /// Loss of the worst hop of any flow.
     pub worst_loss: Option<f64>,
@@ -104,7 +104,7 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
     condition.state = "up";
     condition.version = Some(state.version);
     for flow in &state.flows {
-        let word = flow.state.clone().unwrap_or_else(|| "-".into());
+        let word = flow.state.clone().unwrap_or_else(|| "unreported".into());
         *condition.flows.entry(word).or_default() += 1;
     }
     condition.worst_loss = state.flows.iter().filter_map(worst_loss).reduce(f64::max);
