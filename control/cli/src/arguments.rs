@@ -150,8 +150,8 @@ pub enum Command {
     Degrees(degrees::Options),
     /// Make the configuration of every box of a network from one file; needs no daemon
     ///
-    /// Each file is read by the parser of the daemon first: what it would refuse is said by the line
-    /// of the network.
+    /// Each file is read by the parser of the daemon first: what it would refuse is said by the
+    /// line of the network.
     #[command(after_help = NETWORK_HELP)]
     Render(Rendering),
     /// With -f: show every box of a network in one line, and what is wrong with it

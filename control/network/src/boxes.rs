@@ -9,12 +9,12 @@
 
 use crate::model::{Auth, End, Extra, Link, Network};
 use crate::paths::{self, Path};
-use crate::{Fault, NetworkError, render};
+use crate::{Fault, NetworkError, links, render};
 use recoded::config::Config;
 use recoded::config::error::ConfigError;
 use recoded_api::keys::{FLOW, Role};
 use recoded_secure::PublicKey;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// An interface of a node that carries coded packets.
@@ -54,9 +54,9 @@ pub(crate) struct BoxTunnel<'a> {
     pub path: &'a Path,
 }
 
-/// All of it.
+/// What a node needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Box<'a> {
+pub(crate) struct Needs<'a> {
     pub daemon: Vec<&'a Extra>,
     pub links: Vec<BoxLink<'a>>,
     pub tunnels: Vec<BoxTunnel<'a>>,
@@ -65,8 +65,8 @@ pub(crate) struct Box<'a> {
 }
 
 /// What node `node` needs.
-pub(crate) fn of(network: &Network, node: usize) -> Box<'_> {
-    let links = links(network, node);
+pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
+    let links = box_links(network, node);
     let tunnels = tunnels(network, node);
     let mut flows = Vec::new();
     for path in &network.paths {
@@ -87,11 +87,11 @@ pub(crate) fn of(network: &Network, node: usize) -> Box<'_> {
     let own = &network.nodes[node].daemon;
     let common = network.daemon.iter();
     let daemon = common.filter(|extra| own.iter().all(|own| own.key != extra.key)).chain(own);
-    Box { daemon: daemon.collect(), links, tunnels, neighbours, flows }
+    Needs { daemon: daemon.collect(), links, tunnels, neighbours, flows }
 }
 
 /// Links, one for each interface.
-fn links(network: &Network, node: usize) -> Vec<BoxLink<'_>> {
+fn box_links(network: &Network, node: usize) -> Vec<BoxLink<'_>> {
     let mut links: Vec<BoxLink<'_>> = Vec::new();
     for link in &network.links {
         let Some((end, _)) = link.seen_from(node) else { continue };
@@ -172,7 +172,7 @@ fn flow<'a>(
 /// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of
 /// the network that they come from, once for all nodes.
 pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
-    let mut said: BTreeMap<(usize, String), ()> = BTreeMap::new();
+    let mut said = BTreeSet::new();
     for (index, node) in network.nodes.iter().enumerate() {
         let needs = of(network, index);
         let text = render::render(network, index);
@@ -180,62 +180,48 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         let Err(refused) = Config::parse(&node.name, &text, &|_| None) else { continue };
         for error in refused.errors {
             let fault = ConfigError { place: String::new(), ..error.clone() }.to_string();
-            let (place, line) = origin(network, &needs, &error.place, &fault, node.line);
-            if said.insert((line, fault.clone()), ()).is_some() {
+            let (place, line) = origin(network, &needs, &error.place, &fault)
+                .unwrap_or_else(|| (String::new(), node.line));
+            if !said.insert((line, fault)) {
                 continue;
             }
-            let message = match error.place.is_empty() {
-                true => fault,
-                false => format!("{}: {fault}", error.place),
-            };
-            let fault = Fault::Refused { node: node.name.clone(), message };
+            let fault = Fault::Refused { node: node.name.clone(), message: error.to_string() };
             errors.push(NetworkError { line, place, fault });
         }
     }
 }
 
-/// What in the network a place in the file of a node follows from, and in which line it is.
+/// What in the network a place in the file of a node follows from, and in which line it is: that of
+/// the key which `fault` begins with, if somebody wrote it.
 fn origin(
     network: &Network,
-    needs: &Box<'_>,
+    needs: &Needs<'_>,
     place: &str,
     fault: &str,
-    node_line: usize,
-) -> (String, usize) {
+) -> Option<(String, usize)> {
     let (kind, name) = place.split_once(' ').unwrap_or((place, ""));
     let key = fault.split([' ', '=']).next().unwrap_or_default();
-    let at = |extras: &[&Extra], line| {
-        extras.iter().find(|extra| extra.key == key).map_or(line, |extra| extra.line)
+    let line = |extras: &[Extra], else_line| {
+        extras.iter().find(|extra| extra.key == key).map_or(else_line, |extra| extra.line)
     };
-    let all = |extras: &'_ [Extra]| -> Vec<(String, usize)> {
-        extras.iter().map(|extra| (extra.key.clone(), extra.line)).collect()
-    };
-    let line_of = |extras: Vec<(String, usize)>, line| {
-        extras.into_iter().find(|(name, _)| name == key).map_or(line, |(_, line)| line)
-    };
-    match kind {
-        "daemon" => ("daemon".to_owned(), at(&needs.daemon, node_line)),
+    let nodes = &network.nodes;
+    Some(match kind {
+        "daemon" => {
+            let written = needs.daemon.iter().find(|extra| extra.key == key)?;
+            ("daemon".to_owned(), written.line)
+        }
         "link" => {
-            let found = needs.links.iter().find(|link| link.name == name);
-            found.map_or((String::new(), node_line), |found| {
-                let line = line_of(all(&found.link.extras), found.end.line);
-                (crate::links::name(found.link, &network.nodes), line)
-            })
+            let BoxLink { end, link, .. } = needs.links.iter().find(|link| link.name == name)?;
+            (links::name(link, nodes), line(&link.extras, end.line))
         }
         "tunnel" => {
-            let found = needs.tunnels.iter().find(|tunnel| tunnel.name == name);
-            found.map_or((String::new(), node_line), |found| {
-                let line = line_of(all(&found.path.tunnel_extras), found.path.line);
-                (found.path.place(&network.nodes), line)
-            })
+            let path = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?.path;
+            (path.place(nodes), line(&path.tunnel_extras, path.line))
         }
         "flow" => {
-            let found = needs.flows.iter().find(|flow| flow.id.to_string() == name);
-            found.map_or((String::new(), node_line), |found| {
-                let line = line_of(all(&found.path.flow_extras), found.path.line);
-                (found.path.place(&network.nodes), line)
-            })
+            let path = needs.flows.iter().find(|flow| flow.id.to_string() == name)?.path;
+            (path.place(nodes), line(&path.flow_extras, path.line))
         }
-        _ => (String::new(), node_line),
-    }
+        _ => return None,
+    })
 }

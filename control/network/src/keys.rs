@@ -56,8 +56,9 @@ mod tests {
         let key: PublicKey = KEY.parse().unwrap();
         let kept = with_keys(text, &[("a", key), ("b", key), ("c", key)]).unwrap();
         let expected = format!(
-            "[nodes]\na = {{ ssh = \"root@a\", key = \"{KEY}\" }} # first\nb = {{ sudo = true, key = \
-             \"{KEY}\" }}\n\n[nodes.c]\nssh = \"c\"\nkey = \"{KEY}\"\n"
+            "[nodes]\na = {{ ssh = \"root@a\", key = \"{KEY}\" }} # first\n\
+             b = {{ sudo = true, key = \"{KEY}\" }}\n\n[nodes.c]\nssh = \"c\"\n\
+             key = \"{KEY}\"\n"
         );
         assert_eq!(kept, expected);
         assert_eq!(with_keys(&kept, &[("a", key)]).unwrap(), kept);

@@ -2,7 +2,7 @@
 
 use crate::nodes::{self, Node};
 use crate::paths::{self, Path};
-use crate::reader::{Reader, Text};
+use crate::reader::{Entry, Reader, Text};
 use crate::{Fault, NetworkError, NetworkErrors, boxes, links};
 use ipnet::IpNet;
 use recoded_api::keys::DAEMON;
@@ -180,8 +180,7 @@ fn read(
         None => {}
     }
     match nodes.as_ref().map(|entry| (entry, entry.value)) {
-        Some((entry, DeValue::Table(table))) if !table.is_empty() => {
-            let _ = entry;
+        Some((_, DeValue::Table(table))) if !table.is_empty() => {
             network.nodes = nodes::nodes(text, table, &common, errors);
         }
         Some((entry, _)) => shape(entry, nodes::RULE, errors),
@@ -204,7 +203,7 @@ fn read(
 /// The tables of `[[link]]` or `[[path]]`, with their lines.
 fn tables<'a>(
     text: &Text<'_>,
-    entry: Option<&crate::reader::Entry<'a>>,
+    entry: Option<&Entry<'a>>,
     kind: &str,
     errors: &mut Vec<NetworkError>,
 ) -> Vec<(&'a DeTable<'a>, usize)> {
@@ -224,7 +223,7 @@ fn tables<'a>(
     found
 }
 
-fn shape(entry: &crate::reader::Entry<'_>, rule: &str, errors: &mut Vec<NetworkError>) {
+fn shape(entry: &Entry<'_>, rule: &str, errors: &mut Vec<NetworkError>) {
     let (key, rule) = (entry.key.to_owned(), rule.to_owned());
     let value = format!("({})", entry.value.type_str());
     let fault = Fault::Value { key, value, rule };
@@ -254,6 +253,6 @@ pub(crate) fn daemon_keys(reader: &mut Reader<'_, '_>) -> Vec<Extra> {
 }
 
 /// What is handed to the daemon.
-pub(crate) fn extra(entry: &crate::reader::Entry<'_>) -> Extra {
+pub(crate) fn extra(entry: &Entry<'_>) -> Extra {
     Extra { key: entry.key.to_owned(), value: entry.copied(), line: entry.line }
 }

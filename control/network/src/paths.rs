@@ -236,7 +236,7 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
                     what: format!("tunnel {net} at {}", network.nodes[node].name),
                     owner,
                     line: other.line,
-                    rule: "Linux needs prefixes that do not overlap to tell tunnels of a node apart",
+                    rule: "prefixes of tunnels of a node do not overlap",
                 });
             }
         }

@@ -129,7 +129,8 @@ fn every_mistake_is_named_by_line_and_cure() {
     let bc = link("b = \"10.0.2.1 dev eth1\"", "c = \"10.0.2.2 dev eth0\"");
     let path = |more: &str| {
         format!(
-            "[[path]]\nfrom = \"a\"\nto = \"c\"\n{more}\ntunnel = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n"
+            "[[path]]\nfrom = \"a\"\nto = \"c\"\n{more}\n\
+             tunnel = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n"
         )
     };
     let whole = format!("{begin}{ab}{bc}{}", path("via = [\"b\"]"));

@@ -3,7 +3,7 @@
 //! A private key never leaves its box. Public keys are written into the file, where people see what
 //! changes: asked for by every command, they would be those of whoever answers.
 
-use super::ssh::NoAnswer;
+use super::ssh::{Answer, NoAnswer};
 use super::status::{Found, finding, findings, refused};
 use super::{Boxes, NetworkFailure, Told, read, render, worse};
 use crate::table::{Align, table};
@@ -17,7 +17,7 @@ use Align::Left;
 
 /// The key of a box.
 #[derive(Debug, Serialize)]
-struct Told1 {
+struct BoxKey {
     node: String,
     key: Option<String>,
     /// made; found; -.
@@ -67,9 +67,9 @@ pub fn run(boxes: &Boxes, file: &Path, save: bool, json: bool) -> Result<Told, c
     Ok(Told { code, text })
 }
 
-fn key(node: &Node, answer: Result<super::Answer, NoAnswer>) -> (Told1, u8) {
+fn key(node: &Node, answer: Result<Answer, NoAnswer>) -> (BoxKey, u8) {
     let node = node.name.clone();
-    let mut told = Told1 { node, key: None, private: "-", file: "-", findings: Vec::new() };
+    let mut told = BoxKey { node, key: None, private: "-", file: "-", findings: Vec::new() };
     let (code, (cause, cure)) = match answer {
         Ok(answer) => {
             let lines: Vec<&str> = answer.text.lines().collect();
@@ -86,7 +86,7 @@ fn key(node: &Node, answer: Result<super::Answer, NoAnswer>) -> (Told1, u8) {
     (told, code)
 }
 
-fn summary(told: &[Told1], new: usize, save: bool, file: &Path) -> String {
+fn summary(told: &[BoxKey], new: usize, save: bool, file: &Path) -> String {
     let head = [("node", Left), ("public key", Left), ("private", Left), ("file", Left)];
     let rows = told.iter().map(|it| {
         let key = it.key.clone().unwrap_or_else(|| "-".into());

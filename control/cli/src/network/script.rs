@@ -135,8 +135,8 @@ impl Place {
         let recodectl = self.recodectl();
         let undo = match changed {
             true => format!(
-                "if [ -e {kept} ] || {recodectl} history | grep -q 'confirm_seconds_left\": *[0-9]'; \
-                 then {recodectl} undo; fi"
+                "if [ -e {kept} ] || {recodectl} history | grep -q \
+                 'confirm_seconds_left\": *[0-9]'; then {recodectl} undo; fi"
             ),
             false => ":".to_owned(),
         };
