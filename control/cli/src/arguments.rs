@@ -179,7 +179,7 @@ pub enum Command {
     /// With -f: have every box make its private key, if it has none, and print the public ones
     ///
     /// Private keys never leave their boxes. Public ones belong into the file of the network, where
-    /// a change can be seen: a command that asked for them each time would trust whoever answers.
+    /// a change can be seen: a command that asked for them each time trusts any host that answers.
     Keys {
         /// Write public keys that are new into the file; one that differs is never replaced
         #[arg(long)]

@@ -1,6 +1,6 @@
 //! A network in one file: nodes, links and paths, and from them the configuration of every node.
 //!
-//! Place: beside the packet path, on the machine of whoever runs a network; no daemon needs it. It
+//! Place: beside the packet path, on the machine of an operator; no daemon needs it. It
 //! does no I/O: text in, texts or every mistake out.
 //!
 //! ```text

@@ -19,7 +19,7 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     /// The value in a form that can be written again. Numbers of more than 64 bits become text,
-    /// which whoever takes it refuses.
+    /// which the daemon refuses.
     pub fn copied(&self) -> Value {
         let parsed = self.written.parse::<Value>();
         let mut value = parsed.unwrap_or_else(|_| Value::from(self.written));

@@ -178,7 +178,7 @@ fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
 fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
     let text = answer.as_ref().map(|answer| answer.text.clone()).unwrap_or_default();
     if let Some((code, found)) = failed(answer) {
-        // One that refused has its old file; of one that is lost nobody knows.
+        // One that refused has its old file; of one that is lost this is not known.
         it.committed = code == exit::NOT_RUNNING;
         it.waits = it.committed;
         it.findings.push(found);

@@ -1,7 +1,7 @@
 //! `keys`: every box makes its private key, and tells the public one.
 //!
 //! A private key never leaves its box. Public keys are written into the file, where people see what
-//! changes: asked for by every command, they would be those of whoever answers.
+//! changes: asked for by every command, they would be those of any host that answers.
 
 use super::ssh::{Answer, NoAnswer};
 use super::status::{Found, finding, findings, refused};

@@ -118,7 +118,7 @@ impl Ssh {
             }
             running.join_all().await
         });
-        let lost = NoAnswer { cause: "nobody asked it".into(), cure: "report this".into() };
+        let lost = NoAnswer { cause: "it was not asked".into(), cure: "report this".into() };
         let mut ordered = vec![Err(lost); count];
         for (index, answer) in answers {
             ordered[index] = answer;

@@ -26,7 +26,7 @@ pub struct Found {
     pub subject: String,
     /// What is wrong.
     pub cause: String,
-    /// What to do about it.
+    /// What to do about it; empty where the cause says so.
     pub cure: String,
 }
 
@@ -64,7 +64,7 @@ impl Condition {
     }
 }
 
-/// An error in the words of whoever cannot go on.
+/// An error of a box as a whole.
 pub fn finding(cause: String, cure: String) -> Found {
     Found { level: "error".into(), subject: "box".into(), cause, cure }
 }
@@ -136,19 +136,23 @@ pub fn values(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter().map_while(Result::ok).collect()
 }
 
-/// Why recodectl there did not do it, and the cure.
+/// Why recodectl there did not do it, and the cure; that is empty where the words have it.
 pub fn refused(answer: &Answer) -> (String, String) {
-    let said = values(&answer.text)
-        .into_iter()
-        .find_map(|value| value["error"]["message"].as_str().map(str::to_owned));
-    let words = said.unwrap_or_else(|| answer.last_words());
-    let cure = match answer.code {
-        127 => "install the package recoded there",
-        3 => "start it there: systemctl enable --now recoded",
-        _ if words.contains("sudo:") => "let this user run sudo there without a password",
-        _ => "run the same there by hand",
-    };
-    (words, cure.to_owned())
+    let mut values = values(&answer.text).into_iter();
+    let said = values.find_map(|value| value["error"]["message"].as_str().map(str::to_owned));
+    let words = said.clone().unwrap_or_else(|| answer.last_words()).replace('\n', "; ");
+    match answer.code {
+        127 => (words, "install the package recoded there".into()),
+        code if said.is_some() && code == i32::from(exit::NOT_RUNNING) => {
+            let cause = words.split(": ").next().unwrap_or_default().to_owned();
+            (cause, "start it there: systemctl enable --now recoded".into())
+        }
+        _ if said.is_some() => (words, String::new()),
+        _ if words.contains("sudo:") => {
+            (words, "let this user run sudo there without a password".into())
+        }
+        _ => (words, "run the same there by hand".into()),
+    }
 }
 
 /// `status`: a line for each box, and what is wrong.
@@ -199,7 +203,9 @@ pub fn findings(node: &str, findings: &[Found]) -> String {
         let label = if found.level == "error" { "FAIL" } else { "warn" };
         let subject =
             if found.subject == "box" { String::new() } else { format!("{}: ", found.subject) };
-        sentence(&format!("{label} {node}"), &format!("{subject}{}: {}", found.cause, found.cure))
+        let cure = if found.cure.is_empty() { "" } else { ": " };
+        let Found { cause, cure: words, .. } = found;
+        sentence(&format!("{label} {node}"), &format!("{subject}{cause}{cure}{words}"))
     });
     lines.collect()
 }
