@@ -173,7 +173,7 @@ impl Ssh {
                 cure: format!("see what `ssh {} true` prints: it should be nothing", job.host),
             });
         }
-        let (text, complaint) = (lossless(&out), lossless(&err));
+        let (text, complaint) = (printable(&out), printable(&err));
         match status.code() {
             Some(NO_CONNECTION) | None => Err(no_connection(&complaint, &job.host)),
             Some(code) => Ok(Answer { code, text, complaint }),
@@ -190,7 +190,7 @@ async fn read(from: Option<impl tokio::io::AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-fn lossless(bytes: &[u8]) -> String {
+fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     // Text from elsewhere must not move the cursor.
     text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
