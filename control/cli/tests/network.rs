@@ -197,6 +197,9 @@ fn status_is_a_line_for_each_box_and_what_is_wrong() {
     );
     let (code, json) = boxes.json("doctor --only b");
     assert_eq!((code, &json["nodes"]["b"][0]["cause"]), (5, &"deaf".into()), "{json}");
+    let (code, text) = boxes.recodectl("-f net.toml show links");
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("--- a\n{") && text.contains("--- c\n  FAIL c "), "{text}");
     let (code, json) = boxes.json("show");
     assert_eq!((code, &json["nodes"]["a"]["version"]), (3, &"0.1.0".into()));
 }

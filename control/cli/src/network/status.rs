@@ -140,6 +140,7 @@ pub fn values(text: &str) -> Vec<Value> {
 pub fn refused(answer: &Answer) -> (String, String) {
     let mut values = values(&answer.text).into_iter();
     let said = values.find_map(|value| value["error"]["message"].as_str().map(str::to_owned));
+    let said = said.or_else(|| Some(answer.last_words().strip_prefix("recodectl: ")?.to_owned()));
     let words = said.clone().unwrap_or_else(|| answer.last_words()).replace('\n', "; ");
     match answer.code {
         127 => (words, "install the package recoded there".into()),
