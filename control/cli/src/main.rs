@@ -27,6 +27,8 @@ mod flows;
 
 mod manual;
 
+mod plan;
+
 mod neighbours;
 mod reload;
 mod sessions;
@@ -65,6 +67,8 @@ enum Failure {
     Reload(#[from] reload::ReloadError),
     #[error(transparent)]
     Doctor(#[from] doctor::DoctorError),
+    #[error(transparent)]
+    Plan(#[from] plan::PlanError),
     /// A diagnosis, as it is printed.
     #[error("{0}")]
     Unhealthy(String),
@@ -88,6 +92,7 @@ impl Failure {
             | Failure::Json(_)
             | Failure::Keys(_)
             | Failure::Reload(_)
+            | Failure::Plan(_)
             | Failure::Doctor(_) => exit::FAILED,
         }
     }
@@ -98,6 +103,7 @@ impl Failure {
                 error.kind()
             }
             Failure::Doctor(_) => "host",
+            Failure::Plan(_) => "plan",
             Failure::Unhealthy(_) => "unhealthy",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
@@ -154,6 +160,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let found = doctor::examine(&arguments.socket, *seconds)?;
             let text = if json { json::pretty(&found)? } else { doctor::text(&found) };
             if found.errors > 0 { Err(Failure::Unhealthy(text)) } else { Ok(text) }
+        }
+        Command::Plan(options) => {
+            let report = plan::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
