@@ -24,12 +24,12 @@ pub enum MeasureError {
     /// No socket.
     #[error("cannot open a UDP socket: {0}")]
     Socket(#[from] io::Error),
-    /// ICMP says that nobody listens.
+    /// ICMP says that the port is closed.
     #[error(
-        "{0} answers \"port unreachable\": nobody listens there; run `recodectl plan --listen` on \
+        "{0} answers \"port unreachable\": no listener runs there; run `recodectl plan --listen` on \
          the far end, and compare the port"
     )]
-    NobodyListens(SocketAddr),
+    NotListening(SocketAddr),
     /// ICMP or ARP says that there is no way.
     #[error("{0} cannot be reached ({1}): check that it is up, and the route to it (ip route get)")]
     Unreachable(SocketAddr, io::ErrorKind),

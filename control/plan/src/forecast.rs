@@ -157,7 +157,7 @@ pub struct Forecast {
     pub code: Contender,
 }
 
-/// Below these nobody notices losses.
+/// Losses below these are not noticed.
 const LOSS_NEGLIGIBLE: f64 = 1e-3;
 const ROUND_TRIP_SHORT: f64 = 0.05;
 

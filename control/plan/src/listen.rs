@@ -18,7 +18,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::packet::{Body, OPENING_BYTES, ParseError, Refusal, Token, VERSION};
 use crate::socket::{Endpoint, Received, header_bytes};
-use crate::train::{Arrivals, Summary, TrainPlan, send, wall_nanos};
+use crate::train::{Arrivals, Summary, TrainPlan, be_prompt, send, wall_nanos};
 
 /// A session that hears nothing for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
@@ -126,14 +126,14 @@ impl Listener {
     /// # Errors
     /// The socket fails.
     pub fn run(&mut self, mut log: impl FnMut(Event)) -> io::Result<Served> {
-        let _ = nix::sys::prctl::set_timerslack(1_000);
+        be_prompt();
         let end = self.began + self.limits.length;
         while Instant::now() < end {
             self.expire(&mut log);
             match self.endpoint.receive(PATIENCE) {
                 Ok(Some(received)) => self.handle(&received, &mut log),
                 Ok(None) => {}
-                // Not of this socket: a packet that it sent found nobody.
+                // Not of this socket: a packet that it sent found no listener.
                 Err(error) if is_remote(&error) => {}
                 Err(error) => return Err(error),
             }

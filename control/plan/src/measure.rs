@@ -18,12 +18,15 @@ use crate::measured::{Measured, RoundTrip, Sums, Way};
 use crate::packet::{Body, OPENING_BYTES, PORT, ParseError, Refusal, Token};
 use crate::ramp::{self, Losses, Rate, Shape};
 use crate::socket::{Endpoint, Received, header_bytes, interface};
-use crate::train::{Arrivals, Summary, TrainPlan, send, wall_nanos};
+use crate::train::{Arrivals, Summary, TrainPlan, be_prompt, send, wall_nanos};
 
 mod mtu;
 
 /// Ethernet header, which rates count.
 pub const ETHERNET_BYTES: u16 = 14;
+
+/// IP packets of trains, as far as the path carries them.
+const PACKET_BYTES_MAX: u16 = 1500;
 
 /// Opening packets and their times between: nothing for three seconds is nothing.
 const OPENINGS: u32 = 12;
@@ -94,7 +97,7 @@ pub fn measure(
     options: &Options,
     mut progress: impl FnMut(&str),
 ) -> Result<Measured, MeasureError> {
-    let _ = nix::sys::prctl::set_timerslack(1_000);
+    be_prompt();
     let remote = resolve(host)?;
     progress(&format!("asking {remote}"));
     let mut client = Client::meet(remote, options.rate_max_mbit)?;
@@ -218,6 +221,14 @@ impl Client {
         progress("rate and losses, back");
         let mut back = self.way(Direction::Back, back_mtu, seconds)?;
         (there.mtu, back.mtu) = (there_mtu, back_mtu);
+        for (way, name) in [(&there, "there"), (&back, "back")] {
+            if way.rate_is_least && way.rate_mbit < 0.9 * self.rate_max_mbit {
+                self.notes.push(format!(
+                    "{name}, the sending host had no core for more than {:.0} Mbit/s",
+                    way.rate_mbit
+                ));
+            }
+        }
         if self.overruns > 0 {
             self.notes.push(format!(
                 "{} packets found a host too busy to take them; they do not count as lost",
@@ -283,8 +294,10 @@ impl Client {
     }
 
     fn way(&mut self, direction: Direction, mtu: u16, seconds: f64) -> Result<Way, MeasureError> {
-        let bits = f64::from(mtu + ETHERNET_BYTES) * 8.0;
-        let payload_bytes = usize::from(mtu - header_bytes(self.remote.ip()));
+        // Larger ones are rare outside of one site, and make coarse trains.
+        let packet = mtu.min(PACKET_BYTES_MAX);
+        let bits = f64::from(packet + ETHERNET_BYTES) * 8.0;
+        let payload_bytes = usize::from(packet - header_bytes(self.remote.ip()));
         let (cap, mut losses) = (self.rate_max_mbit, Losses::default());
         let mut base: Option<i64> = None;
         let found = ramp::find(cap, bits, &mut losses, |shape| {
@@ -473,10 +486,11 @@ fn left(until: Instant) -> Option<Duration> {
 
 fn failed(remote: SocketAddr, error: io::Error) -> MeasureError {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => MeasureError::NobodyListens(remote),
-        kind @ (io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
-            MeasureError::Unreachable(remote, kind)
-        }
+        io::ErrorKind::ConnectionRefused => MeasureError::NotListening(remote),
+        // The last is what a route of type blackhole makes of it.
+        kind @ (io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::InvalidInput) => MeasureError::Unreachable(remote, kind),
         io::ErrorKind::PermissionDenied => MeasureError::Forbidden(remote, error),
         _ => MeasureError::Socket(error),
     }

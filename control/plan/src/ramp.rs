@@ -26,8 +26,13 @@ const TRAIN_PACKETS_MIN: f64 = 24.0;
 /// A train that arrives at this share of its rate, or faster, is carried.
 const CARRIED: f64 = 0.86;
 
-/// Tries of a train: a receiver that gets no core in time makes any train look slow.
+/// Tries of a train: a path that pauses makes any train look slow.
 const TRIES: usize = 3;
+
+/// A sender that was slower than this share of the rate says nothing of the path; tries of trains,
+/// those of late senders included.
+const ON_TIME: f64 = 0.93;
+const LATE_TRIES: usize = 15;
 
 /// Trains that the result is the median of, and how far above the guess they are.
 const REFINING: usize = 5;
@@ -106,33 +111,76 @@ pub fn find<E>(
     let cap = cap_mbit.max(0.1);
     let (mut mbit, mut guesses) = (START_MBIT.min(cap), 0);
     loop {
-        let mut best: Option<f64> = None;
-        for _ in 0..TRIES {
-            let summary = run(shape(mbit, packet_bits))?;
-            let carried = carried(&summary, packet_bits, losses);
-            best = best.max_by(carried);
-            if best.is_some_and(|best| best >= CARRIED * mbit) {
-                losses.add(&summary);
-                break;
+        let guess = match step(mbit, packet_bits, losses, &mut run)? {
+            Step::Nothing => return Ok(None),
+            Step::Late(mbit) => return Ok(Some(Rate { mbit: mbit.min(cap), is_least: true })),
+            Step::Carried if mbit >= cap => return Ok(Some(Rate { mbit: cap, is_least: true })),
+            Step::Carried => {
+                mbit = (mbit * if mbit < SLOW_MBIT { STEP_SLOW } else { STEP }).min(cap);
+                continue;
             }
-        }
-        let Some(guess) = best else { return Ok(None) };
-        if guess >= CARRIED * mbit {
-            if mbit >= cap {
-                return Ok(Some(Rate { mbit: cap, is_least: true }));
-            }
-            mbit = (mbit * if mbit < SLOW_MBIT { STEP_SLOW } else { STEP }).min(cap);
-            continue;
-        }
+            Step::TooMuch(guess) => guess,
+        };
         let (faster, median) = refine(guess, packet_bits, losses, &mut run)?;
         guesses += 1;
         if median < CARRIED * faster || guesses >= GUESSES {
             let mbit = median.min(cap);
             return Ok(Some(Rate { mbit, is_least: median >= cap }));
         }
-        // The guess was of a receiver that was late.
+        // The guess was of a path that paused.
         mbit = (faster * STEP).min(cap);
     }
+}
+
+/// What a rate turned out to be.
+enum Step {
+    /// Nothing arrives.
+    Nothing,
+    /// The sender has no core for such a rate; it sent this one, and it was carried.
+    Late(f64),
+    /// It was carried.
+    Carried,
+    /// It was not, but this much.
+    TooMuch(f64),
+}
+
+fn step<E>(
+    mbit: f64,
+    packet_bits: f64,
+    losses: &mut Losses,
+    run: &mut impl FnMut(Shape) -> Result<Summary, E>,
+) -> Result<Step, E> {
+    let (mut best, mut sent, mut failed): (Option<f64>, f64, usize) = (None, 0.0, 0);
+    for _ in 0..LATE_TRIES {
+        let summary = run(shape(mbit, packet_bits))?;
+        let Some(carried) = carried(&summary, packet_bits, losses) else {
+            failed += 1;
+            if failed >= TRIES {
+                break;
+            }
+            continue;
+        };
+        if carried >= CARRIED * mbit {
+            losses.add(&summary);
+            return Ok(Step::Carried);
+        }
+        let own = sent_mbit(&summary, packet_bits).unwrap_or(mbit);
+        if own < ON_TIME * mbit {
+            // All that was sent was carried, as far as it says.
+            sent = sent.max(own.min(carried));
+            continue;
+        }
+        best = best.max_by(Some(carried));
+        failed += 1;
+        if failed >= TRIES {
+            break;
+        }
+    }
+    Ok(match best {
+        Some(best) => Step::TooMuch(best),
+        None if sent > 0.0 => Step::Late(sent),
+        None => Step::Nothing,
+    })
 }
 
 /// The rate of five trains above a guess, and the median of what arrived of them.
@@ -144,13 +192,29 @@ fn refine<E>(
 ) -> Result<(f64, f64), E> {
     let faster = ABOVE * guess;
     let mut carried_mbit = Vec::with_capacity(REFINING);
-    for _ in 0..REFINING {
+    for _ in 0..LATE_TRIES {
         let mut shape = shape(faster, packet_bits);
         shape.packets *= 2;
-        carried_mbit.extend(carried(&run(shape)?, packet_bits, losses));
+        let summary = run(shape)?;
+        // A queue that ran empty, because the sender paused, says too little.
+        let is_on_time =
+            sent_mbit(&summary, packet_bits).is_none_or(|sent| sent >= ON_TIME * faster);
+        if is_on_time {
+            carried_mbit.extend(carried(&summary, packet_bits, losses));
+        }
+        if carried_mbit.len() == REFINING {
+            break;
+        }
     }
     carried_mbit.sort_by(f64::total_cmp);
     Ok((faster, carried_mbit.get(carried_mbit.len() / 2).copied().unwrap_or(guess)))
+}
+
+/// The rate at which what arrived was sent.
+fn sent_mbit(summary: &Summary, packet_bits: f64) -> Option<f64> {
+    let is_enough = summary.span_packets > 0 && summary.span_sent_nanos > 0;
+    let rate = f64::from(summary.span_packets) * packet_bits * 1e3;
+    is_enough.then(|| rate / summary.span_sent_nanos as f64)
 }
 
 fn shape(mbit: f64, packet_bits: f64) -> Shape {
@@ -294,6 +358,26 @@ mod tests {
         let mut link = Link { jitter_seconds: 0.003, ..Link::new(100.0, 0.02) };
         let rate = link.find(2000.0).expect("a rate");
         assert!((rate.mbit / 100.0 - 1.0).abs() < 0.15, "{rate:?}");
+    }
+
+    /// A sender on a machine that others use as well: every other train has a pause in it, or all.
+    #[test]
+    fn late_senders_say_nothing_of_the_path() {
+        for (every, expected) in [(2, 100.0), (1, 6.0)] {
+            let (mut link, mut count) = (Link::new(100.0, 0.05), 0);
+            let mut run = |shape: Shape| {
+                count += 1;
+                let mut late = shape;
+                if count % every == 0 && shape.mbit > 6.0 {
+                    late.mbit = 6.0;
+                }
+                link.run(late)
+            };
+            let Ok(rate) = find(2000.0, BITS, &mut Losses::default(), &mut run);
+            let rate = rate.expect("a rate");
+            assert!((rate.mbit / expected - 1.0).abs() < 0.15, "{rate:?}");
+            assert_eq!(rate.is_least, every == 1);
+        }
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub const LENGTH_MAX: Duration = Duration::from_millis(600);
 /// Largest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 9216;
 
-/// A sender that is behind sends so much of its schedule at once, and forgets the rest.
-const CATCH_UP_NANOS: u64 = 500_000;
+/// A sender that is behind sends so much of its schedule at once, or so many packets where that is
+/// more, and forgets the rest.
+const CATCH_UP_NANOS: u64 = 5_000_000;
+const CATCH_UP_PACKETS: u64 = 3;
 
 /// Bins of [`Summary::runs_by_length`]: runs up to so long, and longer ones.
 pub const RUN_BINS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -64,12 +66,13 @@ impl TrainPlan {
     /// How long it takes.
     #[must_use]
     pub fn length(&self) -> Duration {
-        Duration::from_nanos(self.interval_nanos.saturating_mul(u64::from(self.packets)))
+        let nanos = self.interval_nanos.saturating_mul(u64::from(self.packets));
+        Duration::from_nanos(nanos).min(LENGTH_MAX)
     }
 }
 
 /// Sends a train and returns its packets. Buffers that are full are waited for; what the sender
-/// is late by, more than half a millisecond, it stays late by.
+/// is late by, more than five milliseconds, it stays late by.
 ///
 /// # Errors
 /// Linux does not send.
@@ -80,6 +83,7 @@ pub fn send(
 ) -> io::Result<u32> {
     let mut bytes = [0; PAYLOAD_BYTES_MAX];
     let length = plan.payload_bytes.clamp(BYTES_MAX.min(64), PAYLOAD_BYTES_MAX);
+    let catch_up = CATCH_UP_NANOS.max(CATCH_UP_PACKETS.saturating_mul(plan.interval_nanos));
     let started = Instant::now();
     let (mut due, mut number, mut refused) = (0_u64, 0, 0);
     while number < plan.packets {
@@ -88,7 +92,7 @@ pub fn send(
             std::thread::sleep(Duration::from_nanos(due - now));
             continue;
         }
-        due = due.max(now.saturating_sub(CATCH_UP_NANOS));
+        due = due.max(now.saturating_sub(catch_up));
         let body = Body::Data { train: plan.train, number, at: wall_nanos() };
         if (Packet { token, body }).write(&mut bytes).is_none() {
             break;
@@ -110,6 +114,16 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32)
 }
+
+/// Has this thread woken when it is due, as far as this user may: timers without slack, and a
+/// priority above that of other programs.
+pub fn be_prompt() {
+    let _ = nix::sys::prctl::set_timerslack(1_000);
+    let _ = rustix::process::nice(NICE);
+}
+
+/// What only privileged users may have.
+const NICE: i32 = -15;
 
 /// Nanoseconds of Linux's clock, by which it also stamps what arrives.
 #[must_use]
@@ -427,19 +441,17 @@ mod tests {
     /// A sender that lost its core for a while.
     #[test]
     fn late_sender_does_not_flood() {
-        let plan = TrainPlan { train: 1, packets: 60, payload_bytes: 100, interval_nanos: MILLI };
+        let plan = TrainPlan { train: 1, packets: 80, payload_bytes: 100, interval_nanos: MILLI };
         let (mut at, started) = (Vec::new(), Instant::now());
         let sent = send(&plan, [0; 16], |_| {
             if at.len() == 10 {
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(40));
             }
             at.push(started.elapsed());
             Ok(100)
         });
-        assert_eq!(sent.expect("sent"), 60);
-        // On a busy machine others may be late as well, never early.
-        let soon = at.windows(2).filter(|two| two[1] - two[0] < Duration::from_micros(400));
-        assert!(soon.count() < 20);
-        assert!(started.elapsed() >= Duration::from_millis(70));
+        assert_eq!(sent.expect("sent"), 80);
+        // Of the 40 ms that it slept, 5 are made up for.
+        assert!(started.elapsed() >= Duration::from_millis(110));
     }
 }

@@ -209,6 +209,6 @@ fn local(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok().filter(|rate| (0.1..=100_000.0).contains(rate));
-    found.ok_or_else(|| "write a rate of 0.1 to 100000 Mbit/s".to_owned())
+    let found = text.parse().ok().filter(|rate| (0.5..=100_000.0).contains(rate));
+    found.ok_or_else(|| "write a rate of 0.5 to 100000 Mbit/s".to_owned())
 }

@@ -68,7 +68,7 @@ fn row(contender: Contender, mbit: f64, path: &Hop) -> Row {
     Row { contender, mbit, range_mbit, packets_per_symbol: None, added_p99_ms: None }
 }
 
-/// Several hops as one, for packets that nobody mends.
+/// Several hops as one, for packets that no hop repairs.
 fn whole(hops: &[Hop]) -> Hop {
     let least = |of: fn(&Hop) -> f64| hops.iter().map(of).fold(f64::INFINITY, f64::min);
     // What the hops before one lose does not load it.

@@ -28,7 +28,7 @@ fn line_hops(line: &Value, rate_mbit: f64) -> Vec<Hop> {
     vec![hop; number("hops") as usize]
 }
 
-/// Lines of one kind of hop, whose rate stays and which nobody shares.
+/// Lines of one kind of hop, whose rate stays and which is not shared.
 fn is_plain(line: &Value) -> bool {
     line["rate_falls_to"].is_null()
         && line["beside"].is_null()

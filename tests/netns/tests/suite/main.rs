@@ -13,6 +13,7 @@ mod line;
 mod metrics;
 mod mtu;
 mod paths;
+mod plan;
 mod processes;
 mod reload;
 mod stream;
