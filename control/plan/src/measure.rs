@@ -36,14 +36,15 @@ const OPENING_PATIENCE: Duration = Duration::from_millis(250);
 const PINGS: u32 = 150;
 const PING_PAUSE: Duration = Duration::from_millis(6);
 
-/// A question is asked so often before its answer counts as lost for good.
+/// A question is asked so often before its answer counts as lost for good, each time in one copy
+/// more: a channel whose bursts are of packets, not of time, has to be got out of its bad state.
 const ASKED_MAX: u32 = 12;
 
 /// What a train may be late by beside the round trip: queues, jitter, reordering.
 const LATE: Duration = Duration::from_millis(150);
 
 /// Packets that overtook the question about their train get so long.
-const GRACE: Duration = Duration::from_millis(5);
+const GRACE: Duration = Duration::from_millis(12);
 
 /// Losses are measured at this share of the rate, and this many packets a second at most.
 const LOSS_RATE_SHARE: f64 = 0.6;
@@ -168,8 +169,10 @@ impl Client {
     ) -> Result<T, MeasureError> {
         let remote = self.remote;
         let mut refused = None;
-        for _ in 0..OPENINGS {
-            if let Err(error) = self.say(body, OPENING_BYTES) {
+        for tried in 0..OPENINGS {
+            let copies = 0..=(tried / 2);
+            let said = copies.into_iter().try_for_each(|_| self.say(body, OPENING_BYTES));
+            if let Err(error) = said {
                 // An ICMP error may be of an earlier packet, or of a listener that just starts.
                 refused = Some(error);
                 std::thread::sleep(Duration::from_millis(50));
@@ -393,8 +396,8 @@ impl Client {
         let sent = sent.map_err(|error| failed(self.remote, error))?;
         std::thread::sleep(GRACE);
         let train = plan.train;
-        for _ in 0..ASKED_MAX {
-            self.say(Body::Ask { train, sent }, 0)?;
+        for tried in 0..ASKED_MAX {
+            self.ask(Body::Ask { train, sent }, tried)?;
             let until = Instant::now() + self.round_trip * 3 / 2 + LATE;
             while let Some(received) = self.hear(until)? {
                 match self.said(&received) {
@@ -416,8 +419,8 @@ impl Client {
         let ask = Body::Send { train, packets: plan.packets, payload_bytes, interval_nanos };
         self.arrivals.begin(train);
         let mut sent = None;
-        for _ in 0..ASKED_MAX {
-            self.say(ask, 0)?;
+        for tried in 0..ASKED_MAX {
+            self.ask(ask, tried)?;
             let mut until = Instant::now() + self.round_trip * 3 / 2 + plan.length() + LATE;
             while let Some(received) = self.hear(until)? {
                 match self.said(&received) {
@@ -458,6 +461,10 @@ impl Client {
             }
         }
         Ok(None)
+    }
+
+    fn ask(&mut self, body: Body, tried: u32) -> Result<(), MeasureError> {
+        (0..=tried).try_for_each(|_| self.say(body, 0))
     }
 
     fn say(&mut self, body: Body, padded_bytes: usize) -> Result<(), MeasureError> {
