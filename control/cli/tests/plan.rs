@@ -96,7 +96,7 @@ fn command_lines_that_make_no_sense_are_refused() {
         &["a", "--seconds", "0"],
         &["a", "--rate-max", "nan"],
         &["a", "--for", "1m"],
-        &["--listen", "--for", "1"],
+        &["--listen", "--for", "1x"],
     ] {
         let output = plan(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");

@@ -93,10 +93,10 @@ impl Contender {
             Contender::Cubic => "TCP cubic",
             Contender::Bbr => "TCP BBR",
             Contender::SplitBbr => "split TCP, BBR on each hop",
-            Contender::Stream => "Recoded, stream",
-            Contender::Rlnc => "Recoded, rlnc",
-            Contender::Bats => "Recoded, bats",
-            Contender::Window => "Recoded, window",
+            Contender::Stream => "Recoded (stream)",
+            Contender::Rlnc => "Recoded (rlnc)",
+            Contender::Bats => "Recoded (bats)",
+            Contender::Window => "Recoded (window)",
         }
     }
 

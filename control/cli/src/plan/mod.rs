@@ -45,7 +45,7 @@ pub struct Options {
     rate_max: f64,
     /// With --listen: end after this time, 1s to 24h
     #[arg(long = "for", value_name = "TIME", default_value = "10m",
-          value_parser = crate::arguments::confirm_seconds, requires = "listen")]
+          value_parser = crate::arguments::confirm_seconds, conflicts_with_all = ["host", "hops"])]
     length: u64,
 }
 

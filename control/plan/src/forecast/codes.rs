@@ -1,11 +1,11 @@
 //! The codes: packets per symbol by theory, and how much of the rate that leaves was reached.
 //!
-//! | code | packets per symbol |
-//! |---|---|
-//! | stream | of each hop: its losses and the combinations that it plans (`theory::stream`) |
-//! | rlnc | of each hop 1 / (1 - e), and where reports take too long as many as leave a generation in 200 incomplete (`theory::plan`) |
-//! | bats | of each hop 1 / (1 - e), and where reports take too long those of batches that relays recode adaptively (`theory::adaptive`) |
-//! | window | of the path (`theory::window`), all of them on the first link |
+//! - stream: of each hop, for its losses and the combinations that it plans (`theory::stream`).
+//! - rlnc: of each hop 1 / (1 - e), and where reports take too long as many as leave one generation
+//!   in 200 incomplete (`theory::plan`).
+//! - bats: of each hop 1 / (1 - e), and where reports take too long those of batches that relays
+//!   recode adaptively (`theory::adaptive`).
+//! - window: of the path (`theory::window`), all of them on the first link.
 //!
 //! TCP inside does not reach all of that where round trips are long: starting takes time, and what
 //! is decoded late comes at once. [`REACHED`] is what it reached in `bench line`.

@@ -1,8 +1,8 @@
 //! The largest packets that arrive, exactly, by packets that no router may fragment.
 //!
 //! Each round asks for sizes spread over the range that is left, in both directions; those above
-//! what has arrived several times, far enough apart that a burst of losses does not take all of them
-//! and that a slow link is not filled.
+//! what has arrived several times, far enough apart that a burst of losses does not take all of
+//! them and that a slow link is not filled.
 
 use std::time::{Duration, Instant};
 
