@@ -4,6 +4,7 @@
 use crate::degrees;
 use crate::keys;
 use crate::network::{Fleet, NETWORK_HELP, Rendering};
+use crate::plan;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -43,6 +44,7 @@ Examples:
   recodectl set engine cpu                         use the CPU only
   recodectl reload --diff                          what would the file change, and at what cost?
   recodectl reload --confirm 60s                   change it, and back unless confirmed
+  recodectl plan 192.0.2.2                         is it worth it on this path?
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl engines                                whether a card would be faster
   recodectl --json show | jq '.flows[].rank_ratio'
@@ -118,6 +120,13 @@ pub enum Command {
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
         seconds: u64,
     },
+    /// Measure the path to a host and say what Recoded would bring; needs no daemon
+    ///
+    /// Before anything is installed but this program, on both ends: losses and their bursts, rate,
+    /// queue, round trip, reordering and MTU, in both directions, what TCP carries as it is, what
+    /// each code would, and whether it is worth it.
+    #[command(after_help = plan::HELP)]
+    Plan(plan::Options),
     /// Show and measure the compute routines that this machine can run; needs no daemon
     #[command(after_help = KERNELS)]
     Kernels {
@@ -246,7 +255,7 @@ The file may differ from what is in force: after set without --save, after undo,
 that was not confirmed. A daemon that starts takes the file.";
 
 /// Seconds of a time such as 60s, 5m or 1h.
-fn confirm_seconds(text: &str) -> Result<u64, String> {
+pub fn confirm_seconds(text: &str) -> Result<u64, String> {
     let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
     let (number, unit) = match text.char_indices().last() {
         Some((at, 's')) => (&text[..at], 1),

@@ -27,6 +27,8 @@ mod flows;
 
 mod manual;
 
+mod plan;
+
 mod neighbours;
 mod network;
 mod reload;
@@ -71,6 +73,8 @@ enum Failure {
     /// A diagnosis, as it is printed, and the exit code that goes with it.
     #[error("{}", .0.text)]
     Found(network::Told),
+    #[error(transparent)]
+    Plan(#[from] plan::PlanError),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -92,6 +96,7 @@ impl Failure {
             | Failure::Json(_)
             | Failure::Keys(_)
             | Failure::Reload(_)
+            | Failure::Plan(_)
             | Failure::Doctor(_) => exit::FAILED,
         }
     }
@@ -104,6 +109,7 @@ impl Failure {
             Failure::Doctor(_) => "host",
             Failure::Network(error) => error.kind(),
             Failure::Found(_) => "unhealthy",
+            Failure::Plan(_) => "plan",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -166,6 +172,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
                 return Err(Failure::Found(network::Told { code: exit::UNHEALTHY, text }));
             }
             Ok(text)
+        }
+        Command::Plan(options) => {
+            let report = plan::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;

@@ -118,8 +118,27 @@ pub fn duration(seconds: u64) -> String {
     }
 }
 
+/// A paragraph of as many words per line as fit.
+pub fn paragraph(text: &str, columns: usize) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        let gap = match column {
+            0 => "",
+            _ if column + 1 + width > columns => "\n",
+            _ => " ",
+        };
+        column = if gap == " " { column + 1 + width } else { width };
+        lines.push_str(gap);
+        lines.push_str(word);
+    }
+    lines.push('\n');
+    lines
+}
+
 /// Text from elsewhere must not move the cursor.
-fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

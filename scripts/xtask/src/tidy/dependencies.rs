@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 29] = [
+const DIRECTIONS: [(&str, Allowed); 30] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -36,6 +36,8 @@ const DIRECTIONS: [(&str, Allowed); 29] = [
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
     ("recoded-host", Allowed::Only(&[])),
+    // Measures paths by itself; of the codes it knows what theory expects.
+    ("recoded-plan", Allowed::Only(&["recoded-code", "recoded-gf"])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
     // Knows engines, not devices: who owns a queue says which engine it is for.
     ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
@@ -99,6 +101,7 @@ const DIRECTIONS: [(&str, Allowed); 29] = [
             "recoded-api",
             "recoded-host",
             "recoded-network",
+            "recoded-plan",
             "recoded-counters",
             "recoded-gf",
             "recoded-secure",

@@ -14,6 +14,7 @@ mod metrics;
 mod mtu;
 mod network;
 mod paths;
+mod plan;
 mod processes;
 mod reload;
 mod stream;

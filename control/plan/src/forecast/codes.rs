@@ -1,0 +1,209 @@
+//! The codes: packets per symbol by theory, and how much of the rate that leaves was reached.
+//!
+//! - stream: of each hop, for its losses and the combinations that it plans (`theory::stream`).
+//! - rlnc: of each hop 1 / (1 - e), and where reports take too long as many as leave one generation
+//!   in 200 incomplete (`theory::plan`).
+//! - bats: of each hop 1 / (1 - e), and where reports take too long those of batches that relays
+//!   recode adaptively (`theory::adaptive`).
+//! - window: of the path (`theory::window`), all of them on the first link.
+//!
+//! TCP inside does not reach all of that where round trips are long: starting takes time, and what
+//! is decoded late comes at once. [`REACHED`] is what it reached in `bench line`.
+
+use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
+use recoded_code::theory::burst::interleave_depth;
+use recoded_code::theory::stream::{Plan, StreamHop, StreamProfile, delays};
+use recoded_code::theory::window::WindowCode;
+use recoded_code::theory::{LossModel, Recoding, plan};
+use recoded_gf::FieldOrder;
+
+use super::{Contender, Hop, Row};
+
+/// Payload of a TCP packet in a coded one of 1500 bytes is 1373; Ethernet's header adds 14.
+const HEADERS_BYTES: f64 = 127.0;
+const ETHERNET_BYTES: f64 = 14.0;
+
+/// Share of the rate by theory that TCP reached, by round trip of the path in seconds. Beyond the
+/// last it falls as the round trip grows.
+struct Reached {
+    round_trip: f64,
+    stream: f64,
+    rlnc: f64,
+    bats: f64,
+    window: f64,
+}
+
+const REACHED: [Reached; 4] = [
+    Reached { round_trip: 0.001, stream: 1.0, rlnc: 0.95, bats: 0.93, window: 0.97 },
+    Reached { round_trip: 0.08, stream: 0.97, rlnc: 0.76, bats: 0.46, window: 0.95 },
+    Reached { round_trip: 0.3, stream: 0.92, rlnc: 0.49, bats: 0.32, window: 0.59 },
+    Reached { round_trip: 0.54, stream: 0.73, rlnc: 0.073, bats: 0.3, window: 0.36 },
+];
+
+/// How far runs of one line differ.
+const RANGE: (f64, f64) = (0.85, 1.1);
+
+/// Defaults of the daemon.
+const SIZE: usize = 16;
+const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
+const TARGET: f64 = 1e-4;
+const WINDOW_SYMBOLS: usize = 64;
+const REDUNDANCY_MAX: f64 = 4.0;
+
+/// Windows: more is lost for good than TCP bears; what bursts leave of the rate beside that.
+const RESIDUAL_MAX: f64 = 0.01;
+const BURSTS: f64 = 0.85;
+
+/// Generations that stay incomplete where packets are sent in advance.
+const INCOMPLETE: f64 = 5e-3;
+
+/// Packets a second that delays are computed for at most: more changes nothing but the time it
+/// takes. Fewer, longer round trips, more losses or longer bursts take minutes.
+const DELAY_RATE: (f64, f64) = (500.0, 25_000.0);
+const DELAY_ROUND_TRIP_MAX: f64 = 0.3;
+const DELAY_LOSS_MAX: f64 = 0.3;
+const DELAY_BURST_MAX: f64 = 16.0;
+const HOPS_MAX: usize = 10;
+
+pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
+    let trip: f64 = hops.iter().map(|hop| hop.round_trip).sum();
+    let planned: Vec<StreamHop> = hops.iter().map(stream_hop).collect();
+    let reached = reached(trip);
+    let own = |packets: &dyn Fn(&Hop) -> f64| carried(hops, packets);
+    let stream = hops.iter().zip(&planned).map(|(hop, planned)| (planned.packets(), hop));
+    let stream = stream.map(|(packets, hop)| (room(hop) / packets, packets));
+    let added = added(hops, &planned);
+    let mut rows = Vec::with_capacity(4);
+    rows.extend(least(stream).map(|found| row(Contender::Stream, found, reached.stream, added)));
+    rows.extend(own(&rlnc).map(|found| row(Contender::Rlnc, found, reached.rlnc, None)));
+    let rank = 1.0 / batches(hops).max(1e-3);
+    let bats = |hop: &Hop| if is_slow(hop) { rank } else { mended(hop) };
+    rows.extend(own(&bats).map(|found| row(Contender::Bats, found, reached.bats, None)));
+    rows.extend(window(hops).map(|found| row(Contender::Window, found, reached.window, None)));
+    rows
+}
+
+/// What losses add to the way of one packet in a hundred, milliseconds.
+fn added(hops: &[Hop], planned: &[StreamHop]) -> Option<f64> {
+    let is_quick = |hop: &Hop| {
+        symbols_per_second(hop) >= DELAY_RATE.0
+            && hop.round_trip <= DELAY_ROUND_TRIP_MAX
+            && hop.loss.loss <= DELAY_LOSS_MAX
+            && hop.loss.burst_mean <= DELAY_BURST_MAX
+    };
+    let is_cheap = hops.len() <= HOPS_MAX && hops.iter().all(is_quick);
+    let delays = if is_cheap { delays(planned) } else { Vec::new() };
+    delays.last().map(|delay| delay.quantile(0.99) * 1e3)
+}
+
+fn row(
+    contender: Contender,
+    (mbit, packets): (f64, f64),
+    reached: f64,
+    added_p99_ms: Option<f64>,
+) -> Row {
+    let mbit = mbit * reached;
+    Row {
+        contender,
+        mbit,
+        range_mbit: (RANGE.0 * mbit, RANGE.1 * mbit),
+        packets_per_symbol: Some(packets),
+        added_p99_ms,
+    }
+}
+
+/// TCP payload of a link that carries nothing but symbols, each once.
+fn room(hop: &Hop) -> f64 {
+    hop.rate_mbit * (hop.mtu - HEADERS_BYTES).max(1.0) / (hop.mtu + ETHERNET_BYTES)
+}
+
+/// The hop that carries least, with its packets per symbol.
+fn carried(hops: &[Hop], packets: &dyn Fn(&Hop) -> f64) -> Option<(f64, f64)> {
+    let of = |hop: &Hop| {
+        let packets = packets(hop);
+        (room(hop) / packets, packets)
+    };
+    least(hops.iter().map(of))
+}
+
+fn least(found: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    found.min_by(|one, other| one.0.total_cmp(&other.0))
+}
+
+/// Symbols a second of a hop that is full.
+fn symbols_per_second(hop: &Hop) -> f64 {
+    hop.rate_mbit * 1e6 * (1.0 - hop.loss.loss) / ((hop.mtu + ETHERNET_BYTES) * 8.0)
+}
+
+fn stream_hop(hop: &Hop) -> StreamHop {
+    let rate = symbols_per_second(hop).min(DELAY_RATE.1);
+    StreamHop::planned(hop.loss, hop.round_trip, rate, StreamProfile::Balanced)
+}
+
+/// Whether waiting for reports takes too long, as the dataplane decides it.
+fn is_slow(hop: &Hop) -> bool {
+    let rate = symbols_per_second(hop);
+    Plan::new(hop.loss, (rate, false), hop.round_trip, StreamProfile::Balanced).rho > 0.0
+}
+
+fn mended(hop: &Hop) -> f64 {
+    1.0 / (1.0 - hop.loss.loss)
+}
+
+fn rlnc(hop: &Hop) -> f64 {
+    if !is_slow(hop) {
+        return mended(hop);
+    }
+    let most = (REDUNDANCY_MAX * SIZE as f64) as usize;
+    plan(SIZE, FIELD, &[hop.loss], INCOMPLETE, most) as f64 / SIZE as f64
+}
+
+/// Rank of batches at the end, as a share, where nothing is repaired.
+fn batches(hops: &[Hop]) -> f64 {
+    let burst = hops.iter().map(|hop| hop.loss.burst_mean).fold(1.0, f64::max);
+    let depth = interleave_depth(burst, SIZE, 0, u64::MAX, 255);
+    let line: Vec<LossModel> = hops.iter().map(|hop| hop.loss.interleaved(depth)).collect();
+    let Some(first) = line.first() else { return 1.0 };
+    let outgoing = Outgoing::equal_airtime(SIZE, FIELD, *first, Recoding::Systematic);
+    expected_rank_adaptive(&outgoing, &line).last().copied().unwrap_or(1.0)
+}
+
+/// All packets are on the first link, and fewer on each after it.
+fn window(hops: &[Hop]) -> Option<(f64, f64)> {
+    let path = LossModel::in_series(hops.iter().map(|hop| hop.loss));
+    let code =
+        WindowCode { symbols: WINDOW_SYMBOLS, redundant: 1.0 / f64::from(FIELD.order()), path };
+    let packets = 1.0 + code.rate(TARGET, REDUNDANCY_MAX - 1.0);
+    let mut arriving = 1.0;
+    let (carried, _) = least(hops.iter().map(|hop| {
+        let here = room(hop) / (packets * arriving);
+        arriving *= 1.0 - hop.loss.loss;
+        (here, packets)
+    }))?;
+    let bursts = if path.burst_mean * (1.0 - path.loss) > 2.0 { BURSTS } else { 1.0 };
+    // What is lost for good stops TCP.
+    let is_whole = code.residual_loss(packets - 1.0) < RESIDUAL_MAX;
+    Some((if is_whole { bursts * carried } else { 0.0 }, packets))
+}
+
+/// Between the round trips that were measured, in proportion.
+fn reached(trip: f64) -> Reached {
+    let last = &REACHED[REACHED.len() - 1];
+    let after = REACHED.iter().position(|row| row.round_trip > trip);
+    let (one, other) = match after {
+        Some(0) => (&REACHED[0], &REACHED[0]),
+        Some(after) => (&REACHED[after - 1], &REACHED[after]),
+        None => (last, last),
+    };
+    let width = (other.round_trip - one.round_trip).max(1e-9);
+    let share = ((trip - one.round_trip) / width).clamp(0.0, 1.0);
+    let beyond = (last.round_trip / trip).min(1.0);
+    let mix = |of: fn(&Reached) -> f64| (of(one) + share * (of(other) - of(one))) * beyond;
+    Reached {
+        round_trip: trip,
+        stream: mix(|row| row.stream),
+        rlnc: mix(|row| row.rlnc),
+        bats: mix(|row| row.bats),
+        window: mix(|row| row.window),
+    }
+}

@@ -1,0 +1,367 @@
+//! The far end: answers one client at a time, bounded in time, rate and memory.
+//!
+//! ```text
+//!  Hello ──> Cookie        stateless: the token is a MAC of address, port and half minute
+//!  Open  ──> Opened        only with that token; Refused while another client is served
+//!  token ──> anything      of the client's address alone
+//! ```
+//!
+//! Without a token nothing is sent that is longer than what came. With one, at most what the client
+//! asks for within `rate_max_mbit`, in trains of 0.6 s for each of which it has to ask.
+
+use std::hash::Hasher;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::packet::{Body, OPENING_BYTES, ParseError, Refusal, Token, VERSION};
+use crate::socket::{Endpoint, Received, header_bytes};
+use crate::train::{Arrivals, Summary, TrainPlan, be_prompt, send, wall_nanos};
+
+/// A session that hears nothing for so long ends.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A session lasts no longer, so that others get their turn.
+pub const SESSION_MAX: Duration = Duration::from_secs(180);
+
+/// Tokens are of so many seconds, and good during the next ones as well.
+const SLOT_SECONDS: u64 = 30;
+
+/// How often it is looked whether the time is up.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Short answers a second that a session gets: pings and probes ask for some hundred.
+const ANSWERS_PER_SECOND: f64 = 2000.0;
+
+/// A message that is worth more than one packet is sent so often.
+const COPIES: usize = 3;
+
+/// How a listener is bounded.
+#[derive(Copy, Clone, Debug)]
+pub struct Limits {
+    /// Fastest that it sends and wants to be sent to.
+    pub rate_max_mbit: f64,
+    /// When it ends.
+    pub length: Duration,
+}
+
+/// What a listener did.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Served {
+    /// Sessions that were opened.
+    pub sessions: u64,
+    /// Sessions that were refused, because there was one already or by their version.
+    pub refused: u64,
+    /// Packets that were none of ours, had no token or a wrong one, or said nonsense.
+    pub ignored: u64,
+}
+
+/// Something that is worth a line in a log.
+#[derive(Copy, Clone, Debug)]
+pub enum Event {
+    /// A client began.
+    Opened(SocketAddr),
+    /// A client is done or was not heard any more.
+    Ended(SocketAddr),
+    /// A client of another version came.
+    Version(SocketAddr, u8),
+}
+
+struct Session {
+    client: SocketAddr,
+    token: Token,
+    began: Instant,
+    heard: Instant,
+    /// Short answers that may be sent.
+    answers: f64,
+    filled: Instant,
+    /// The newest train that was sent, and its packets.
+    sent: (u32, u32),
+    /// The newest summary.
+    summary: Option<Summary>,
+}
+
+/// The far end of a measurement.
+pub struct Listener {
+    endpoint: Endpoint,
+    limits: Limits,
+    secret: [u8; 16],
+    began: Instant,
+    session: Option<Session>,
+    arrivals: Arrivals,
+    served: Served,
+}
+
+impl Listener {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// Linux refuses the address or has no random numbers.
+    pub fn bind(local: SocketAddr, limits: Limits) -> io::Result<Listener> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Listener {
+            endpoint: Endpoint::bind(local)?,
+            limits,
+            secret,
+            began: Instant::now(),
+            session: None,
+            arrivals: Arrivals::default(),
+            served: Served::default(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Linux does not say.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.endpoint.socket().local_addr()
+    }
+
+    /// Serves until its time is up.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn run(&mut self, mut log: impl FnMut(Event)) -> io::Result<Served> {
+        be_prompt();
+        let end = self.began + self.limits.length;
+        while Instant::now() < end {
+            self.expire(&mut log);
+            match self.endpoint.receive(PATIENCE) {
+                Ok(Some(received)) => self.handle(&received, &mut log),
+                Ok(None) => {}
+                // Not of this socket: a packet that it sent found no listener.
+                Err(error) if is_remote(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.served)
+    }
+
+    fn expire(&mut self, log: &mut impl FnMut(Event)) {
+        let is_over = |session: &Session| {
+            session.heard.elapsed() > IDLE || session.began.elapsed() > SESSION_MAX
+        };
+        if self.session.as_ref().is_some_and(is_over) {
+            self.end(log);
+        }
+    }
+
+    fn end(&mut self, log: &mut impl FnMut(Event)) {
+        if let Some(session) = self.session.take() {
+            log(Event::Ended(session.client));
+        }
+    }
+
+    fn handle(&mut self, received: &Received, log: &mut impl FnMut(Event)) {
+        let from = received.from;
+        let is_opening = received.bytes >= OPENING_BYTES;
+        match received.packet {
+            Err(ParseError::Version(version)) if is_opening && version != VERSION => {
+                self.served.refused += 1;
+                log(Event::Version(from, version));
+                self.answer(from, Body::Refused { nonce: 0, refusal: Refusal::Version });
+            }
+            Err(_) => self.served.ignored += 1,
+            Ok(packet) => match packet.body {
+                Body::Hello { nonce } if is_opening => {
+                    let token = self.token(from, slot());
+                    let body = Body::Cookie { nonce };
+                    self.put(from, token, body);
+                }
+                Body::Open { nonce } if is_opening && self.is_proved(from, packet.token) => {
+                    self.open(from, packet.token, nonce, log);
+                }
+                body => self.in_session(received, packet.token, body, log),
+            },
+        }
+    }
+
+    fn open(&mut self, from: SocketAddr, token: Token, nonce: u64, log: &mut impl FnMut(Event)) {
+        let now = Instant::now();
+        match &self.session {
+            // It asks again: the answer was lost.
+            Some(session) if session.client == from && session.token == token => {}
+            Some(session) => {
+                let left = SESSION_MAX.saturating_sub(session.began.elapsed()).as_secs() + 1;
+                let refusal = Refusal::Busy(u32::try_from(left).unwrap_or(u32::MAX));
+                self.served.refused += 1;
+                return self.put(from, token, Body::Refused { nonce, refusal });
+            }
+            None => {
+                self.served.sessions += 1;
+                self.arrivals.begin(0);
+                self.session = Some(Session {
+                    client: from,
+                    token,
+                    began: now,
+                    heard: now,
+                    answers: ANSWERS_PER_SECOND,
+                    filled: now,
+                    sent: (0, 0),
+                    summary: None,
+                });
+                log(Event::Opened(from));
+            }
+        }
+        let left = (self.began + self.limits.length).saturating_duration_since(now);
+        let seconds = left.min(SESSION_MAX).as_secs() as u32;
+        let rate_max_kbit = (self.limits.rate_max_mbit * 1e3).clamp(1.0, 4e9) as u32;
+        self.put(from, token, Body::Opened { nonce, rate_max_kbit, seconds });
+    }
+
+    fn in_session(
+        &mut self,
+        received: &Received,
+        token: Token,
+        body: Body,
+        log: &mut impl FnMut(Event),
+    ) {
+        let from = received.from;
+        let Some(session) = self.session.as_mut() else {
+            self.served.ignored += 1;
+            return;
+        };
+        if session.client != from || session.token != token {
+            self.served.ignored += 1;
+            return;
+        }
+        session.heard = Instant::now();
+        if let Body::Data { train, number, at } = body {
+            if train > self.arrivals.train() {
+                self.arrivals.begin(train);
+            }
+            if train == self.arrivals.train() {
+                self.arrivals.note(number, at, received.at, received.overrun);
+            }
+            return;
+        }
+        if !session.may_answer() {
+            return;
+        }
+        match body {
+            Body::Ping { number, at } => {
+                let held = wall_nanos().saturating_sub(received.at);
+                let held_nanos = u32::try_from(held).unwrap_or(u32::MAX);
+                self.answer(from, Body::Pong { number, at, held_nanos });
+            }
+            Body::Probe { payload_bytes } => {
+                if usize::from(payload_bytes) == received.bytes {
+                    self.answer(from, Body::Probed { payload_bytes });
+                }
+            }
+            Body::ProbeBack { payload_bytes } => {
+                let body = Body::Echo { payload_bytes };
+                let token = session.token;
+                // Larger than the interface takes is an answer, too: nothing comes.
+                let _ = self.endpoint.send(Some(from), (token, body), payload_bytes.into());
+            }
+            Body::Ask { train, sent } => self.report(from, train, sent),
+            Body::Send { train, packets, payload_bytes, interval_nanos } => {
+                let plan = TrainPlan {
+                    train,
+                    packets,
+                    payload_bytes: payload_bytes.into(),
+                    interval_nanos: interval_nanos.into(),
+                };
+                self.send_train(from, plan);
+            }
+            Body::Bye => self.end(log),
+            _ => self.served.ignored += 1,
+        }
+    }
+
+    fn report(&mut self, from: SocketAddr, train: u32, sent: u32) {
+        if train > self.arrivals.train() {
+            // Nothing of it came.
+            self.arrivals.begin(train);
+        }
+        let Some(session) = self.session.as_mut() else { return };
+        if train != self.arrivals.train() {
+            return;
+        }
+        // An answer that was lost is given again, not computed again.
+        let known = session.summary.filter(|known| known.train == train && known.sent == sent);
+        let summary = known.unwrap_or_else(|| self.arrivals.summary(sent));
+        session.summary = Some(summary);
+        self.answer(from, Body::Report(summary));
+    }
+
+    fn send_train(&mut self, from: SocketAddr, plan: TrainPlan) {
+        let Some(session) = self.session.as_mut() else { return };
+        let (train, token) = (plan.train, session.token);
+        if train > session.sent.0 {
+            let bits = (plan.payload_bytes + usize::from(header_bytes(from.ip())) + 14) * 8;
+            let plan = plan.bounded(self.limits.rate_max_mbit * 1e6 / bits as f64);
+            let socket = self.endpoint.socket();
+            // What was sent until Linux refused is not known; such a train is asked for again.
+            let sent = send(&plan, token, |bytes| socket.send_to(bytes, from)).unwrap_or(0);
+            session.sent = (train, sent);
+            session.heard = Instant::now();
+        }
+        if train == session.sent.0 {
+            let sent = session.sent.1;
+            for _ in 0..COPIES {
+                self.put(from, token, Body::Sent { train, sent });
+            }
+        }
+    }
+
+    fn answer(&mut self, to: SocketAddr, body: Body) {
+        let token = self.session.as_ref().map_or([0; 16], |session| session.token);
+        let token = if matches!(body, Body::Refused { .. }) { [0; 16] } else { token };
+        self.put(to, token, body);
+    }
+
+    fn put(&mut self, to: SocketAddr, token: Token, body: Body) {
+        // A client that cannot be sent to asks again or gives up.
+        let _ = self.endpoint.send(Some(to), (token, body), 0);
+    }
+
+    fn is_proved(&self, from: SocketAddr, token: Token) -> bool {
+        let slot = slot();
+        token == self.token(from, slot) || token == self.token(from, slot.wrapping_sub(1))
+    }
+
+    fn token(&self, from: SocketAddr, slot: u64) -> Token {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        let ip = match from.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        hasher.write(&ip.octets());
+        hasher.write_u16(from.port());
+        hasher.write_u64(slot);
+        hasher.finish128().as_bytes()
+    }
+}
+
+impl Session {
+    fn may_answer(&mut self) -> bool {
+        let since = self.filled.elapsed().as_secs_f64();
+        self.filled = Instant::now();
+        self.answers = (self.answers + since * ANSWERS_PER_SECOND).min(ANSWERS_PER_SECOND);
+        let may = self.answers >= 1.0;
+        self.answers -= f64::from(u8::from(may));
+        may
+    }
+}
+
+/// Half minutes of Linux's clock.
+fn slot() -> u64 {
+    wall_nanos() / (SLOT_SECONDS * 1_000_000_000)
+}
+
+/// Errors that only say what became of a packet.
+pub(crate) fn is_remote(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::PermissionDenied
+    )
+}
