@@ -4,7 +4,7 @@
 use crate::error::ControlError;
 use crate::exit;
 use crate::service::Config;
-use crate::v1::{Adopted, Confirmed, Engine, EngineSet, History, Reloaded, State, Version};
+use crate::v1::{Adopted, Confirmed, Engine, EngineSet, Events, History, Reloaded, State, Version};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -51,6 +51,8 @@ pub trait ControlProxy {
     async fn undo(&mut self, number: Option<i64>) -> zlink::Result<Result<Reloaded, ControlError>>;
     /// What was in force.
     async fn get_history(&mut self) -> zlink::Result<Result<History, ControlError>>;
+    /// What happened.
+    async fn get_events(&mut self, after: i64) -> zlink::Result<Result<Events, ControlError>>;
 }
 
 /// Why a call did not succeed.
@@ -223,6 +225,12 @@ impl Client {
     /// The configurations that were in force.
     pub fn history(&mut self) -> Result<History, ClientError> {
         call(&self.runtime, &self.path, self.connection.get_history())
+    }
+
+    /// What happened after the event of this number; 0 for all that is kept.
+    pub fn events(&mut self, after: u64) -> Result<Events, ClientError> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        call(&self.runtime, &self.path, self.connection.get_events(after))
     }
 }
 

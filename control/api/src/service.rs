@@ -7,9 +7,9 @@
 
 use crate::error::ControlError;
 use crate::v1::{
-    Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Flow, FlowNeighbour, Frames,
-    History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State,
-    Tunnel, Version, Worker,
+    Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Event, Events, Flow,
+    FlowNeighbour, Frames, History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded,
+    Remote, Session, State, Tunnel, Version, Worker,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,6 +56,9 @@ pub trait Backend {
 
     /// The configurations that were in force.
     fn history(&self) -> Answer<'_, History>;
+
+    /// What happened after the event of this number.
+    fn events(&self, after: u64) -> Answer<'_, Events>;
 }
 
 /// The configuration, as a reply.
@@ -82,7 +85,7 @@ impl Service {
     interface = "org.recoded.Control1",
     types = [
         Link, Neighbour, Disagreement, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session,
-        Change, HistoryEntry
+        Change, HistoryEntry, Event
     ],
     vendor = "Recoded",
     product = "recoded",
@@ -157,5 +160,11 @@ impl Service {
     /// The configurations that were in force, oldest first; the last one is in force.
     async fn get_history(&self) -> Result<History, ControlError> {
         self.backend.history().await
+    }
+
+    /// What happened after the event of this number, 0 for all that is kept. Answers at once: who
+    /// follows events asks again.
+    async fn get_events(&self, after: i64) -> Result<Events, ControlError> {
+        self.backend.events(u64::try_from(after).unwrap_or(0)).await
     }
 }

@@ -285,9 +285,10 @@ pub struct Flow {
     /// The longest such time.
     #[serde(default)]
     pub decode_delay_max_us: Option<f64>,
-    /// up; down while no next hop of a stream answers; waiting for the first packet or report;
-    /// quiet: nothing came to a relay or sink for 3 seconds, which may have nothing to get. Null at
-    /// sources of other codes, which get no reports of next hops.
+    /// up; down while no next hop answers, although packets are sent; waiting for the first packet
+    /// or report; quiet: nothing came to a relay or sink for 3 seconds, which may have nothing to
+    /// get, or a source of another code than stream sends nothing. Null at such sources where
+    /// repair is off: nothing has to come back.
     #[serde(default)]
     pub state: Option<String>,
     /// Source and sink: Mbit/s of IP packets over the last second.
@@ -296,6 +297,13 @@ pub struct Flow {
     /// Relay and sink: seconds since packets came, to a second; null before the first.
     #[serde(default)]
     pub received_ago_seconds: Option<f64>,
+    /// Source and relay: Mbit/s that left for the next hops over the last second, headers of
+    /// Ethernet, IP and UDP included, and tags between neighbours.
+    #[serde(default)]
+    pub wire_mbit: Option<f64>,
+    /// Source of another code than stream: seconds since feedback came, to a second.
+    #[serde(default)]
+    pub heard_ago_seconds: Option<f64>,
 }
 
 impl Flow {
@@ -541,4 +549,44 @@ pub struct HistoryEntry {
 pub struct Confirmed {
     /// Number of the configuration that stays in force.
     pub number: u64,
+}
+
+/// What happened lately.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
+pub struct Events {
+    /// Those after the number that was asked for, oldest first, as far as they are kept.
+    pub events: Vec<Event>,
+    /// Number of the newest; ask for what comes after it. 0 when there was none.
+    pub newest: u64,
+    /// When the daemon began to count, in milliseconds since 1970. Another value means that another
+    /// daemon counts, from 1 on.
+    pub began_ms: u64,
+}
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Event {
+    /// Its number. Numbers only go up; those of events that are no longer kept are missing.
+    pub number: u64,
+    /// When it was seen, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// info, warning or error.
+    pub level: String,
+    /// What happened: flow_up, flow_waiting, flow_down, flow_quiet, flow_active, flow_changed,
+    /// flow_added, flow_removed, next_hop_heard, next_hop_silent, session_up, session_rekeyed,
+    /// session_down, session_refused, link_up, link_down, tunnel_up, tunnel_down, mtu_smaller,
+    /// mtu_normal, mtu_changed, rate_changed, drops_rising, engine_up, engine_down, config_applied,
+    /// config_undone, config_confirmed, process_started, process_ended or daemon_started. There may
+    /// be more.
+    pub kind: String,
+    /// What it happened to: flow, link or tunnel and its name, session with and whom; packets,
+    /// engine, configuration, process or daemon.
+    pub subject: String,
+    /// More exactly: the next hop, or the counter of a drop reason; else empty.
+    pub about: String,
+    /// In words.
+    pub text: String,
+    /// How many events of this kind about the same were left out before it, because there were too
+    /// many.
+    pub left_out: u64,
 }

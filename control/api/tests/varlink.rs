@@ -6,8 +6,8 @@ use recoded_api::client::{Client, ClientError};
 use recoded_api::error::ControlError;
 use recoded_api::service::{Answer, Backend, Service, SetFuture};
 use recoded_api::v1::{
-    Adopted, Confirmed, Engine, Flow, History, HistoryEntry, Link, Parameters, Reloaded, State,
-    Version,
+    Adopted, Confirmed, Engine, Event, Events, Flow, History, HistoryEntry, Link, Parameters,
+    Reloaded, State, Version,
 };
 use recoded_api::{IDL, INTERFACE};
 use std::collections::BTreeMap;
@@ -92,6 +92,11 @@ impl Backend for Fake {
     fn history(&self) -> Answer<'_, History> {
         let entry = HistoryEntry { number: 1, cause: "start".into(), ..HistoryEntry::default() };
         Box::pin(async { Ok(History { entries: vec![entry], ..History::default() }) })
+    }
+
+    fn events(&self, after: u64) -> Answer<'_, Events> {
+        let event = Event { number: after + 1, kind: "link_down".into(), ..Event::default() };
+        Box::pin(async { Ok(Events { newest: event.number, events: vec![event], began_ms: 5 }) })
     }
 }
 
@@ -211,6 +216,8 @@ fn client_gets_back_exactly_what_the_backend_said() {
     let changes = |value: &str| BTreeMap::from([("generation_size".into(), value.into())]);
     assert_eq!(client.set(1, &changes("32")).expect("adopted").edition, 8);
 
+    let events = client.events(41).expect("events");
+    assert_eq!((events.newest, events.events[0].number, events.began_ms), (42, 42, 5));
     assert_eq!(client.set_engine("cpu").expect("set").mode, "cpu");
     let refused = client.set_engine("abacus").expect_err("refused");
     assert_eq!((refused.to_string().as_str(), refused.exit_code()), ("no \"such\" engine", 4));

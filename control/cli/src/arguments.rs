@@ -2,11 +2,13 @@
 
 #[cfg(feature = "bats")]
 use crate::degrees;
+use crate::events;
 use crate::keys;
 use crate::network::{Fleet, NETWORK_HELP, Rendering};
 use crate::plan;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use jiff::Timestamp;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
 use recoded_fpga::Card;
 use std::path::PathBuf;
@@ -38,6 +40,8 @@ Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, next hops and parameters of flows
   recodectl doctor                                 what is wrong, and what to do about it
+  recodectl top                                    flows, next hops and events, live
+  recodectl events -f --since 10m                  what changed, and what changes now
   recodectl set 1 code=rlnc generation_size=64     change flow 1; all of it or nothing
   recodectl set 1 code=bats block_symbols=256      protect it by BATS from here on
   recodectl set 1 redundancy=1.5 --save            and in the configuration file as well
@@ -127,6 +131,35 @@ pub enum Command {
     /// each code would, and whether it is worth it.
     #[command(after_help = plan::HELP)]
     Plan(plan::Options),
+    /// Show flows, their next hops and what changed, once a second; ? explains the keys
+    Top,
+    /// Show what changed: flows, next hops, sessions, links, drops, configurations, processes
+    #[command(after_help = EVENTS)]
+    Events {
+        /// Wait for more, until Ctrl-C; with --json one event a line
+        #[arg(short, long)]
+        follow: bool,
+        /// Only what happened since: 10m ago, 07:30 today, "2026-11-23 07:30"
+        #[arg(long, value_name = "TIME", value_parser = events::since)]
+        since: Option<Timestamp>,
+    },
+    /// Show the hops of a flow: loss, round trip, queue and rank, as far as nodes report them here
+    ///
+    /// Sends nothing: these are the reports that the flow itself needs. Only neighbours measure
+    /// round trips, so ask each node for its own hop.
+    Trace {
+        /// Id of the flow; all of them if none is named
+        flow: Option<u32>,
+    },
+    /// Write an archive for a bug report: versions, host, state, events, doctor, log; no keys
+    ///
+    /// Works without a daemon, and says what could not be had. Run it as root, where the daemon
+    /// runs. The archive is readable by its owner only.
+    Bugreport {
+        /// The archive; recoded-bugreport-DATE-TIME.tar.gz here if none is named
+        #[arg(long, value_name = "FILE.tar.gz")]
+        out: Option<PathBuf>,
+    },
     /// Show and measure the compute routines that this machine can run; needs no daemon
     #[command(after_help = KERNELS)]
     Kernels {
@@ -217,6 +250,13 @@ pub enum Command {
         page: Option<String>,
     },
 }
+
+const EVENTS: &str = "\
+! marks what may cost packets, # what failed. The daemon keeps the newest 1024 in memory, 256 of
+them for what happens all the time, and writes each to its log once (journalctl -u recoded). Of
+events about the same thing five come at once, then one after 10 s, 20 s and so on up to 10 minutes;
+how many were left out stands beside the next one, and the last one always comes. What the daemon
+has is lost when it ends, and stays when its dataplane process is replaced.";
 
 const KERNELS: &str = "\
 A level is a way to multiply by coefficients with certain CPU instructions. All compute the same

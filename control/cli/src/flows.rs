@@ -13,9 +13,10 @@ pub fn flow_lines(flows: &[Flow]) -> String {
         ("code", Left),
         ("state", Left),
         ("Mbit/s", Right),
-        ("overhead", Right),
+        ("wire", Right),
+        ("ratio", Right),
         ("theory", Right),
-        ("max loss", Right),
+        ("loss", Right),
         ("delay ms", Right),
         ("failed", Right),
         ("heard s", Right),
@@ -25,14 +26,16 @@ pub fn flow_lines(flows: &[Flow]) -> String {
     };
     let rows = flows.iter().map(|flow| {
         let heard = flow.neighbours.iter().filter_map(|hop| hop.heard_ago_seconds);
-        let heard = heard.chain(flow.received_ago_seconds).reduce(f64::min);
+        let heard = heard.chain(flow.received_ago_seconds).chain(flow.heard_ago_seconds);
+        let heard = heard.reduce(f64::min);
         [
             flow.id.to_string(),
             flow.role.clone(),
             if flow.code.is_empty() { "-".into() } else { flow.code.clone() },
             flow.state.clone().unwrap_or_else(|| "-".into()),
             some(flow.goodput_mbit, 1),
-            some(flow.overhead, 2),
+            some(flow.wire_mbit, 1),
+            some(wire_ratio(flow), 2),
             some(flow.overhead_theory, 2),
             worst_loss(flow).map_or("-".into(), percent),
             some(flow.decode_delay_mean_us.map(|micros| micros / 1e3), 1),
@@ -51,10 +54,42 @@ fn quiet(flow: &Flow) -> Option<String> {
             "no next hop has reported yet: nothing was sent, or none answers"
         }
         "waiting" => "no packet has come yet: see that the nodes before run and know this flow",
+        "quiet" if flow.role == "source" => "nothing is sent now, so nothing is heard",
+        "down" if flow.neighbours.is_empty() => {
+            "packets are sent, and no feedback comes: see that the next nodes run and know this \
+             flow, and that packets get there and back"
+        }
         "quiet" => "no packet comes now: its source has nothing to send, or the path is dead",
         _ => return None,
     };
     Some(sentence(&format!("flow {}", flow.id), words))
+}
+
+/// What left for the next hops for what was carried, over the last second.
+pub fn wire_ratio(flow: &Flow) -> Option<f64> {
+    let goodput = flow.goodput_mbit.filter(|mbit| *mbit > 0.0)?;
+    flow.wire_mbit.map(|wire| wire / goodput)
+}
+
+/// That ratio, and the packets per symbol that theory needs.
+pub fn ratio(flow: &Flow) -> String {
+    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.2}"));
+    match (wire_ratio(flow), flow.overhead_theory) {
+        (None, None) => "-".into(),
+        (ratio, theory) => format!("{} {}", known(ratio), known(theory)),
+    }
+}
+
+/// Both rates in words.
+pub fn rates(flow: &Flow) -> Option<String> {
+    let goodput = flow.goodput_mbit?;
+    let Some(wire) = flow.wire_mbit else { return Some(format!("{goodput:.1} Mbit/s")) };
+    let ratio = wire_ratio(flow).map(|ratio| format!("{ratio:.2}x"));
+    let theory = flow.overhead_theory.map(|theory| format!("theory {theory:.2}"));
+    let beside: Vec<String> = ratio.into_iter().chain(theory).collect();
+    let beside =
+        if beside.is_empty() { String::new() } else { format!(" ({})", beside.join("; ")) };
+    Some(format!("{goodput:.1} Mbit/s, {wire:.1} on the wire{beside}"))
 }
 
 /// The highest loss of a hop.

@@ -9,6 +9,8 @@
 
 mod arguments;
 
+mod bugreport;
+
 mod crypto_keys;
 
 #[cfg(feature = "bats")]
@@ -17,6 +19,11 @@ mod degrees;
 mod doctor;
 
 mod engines;
+
+mod events;
+
+mod feed;
+
 mod kernels;
 
 mod keys;
@@ -37,6 +44,16 @@ mod sessions;
 mod show;
 
 mod table;
+
+mod top;
+
+mod trace;
+
+/// The state that tests show.
+#[cfg(test)]
+#[allow(dead_code, missing_docs, reason = "each test uses its own part")]
+#[path = "../tests/fixed/mod.rs"]
+mod fixed;
 
 use arguments::{Arguments, Command, Show, Target};
 use clap::{CommandFactory, Parser};
@@ -75,6 +92,12 @@ enum Failure {
     Found(network::Told),
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
+    #[error(transparent)]
+    Trace(#[from] trace::UnknownFlow),
+    #[error(transparent)]
+    Bugreport(#[from] bugreport::BugreportError),
+    #[error(transparent)]
+    Top(#[from] top::TopError),
     #[error("{0}")]
     Usage(String),
     #[error("there is no command {0}: see recodectl --help")]
@@ -89,14 +112,20 @@ impl Failure {
             }
             Failure::Network(error) => error.exit_code(),
             Failure::Found(told) => told.code,
+            Failure::Trace(_) => exit::REFUSED,
             #[cfg(feature = "bats")]
             Failure::Degrees(error) => error.exit_code(),
-            Failure::Kernel(_) | Failure::Usage(_) | Failure::UnknownCommand(_) => exit::USAGE,
+            Failure::Kernel(_)
+            | Failure::Usage(_)
+            | Failure::UnknownCommand(_)
+            | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
             | Failure::Json(_)
             | Failure::Keys(_)
             | Failure::Reload(_)
             | Failure::Plan(_)
+            | Failure::Top(_)
+            | Failure::Bugreport(_)
             | Failure::Doctor(_) => exit::FAILED,
         }
     }
@@ -115,6 +144,9 @@ impl Failure {
             Failure::Degrees(_) => "degrees",
             Failure::Keys(_) => "keys",
             Failure::Reload(_) => "failed",
+            Failure::Trace(_) => "unknown_flow",
+            Failure::Top(_) => "terminal",
+            Failure::Bugreport(_) => "output",
             Failure::Usage(_) | Failure::UnknownCommand(_) => "usage",
             Failure::Output(_) => "output",
             Failure::Json(_) => "json",
@@ -177,6 +209,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             let report = plan::report(options)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
         }
+        Command::Trace { .. }
+        | Command::Bugreport { .. }
+        | Command::Top
+        | Command::Events { .. } => look(arguments),
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
@@ -218,6 +254,30 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Check
         | Command::Apply { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
+    }
+}
+
+/// Runs a command that looks at a daemon beyond its state of now.
+fn look(arguments: &Arguments) -> Result<String, Failure> {
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Trace { flow } => {
+            let traces = trace::traces(&Client::connect(&arguments.socket)?.state()?, *flow)?;
+            if json { Ok(json::pretty(&traces)?) } else { Ok(trace::text(&traces)) }
+        }
+        Command::Bugreport { out } => {
+            let report = bugreport::write(&arguments.socket, out.as_deref())?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(bugreport::text(&report)) }
+        }
+        Command::Top => Ok(top::run(&arguments.socket, json).map(|()| String::new())?),
+        Command::Events { follow: true, since } => {
+            let wanted = events::Wanted { since: *since };
+            Ok(events::follow(&arguments.socket, &wanted, json).map(|()| String::new())?)
+        }
+        Command::Events { follow: false, since } => {
+            events::kept(&arguments.socket, &events::Wanted { since: *since }, json)
+        }
+        _ => Err(Failure::Usage("this command shows nothing".into())),
     }
 }
 

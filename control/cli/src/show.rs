@@ -1,7 +1,7 @@
 //! What people read: tables of the state that fit 100 columns.
 
 use crate::arguments::Show;
-use crate::flows::{failed, flow_lines, worst_loss};
+use crate::flows::{failed, flow_lines, rates, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
@@ -353,6 +353,11 @@ fn flow_details(flows: &[Flow]) -> String {
         text.push_str(&wrapped("packets", &or_none(counted(flow, |unit| unit == Unit::Packets))));
         text.push_str(&wrapped("bytes", &or_none(counted(flow, |unit| unit == Unit::Bytes))));
         text.push_str(&wrapped("other", &or_none(others(flow))));
+        let wire = flow.wire_mbit.map(|wire| format!("{wire:.1} Mbit/s on the wire"));
+        text.push_str(&wrapped(
+            "last second",
+            &or_none(rates(flow).or(wire).into_iter().collect()),
+        ));
         text.push_str(&wrapped("efficiency", &or_none(efficiency(flow))));
         let ranks = flow.rank_histogram.iter().enumerate().filter(|(_, count)| **count > 0);
         let ranks = ranks.map(|(rank, number)| format!("{rank}: {}", count(*number)));

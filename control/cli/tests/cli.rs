@@ -11,9 +11,11 @@ use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
 use recoded_api::service::{Answer, Backend, Service, SetFuture};
-use recoded_api::v1::{Adopted, Confirmed, Engine, History, Reloaded, State, Version};
+use recoded_api::v1::{
+    Adopted, Confirmed, Engine, Event, Events, History, Reloaded, State, Version,
+};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -105,6 +107,12 @@ impl Backend for Fake {
     fn history(&self) -> Answer<'_, History> {
         Box::pin(async { Ok(fixed::history()) })
     }
+
+    fn events(&self, after: u64) -> Answer<'_, Events> {
+        let mut events = fixed::events();
+        events.events.retain(|event| event.number > after);
+        Box::pin(async { Ok(events) })
+    }
 }
 
 /// Serves a [`Fake`] until the test process ends.
@@ -127,7 +135,7 @@ fn serve(folder: &Path) -> PathBuf {
 
 fn recodectl(socket: &Path, arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
-    command.env_remove("RECODED_SOCKET").arg("--socket").arg(socket);
+    command.env_remove("RECODED_SOCKET").env("TZ", "UTC").arg("--socket").arg(socket);
     command.args(arguments.split_whitespace()).output().expect("recodectl runs")
 }
 
@@ -157,6 +165,10 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         ("confirm.txt", "confirm"),
         ("undo.txt", "undo"),
         ("history.txt", "history"),
+        ("events.txt", "events"),
+        ("events.json", "--json events --since 2026-11-23T07:45:13Z"),
+        ("trace.txt", "trace"),
+        ("trace.json", "trace 5 --json"),
         ("version.txt", "version"),
         ("show.json", "--json show"),
         ("show-drops.json", "show drops --json"),
@@ -175,7 +187,9 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         let printed = String::from_utf8(output.stdout).expect("text");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments}");
         let too_long = printed.lines().find(|line| line.chars().count() > 100);
-        assert_eq!(too_long.filter(|_| file.ends_with(".txt")), None, "{arguments}");
+        // An event is one line, so that grep finds it whole.
+        let is_bounded = file.ends_with(".txt") && file != "events.txt";
+        assert_eq!(too_long.filter(|_| is_bounded), None, "{arguments}");
         let path = golden.join(file);
         if std::env::var_os("RECODED_BLESS").is_some() {
             std::fs::write(&path, &printed).expect("write");
@@ -261,13 +275,18 @@ fn exit_codes_are_what_scripts_rely_on() {
         (2, "set 1 generation_size"),
         (2, "set one generation_size=1"),
         (2, "man explode"),
+        (2, "top"),
+        (2, "top --json"),
+        (2, "events --since soon"),
         (4, "set 1 generation_size=300"),
         (4, "set 7 generation_size=16"),
+        (4, "trace 9"),
     ];
     for (expected, arguments) in cases {
         let output = recodectl(&socket, arguments);
         assert_eq!(code(&output), expected, "recodectl {arguments}: {output:?}");
-        assert_eq!(output.stderr.is_empty(), expected == 0, "recodectl {arguments}");
+        let is_json = arguments.contains("--json");
+        assert_eq!(output.stderr.is_empty(), expected == 0 || is_json, "recodectl {arguments}");
     }
     let refused = recodectl(&socket, "set 1 generation_size=300");
     assert_eq!(
@@ -281,7 +300,7 @@ fn exit_codes_are_what_scripts_rely_on() {
 fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
     let folder = tempfile::tempdir().expect("folder");
     let socket = folder.path().join("none.sock");
-    for arguments in ["show", "show config", "set 1 field=4", "version"] {
+    for arguments in ["show", "show config", "set 1 field=4", "version", "events", "events -f"] {
         let output = recodectl(&socket, arguments);
         assert_eq!(code(&output), 3);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -293,6 +312,38 @@ fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(said["error"]["kind"], "not_running");
     assert_eq!(said["error"]["exit_code"], 3);
+}
+
+#[test]
+fn live_view_without_a_terminal_says_what_to_use() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let output = recodectl(&socket, "top");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("top needs a terminal") && said.contains("recodectl show"), "{said}");
+    assert!(output.stdout.is_empty(), "no escape sequence goes into a pipe");
+    let said = recodectl(&socket, "--json top").stdout;
+    let said: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+    assert_eq!(said["error"]["kind"], "terminal");
+}
+
+/// What is followed comes as it happens, one event a line as JSON.
+#[test]
+fn events_are_followed_one_a_line() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    command.args(["--json", "events", "--follow", "--socket"]).arg(&socket);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("recodectl starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let events = fixed::events().events;
+    for event in &events {
+        let line = lines.next().expect("a line").expect("text");
+        let got: Event = serde_json::from_str(&line).expect("an event");
+        assert_eq!(got, *event);
+    }
+    child.kill().expect("it waits for more");
+    child.wait().expect("it ends");
 }
 
 #[test]

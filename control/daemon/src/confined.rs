@@ -7,11 +7,12 @@ use recoded::config::auth::{self, Auth};
 use recoded::config::{Config, EngineChoice, Sandbox};
 use recoded::control::bounded;
 use recoded::dataplane::{Dataplane, Observation};
+use recoded::events::{self, Watcher};
 use recoded::keeper;
 use recoded::kept::Kept;
 use recoded::keys::Keys;
 use recoded::lifecycle::{BEAT_INTERVAL, News, Start, read};
-use recoded::live::{EDITION_FIRST, Live};
+use recoded::live::{EDITION_FIRST, Live, View};
 use recoded::metrics;
 use recoded::node::{self, Node};
 use recoded::rates::{self, Rates};
@@ -37,7 +38,8 @@ pub fn run() -> Result<(), Failure> {
     end_on_panic();
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
     let channel = Rc::new(Channel::from(channel));
-    let (start, text, listener, (client, keeper)) = begin(&channel).map_err(no_supervisor)?;
+    let (start, text, listener, (client, keeper, events)) =
+        begin(&channel).map_err(no_supervisor)?;
     let mtu = |name: &str| node::mtu(name).or_else(|| start.mtus.get(name).copied());
     let (document, mtus, config) = Config::parse(&start.file, &text, &mtu)?;
     let is_confined = config.daemon.sandbox == Sandbox::On;
@@ -65,7 +67,7 @@ pub fn run() -> Result<(), Failure> {
     let live = Live::new(document, mtus, config, node.clone());
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
     let view = Rc::new(RefCell::new(live.view()));
-    let kept = Kept::new(live, keeper, (replaced.clone(), view.clone()));
+    let kept = Kept::new(live, (keeper, events.clone()), (replaced.clone(), view.clone()));
     let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
@@ -74,7 +76,7 @@ pub fn run() -> Result<(), Failure> {
             () = stop => Ok(()),
             ended = beat(&node, &channel) => Err(ended),
             ended = give_way(&replaced) => Err(ended),
-            () = sample(&node, &rates) => Ok(()),
+            () = sample(&node, (&rates, &view), &events) => Ok(()),
             () = metrics::serve(measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
@@ -116,13 +118,20 @@ fn no_supervisor<E: Into<io::Error>>(error: E) -> Failure {
     Failure::NoSupervisor(error.into())
 }
 
+/// Who asks the supervisor for what is privileged, for configurations, and about events.
+type Clients = (Client, keeper::Client, events::Client);
+
 /// What the supervisor gives.
-fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, (Client, keeper::Client))> {
+fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Clients)> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let (start, fds) = channel.receive::<Start>()?.ok_or_else(broken)?;
-    let [text, listener, client, keeper] = <[_; 4]>::try_from(fds).map_err(|_| broken())?;
+    let [text, listener, client, keeper, events] = <[_; 5]>::try_from(fds).map_err(|_| broken())?;
     let listener = UnixListener::from(listener);
-    let clients = (Client::new(Channel::from(client)), keeper::Client::new(Channel::from(keeper)));
+    let clients = (
+        Client::new(Channel::from(client)),
+        keeper::Client::new(Channel::from(keeper)),
+        events::Client::new(Channel::from(events)),
+    );
     Ok((start, read(text)?, listener, clients))
 }
 
@@ -186,10 +195,14 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     }
 }
 
-/// Samples the flows without end.
-async fn sample(node: &Node, rates: &Rates) {
+/// Samples the flows without end, and tells what changed.
+async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &events::Client) {
+    let mut watcher = Watcher::default();
     loop {
-        rates.sample(&node.observe());
+        let seen = node.observe();
+        rates.sample(&seen);
+        let state = view.borrow().of(seen);
+        events.tell(watcher.look(state)).await;
         tokio::time::sleep(rates::INTERVAL).await;
     }
 }

@@ -3,12 +3,13 @@
 
 use crate::config::diff::{Change, Cost};
 use crate::dataplane::Dataplane;
+use crate::events;
 use crate::keeper::{CONFIRM_SECONDS_MAX, Cause, Client, Coming, Text};
 use crate::live::{Live, Next, View};
 use recoded_api::error::ControlError;
 use recoded_api::service::{Answer, Backend, SetFuture};
 use recoded_api::v1::{
-    self, Adopted, Confirmed, Engine, History, HistoryEntry, Reloaded, State, Version,
+    self, Adopted, Confirmed, Engine, Events, History, HistoryEntry, Reloaded, State, Version,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 pub struct Kept<D> {
     live: Live<D>,
     keeper: Client,
+    events: events::Client,
     replaced: Rc<Notify>,
     /// What metrics are made of.
     view: Rc<RefCell<View>>,
@@ -29,10 +31,10 @@ impl<D: Dataplane> Kept<D> {
     /// `replaced` hears that another process is to take over, and `view` follows every change.
     pub fn new(
         live: Live<D>,
-        keeper: Client,
+        (keeper, events): (Client, events::Client),
         (replaced, view): (Rc<Notify>, Rc<RefCell<View>>),
     ) -> Kept<D> {
-        Kept { live, keeper, replaced, view }
+        Kept { live, keeper, events, replaced, view }
     }
 
     fn show(&self) {
@@ -232,5 +234,9 @@ impl<D: Dataplane> Backend for Kept<D> {
 
     fn history(&self) -> Answer<'_, History> {
         Box::pin(self.past())
+    }
+
+    fn events(&self, after: u64) -> Answer<'_, Events> {
+        Box::pin(self.events.since(after))
     }
 }

@@ -28,6 +28,8 @@ pub mod node;
 
 pub mod lifecycle;
 
+pub mod events;
+
 pub mod keeper;
 pub mod predecessor;
 

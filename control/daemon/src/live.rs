@@ -12,7 +12,7 @@ use crate::config::edit::edit;
 use crate::config::error::ConfigErrors;
 use crate::config::symbol::Mtus;
 use crate::config::{Config, EngineChoice, Flow};
-use crate::dataplane::Dataplane;
+use crate::dataplane::{Dataplane, Observation};
 use crate::keeper::Text;
 use crate::rates::Rates;
 use crate::state;
@@ -95,6 +95,12 @@ impl View {
     pub fn state(&self, dataplane: &impl Dataplane) -> State {
         let now = (self.edition, self.started.elapsed());
         state::state(&self.config, now, dataplane.observe(), &self.rates)
+    }
+
+    /// The same of what was observed, without the text of the configuration.
+    pub fn of(&self, seen: Observation) -> State {
+        let now = (self.edition, self.started.elapsed());
+        state::observed(&self.config, now, seen, &self.rates)
     }
 }
 

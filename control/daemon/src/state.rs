@@ -1,5 +1,6 @@
 //! From configuration and observation to what the control socket shows.
 
+use crate::config::auth::Auth;
 use crate::config::code::Word;
 use crate::config::render::recoding;
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
@@ -11,6 +12,7 @@ use recoded_api::v1::{
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
+use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::time::Duration;
 
@@ -18,8 +20,15 @@ use std::time::Duration;
 /// than two samples.
 const QUIET_SECONDS: f64 = 3.0;
 
+const ETHERNET_BYTES: usize = 14;
+
 /// Everything the daemon knows.
-pub fn state(
+pub fn state(config: &Config, now: (u64, Duration), seen: Observation, rates: &Rates) -> State {
+    State { config: config.to_toml(), ..observed(config, now, seen, rates) }
+}
+
+/// The same without the text of the configuration.
+pub fn observed(
     config: &Config,
     (edition, uptime): (u64, Duration),
     mut seen: Observation,
@@ -59,7 +68,7 @@ pub fn state(
         sessions: sessions(config, &seen.sessions),
         verdicts: seen.verdicts,
         drops: seen.drops,
-        config: config.to_toml(),
+        config: String::new(),
     }
 }
 
@@ -163,10 +172,13 @@ fn show_flow<'a>(
     let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
     let delay = decode_delay(&counters);
     let neighbours = neighbours(config, next_hops, at);
-    let received_ago = rate.received_at.map(|then| at.saturating_sub(then) as f64 / 1e9);
+    let ago = |then: Nanos| at.saturating_sub(then) as f64 / 1e9;
+    let (received_ago, heard_ago) = (rate.received_at.map(ago), rate.heard_at.map(ago));
     Flow {
-        state: flow_state(is_source, &neighbours, received_ago).map(str::to_owned),
+        state: flow_state(params, &neighbours, (received_ago, rate)).map(str::to_owned),
+        heard_ago_seconds: heard_ago.filter(|_| is_source && neighbours.is_empty()),
         goodput_mbit: rate.goodput_mbit.filter(|_| tunnel.is_some()),
+        wire_mbit: wire_mbit(config, params, rate),
         received_ago_seconds: received_ago.filter(|_| !is_source),
         id: params.id.into(),
         role: role.into(),
@@ -195,25 +207,54 @@ fn show_flow<'a>(
     }
 }
 
-/// How a flow is, by who answers and what comes. Only streams know whether next hops answer.
+/// Mbit/s on the wire to the next hops, which may differ in the length of their headers.
+fn wire_mbit(config: &Config, params: &FlowParams, rate: Rate) -> Option<f64> {
+    let (packets, payloads) = rate.sent?;
+    let tag = if config.daemon.auth == Auth::None { 0 } else { TRAILER_BYTES };
+    let headers = params.next_hops.iter().map(|hop| {
+        let address = config.hops[usize::from(hop.0)].address;
+        ETHERNET_BYTES + ip_packet_bytes(address, tag)
+    });
+    let hops = headers.len();
+    let headers = headers.sum::<usize>() as f64 / hops as f64;
+    (hops > 0).then_some((payloads + packets * headers) * 8e-6)
+}
+
+/// How a flow is, by who answers and what comes. Streams know whether next hops answer; sources of
+/// other codes, by the feedback that comes while they send.
 fn flow_state(
-    is_source: bool,
+    params: &FlowParams,
     neighbours: &[FlowNeighbour],
-    received_ago: Option<f64>,
+    (received_ago, rate): (Option<f64>, Rate),
 ) -> Option<&'static str> {
     if !neighbours.is_empty() && neighbours.iter().all(|hop| hop.silent) {
         return Some("down");
     }
-    if is_source {
+    if matches!(params.role, Role::Source { .. }) {
+        if neighbours.is_empty() {
+            return other_source_state(params, rate);
+        }
         let is_heard = neighbours.iter().any(|hop| hop.heard_ago_seconds.is_some());
-        let state = if is_heard { "up" } else { "waiting" };
-        return (!neighbours.is_empty()).then_some(state);
+        return Some(if is_heard { "up" } else { "waiting" });
     }
     Some(match received_ago {
         None => "waiting",
         Some(seconds) if seconds <= QUIET_SECONDS => "up",
         Some(_) => "quiet",
     })
+}
+
+/// How a source is that is no stream. Where nothing comes back by its configuration, nothing is
+/// known.
+fn other_source_state(params: &FlowParams, rate: Rate) -> Option<&'static str> {
+    let is_answered = (rate.unanswered as f64) < QUIET_SECONDS * 1e9;
+    let state = match (rate.heard_at, rate.sent) {
+        (None, _) if is_answered => "waiting",
+        _ if !is_answered => "down",
+        (_, Some((packets, _))) if packets > 0.0 => "up",
+        _ => "quiet",
+    };
+    params.repair.then_some(state)
 }
 
 /// Packets per source symbol.

@@ -13,6 +13,7 @@ use crate::asks::Asks;
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::config::Config;
 use recoded::control::socket::claim;
+use recoded::events::{self, Happened, Kind};
 use recoded::keeper::Keeper;
 use recoded::keys::Keys;
 use recoded::lifecycle::{EXIT_AGAIN, News, Start, written};
@@ -89,6 +90,8 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let keeper =
         Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
     let keeper = Arc::new(keeper);
+    let text = format!("recoded {} starts", env!("CARGO_PKG_VERSION"));
+    keeper.events().note(Happened::new(Kind::DaemonStarted, "daemon", text));
     let supervisor = Supervisor {
         log: arguments.log.clone(),
         state: arguments.state.clone(),
@@ -205,15 +208,10 @@ impl Supervisor<'_> {
                 End::Ended(status) => status,
             };
             let keeper = &self.in_force.keeper;
-            if !lock(&health).is_started && keeper.failed() {
-                tracing::error!(
-                    "no dataplane process starts with the configuration that was read ({status}): \
-                     the one before is back"
-                );
+            if !lock(&health).is_started {
+                keeper.failed();
             }
-            if keeper.take_back() {
-                tracing::warn!("the change was not confirmed: the configuration before is back");
-            }
+            keeper.take_back();
             self.in_force.look();
             // What keeps the first one from starting is for the operator, who reads its message.
             if !self.start.is_again && !lock(&health).is_started {
@@ -230,12 +228,14 @@ impl Supervisor<'_> {
             // The first after a long time starts at once.
             let wait = if pause <= PAUSE_FIRST / 2 { Duration::ZERO } else { pause };
             if !is_asked {
-                tracing::error!(
+                let text = format!(
                     "the dataplane process ended ({status}) after {} ms; another starts in {} ms, \
                      tunnels and XDP programs stay",
                     ran.as_millis(),
                     wait.as_millis()
                 );
+                let keeper = &self.in_force.keeper;
+                keeper.events().note(Happened::new(Kind::ProcessEnded, "process", text));
             }
             let is_stopped = self.control.block_on(async {
                 tokio::select! {
@@ -330,6 +330,7 @@ impl Supervisor<'_> {
         let (ours, theirs) = Channel::pair()?;
         let (server, client) = Channel::pair()?;
         let (keeping, kept) = Channel::pair()?;
+        let (hearing_events, telling) = Channel::pair()?;
         let inside = self.control.enter();
         let child = Command::new("/proc/self/exe")
             .arg("--dataplane")
@@ -343,9 +344,10 @@ impl Supervisor<'_> {
         self.in_force.note(child.id().and_then(Process::find));
         let keeper = self.in_force.keeper.clone();
         let text = written(&keeper.in_force().0)?;
-        let given = [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd()];
+        let given =
+            [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd(), telling.as_fd()];
         ours.send(&self.start, &given)?;
-        drop((client, kept));
+        drop((client, kept, telling));
         let health = Arc::new(Mutex::new(Health::new()));
         let (privileged, heard) = (self.privileged.clone(), health.clone());
         let serving = std::thread::Builder::new().name("recoded-priv".into()).spawn(move || {
@@ -356,6 +358,12 @@ impl Supervisor<'_> {
         // Its end is not waited for, since it may wait for a disk.
         std::thread::Builder::new().name("recoded-keep".into()).spawn(move || {
             if let Err(error) = keeper.serve(&keeping) {
+                tracing::warn!(%error, "a dataplane process was not understood");
+            }
+        })?;
+        let log = self.in_force.keeper.events();
+        std::thread::Builder::new().name("recoded-event".into()).spawn(move || {
+            if let Err(error) = events::serve(&log, &hearing_events) {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
@@ -441,6 +449,7 @@ async fn watch(
             (is_first, health.hangs())
         };
         in_force.look();
+        in_force.keeper.events().flush();
         if in_force.keeper.is_overdue() {
             tracing::warn!("the change was not confirmed in time: it is taken back");
             asks.undo();
@@ -453,6 +462,9 @@ async fn watch(
             child.kill().await?;
         } else if is_first {
             notify(&NotifyState::Ready);
+            let text = format!("dataplane process {} runs", child.id().unwrap_or_default());
+            let started = Happened::new(Kind::ProcessStarted, "process", text);
+            in_force.keeper.events().note(started);
             in_force.keeper.runs();
         } else {
             notify(&NotifyState::Watchdog);

@@ -183,3 +183,25 @@ fn restart_is_refused_with_every_line_that_needs_it() {
     assert!(refused.ends_with("nothing was changed"), "{refused}");
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
 }
+
+/// Who changes a configuration finds it among the events, with what it changed.
+#[test]
+fn changes_of_the_configuration_are_events() {
+    let served = Served::start();
+    let mut client = served.client();
+    assert_eq!(client.events(0).expect("answered").events, []);
+    client.set(1, &changes(&[("target_loss", "1e-3")])).expect("set");
+    write(&served, &file(&[("\ntarget_loss = 1e-4", "\ntarget_loss = 1e-2")]));
+    client.reload(false, Some(60)).expect("reloaded");
+    client.confirm().expect("confirmed");
+    client.reload(false, None).expect("nothing changes");
+    client.undo(None).expect("undone");
+    let told = client.events(0).expect("answered");
+    let kinds: Vec<&str> = told.events.iter().map(|event| event.kind.as_str()).collect();
+    let expected = ["config_applied", "config_applied", "config_confirmed", "config_undone"];
+    assert_eq!(kinds, expected);
+    let text = "number 2 is in force (set): flow 1: target_loss = 0.0001 becomes 0.001";
+    assert_eq!(told.events[0].text, text);
+    assert_eq!((told.newest, client.events(3).expect("answered").events.len()), (4, 1));
+    assert_eq!(client.events(u64::MAX).expect("answered").events, []);
+}

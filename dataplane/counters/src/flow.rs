@@ -28,6 +28,12 @@ counters! {
         innovative: Packets,
         /// Received packets that did not.
         redundant: Packets,
+        /// Source and relay: packets sent to next hops, whatever is in them, each copy counted.
+        sent_packets: Packets,
+        /// Bytes of those behind their UDP headers, without tags between neighbours.
+        sent_bytes: Bytes,
+        /// Source and relay: feedback that came from next hops.
+        feedback: Packets,
         /// Packets sent: source symbols.
         sent_systematic: Packets,
         /// Packets sent: coded by this source.

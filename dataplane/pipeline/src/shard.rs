@@ -15,7 +15,7 @@ use crate::open::Sizes;
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId};
 use crate::peer::Upstream;
 use crate::peer::arrivals::Onward;
-use crate::peer::next_hops::NextHops;
+use crate::peer::next_hops::{Counts, NextHops};
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
@@ -187,7 +187,12 @@ impl Shard {
 
     /// What it counted, and its stage.
     pub(crate) fn into_parts(self) -> (FlowCounters, Stage) {
-        (self.counters, self.present)
+        (self.counted(), self.present)
+    }
+
+    fn counted(&self) -> FlowCounters {
+        let Counts { packets: sent_packets, bytes: sent_bytes, feedback } = self.hops.counts();
+        FlowCounters { sent_packets, sent_bytes, feedback, ..self.counters.clone() }
     }
 
     /// Notes a data packet from `peer`, whatever becomes of it.
@@ -577,7 +582,7 @@ impl Shard {
             packet_bytes_max: None,
             remote: None,
             held: self.held(),
-            counters: self.counters.clone(),
+            counters: self.counted(),
         };
         each!(state, role => role.fill(&mut report));
         let longest = report.packet_bytes_max;

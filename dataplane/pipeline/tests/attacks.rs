@@ -287,9 +287,7 @@ fn forged_repair_requests_are_answered_within_a_budget() {
             Packet::Coded(coded) => coded.header.generation,
             Packet::Window(packet) => packet.first,
             Packet::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.number),
-            Packet::Feedback(_) | Packet::Link(_) | Packet::Handshake(_) => {
-                unreachable!("a source sends none")
-            }
+            other => unreachable!("a source sends none: {other:?}"),
         };
         let mut units: Vec<u32> = data.iter().map(|(_, bytes)| names(bytes)).collect();
         units.dedup();

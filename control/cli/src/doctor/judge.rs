@@ -48,7 +48,8 @@ pub fn port(state: &State) -> u16 {
 pub fn judge(before: &State, after: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     links(after, &mut findings);
-    sessions(after, &mut findings);
+    auth(after, &mut findings);
+    sessions(before, after, &mut findings);
     tunnels(after, &mut findings);
     for flow in &after.flows {
         self::flow(after, flow, &mut findings);
@@ -104,7 +105,44 @@ fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Ve
     }
 }
 
-fn sessions(state: &State, findings: &mut Vec<Finding>) {
+/// Whether this node has keys at all, by the configuration in force.
+fn auth(state: &State, findings: &mut Vec<Finding>) {
+    let config: toml::Table = state.config.parse().unwrap_or_default();
+    let Some(daemon) = config.get("daemon") else { return };
+    let is_none = daemon.get("auth").and_then(|auth| auth.as_str()) == Some("none");
+    let has_key = daemon.get("private_key").is_some();
+    if has_key && !is_none {
+        return;
+    }
+    let (cause, cure) = match has_key {
+        true => {
+            ("auth = \"none\" is written, although there is a private_key", "write auth = \"full\"")
+        }
+        false => (
+            "this node has no keys (auth = \"none\")",
+            "make one with recodectl genkey and name its file as private_key, on every node",
+        ),
+    };
+    let cause = format!("{cause}: anybody on the way can read, change and forge packets");
+    findings.push(warning("keys", cause, cure.into()));
+}
+
+fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
+    for session in state.sessions.iter().filter(|session| session.age_seconds.is_some()) {
+        let mut older = before.sessions.iter();
+        let old = older.find(|old| old.with == session.with).map_or(0, |old| old.refused);
+        let refused = session.refused.saturating_sub(old);
+        if refused > 0 {
+            let reason = &session.refusal;
+            findings.push(warning(
+                &format!("session with {}", session.with),
+                format!("{refused} handshakes were refused while looking ({reason})"),
+                "compare the keys of both hosts with recodectl pubkey; if they match, look for \
+                 forged packets"
+                    .into(),
+            ));
+        }
+    }
     for session in state.sessions.iter().filter(|session| session.age_seconds.is_none()) {
         let (cause, cure) = match session.refusal.as_str() {
             "" => (

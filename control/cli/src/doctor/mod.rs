@@ -131,3 +131,52 @@ fn neighbours(state: &State, link: &str) -> BTreeSet<IpAddr> {
     let here = named.filter_map(|name| name.split_once(':').filter(|(of, _)| *of == link));
     here.filter_map(|(_, address)| address.parse().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixed;
+    use recoded_api::v1::Session;
+
+    /// What is said of a fixed state; the host and the neighbours are not asked.
+    fn said(before: &State, after: &State) -> String {
+        text(&diagnosis(after, judge::judge(before, after)))
+    }
+
+    fn assert_golden(file: &str, shown: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+        if std::env::var_os("RECODED_BLESS").is_some() {
+            std::fs::write(&path, shown).expect("write");
+        }
+        let expected = std::fs::read_to_string(&path).expect("the golden file");
+        assert_eq!(shown, expected, "{file}");
+    }
+
+    #[test]
+    fn diagnosis_of_a_fixed_state_is_golden() {
+        let before = fixed::state();
+        let mut after = fixed::state();
+        after.drops.insert("late".into(), 150);
+        if let Some(number) = after.links[1].faults.get_mut("tx_no_neighbour") {
+            *number += 4;
+        }
+        let Session { refused, refusal, .. } = &mut after.sessions[0];
+        (*refused, *refusal) = (2, "the handshake does not decrypt".into());
+        let text = said(&before, &after);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert_golden("doctor.txt", &text);
+    }
+
+    #[test]
+    fn node_without_keys_is_warned_of_and_one_with_keys_is_not() {
+        let with = |config: &str| State { config: config.into(), ..fixed::state() };
+        let warned = |config| {
+            let state = with(config);
+            said(&state, &state).contains("warn keys")
+        };
+        assert!(warned("[daemon]\nworkers = 1\n"));
+        assert!(warned("[daemon]\nauth = \"none\"\nprivate_key = \"/etc/k\"\n"));
+        assert!(!warned("[daemon]\nauth = \"full\"\nprivate_key = \"/etc/k\"\n"));
+        assert!(!warned(""), "a daemon that does not say");
+    }
+}

@@ -1,8 +1,9 @@
 //! The state that the tests show: a bit of everything.
 
 use recoded_api::v1::{
-    Change, Disagreement, Engine, Flow, FlowNeighbour, Frames, History, HistoryEntry, HopLoss,
-    Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel, Worker,
+    Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, Frames, History,
+    HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel,
+    Worker,
 };
 use std::collections::BTreeMap;
 
@@ -40,6 +41,33 @@ pub fn history() -> History {
             .into(),
         confirm_seconds_left: Some(51),
     }
+}
+
+pub fn events() -> Events {
+    let event = |number, level: &str, kind: &str, subject: &str, text: &str| Event {
+        number,
+        at_ms: 1_795_419_900_000 + 1_000 * number,
+        level: level.into(),
+        kind: kind.into(),
+        subject: subject.into(),
+        text: text.into(),
+        ..Event::default()
+    };
+    let silent = "east:10.0.2.2 does not answer, although packets are sent to it; it was heard 3 s \
+                  ago";
+    let ended = "the dataplane process ended (signal: 9 (SIGKILL)) after 61000 ms; another starts \
+                 in 0 ms, tunnels and XDP programs stay";
+    let events = vec![
+        event(1, "info", "daemon_started", "daemon", "recoded 0.1.0 starts"),
+        event(2, "info", "flow_up", "flow 5", "up: a next hop answers"),
+        Event {
+            about: "east:10.0.2.2".into(),
+            ..event(11, "warning", "next_hop_silent", "flow 5", silent)
+        },
+        event(12, "error", "process_ended", "process", ended),
+        Event { left_out: 7, ..event(14, "warning", "link_down", "link east", "eth1 is down") },
+    ];
+    Events { events, newest: 14, began_ms: 1_795_419_900_000 }
 }
 
 pub fn engine() -> Engine {
@@ -132,8 +160,10 @@ fn source() -> Flow {
         overhead_theory: None,
         decode_delay_mean_us: None,
         decode_delay_max_us: None,
-        state: None,
+        state: Some("up".into()),
         goodput_mbit: Some(61.2),
+        wire_mbit: Some(93.04),
+        heard_ago_seconds: Some(1.0),
         received_ago_seconds: None,
     }
 }
@@ -174,6 +204,8 @@ fn relay() -> Flow {
         overhead: None,
         state: Some("quiet".into()),
         goodput_mbit: None,
+        wire_mbit: Some(87.6),
+        heard_ago_seconds: None,
         received_ago_seconds: Some(41.4),
         ..source()
     }
@@ -203,6 +235,7 @@ fn bats_source() -> Flow {
             ("repairs", 150),
         ]),
         rank_theory: Some(0.77104),
+        state: Some("down".into()),
         overhead: Some(1.34769),
         overhead_theory: Some(1.29694),
         ..source()
@@ -236,6 +269,8 @@ fn window_sink() -> Flow {
         decode_delay_max_us: Some(98_765.4),
         state: Some("waiting".into()),
         goodput_mbit: Some(0.0),
+        wire_mbit: None,
+        heard_ago_seconds: None,
         ..source()
     }
 }
@@ -280,6 +315,7 @@ fn stream_source() -> Flow {
         overhead: Some(1.144),
         overhead_theory: Some(1.11),
         state: Some("up".into()),
+        heard_ago_seconds: None,
         ..source()
     }
 }

@@ -5,6 +5,7 @@ use super::{Answer, Ask, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
 use crate::config::Config;
 use crate::config::diff::{Change, diff};
 use crate::config::document::Document;
+use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
 use crate::node;
@@ -14,8 +15,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Changes that are named in an event.
+const SUMMARY_MAX: usize = 3;
 
 /// Keeps configurations. Threads share it.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct Keeper {
     state: Mutex<State>,
     /// Locked while the disk is waited for, so not while a process is watched.
     history: Mutex<History>,
+    /// What happened, here and in dataplane processes.
+    events: Arc<Log>,
 }
 
 #[derive(Debug)]
@@ -85,7 +91,17 @@ impl Keeper {
             file: path.to_string_lossy().into_owned(),
             state: Mutex::new(state),
             history: Mutex::new(History::open(directory, in_force)),
+            events: Arc::default(),
         }
+    }
+
+    /// What happened; it goes on when a process is replaced.
+    pub fn events(&self) -> Arc<Log> {
+        self.events.clone()
+    }
+
+    fn note(&self, kind: Kind, text: String) {
+        self.events.note(Happened::new(kind, "configuration", text));
     }
 
     /// What the next process starts with, and the MTUs of interfaces as last seen.
@@ -124,7 +140,12 @@ impl Keeper {
         state.in_force = before.clone();
         state.pending = None;
         drop(state);
-        self.history().add(Cause::Failed, &before);
+        let number = self.history().add(Cause::Failed, &before);
+        let text = format!(
+            "no dataplane process starts with what was read: the configuration before is back, as \
+             number {number}"
+        );
+        self.note(Kind::ConfigUndone, text);
         true
     }
 
@@ -153,7 +174,11 @@ impl Keeper {
         state.in_force = pending.before.clone();
         state.before = None;
         drop(state);
-        self.history().add(Cause::Unconfirmed, &pending.before);
+        let number = self.history().add(Cause::Unconfirmed, &pending.before);
+        let text = format!(
+            "the change was not confirmed: the configuration before is back, as number {number}"
+        );
+        self.note(Kind::ConfigUndone, text);
         true
     }
 
@@ -298,6 +323,7 @@ impl Keeper {
             Keys::read(&config)
                 .map_err(|error| No::Refused(format!("{error}; nothing was changed")))?;
         }
+        let changes = self.summary(&config, text);
         let mut state = self.state();
         let before = std::mem::replace(&mut state.in_force, text.to_owned());
         if replaces {
@@ -324,8 +350,32 @@ impl Keeper {
         drop(state);
         let mut history = self.history();
         let number = if is_same { history.number() } else { history.add(cause, shown) };
-        tracing::info!("configuration {number} is in force ({})", cause.name());
+        drop(history);
+        let text = format!("number {number} is in force ({}){changes}", cause.name());
+        match cause {
+            _ if is_same => tracing::info!("configuration: {text}"),
+            Cause::Undo | Cause::Unconfirmed => self.note(Kind::ConfigUndone, text),
+            _ => self.note(Kind::ConfigApplied, text),
+        }
         Ok((Answer::Done { number }, None))
+    }
+
+    /// The first changes that a configuration brings, in words.
+    fn summary(&self, config: &Config, text: &str) -> String {
+        let (in_force, _) = self.in_force();
+        let document = Document::parse(&self.file, text).ok();
+        let before = self.check(&self.file, &in_force).ok();
+        let (Some(document), Some((before, _))) = (document, before) else {
+            return String::new();
+        };
+        let changes = diff(&before, config, &document);
+        let shown: Vec<&str> =
+            changes.iter().take(SUMMARY_MAX).map(|change| change.what.as_str()).collect();
+        let more = match changes.len().saturating_sub(SUMMARY_MAX) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join("; ")) }
     }
 
     /// A text of the dataplane process, which may say what we read ourselves, or else change what
@@ -370,7 +420,9 @@ impl Keeper {
         if self.state().pending.take().is_none() {
             return Err(No::Refused("nothing waits to be confirmed".into()));
         }
-        tracing::info!("the change is confirmed");
+        let number = self.history().number();
+        let text = format!("the change is confirmed: number {number} stays in force");
+        self.note(Kind::ConfigConfirmed, text);
         Ok((self.done(), None))
     }
 
@@ -436,164 +488,4 @@ impl Keeper {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::keeper::Client;
-    use std::fs;
-
-    const FILE: &str = include_str!("../../recoded.toml");
-
-    struct Kept {
-        folder: tempfile::TempDir,
-        keeper: std::sync::Arc<Keeper>,
-        client: Client,
-        runtime: tokio::runtime::Runtime,
-    }
-
-    fn kept() -> Kept {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("recoded.toml");
-        fs::write(&path, FILE).unwrap();
-        let state = folder.path().join("state");
-        let keeper = std::sync::Arc::new(Keeper::new(&path, FILE, FILE, Some(state)));
-        let (server, client) = Channel::pair().unwrap();
-        let serving = keeper.clone();
-        std::thread::spawn(move || serving.serve(&server));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Kept { folder, keeper, client: Client::new(client), runtime }
-    }
-
-    fn by(cause: Cause, confirm_seconds: Option<u64>) -> Coming {
-        Coming { cause, confirm_seconds, is_same: false }
-    }
-
-    #[test]
-    fn wrong_file_is_refused_with_line_and_rule_and_nothing_changes() {
-        let kept = kept();
-        let path = kept.folder.path().join("recoded.toml");
-        fs::write(&path, FILE.replacen("workers = 1", "workers = 0", 1)).unwrap();
-        let refused = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
-        let line = FILE.lines().position(|line| line.starts_with("workers = 1")).unwrap() + 1;
-        assert!(
-            refused.contains(&format!("recoded.toml:{line}: daemon: workers = 0")),
-            "{refused}"
-        );
-        assert!(refused.ends_with("nothing was changed"), "{refused}");
-        fs::remove_file(&path).unwrap();
-        let refused = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
-        assert!(refused.starts_with("cannot read"), "{refused}");
-        fs::write(&path, "x".repeat(2 << 20)).unwrap();
-        assert!(kept.runtime.block_on(kept.client.read(false)).is_err());
-        assert_eq!(kept.keeper.in_force().0, FILE);
-    }
-
-    #[test]
-    fn what_is_not_confirmed_is_taken_back_also_while_no_process_runs() {
-        let kept = kept();
-        let other = FILE.replacen("[daemon]", "# other\n[daemon]", 1);
-        let path = kept.folder.path().join("recoded.toml");
-        let take = |text: &str, coming| {
-            fs::write(&path, text).unwrap();
-            kept.runtime.block_on(kept.client.read(true))?;
-            let (text, shown) = (text.to_owned(), text.to_owned());
-            kept.runtime.block_on(kept.client.in_force(coming, text, shown))
-        };
-        let none = kept.runtime.block_on(kept.client.confirm()).unwrap_err().to_string();
-        assert_eq!(none, "nothing waits to be confirmed");
-        assert_eq!(take(&other, by(Cause::Reload, Some(1))), Ok(2));
-        assert!(!kept.keeper.is_overdue() && !kept.keeper.take_back());
-        let waiting = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
-        assert!(waiting.contains("waits to be confirmed"), "{waiting}");
-        std::thread::sleep(Duration::from_millis(1100));
-        assert!(kept.keeper.is_overdue(), "a process is asked");
-        assert!(!kept.keeper.is_overdue(), "once");
-        assert!(kept.keeper.is_stuck(Duration::ZERO));
-        assert!(kept.keeper.take_back());
-        assert_eq!(kept.keeper.in_force().0, FILE);
-
-        assert_eq!(take(&other, by(Cause::Reload, Some(9))), Ok(4));
-        kept.runtime.block_on(kept.client.confirm()).unwrap();
-        assert!(!kept.keeper.take_back());
-        let past = kept.runtime.block_on(kept.client.history()).unwrap();
-        let causes: Vec<&str> = past.entries.iter().map(|(.., cause)| cause.as_str()).collect();
-        assert_eq!(causes, ["start", "reload", "unconfirmed", "reload"]);
-        let undone = kept.runtime.block_on(kept.client.past(None)).unwrap();
-        assert_eq!(undone.text, FILE);
-        let unknown = kept.runtime.block_on(kept.client.past(Some(7))).unwrap_err().to_string();
-        assert_eq!(unknown, "there is no configuration 7: there is 1, 2, 3, 4");
-        let long = take(FILE, by(Cause::Reload, Some(CONFIRM_SECONDS_MAX + 1)));
-        assert!(long.is_err(), "{long:?}");
-    }
-
-    #[test]
-    fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before() {
-        let kept = kept();
-        let other = FILE.replacen("[daemon]", "# other\n[daemon]", 1);
-        let path = kept.folder.path().join("recoded.toml");
-        let replace = |text: &str| {
-            fs::write(&path, &other).unwrap();
-            kept.runtime.block_on(kept.client.read(true))?;
-            let (text, shown) = (text.to_owned(), text.to_owned());
-            kept.runtime.block_on(kept.client.replace(by(Cause::Reload, None), text, shown))
-        };
-        assert_eq!(replace(&other), Ok(2));
-        assert!(kept.keeper.failed());
-        assert_eq!(kept.keeper.in_force().0, FILE);
-        assert!(!kept.keeper.failed());
-        assert_eq!(replace(&other), Ok(4));
-        kept.keeper.runs();
-        assert!(!kept.keeper.failed());
-        assert!(replace("no configuration").is_err());
-        assert_eq!(kept.keeper.in_force().0, other);
-    }
-
-    #[test]
-    fn dataplane_process_brings_nothing_that_was_not_read_but_what_set_may_change() {
-        let kept = kept();
-        let take = |cause, text: &str| {
-            let (text, shown) = (text.to_owned(), text.to_owned());
-            let taken = kept.runtime.block_on(kept.client.in_force(by(cause, None), text, shown));
-            taken.map_err(|error| error.to_string())
-        };
-        let engine = FILE.replacen("engine = \"auto\"", "engine = \"cpu\"", 1);
-        let loss = engine.replacen("target_loss = 1e-4", "target_loss = 1e-3", 1);
-        assert_eq!(take(Cause::Set, &engine), Ok(2));
-        assert_eq!(take(Cause::Set, &loss), Ok(3));
-        let open = loss.replacen("sandbox = \"on\"", "sandbox = \"off\"", 1);
-        assert_ne!(open, loss);
-        let said = take(Cause::Set, &open).unwrap_err();
-        assert!(said.contains("may not change this: ") && said.contains("sandbox"), "{said}");
-        for cause in [Cause::Reload, Cause::Undo] {
-            assert_eq!(take(cause, &loss).unwrap_err(), "nothing was read before");
-            kept.runtime.block_on(kept.client.read(true)).unwrap();
-            assert!(take(cause, &open).unwrap_err().contains("may not change this"));
-            assert!(take(cause, FILE).is_ok(), "that is what the file says");
-        }
-        let saved = kept.runtime.block_on(kept.client.prepare(open)).unwrap_err().to_string();
-        assert!(saved.contains("may not change this"), "{saved}");
-        assert_eq!(kept.keeper.in_force().0, FILE);
-    }
-
-    #[test]
-    fn file_is_written_whole_unless_another_changed_it() {
-        let kept = kept();
-        let path = kept.folder.path().join("recoded.toml");
-        let mine = FILE.replacen("[daemon]", "# mine\n[daemon]", 1);
-        let run = |work| kept.runtime.block_on::<std::pin::Pin<Box<dyn Future<Output = _>>>>(work);
-        assert_eq!(kept.runtime.block_on(kept.client.open()).unwrap().text, FILE);
-        run(Box::pin(kept.client.prepare(mine.clone()))).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), FILE);
-        run(Box::pin(kept.client.finish())).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), mine);
-
-        run(Box::pin(kept.client.prepare(FILE.to_owned()))).unwrap();
-        fs::write(&path, "# somebody else's").unwrap();
-        let refused = run(Box::pin(kept.client.finish())).unwrap_err().to_string();
-        assert!(refused.contains("was changed since the daemon read it"), "{refused}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "# somebody else's");
-        assert!(kept.runtime.block_on(kept.client.open()).is_err());
-        kept.runtime.block_on(kept.client.discard());
-        let left: Vec<_> = fs::read_dir(kept.folder.path()).unwrap().collect();
-        assert_eq!(left.len(), 2, "file and state: {left:?}");
-    }
-}
+mod tests;

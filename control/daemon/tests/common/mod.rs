@@ -5,6 +5,7 @@ use recoded::config::{Config, EngineChoice};
 use recoded::control::bounded::serve;
 use recoded::control::socket::claim;
 use recoded::dataplane::{Dataplane, Observation, Refused};
+use recoded::events;
 use recoded::keeper::{self, Keeper};
 use recoded::kept::Kept;
 use recoded::live::Live;
@@ -176,6 +177,9 @@ impl Served {
         let (channel, asking) = Channel::pair().expect("channel");
         let keeping = keeper.clone();
         std::thread::spawn(move || keeping.serve(&channel).expect("it is understood"));
+        let (telling, told) = Channel::pair().expect("channel");
+        let log = keeper.events();
+        std::thread::spawn(move || events::serve(&log, &telling).expect("it is understood"));
         let (behind, bound, text) = (dataplane.clone(), path.clone(), text.to_owned());
         let thread = std::thread::spawn(move || {
             let (document, mtus, config) =
@@ -185,7 +189,8 @@ impl Served {
             let (listener, _claim) = claim(&bound, false).expect("the path is free");
             let live = Live::new(document, mtus, config, Rc::new(behind));
             let view = Rc::new(RefCell::new(live.view()));
-            let kept = Kept::new(live, keeper::Client::new(asking), (Rc::default(), view));
+            let clients = (keeper::Client::new(asking), events::Client::new(told));
+            let kept = Kept::new(live, clients, (Rc::default(), view));
             ready.send(()).expect("the test waits");
             runtime.block_on(async {
                 tokio::select! {

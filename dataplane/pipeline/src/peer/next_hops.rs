@@ -35,13 +35,25 @@ impl Downstream {
 pub(crate) struct NextHops {
     source_port: u16,
     hops: Vec<Downstream>,
+    counts: Counts,
+}
+
+/// What crossed the links to and from next hops.
+#[derive(Copy, Clone, Default, Debug)]
+pub(crate) struct Counts {
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes of their UDP payloads.
+    pub bytes: u64,
+    /// Feedback packets that came.
+    pub feedback: u64,
 }
 
 impl NextHops {
     pub(crate) fn new(shard: ShardId, peers: &[PeerId], combiner: &mut Combiner) -> NextHops {
         let source_port = source_port(shard.flow, shard.shard);
         let hops = peers.iter().map(|peer| Downstream::new(*peer, combiner)).collect();
-        NextHops { source_port, hops }
+        NextHops { source_port, hops, counts: Counts::default() }
     }
 
     /// Takes over another list of hops; one that stays keeps its sequence number.
@@ -49,6 +61,11 @@ impl NextHops {
         let kept = |peer: &PeerId| self.hops.iter().find(|hop| hop.peer == *peer).cloned();
         let hop = |peer: &PeerId| kept(peer).unwrap_or_else(|| Downstream::new(*peer, combiner));
         self.hops = peers.iter().map(hop).collect();
+    }
+
+    /// What crossed the links.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Notes a feedback packet from `peer`.
@@ -65,7 +82,10 @@ impl NextHops {
         let hop = self.hops.iter_mut().find(|hop| hop.peer == peer);
         match hop.ok_or(DropReason::UnknownPeer)?.feedback.arrived(header.link_sequence, now) {
             Arrived::Replayed => Err(DropReason::Replayed),
-            _ => Ok(()),
+            _ => {
+                self.counts.feedback += 1;
+                Ok(())
+            }
         }
     }
 
@@ -91,9 +111,11 @@ impl NextHops {
             };
             write_link_sequence(frames.bytes_mut(copy), next(&mut hop.next));
             egress.transmit(hop.peer, copy, outer);
+            self.counts.sent(payload);
         }
         write_link_sequence(frames.bytes_mut(payload), next(&mut first.next));
         egress.transmit(first.peer, payload, outer);
+        self.counts.sent(payload);
         failed
     }
 
@@ -128,6 +150,7 @@ impl NextHops {
         let number = next(&mut hop.next);
         write_link_sequence(frames.bytes_mut(payload), number);
         egress.transmit(hop.peer, payload, Outer { source_port: self.source_port, traffic_class });
+        self.counts.sent(payload);
         number
     }
 
@@ -164,6 +187,13 @@ impl NextHops {
             }
         }
         (sent, failed)
+    }
+}
+
+impl Counts {
+    fn sent(&mut self, payload: Span) {
+        self.packets += 1;
+        self.bytes += u64::from(payload.len);
     }
 }
 

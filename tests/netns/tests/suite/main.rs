@@ -7,6 +7,7 @@ mod attack;
 mod auth;
 mod bed;
 mod doctor;
+mod events;
 mod faults;
 mod hostile;
 mod line;

@@ -1,0 +1,151 @@
+//! What is known of this host without a daemon.
+
+use super::{PART_BYTES_MAX, Part};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest time for a command.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How much of the log.
+const LOG_SINCE: &str = "-30min";
+const LOG_LINES: &str = "3000";
+
+/// Settings of Linux that have kept the daemon from working.
+const SETTINGS: [&str; 7] = [
+    "kernel/osrelease",
+    "kernel/unprivileged_bpf_disabled",
+    "net/core/bpf_jit_enable",
+    "net/core/default_qdisc",
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/rp_filter",
+    "net/ipv6/conf/all/forwarding",
+];
+
+/// All of it.
+pub fn parts() -> Vec<Part> {
+    let log = ["-u", "recoded", "--since", LOG_SINCE, "-n", LOG_LINES, "--no-pager"];
+    vec![
+        Part::new("host.txt", "kernel, distribution, CPU, memory, limits", Ok(host())),
+        Part::new("links.txt", "interfaces and XDP programs", run("ip", &["-d", "-s", "link"])),
+        Part::new("addresses.txt", "addresses", run("ip", &["addr"])),
+        Part::new("routes.txt", "routes", routes()),
+        Part::new("bpf.txt", "programs on interfaces", run("bpftool", &["net"])),
+        Part::new("drivers.txt", "drivers and queues of interfaces", Ok(drivers())),
+        Part::new("log.txt", "log of the last half hour", run("journalctl", &log)),
+    ]
+}
+
+fn host() -> String {
+    let name = rustix::system::uname();
+    let mut text = format!(
+        "{} {} {} {}\n",
+        name.sysname().to_string_lossy(),
+        name.release().to_string_lossy(),
+        name.version().to_string_lossy(),
+        name.machine().to_string_lossy()
+    );
+    let mut add = |title: &str, body: &str| text.push_str(&format!("\n{title}\n{body}\n"));
+    add("/etc/os-release", &read("/etc/os-release"));
+    let cpus = read("/proc/cpuinfo");
+    let first: Vec<&str> = cpus.lines().take_while(|line| !line.is_empty()).collect();
+    let number = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    add(&format!("/proc/cpuinfo, the first of {number}"), &first.join("\n"));
+    let memory = read("/proc/meminfo");
+    add("/proc/meminfo", &memory.lines().take(5).collect::<Vec<_>>().join("\n"));
+    add("/proc/loadavg", read("/proc/loadavg").trim_end());
+    add("/proc/self/limits", read("/proc/self/limits").trim_end());
+    let settings = SETTINGS.map(|name| {
+        let path = format!("/proc/sys/{name}");
+        format!("{name} {}", read(&path).trim_end())
+    });
+    add("/proc/sys", &settings.join("\n"));
+    text
+}
+
+fn routes() -> Result<String, String> {
+    let four = run("ip", &["route", "show", "table", "all"])?;
+    let six = run("ip", &["-6", "route", "show", "table", "all"])?;
+    let rules = run("ip", &["rule"])?;
+    Ok(format!("{four}\n{six}\n{rules}"))
+}
+
+fn drivers() -> String {
+    let mut text = String::new();
+    let mut names: Vec<_> = std::fs::read_dir("/sys/class/net")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    names.sort();
+    for path in names {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let driver = std::fs::read_link(path.join("device/driver")).ok();
+        let driver = driver.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let of = |file: &str| read(&path.join(file).to_string_lossy()).trim_end().to_owned();
+        let queues = std::fs::read_dir(path.join("queues")).map_or(0, Iterator::count);
+        text.push_str(&format!(
+            "{name}: driver {}, state {}, MTU {}, speed {} Mbit/s, queues {queues}\n",
+            driver.to_string_lossy(),
+            of("operstate"),
+            of("mtu"),
+            of("speed")
+        ));
+    }
+    text
+}
+
+/// A small file, or why there is none.
+fn read(path: &str) -> String {
+    let mut text = Vec::new();
+    let got = File::open(path)
+        .and_then(|file| file.take(PART_BYTES_MAX as u64 / 8).read_to_end(&mut text));
+    match got {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => format!("({error})"),
+    }
+}
+
+/// What a command prints, errors included, as far as it ends in time.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
+    // What is too much is left in the pipe, which ends the command.
+    let collect = |pipe: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let pipe = pipe.map(|pipe| pipe.take(PART_BYTES_MAX as u64));
+            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let out = collect(child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>));
+    let error = collect(child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>));
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                break None;
+            }
+        }
+    };
+    // What it started may still have the pipes, so they are not waited for.
+    let Some(status) = status else {
+        return Err(format!("{program} did not end within {} s", PATIENCE.as_secs()));
+    };
+    let (out, error) = (out.join().unwrap_or_default(), error.join().unwrap_or_default());
+    match status.success() {
+        true => Ok(out + &error),
+        false => Err(format!("{program}: {status}: {}", error.trim())),
+    }
+}

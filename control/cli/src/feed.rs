@@ -1,0 +1,76 @@
+//! A daemon that is looked at again and again: it may go away and come back meanwhile.
+
+use recoded_api::client::{Client, ClientError};
+use recoded_api::v1::{Event, State};
+use std::path::{Path, PathBuf};
+
+/// Asks a daemon, over a connection that is made anew when it broke.
+pub struct Feed {
+    socket: PathBuf,
+    client: Option<Client>,
+    /// Which daemon counted the events seen, and how far.
+    began_ms: Option<u64>,
+    newest: u64,
+}
+
+/// Events that were not seen before.
+pub struct Fresh {
+    /// The events, oldest first.
+    pub events: Vec<Event>,
+    /// Whether another daemon answers than before.
+    pub is_another: bool,
+}
+
+impl Feed {
+    /// Of the daemon at this socket.
+    pub fn new(socket: &Path) -> Feed {
+        Feed { socket: socket.to_owned(), client: None, began_ms: None, newest: 0 }
+    }
+
+    /// Everything that the daemon knows.
+    pub fn state(&mut self) -> Result<State, ClientError> {
+        self.ask(Client::state)
+    }
+
+    /// What happened since the last time, at first all that is kept.
+    pub fn events(&mut self) -> Result<Fresh, ClientError> {
+        let after = self.newest;
+        let mut got = self.ask(|client| client.events(after))?;
+        let is_another = self.began_ms.is_some_and(|began| began != got.began_ms);
+        // It counts from 1 on.
+        if is_another && after > 0 {
+            got = self.ask(|client| client.events(0))?;
+        }
+        (self.began_ms, self.newest) = (Some(got.began_ms), got.newest);
+        Ok(Fresh { events: got.events, is_another })
+    }
+
+    fn ask<T>(
+        &mut self,
+        ask: impl Fn(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let is_old = self.client.is_some();
+        let answered = self.ask_once(&ask);
+        // The dataplane process that had the connection may have been replaced.
+        if is_old && matches!(answered, Err(ClientError::Closed { .. })) {
+            return self.ask_once(&ask);
+        }
+        answered
+    }
+
+    fn ask_once<T>(
+        &mut self,
+        ask: impl Fn(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(&self.socket)?,
+        };
+        let client = self.client.insert(client);
+        let answered = ask(client);
+        if answered.is_err() {
+            self.client = None;
+        }
+        answered
+    }
+}

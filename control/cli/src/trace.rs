@@ -1,0 +1,178 @@
+//! `recodectl trace`: the hops of a flow, by what the nodes on its way report to this one.
+//!
+//! Sends nothing. What no node reports is `-`, or null: a hop further on has a loss, but no round
+//! trip, since only neighbours measure that.
+
+use crate::table::{Align, count, percent, sentence, table, wrapped};
+use recoded_api::v1::{Flow, State};
+use serde::Serialize;
+
+use Align::{Left, Right};
+
+/// What is known of the way of a flow.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Trace {
+    flow: u64,
+    role: String,
+    state: Option<String>,
+    hops: Vec<Hop>,
+    /// Mean rank of generations or batches at the sink or here, of full ones, and by theory.
+    rank_ratio: Option<f64>,
+    rank_theory: Option<f64>,
+    /// Generations that the sink had complete, and those that it gave up.
+    complete: Option<u64>,
+    failed: Option<u64>,
+}
+
+/// One link of the way.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Hop {
+    /// Of a source and a relay: links from this node on, 0 for its own. Null for the link that
+    /// packets come by.
+    hop: Option<u64>,
+    /// The neighbour at the other end, where it is one.
+    neighbour: Option<String>,
+    loss: Option<f64>,
+    burst_mean: Option<f64>,
+    round_trip_us: Option<f64>,
+    queue_us: Option<f64>,
+    heard_ago_seconds: Option<f64>,
+    silent: Option<bool>,
+}
+
+/// Why a flow is not shown.
+#[derive(Debug, thiserror::Error)]
+#[error("no flow {flow} here: {known}")]
+pub struct UnknownFlow {
+    flow: u32,
+    known: String,
+}
+
+/// The way of one flow, or of all.
+///
+/// # Errors
+/// There is no such flow.
+pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlow> {
+    let wanted = |it: &&Flow| flow.is_none_or(|flow| it.id == u64::from(flow));
+    let traces: Vec<Trace> = state.flows.iter().filter(wanted).map(trace).collect();
+    match flow {
+        Some(flow) if traces.is_empty() => {
+            let ids: Vec<String> = state.flows.iter().map(|flow| flow.id.to_string()).collect();
+            let ids = ids.join(", ");
+            let known =
+                if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
+            Err(UnknownFlow { flow, known })
+        }
+        _ => Ok(traces),
+    }
+}
+
+fn trace(flow: &Flow) -> Trace {
+    let remote = flow.remote.as_ref();
+    Trace {
+        flow: flow.id,
+        role: flow.role.clone(),
+        state: flow.state.clone(),
+        hops: hops(flow),
+        rank_ratio: flow.rank_ratio.or_else(|| remote?.rank_ratio),
+        rank_theory: flow.rank_theory,
+        complete: remote.map(|remote| remote.complete),
+        failed: remote.map(|remote| remote.failed),
+    }
+}
+
+fn hops(flow: &Flow) -> Vec<Hop> {
+    let is_source = flow.role == "source";
+    let reported = flow.hops.iter().map(|hop| Hop {
+        hop: is_source.then_some(hop.hop),
+        // A relay and a sink know the loss of the link that packets come by.
+        neighbour: if is_source { None } else { flow.upstream.clone() },
+        loss: Some(hop.loss),
+        burst_mean: Some(hop.burst_mean),
+        ..Hop::default()
+    });
+    let mut hops: Vec<Hop> = reported.collect();
+    for near in &flow.neighbours {
+        let known = Hop {
+            hop: Some(0),
+            neighbour: Some(near.next_hop.clone()),
+            loss: near.loss,
+            round_trip_us: near.round_trip_us,
+            queue_us: near.queue_us,
+            heard_ago_seconds: near.heard_ago_seconds,
+            silent: Some(near.silent),
+            ..Hop::default()
+        };
+        // Of one next hop both are the same link.
+        let same = hops.iter_mut().find(|hop| hop.hop == Some(0) && hop.neighbour.is_none());
+        match same.filter(|_| flow.neighbours.len() == 1) {
+            Some(same) => {
+                let loss = same.loss.or(known.loss);
+                *same = Hop { loss, burst_mean: same.burst_mean, ..known };
+            }
+            None => hops.push(known),
+        }
+    }
+    hops.sort_by_key(|hop| hop.hop);
+    if let ([first, ..], [next]) = (&mut hops[..], &flow.next_hops[..])
+        && first.hop == Some(0)
+    {
+        first.neighbour.get_or_insert_with(|| next.clone());
+    }
+    hops
+}
+
+/// For people.
+pub fn text(traces: &[Trace]) -> String {
+    let blocks: Vec<String> = traces.iter().map(block).collect();
+    if blocks.is_empty() { "no flow is configured\n".to_owned() } else { blocks.join("\n") }
+}
+
+fn block(trace: &Trace) -> String {
+    let Trace { flow, role, state, hops, .. } = trace;
+    let state = state.as_deref().unwrap_or("state not known");
+    let mut text = format!("flow {flow}, {role}, {state}\n");
+    if hops.is_empty() {
+        text += &sentence("hops", "nothing was reported: nothing was sent, or no node answers");
+    } else {
+        text += &hop_table(hops);
+    }
+    let of = |name: &str, number: Option<u64>| number.map(|it| format!("{name} {}", count(it)));
+    let rank = trace.rank_ratio.map(|rank| {
+        let theory = trace.rank_theory.map_or(String::new(), |it| format!(", theory {it:.4}"));
+        format!("rank {rank:.4}{theory}")
+    });
+    let facts = [rank, of("complete", trace.complete), of("failed", trace.failed)];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    if !facts.is_empty() {
+        let place = if trace.complete.is_some() { "at the sink" } else { "here" };
+        text += &wrapped(place, &facts);
+    }
+    text
+}
+
+fn hop_table(hops: &[Hop]) -> String {
+    let head = [
+        ("hop", Right),
+        ("neighbour", Left),
+        ("loss", Right),
+        ("in runs of", Right),
+        ("round trip ms", Right),
+        ("queue ms", Right),
+        ("heard s ago", Right),
+    ];
+    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
+    let rows = hops.iter().map(|hop| {
+        let silent = if hop.silent == Some(true) { " (silent)" } else { "" };
+        [
+            hop.hop.map_or("from".into(), |hop| hop.to_string()),
+            hop.neighbour.as_deref().map_or("-".into(), |name| format!("{name}{silent}")),
+            hop.loss.map_or("-".into(), percent),
+            known(hop.burst_mean),
+            known(hop.round_trip_us.map(|micros| micros / 1e3)),
+            known(hop.queue_us.map(|micros| micros / 1e3)),
+            known(hop.heard_ago_seconds),
+        ]
+    });
+    table(head, &rows.collect::<Vec<_>>())
+}

@@ -1,0 +1,83 @@
+//! Counters of faults that begin to rise.
+
+use crate::events::{Happened, Kind};
+use recoded_api::v1::State;
+use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
+use std::collections::BTreeMap;
+
+/// Looks without a rise after which another one is a beginning.
+const CALM: u64 = 60;
+
+/// Cures that begin so are of what happens now and then: so many of them in a look are worth a
+/// word.
+const HARMLESS: &str = "Nothing";
+const HARMLESS_MOST: u64 = 100;
+
+type Counts = BTreeMap<String, u64>;
+
+/// When counters rose last, by what they are of.
+#[derive(Debug, Default)]
+pub struct Drops {
+    looks: u64,
+    rose: BTreeMap<(String, &'static str), u64>,
+}
+
+impl Drops {
+    /// Which counters begin to rise.
+    pub fn compare(&mut self, before: &State, now: &State, events: &mut Vec<Happened>) {
+        self.looks += 1;
+        let looks = self.looks;
+        self.rose.retain(|_, last| looks - *last <= CALM);
+        self.rise("packets", worker::TABLE, (&before.drops, &now.drops), events);
+        self.rise("packets", verdict::TABLE, (&before.verdicts, &now.verdicts), events);
+        for new in &now.links {
+            if let Some(old) = before.links.iter().find(|old| old.name == new.name) {
+                let subject = format!("link {}", new.name);
+                self.rise(&subject, link::TABLE, (&old.faults, &new.faults), events);
+            }
+        }
+        for new in &now.tunnels {
+            if let Some(old) = before.tunnels.iter().find(|old| old.name == new.name) {
+                let subject = format!("tunnel {}", new.name);
+                self.rise(&subject, tunnel::TABLE, (&old.faults, &new.faults), events);
+            }
+        }
+        let flows: BTreeMap<u64, &Counts> =
+            before.flows.iter().map(|flow| (flow.id, &flow.counters)).collect();
+        for new in &now.flows {
+            if let Some(old) = flows.get(&new.id) {
+                let subject = format!("flow {}", new.id);
+                self.rise(&subject, flow::TABLE, (old, &new.counters), events);
+            }
+        }
+    }
+
+    fn rise(
+        &mut self,
+        subject: &str,
+        table: Table,
+        (old, new): (&Counts, &Counts),
+        events: &mut Vec<Happened>,
+    ) {
+        if old == new {
+            return;
+        }
+        for counter in table.counters().filter(|counter| counter.is_fault()) {
+            let of = |counts: &Counts| counts.get(counter.name).copied().unwrap_or(0);
+            let risen = of(new).saturating_sub(of(old));
+            if risen == 0 || counter.cure.starts_with(HARMLESS) && risen < HARMLESS_MOST {
+                continue;
+            }
+            if self.rose.insert((subject.to_owned(), counter.name), self.looks).is_none() {
+                events.push(begins(subject, counter, risen));
+            }
+        }
+    }
+}
+
+fn begins(subject: &str, counter: &Counter, risen: u64) -> Happened {
+    let meaning = counter.meaning.split_whitespace().collect::<Vec<_>>().join(" ");
+    let meaning = meaning.trim_end_matches('.');
+    let text = format!("{} begins to rise, {risen} in a second ({meaning})", counter.name);
+    Happened::new(Kind::DropsRising, subject, text).about(counter.name)
+}

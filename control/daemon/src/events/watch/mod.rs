@@ -1,0 +1,135 @@
+//! What changed from one look at the state to the next, a second later.
+//!
+//! Sees what clients see, so an event and `recodectl show` agree. Keeps the state of the look
+//! before, and nothing that grows beyond what the configuration names.
+
+mod drops;
+mod flows;
+mod rates;
+
+use super::{Happened, Kind};
+use drops::Drops;
+use rates::Rates;
+use recoded_api::v1::{Engine, Link, Session, State, Tunnel};
+
+/// Compares the state with that of the look before.
+#[derive(Debug, Default)]
+pub struct Watcher {
+    before: Option<State>,
+    drops: Drops,
+    rates: Rates,
+}
+
+impl Watcher {
+    /// What changed since the last look; of the first one, which links are not up.
+    pub fn look(&mut self, state: State) -> Vec<Happened> {
+        let mut events = Vec::new();
+        for link in &state.links {
+            let old = self.before.as_ref().and_then(|it| named(&it.links, &link.name));
+            self::link(old, link, &mut events);
+        }
+        if let Some(before) = &self.before {
+            for tunnel in &state.tunnels {
+                if let Some(old) = before.tunnels.iter().find(|old| old.name == tunnel.name) {
+                    self::tunnel(old, tunnel, &mut events);
+                }
+            }
+            for session in &state.sessions {
+                if let Some(old) = before.sessions.iter().find(|old| old.with == session.with) {
+                    self::session(old, session, &mut events);
+                }
+            }
+            flows::compare(&before.flows, &state.flows, &mut events);
+            engine(&before.engine, &state.engine, &mut events);
+            self.drops.compare(before, &state, &mut events);
+        }
+        self.rates.look(&state.flows, &mut events);
+        self.before = Some(state);
+        events
+    }
+}
+
+fn named<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
+    links.iter().find(|link| link.name == name)
+}
+
+fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
+    let subject = format!("link {}", new.name);
+    let Link { interface, mtu, .. } = new;
+    let before = old.map_or("up", |old| old.state.as_str());
+    if before != new.state {
+        events.push(match new.state.as_str() {
+            "up" => Happened::new(Kind::LinkUp, &subject, format!("{interface} is up")),
+            "gone" => Happened::new(
+                Kind::LinkDown,
+                &subject,
+                format!("no interface {interface}: packets for it are dropped"),
+            ),
+            state => Happened::new(Kind::LinkDown, &subject, format!("{interface} is {state}")),
+        });
+    }
+    // One that is gone has none.
+    if let Some(old) = old.filter(|old| old.mtu != *mtu && old.mtu > 0 && *mtu > 0) {
+        let text = format!("MTU {mtu} of {interface}, before {}", old.mtu);
+        events.push(Happened::new(Kind::MtuChanged, &subject, text));
+    }
+}
+
+fn tunnel(old: &Tunnel, new: &Tunnel, events: &mut Vec<Happened>) {
+    let subject = format!("tunnel {}", new.name);
+    if old.state != new.state {
+        events.push(match new.state.as_str() {
+            "present" => Happened::new(Kind::TunnelUp, &subject, "it has a carrier"),
+            "no-carrier" => Happened::new(
+                Kind::TunnelDown,
+                &subject,
+                "it has no carrier, since no next hop of its flow answers",
+            ),
+            state => Happened::new(Kind::TunnelDown, &subject, format!("it is {state}")),
+        });
+    }
+    let Tunnel { mtu, mtu_configured, .. } = new;
+    if old.mtu == *mtu {
+        return;
+    }
+    events.push(if mtu < mtu_configured {
+        let text =
+            format!("MTU {mtu} instead of {mtu_configured}: its path carries no larger packets");
+        Happened::new(Kind::MtuSmaller, subject, text)
+    } else {
+        Happened::new(Kind::MtuNormal, subject, format!("MTU {mtu}, as configured"))
+    });
+}
+
+fn session(old: &Session, new: &Session, events: &mut Vec<Happened>) {
+    let push = |kind, text: &str, events: &mut Vec<Happened>| {
+        events.push(Happened::new(kind, format!("session with {}", new.with), text));
+    };
+    match (old.age_seconds.is_some(), new.age_seconds.is_some()) {
+        (false, true) => push(Kind::SessionUp, "keys are agreed on", events),
+        (true, false) => push(Kind::SessionDown, "there are no keys any more", events),
+        (true, true) if new.handshakes > old.handshakes => {
+            push(Kind::SessionRekeyed, "other keys are agreed on", events);
+        }
+        _ => {}
+    }
+    if new.refused > old.refused {
+        let text = format!("a handshake was refused: {}", new.refusal);
+        push(Kind::SessionRefused, &text, events);
+    }
+}
+
+fn engine(old: &Engine, new: &Engine, events: &mut Vec<Happened>) {
+    if old.up == new.up {
+        return;
+    }
+    events.push(if new.up {
+        Happened::new(Kind::EngineUp, "engine", format!("the card ({}) is in use", new.device))
+    } else {
+        let text = format!("no card is in use: {}", new.reason);
+        Happened::new(Kind::EngineDown, "engine", text)
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+use super::*;
+use recoded_api::v1::{Flow, FlowNeighbour};
+use std::collections::BTreeMap;
+
+fn state() -> State {
+    let hop = FlowNeighbour {
+        next_hop: "east:10.0.2.2".into(),
+        rate_mbit: 90.0,
+        round_trip_us: Some(2_000.0),
+        heard_ago_seconds: Some(0.1),
+        ..FlowNeighbour::default()
+    };
+    let source = Flow {
+        id: 1,
+        role: "source".into(),
+        state: Some("up".into()),
+        code: "stream".into(),
+        field: 256,
+        generation_size: 64,
+        symbol_bytes: 1400,
+        neighbours: vec![hop],
+        ..Flow::default()
+    };
+    let sink =
+        Flow { id: 2, role: "sink".into(), state: Some("waiting".into()), ..Flow::default() };
+    let link = Link {
+        name: "east".into(),
+        interface: "eth1".into(),
+        state: "up".into(),
+        mtu: 1500,
+        ..Link::default()
+    };
+    let tunnel = Tunnel {
+        name: "rec0".into(),
+        state: "present".into(),
+        mtu: 1400,
+        mtu_configured: 1400,
+        ..Tunnel::default()
+    };
+    State {
+        version: String::new(),
+        edition: 1,
+        uptime_seconds: 5,
+        kernel: String::new(),
+        links: vec![link],
+        workers: vec![],
+        flows: vec![source, sink],
+        tunnels: vec![tunnel],
+        verdicts: BTreeMap::new(),
+        drops: BTreeMap::new(),
+        engine: Engine::default(),
+        sessions: vec![Session { with: "east:10.0.2.2".into(), ..Session::default() }],
+        config: String::new(),
+    }
+}
+
+/// What a change of the state is told as, and what taking it back is.
+fn there_and_back(change: impl FnOnce(&mut State)) -> [Vec<(String, String, String)>; 2] {
+    let mut watcher = Watcher::default();
+    assert_eq!(watcher.look(state()), [], "nothing is wrong at the start");
+    assert_eq!(watcher.look(state()), [], "and nothing has changed");
+    let mut changed = state();
+    change(&mut changed);
+    let words = |events: Vec<Happened>| {
+        let words = |it: Happened| (it.kind.name().to_owned(), it.subject, it.text);
+        events.into_iter().map(words).collect()
+    };
+    [words(watcher.look(changed)), words(watcher.look(state()))]
+}
+
+fn told(kind: &str, subject: &str, text: &str) -> Vec<(String, String, String)> {
+    vec![(kind.into(), subject.into(), text.into())]
+}
+
+#[test]
+fn flow_that_goes_down_and_comes_back_is_told() {
+    let [down, up] = there_and_back(|state| state.flows[0].state = Some("down".into()));
+    assert_eq!(down, told("flow_down", "flow 1", "down: no next hop answers"));
+    assert_eq!(up, told("flow_up", "flow 1", "up: a next hop answers"));
+    let [up, waiting] = there_and_back(|state| state.flows[1].state = Some("up".into()));
+    assert_eq!(up, told("flow_up", "flow 2", "up: packets come"));
+    assert_eq!(waiting, told("flow_waiting", "flow 2", "waiting for the first packet"));
+    let mut watcher = Watcher::default();
+    let quiet = |is| {
+        let mut state = state();
+        state.flows[1].state = Some(if is { "quiet" } else { "up" }.into());
+        state
+    };
+    watcher.look(quiet(false));
+    assert_eq!(watcher.look(quiet(true))[0].kind, Kind::FlowQuiet);
+    assert_eq!(watcher.look(quiet(false))[0].kind, Kind::FlowActive);
+}
+
+#[test]
+fn next_hop_link_tunnel_and_mtu_are_told_there_and_back() {
+    let [silent, heard] = there_and_back(|state| state.flows[0].neighbours[0].silent = true);
+    let text = "east:10.0.2.2 does not answer, although packets are sent to it; it was heard 0 s \
+                ago";
+    assert_eq!(silent, told("next_hop_silent", "flow 1", text));
+    assert_eq!(heard, told("next_hop_heard", "flow 1", "east:10.0.2.2 answers again"));
+
+    let [down, up] = there_and_back(|state| state.links[0].state = "down".into());
+    assert_eq!(down, told("link_down", "link east", "eth1 is down"));
+    assert_eq!(up, told("link_up", "link east", "eth1 is up"));
+    let [gone, _] = there_and_back(|state| {
+        (state.links[0].state, state.links[0].mtu) = ("gone".into(), 0);
+    });
+    let text = "no interface eth1: packets for it are dropped";
+    assert_eq!(gone, told("link_down", "link east", text));
+    let [smaller, larger] = there_and_back(|state| state.links[0].mtu = 1400);
+    assert_eq!(smaller, told("mtu_changed", "link east", "MTU 1400 of eth1, before 1500"));
+    assert_eq!(larger, told("mtu_changed", "link east", "MTU 1500 of eth1, before 1400"));
+
+    let [down, up] = there_and_back(|state| state.tunnels[0].state = "no-carrier".into());
+    let text = "it has no carrier, since no next hop of its flow answers";
+    assert_eq!(down, told("tunnel_down", "tunnel rec0", text));
+    assert_eq!(up, told("tunnel_up", "tunnel rec0", "it has a carrier"));
+    let [smaller, normal] = there_and_back(|state| state.tunnels[0].mtu = 1300);
+    let text = "MTU 1300 instead of 1400: its path carries no larger packets";
+    assert_eq!(smaller, told("mtu_smaller", "tunnel rec0", text));
+    assert_eq!(normal, told("mtu_normal", "tunnel rec0", "MTU 1400, as configured"));
+    let [lost, arrive] =
+        there_and_back(|state| state.flows[0].neighbours[0].lost_packet_bytes = Some(1473));
+    let text = "IP packets of 1473 bytes and more do not arrive at east:10.0.2.2";
+    assert_eq!(lost, told("mtu_smaller", "flow 1", text));
+    let text = "large packets arrive at east:10.0.2.2 again";
+    assert_eq!(arrive, told("mtu_normal", "flow 1", text));
+}
+
+#[test]
+fn link_that_is_down_from_the_start_is_told() {
+    let mut first = state();
+    first.links[0].state = "down".into();
+    assert_eq!(Watcher::default().look(first)[0].kind, Kind::LinkDown);
+}
+
+#[test]
+fn sessions_are_told_when_keys_come_change_go_or_are_refused() {
+    let subject = "session with east:10.0.2.2";
+    let [up, down] = there_and_back(|state| {
+        state.sessions[0].age_seconds = Some(0.5);
+        state.sessions[0].handshakes = 1;
+    });
+    assert_eq!(up, told("session_up", subject, "keys are agreed on"));
+    assert_eq!(down, told("session_down", subject, "there are no keys any more"));
+    let [refused, _] = there_and_back(|state| {
+        (state.sessions[0].refused, state.sessions[0].refusal) = (2, "unknown key".into());
+    });
+    let text = "a handshake was refused: unknown key";
+    assert_eq!(refused, told("session_refused", subject, text));
+    let mut watcher = Watcher::default();
+    let keyed = |handshakes| {
+        let mut state = state();
+        state.sessions[0] =
+            Session { age_seconds: Some(1.0), handshakes, ..state.sessions[0].clone() };
+        state
+    };
+    watcher.look(keyed(1));
+    assert_eq!(watcher.look(keyed(2))[0].kind, Kind::SessionRekeyed);
+    assert_eq!(watcher.look(keyed(2)), []);
+}
+
+#[test]
+fn code_sizes_and_flows_that_come_and_go_are_told() {
+    let [changed, _] = there_and_back(|state| {
+        state.flows[0].code = "rlnc".into();
+        state.flows[0].field = 16;
+    });
+    let text = "now rlnc, field 16, size 64, symbols of 1400 bytes; before stream, field 256, \
+                size 64, symbols of 1400 bytes";
+    assert_eq!(changed, told("flow_changed", "flow 1", text));
+    let [removed, added] = there_and_back(|state| drop(state.flows.pop()));
+    assert_eq!(removed, told("flow_removed", "flow 2", "removed"));
+    assert_eq!(added, told("flow_added", "flow 2", "added, as sink"));
+    // A sink learns its code by the first packet, which is no change, nor are sizes of packets.
+    let [learned, _] = there_and_back(|state| state.flows[1].code = "rlnc".into());
+    assert_eq!(learned, []);
+    let mut watcher = Watcher::default();
+    let takes = |code: &str, size| {
+        let mut state = state();
+        (state.flows[1].code, state.flows[1].generation_size) = (code.into(), size);
+        state
+    };
+    watcher.look(takes("rlnc", 16));
+    assert_eq!(watcher.look(takes("rlnc", 3)), []);
+    let changed = &watcher.look(takes("stream", 3))[0];
+    assert_eq!(changed.text, "now stream, field 0; before rlnc, field 0");
+}
+
+#[test]
+fn rate_is_told_when_it_stays_changed_by_more_than_half() {
+    let mut watcher = Watcher::default();
+    let at = |mbit| {
+        let mut state = state();
+        state.flows[0].neighbours[0].rate_mbit = mbit;
+        state
+    };
+    (0..10).for_each(|_| assert_eq!(watcher.look(at(90.0)), []));
+    // A moment is no change, nor is less than half.
+    (0..3).for_each(|_| assert_eq!(watcher.look(at(20.0)), []));
+    (0..9).for_each(|_| assert_eq!(watcher.look(at(50.0)), []));
+    let slow: Vec<_> = (0..9).flat_map(|_| watcher.look(at(20.0))).collect();
+    assert_eq!(slow.len(), 1, "{slow:?}");
+    assert_eq!(slow[0].text, "20.0 Mbit/s to east:10.0.2.2, before 90.0");
+    let fast: Vec<_> = (0..9).flat_map(|_| watcher.look(at(31.0))).collect();
+    assert_eq!(fast.len(), 1, "{fast:?}");
+}
+
+#[test]
+fn counter_that_begins_to_rise_is_told_once_until_it_was_calm() {
+    let mut watcher = Watcher::default();
+    let counted = |unknown_flow, failed| {
+        let mut state = state();
+        state.drops.insert("unknown_flow".into(), unknown_flow);
+        state.flows[0].counters.insert("seal_failed".into(), failed);
+        state
+    };
+    watcher.look(counted(7, 0));
+    assert_eq!(watcher.look(counted(7, 0)), [], "what was before does not count");
+    let begins = watcher.look(counted(19, 0));
+    assert_eq!(begins.len(), 1, "{begins:?}");
+    assert_eq!((begins[0].kind, begins[0].about.as_str()), (Kind::DropsRising, "unknown_flow"));
+    assert!(begins[0].text.starts_with("unknown_flow begins to rise, 12 in a second ("));
+    assert_eq!(watcher.look(counted(30, 0)), [], "it goes on");
+    // A cure of "Nothing, if few" means that few are nothing.
+    assert_eq!(watcher.look(counted(30, 50)), []);
+    assert_eq!(watcher.look(counted(30, 500))[0].about, "seal_failed");
+    (0..60).for_each(|_| assert_eq!(watcher.look(counted(30, 500)), []));
+    assert_eq!(watcher.look(counted(31, 500)).len(), 1, "it begins anew");
+}
