@@ -52,8 +52,8 @@ enum Holder {
     Here(Box<Ebpf>, Option<FdLink>),
     /// With a descriptor of the `bpf_link`, if the privileged process has one to give.
     Privileged(Arc<Client>, Option<OwnedFd>),
-    /// Nobody: the link has UDP sockets, and no program.
-    Nobody,
+    /// There is none: the link has UDP sockets.
+    Absent,
 }
 
 /// Why a map of a program cannot be read or changed.
@@ -118,7 +118,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
-            program: Holder::Nobody,
+            program: Holder::Absent,
             mode: XdpMode::Generic,
             reason: String::new(),
         }
@@ -157,7 +157,7 @@ impl Attachment {
                 drop(link.take());
                 privileged.detach(&self.interface).map_err(|error| error.to_string())
             }
-            Holder::Nobody => Ok(()),
+            Holder::Absent => Ok(()),
         };
         if let Err(error) = detached {
             tracing::debug!(error, interface = self.interface, "it had no program any more");
@@ -204,7 +204,7 @@ impl Attachment {
                 sockets(ebpf)?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)?;
             }
             Holder::Privileged(it, _) => it.set_socket(&self.interface, queue, socket)?,
-            Holder::Nobody => {}
+            Holder::Absent => {}
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Attachment {
         match &mut self.program {
             Holder::Here(ebpf, _) => sockets(ebpf)?.unset(queue)?,
             Holder::Privileged(it, _) => it.unset_socket(&self.interface, queue)?,
-            Holder::Nobody => {}
+            Holder::Absent => {}
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Attachment {
         let ebpf = match &mut self.program {
             Holder::Here(ebpf, _) => ebpf,
             Holder::Privileged(it, _) => return Ok(it.set_flow(&self.interface, flow, accept)?),
-            Holder::Nobody => return Ok(()),
+            Holder::Absent => return Ok(()),
         };
         let map = ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
         let mut flows: HashMap<_, u32, u32> = HashMap::try_from(map)?;
@@ -246,7 +246,7 @@ impl Attachment {
                 sum.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
                 return Ok(());
             }
-            Holder::Nobody => return Ok(()),
+            Holder::Absent => return Ok(()),
         };
         let map = ebpf.map(MAP_VERDICTS).ok_or_else(|| missing(MAP_VERDICTS))?;
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;

@@ -87,7 +87,7 @@ pub(crate) fn refresh(
             let hop = hop.as_ref()?;
             if hop.by_linux {
                 let HopRoute { source_mac, source, destination, port, .. } = *hop;
-                // Nobody reads these addresses: the headers only count.
+                // These addresses are not used: the headers only count.
                 return Encap::new(source_mac, source_mac, source, destination, port);
             }
             let neighbour =

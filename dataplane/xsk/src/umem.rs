@@ -110,7 +110,7 @@ impl Unshared {
 }
 
 // SAFETY: `base` points into the memory that `memory` owns: a mapping of xsk-rs, which is `Send`,
-// or an allocation that nobody else has. It is only dereferenced through `&self` and `&mut self`,
+// or an allocation without another owner. It is only dereferenced through `&self` and `&mut self`,
 // so it moves between threads together with what it points to.
 unsafe impl Send for Umem {}
 
@@ -178,7 +178,7 @@ impl Umem {
     }
 
     /// One of the caller's references becomes that of a socket of another kind, which will send the
-    /// frame: until [`Umem::end_transmit`] nobody writes to it.
+    /// frame: until [`Umem::end_transmit`] it is not written to.
     ///
     /// # Panics
     /// When the caller holds no reference.

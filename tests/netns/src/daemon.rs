@@ -347,13 +347,13 @@ fn give_way(directory: &Path, key: &Path) -> Result<(), BedError> {
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(directory, open).map_err(BedError::file(directory))?;
     if key.exists() {
-        chown(key, Some(NOBODY), Some(NOBODY)).map_err(BedError::file(key))?;
+        chown(key, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).map_err(BedError::file(key))?;
     }
     Ok(())
 }
 
-/// The user `nobody`, who owns nothing.
-const NOBODY: u32 = 65534;
+/// A user who owns nothing.
+const UNPRIVILEGED: u32 = 65534;
 
 fn spawn(
     host: &Namespace,
@@ -365,7 +365,7 @@ fn spawn(
     let mut command = host.command("nice");
     command.args(["-n", "-15"]);
     if is_unprivileged {
-        let user = NOBODY.to_string();
+        let user = UNPRIVILEGED.to_string();
         command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
     }

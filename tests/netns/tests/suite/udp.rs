@@ -146,12 +146,12 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     let mut coded = [0; 64];
     coded[0] = 0x22;
     coded[7] = 1;
-    let mut stranger = coded;
-    stranger[7] = 99;
+    let mut unknown = coded;
+    unknown[7] = 99;
     for number in 0..500 {
         outsider.send_to(&coded, relay).unwrap();
         neighbour.send_to(&[0xff; 700], relay).unwrap();
-        neighbour.send_to(&stranger, relay).unwrap();
+        neighbour.send_to(&unknown, relay).unwrap();
         neighbour.send_to(&coded[..number % 16], relay).unwrap();
     }
     let wanted = ["drop_not_neighbour", "drop_version", "drop_unknown_flow", "drop_truncated"];
@@ -176,8 +176,8 @@ fn source_behind_address_translation_is_heard_and_answered() {
     let Some(_turn) = common::daemons() else { return };
     let bed = common::bed(1, Loss::independent(0.02), RATE_MBIT);
     // The source has another address than the one that the sink knows; in between, within the
-    // source's own stack, it becomes the known one. What nobody asked for is dropped, as such boxes
-    // do: else the first packet of the sink would take the port.
+    // source's own stack, it becomes the known one. What was not asked for is dropped, as such
+    // boxes do: else the first packet of the sink would take the port.
     let inside = [10, 77, 200, 1];
     let east = Bed::west_address(1);
     let source = bed.source();
