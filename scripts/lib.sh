@@ -12,6 +12,7 @@ missing_packages() {
     local missing=()
     command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
     command -v iperf3 >/dev/null || missing+=(iperf3)
+    command -v nft >/dev/null || missing+=(nftables)
     command -v nginx >/dev/null || missing+=(nginx-light)
     command -v curl >/dev/null || missing+=(curl)
     command -v ethtool >/dev/null || missing+=(ethtool)

@@ -32,6 +32,8 @@ pub enum Contender {
     Window,
     /// recoded with a window that every hop keeps whole.
     Stream,
+    /// The same, over UDP sockets.
+    StreamUdp,
     /// recoded with generations, authenticated and encrypted.
     RlncFull,
     /// The same with a window that every hop keeps whole.
@@ -47,7 +49,7 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 9] = [
+    pub const ALL: [Contender; 10] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
@@ -55,6 +57,7 @@ impl Contender {
         Contender::Bats,
         Contender::Window,
         Contender::Stream,
+        Contender::StreamUdp,
         Contender::RlncFull,
         Contender::StreamFull,
     ];
@@ -69,6 +72,7 @@ impl Contender {
             Contender::Bats => "recoded, bats",
             Contender::Window => "recoded, window",
             Contender::Stream => "recoded, stream",
+            Contender::StreamUdp => "recoded, stream, UDP sockets",
             Contender::RlncFull => "recoded, rlnc, auth full",
             Contender::StreamFull => "recoded, stream, auth full",
         }
@@ -99,16 +103,16 @@ impl Contender {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
             Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
-            Contender::Stream | Contender::StreamFull => CodePlan::Stream,
+            Contender::Stream | Contender::StreamUdp | Contender::StreamFull => CodePlan::Stream,
         };
         let is_full = matches!(self, Contender::RlncFull | Contender::StreamFull);
         let auth = is_full.then(|| AuthPlan::new("full", 1));
-        start_recoded(bed, code, auth).map(Ok)
+        let udp = if self == Contender::StreamUdp { vec![0, 1] } else { Vec::new() };
+        start_recoded(bed, code, LinePlan { auth, udp, ..LinePlan::protected(1) }).map(Ok)
     }
 }
 
-fn start_recoded(bed: &Bed, code: CodePlan, auth: Option<AuthPlan>) -> Result<Running, BenchError> {
-    let mut plan = LinePlan { auth, ..LinePlan::protected(1) };
+fn start_recoded(bed: &Bed, code: CodePlan, mut plan: LinePlan) -> Result<Running, BenchError> {
     for flow in &mut plan.flows {
         flow.code = code;
         // The field of a window's random coefficients (RFC 8681) must be the largest.

@@ -1,8 +1,9 @@
-//! The four ways by which packets get through the host in the middle.
+//! The ways by which packets get through the host in the middle.
 
 use std::net::IpAddr;
 
 use clap::ValueEnum;
+use recoded_runtime::Backend;
 
 use crate::error::BenchError;
 use crate::relay::bed::{Bed, IN, SINK};
@@ -18,6 +19,8 @@ use crate::relay::xdp::Attached;
 pub enum Case {
     /// The recoding relay.
     Relay,
+    /// The same with UDP sockets in the place of AF_XDP.
+    RelayUdp,
     /// AF_XDP in, AF_XDP out, nothing between: what the relay would cost without recoding.
     Bounce,
     /// Linux's own IPv4 forwarding.
@@ -28,12 +31,14 @@ pub enum Case {
 
 impl Case {
     /// All, in the order of the table.
-    pub const ALL: [Case; 4] = [Case::Relay, Case::Bounce, Case::IpForward, Case::XdpRedirect];
+    pub const ALL: [Case; 5] =
+        [Case::Relay, Case::RelayUdp, Case::Bounce, Case::IpForward, Case::XdpRedirect];
 
     /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Case::Relay => "recoding relay",
+            Case::RelayUdp => "recoding relay, UDP sockets",
             Case::Bounce => "AF_XDP bounce",
             Case::IpForward => "Linux ip_forward",
             Case::XdpRedirect => "XDP redirect",
@@ -44,6 +49,7 @@ impl Case {
     pub fn key(self) -> &'static str {
         match self {
             Case::Relay => "relay",
+            Case::RelayUdp => "relay_udp",
             Case::Bounce => "bounce",
             Case::IpForward => "ip_forward",
             Case::XdpRedirect => "xdp_redirect",
@@ -53,7 +59,7 @@ impl Case {
     /// How many packets come out.
     pub fn output(self) -> Output {
         match self {
-            Case::Relay => Output::PerGeneration,
+            Case::Relay | Case::RelayUdp => Output::PerGeneration,
             Case::Bounce | Case::IpForward | Case::XdpRedirect => Output::PerPacket,
         }
     }
@@ -61,7 +67,7 @@ impl Case {
     /// Where packets are addressed to: a relay is spoken to, the others are passed through.
     pub fn destination(self) -> IpAddr {
         match self {
-            Case::Relay => IN.address,
+            Case::Relay | Case::RelayUdp => IN.address,
             Case::Bounce | Case::IpForward | Case::XdpRedirect => SINK.address,
         }
     }
@@ -69,7 +75,7 @@ impl Case {
     /// Whether it has a core of its own. What runs inside Linux runs on the core that sends, since
     /// a virtual cable has no interrupts.
     pub fn has_core(self) -> bool {
-        matches!(self, Case::Relay | Case::Bounce)
+        matches!(self, Case::Relay | Case::RelayUdp | Case::Bounce)
     }
 
     /// Starts it in the middle of the row.
@@ -84,10 +90,11 @@ impl Case {
     ) -> Result<Running, BenchError> {
         let in_linux = |program| Running::InLinux { _program: program };
         Ok(match self {
-            Case::Relay => {
+            Case::Relay | Case::RelayUdp => {
                 let symbol_bytes =
                     symbol_bytes(packet_bytes).ok_or(BenchError::PacketBytes(packet_bytes))?;
-                Running::Relay(Recoder::start(bed, cores, symbol_bytes)?)
+                let backend = if self == Case::Relay { Backend::Xdp } else { Backend::Udp };
+                Running::Relay(Recoder::start(bed, cores, symbol_bytes, backend)?)
             }
             Case::Bounce => Running::Bounce(Bounce::start(bed, cores.relay[0])?),
             Case::IpForward => in_linux(bed.r.inside(|| Attached::pass(&IN))?),

@@ -42,9 +42,10 @@ use sample::{Sample, Setting};
 /// Measure the recoding relay beside its rivals, in packets per second
 ///
 /// Coded packets (generations of 16 symbols over GF(16), one packet in ten lost on the way) run
-/// through a host in a network namespace. Four ways through that host are measured in turns: the
-/// recoding relay (innovative packets cut through, lost ones replaced by recoded ones), a bare
-/// AF_XDP bounce through the same socket module, Linux's ip_forward, and redirection inside XDP.
+/// through a host in a network namespace. Five ways through that host are measured in turns: the
+/// recoding relay (innovative packets cut through, lost ones replaced by recoded ones), the same
+/// with UDP sockets, a bare AF_XDP bounce through the same socket module, Linux's ip_forward, and
+/// redirection inside XDP.
 /// The load is a closed loop: it sends as fast as packets come out at the other end, so that
 /// nothing is lost and all get the same packets.
 ///

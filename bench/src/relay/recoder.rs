@@ -2,7 +2,9 @@
 
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot};
 use recoded_pipeline::report::FlowCounters;
-use recoded_runtime::{HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology};
+use recoded_runtime::{
+    Backend, HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology,
+};
 use recoded_wire::DEFAULT_PORT;
 use recoded_xsk::ModePreference;
 
@@ -10,6 +12,7 @@ use crate::error::BenchError;
 use crate::relay::bed::{Bed, End, IN, LOAD, OUT, SINK};
 use crate::relay::packets::FLOW;
 use crate::relay::placement::Cores;
+use crate::relay::xdp::Attached;
 
 /// UMEM frames, the daemon's default.
 pub const FRAMES: u32 = 8192;
@@ -20,6 +23,8 @@ const FLOW_MEMORY_BYTES: usize = 256 << 20;
 /// A running relay.
 pub struct Recoder {
     runtime: Runtime,
+    /// With UDP sockets: what makes the cable deliver.
+    _program: Option<Attached>,
 }
 
 /// What the relay did, by its own account.
@@ -45,12 +50,19 @@ impl Recoder {
     ///
     /// # Errors
     /// [`BenchError::Start`].
-    pub fn start(bed: &Bed, cores: &Cores, symbol_bytes: usize) -> Result<Recoder, BenchError> {
+    pub fn start(
+        bed: &Bed,
+        cores: &Cores,
+        symbol_bytes: usize,
+        backend: Backend,
+    ) -> Result<Recoder, BenchError> {
         // Threads that the runtime starts inherit the namespace of this one.
         bed.r.inside(|| {
-            let resources = Resources::open(&topology(cores))?;
+            let program = (backend == Backend::Udp).then(|| Attached::pass(&IN)).transpose()?;
+            let resources = Resources::open(&topology(cores, backend))?;
             let snapshot = Snapshot { edition: 1, flows: vec![flow(symbol_bytes)] };
-            Ok(Recoder { runtime: Runtime::start(resources, snapshot, None)? })
+            let runtime = Runtime::start(resources, snapshot, None)?;
+            Ok(Recoder { runtime, _program: program })
         })
     }
 
@@ -78,11 +90,12 @@ fn account(report: RuntimeReport) -> Option<Account> {
     })
 }
 
-fn topology(cores: &Cores) -> Topology {
+fn topology(cores: &Cores, backend: Backend) -> Topology {
     let link = |name: &str, end: &End| LinkConfig {
         name: name.into(),
         interface: end.name.into(),
         local: end.address,
+        backend,
         rate_mbit: None,
     };
     Topology {

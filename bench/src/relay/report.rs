@@ -210,7 +210,7 @@ impl Report {
 
     fn series_json(&self, series: &Series) -> Value {
         let ratios: serde_json::Map<String, Value> =
-            [Case::Bounce, Case::IpForward, Case::XdpRedirect]
+            [Case::Relay, Case::Bounce, Case::IpForward, Case::XdpRedirect]
                 .into_iter()
                 .filter(|to| *to != series.case)
                 .filter_map(|to| {

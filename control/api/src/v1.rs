@@ -115,9 +115,9 @@ pub struct Link {
     pub state: String,
     /// MTU of the interface, followed when it changes.
     pub mtu: u64,
-    /// How the XDP program is attached: native or generic.
+    /// How the XDP program is attached: native or generic; none with UDP sockets.
     pub xdp_mode: String,
-    /// How the AF_XDP sockets are bound: zero-copy or copy.
+    /// How the AF_XDP sockets are bound: zero-copy or copy; udp with UDP sockets.
     pub socket_mode: String,
     /// Why no better mode is in use; empty when it is the best there is.
     pub reason: String,
@@ -127,7 +127,7 @@ pub struct Link {
     pub rate_mbit: Option<f64>,
     /// The next hops on this link.
     pub neighbours: Vec<Neighbour>,
-    /// Packets received from the AF_XDP sockets.
+    /// Packets received from the sockets.
     pub received_packets: u64,
     /// Bytes of those, Ethernet header included.
     pub received_bytes: u64,

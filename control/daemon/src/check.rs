@@ -1,6 +1,6 @@
 //! What a configuration needs of its host, for `recoded_host`.
 
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use recoded_host::{Link, Plan};
 use recoded_runtime::{IP_PACKET_BYTES_MAX, worker_memory_bytes};
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,7 @@ pub fn plan(config: &Config) -> Plan {
             .filter(|hop| hop.link == index)
             .map(|hop| hop.address)
             .collect(),
+        by_udp: link.backend == Backend::Udp,
     });
     let worker_bytes = worker_memory_bytes(daemon.frames, config.links.len());
     Plan {

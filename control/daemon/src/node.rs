@@ -122,6 +122,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         name: link.name.clone(),
         interface: link.interface.clone(),
         local: link.local,
+        backend: link.backend,
         rate_mbit: link.rate_mbit,
     });
     let tunnels = config.tunnels.iter().map(|tunnel| TunnelConfig {

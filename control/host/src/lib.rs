@@ -41,6 +41,8 @@ pub struct Link {
     pub local: Option<IpAddr>,
     /// Next hops and upstream nodes.
     pub neighbours: Vec<IpAddr>,
+    /// Whether UDP sockets carry its packets, and nothing of XDP is needed.
+    pub by_udp: bool,
 }
 
 /// How bad it is.

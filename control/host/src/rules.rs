@@ -41,29 +41,41 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
         let cause = format!("Linux {major}.{minor} lacks what recoded needs");
         findings.push(error("host".into(), cause, "use Linux 5.10 or newer".into()));
     }
-    if facts.has_af_xdp == Some(false) {
+    let needs_xdp = plan.links.iter().any(|link| !link.by_udp);
+    if needs_xdp && facts.has_af_xdp == Some(false) {
         let cause = "this Linux has no AF_XDP sockets".into();
-        findings.push(error("host".into(), cause, "use one with CONFIG_XDP_SOCKETS".into()));
+        let cure = "use one with CONFIG_XDP_SOCKETS, or set backend = \"udp\" in each [[link]]";
+        findings.push(error("host".into(), cause, cure.into()));
     }
     if !plan.tunnels.is_empty() && !facts.has_tun {
         let cause = "/dev/net/tun is missing, so there are no tunnels".into();
         findings.push(error("host".into(), cause, "load the module (modprobe tun)".into()));
     }
     let has = |bit: u32| facts.capabilities >> bit & 1 == 1;
-    let wanted = [("CAP_NET_ADMIN", has(NET_ADMIN)), ("CAP_NET_RAW", has(NET_RAW))];
-    let bpf = [("CAP_BPF", has(BPF) || has(SYS_ADMIN))];
-    let missing = wanted.into_iter().chain(bpf).filter(|(_, has)| !has).map(|(name, _)| name);
+    let wanted = [
+        ("CAP_NET_ADMIN", has(NET_ADMIN) || !needs_xdp && plan.tunnels.is_empty()),
+        ("CAP_NET_RAW", has(NET_RAW) || !needs_xdp),
+        ("CAP_BPF", has(BPF) || has(SYS_ADMIN) || !needs_xdp),
+    ];
+    let missing = wanted.into_iter().filter(|(_, has)| !has).map(|(name, _)| name);
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() && !plan.is_running {
         findings.push(warning(
             "host".into(),
             format!("this user lacks {}, without which recoded does not start", missing.join(", ")),
-            "start it as root or by its unit; this check knows less without".into(),
+            if needs_xdp {
+                "start it as root or by its unit, or set backend = \"udp\" in each [[link]]; this \
+                 check knows less without"
+            } else {
+                "start it as root or by its unit, for its tunnels"
+            }
+            .into(),
         ));
     }
     let is_bounded = !has(IPC_LOCK) && !has(SYS_RESOURCE) && missing.is_empty();
     if let Some(limit) = facts.memlock_bytes
         && is_bounded
+        && needs_xdp
         && limit < plan.locked_bytes
     {
         findings.push(warning(
@@ -111,8 +123,10 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
             format!("lower it (ip link set {interface} mtu 1500) unless all neighbours send less"),
         ));
     }
-    queues(plan, face, &subject(), findings);
-    program(plan, face, &subject(), findings);
+    if !link.by_udp {
+        queues(plan, face, &subject(), findings);
+        program(plan, face, &subject(), findings);
+    }
     local(facts, face, link, findings);
     for neighbour in &link.neighbours {
         self::neighbour(facts, face, link, *neighbour, findings);
@@ -216,6 +230,7 @@ mod tests {
                 interface: "eth0".into(),
                 local: Some([10, 0, 1, 2].into()),
                 neighbours: vec![[10, 0, 1, 1].into()],
+                by_udp: false,
             }],
             tunnels: vec!["rec0".into()],
             workers: 1,
@@ -324,6 +339,21 @@ mod tests {
         there.faces.push(face("rec0", 9));
         assert_eq!(judge(&plan(), &there).len(), 2);
         assert_eq!(judge(&Plan { is_running: true, ..plan() }, &there), []);
+    }
+
+    #[test]
+    fn link_with_udp_sockets_needs_nothing_of_xdp() {
+        let mut plan = plan();
+        plan.links[0].by_udp = true;
+        plan.tunnels.clear();
+        let mut there = facts();
+        (there.capabilities, there.memlock_bytes) = (0, Some(0));
+        there.has_af_xdp = Some(false);
+        (there.faces[0].program, there.faces[0].queues) = (Some(77), Some(4));
+        assert_eq!(judge(&plan, &there), []);
+        plan.tunnels.push("rec0".into());
+        let said = only(&plan, &there, Level::Warning);
+        assert!(said.contains("lacks CAP_NET_ADMIN, without"), "{said}");
     }
 
     #[test]

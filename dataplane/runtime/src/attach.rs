@@ -13,7 +13,7 @@
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::privileged::{AskError, Client};
-use crate::topology::{LinkConfig, Topology};
+use crate::topology::{Backend, LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, loaded_programs};
@@ -52,6 +52,8 @@ enum Holder {
     Here(Box<Ebpf>, Option<FdLink>),
     /// With a descriptor of the `bpf_link`, if the privileged process has one to give.
     Privileged(Arc<Client>, Option<OwnedFd>),
+    /// There is none: the link has UDP sockets.
+    Absent,
 }
 
 /// Why a map of a program cannot be read or changed.
@@ -77,6 +79,9 @@ impl Attachment {
         link: usize,
         netlink: &Netlink,
     ) -> Result<Attachment, StartError> {
+        if topology.links[link].backend == Backend::Udp {
+            return Ok(Attachment::none(&topology.links[link].interface));
+        }
         if let Some(privileged) = netlink.privileged() {
             return Attachment::ask(&topology.links[link].interface, privileged);
         }
@@ -105,6 +110,17 @@ impl Attachment {
             program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
             reason: "the interface is gone".to_owned(),
+        }
+    }
+
+    /// The place of a program on an interface that needs none.
+    fn none(interface: &str) -> Attachment {
+        Attachment {
+            interface: interface.to_owned(),
+            index: 0,
+            program: Holder::Absent,
+            mode: XdpMode::Generic,
+            reason: String::new(),
         }
     }
 
@@ -141,6 +157,7 @@ impl Attachment {
                 drop(link.take());
                 privileged.detach(&self.interface).map_err(|error| error.to_string())
             }
+            Holder::Absent => Ok(()),
         };
         if let Err(error) = detached {
             tracing::debug!(error, interface = self.interface, "it had no program any more");
@@ -187,6 +204,7 @@ impl Attachment {
                 sockets(ebpf)?.set(queue, std::os::fd::AsRawFd::as_raw_fd(&socket), 0)?;
             }
             Holder::Privileged(it, _) => it.set_socket(&self.interface, queue, socket)?,
+            Holder::Absent => {}
         }
         Ok(())
     }
@@ -196,6 +214,7 @@ impl Attachment {
         match &mut self.program {
             Holder::Here(ebpf, _) => sockets(ebpf)?.unset(queue)?,
             Holder::Privileged(it, _) => it.unset_socket(&self.interface, queue)?,
+            Holder::Absent => {}
         }
         Ok(())
     }
@@ -205,6 +224,7 @@ impl Attachment {
         let ebpf = match &mut self.program {
             Holder::Here(ebpf, _) => ebpf,
             Holder::Privileged(it, _) => return Ok(it.set_flow(&self.interface, flow, accept)?),
+            Holder::Absent => return Ok(()),
         };
         let map = ebpf.map_mut(MAP_FLOWS).ok_or_else(|| missing(MAP_FLOWS))?;
         let mut flows: HashMap<_, u32, u32> = HashMap::try_from(map)?;
@@ -226,6 +246,7 @@ impl Attachment {
                 sum.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
                 return Ok(());
             }
+            Holder::Absent => return Ok(()),
         };
         let map = ebpf.map(MAP_VERDICTS).ok_or_else(|| missing(MAP_VERDICTS))?;
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;

@@ -4,6 +4,7 @@ use crate::topology::TopologyError;
 use recoded_wire::steer::FLOWS_MAX;
 use recoded_xsk::{FRAME_BYTES, XskError};
 use std::io;
+use std::net::SocketAddr;
 
 /// Why the runtime could not be opened or started.
 #[derive(Debug, thiserror::Error)]
@@ -19,11 +20,29 @@ pub enum StartError {
     /// The process lacks privilege.
     #[error(
         "not permitted to use XDP, missing {missing}: run as root or grant CAP_NET_ADMIN, \
-         CAP_NET_RAW and CAP_BPF"
+         CAP_NET_RAW and CAP_BPF; or set backend = \"udp\" in each [[link]], which needs none of these"
     )]
     NotPermitted {
         /// Names of the missing capabilities.
         missing: String,
+    },
+
+    /// The process lacks the privilege that tunnels need; there is nothing of XDP.
+    #[error("not permitted to create tunnels: run as root or grant CAP_NET_ADMIN")]
+    NoTunnels,
+
+    /// A UDP socket of a link could not be opened.
+    #[error(
+        "cannot open a UDP socket at {local} on `{interface}` ({source}): see that nothing else has \
+         the port (`ss -ulnp`), and use Linux 5.7 or newer"
+    )]
+    Udp {
+        /// The interface.
+        interface: String,
+        /// Our address and port on it.
+        local: SocketAddr,
+        /// What Linux answered.
+        source: io::Error,
     },
 
     /// No interface has this name in the current network namespace.
@@ -66,7 +85,7 @@ pub enum StartError {
     /// The XDP program could not be loaded or attached at all.
     #[error(
         "Linux refused our XDP program on `{interface}` ({reason}): use Linux 5.10 or newer with \
-         CONFIG_BPF_SYSCALL, and see `dmesg`"
+         CONFIG_BPF_SYSCALL, and see `dmesg`; or set backend = \"udp\" in its [[link]]"
     )]
     Program {
         /// The interface.

@@ -12,11 +12,11 @@
 //! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
 use crate::intake::{Intake, Taken};
+use crate::port::Port;
 use crate::tunnel::Tunnel;
 use crate::worker::{BURST_PACKETS, RETRY_NANOS, State, Worker};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::params::{Nanos, Role, ShardId, Snapshot};
-use recoded_xsk::Socket;
 
 /// A flow that this worker feeds from a tunnel.
 pub(crate) struct Source {
@@ -55,7 +55,7 @@ impl Worker {
             worked = true;
         }
         self.state.dirty |= self.state.sources[index].failed_until > now;
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        self.outbox.flush(&mut self.umem, &mut self.ports);
         worked
     }
 
@@ -161,8 +161,8 @@ impl Worker {
                 return Gate::Until(opens_at);
             }
             // Packets on an interface that is gone cannot be sent.
-            let socket = self.sockets[*link].as_ref();
-            let pending = socket.filter(|_| self.is_present(*link)).map_or(0, Socket::pending);
+            let port = self.ports[*link].as_ref();
+            let pending = port.filter(|_| self.is_present(*link)).map_or(0, Port::pending);
             if pending + self.outbox.len() > TX_BACKLOG_PACKETS {
                 return Gate::Until(now + RETRY_NANOS);
             }

@@ -35,6 +35,10 @@ mod feed;
 
 mod worker;
 
+mod port;
+
+mod udp;
+
 mod intake;
 
 mod segments;
@@ -116,6 +120,6 @@ pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use talk::{Disagreement, Talked};
 pub use topology::{
-    EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6,
-    Topology, TopologyError, TunnelConfig, tunnel_mtu_min,
+    Backend, EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, TUNNEL_MTU_MIN_V4,
+    TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig, tunnel_mtu_min,
 };

@@ -136,8 +136,8 @@ impl Watch {
                 tracing::info!(
                     "link {name}: interface {} is back: XDP {}, sockets {}",
                     node.topology.links[link].interface,
-                    mode.xdp,
-                    mode.socket
+                    mode.xdp(),
+                    mode.socket()
                 );
             }
             Err(StartError::Sealed) => {

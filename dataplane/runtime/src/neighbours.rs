@@ -24,6 +24,8 @@ pub(crate) type NextHops = Vec<Option<Encap>>;
 pub(crate) struct HopRoute {
     pub(crate) interface: u32,
     pub(crate) source_mac: Mac,
+    /// Whether Linux finds it for each packet, as it does for UDP sockets.
+    pub(crate) by_linux: bool,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) port: u16,
@@ -76,11 +78,18 @@ pub(crate) fn refresh(
     netlink: &Netlink,
     hops: &[Option<HopRoute>],
 ) -> Result<NextHops, rtnetlink::Error> {
-    let table = netlink.neighbours()?;
+    // Without a hop that needs it, the table is not asked for.
+    let is_needed = hops.iter().flatten().any(|hop| !hop.by_linux);
+    let table = if is_needed { netlink.neighbours()? } else { Vec::new() };
     let next = hops
         .iter()
         .map(|hop| {
             let hop = hop.as_ref()?;
+            if hop.by_linux {
+                let HopRoute { source_mac, source, destination, port, .. } = *hop;
+                // These addresses are not used: the headers only count.
+                return Encap::new(source_mac, source_mac, source, destination, port);
+            }
             let neighbour =
                 netlink.gateway(hop.interface, hop.destination).unwrap_or(hop.destination);
             let lookup = look_up(&table, hop.interface, neighbour);

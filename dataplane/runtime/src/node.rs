@@ -20,6 +20,7 @@ use crate::opening::Counter;
 use crate::outbox::{Outbox, Whereabouts};
 use crate::pacing::Pacer;
 use crate::planning::Desk;
+use crate::port::LinkMode;
 use crate::report::{
     HopReport, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters, TunnelReport,
     WorkerPart,
@@ -31,7 +32,7 @@ use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::steering::Steering;
 use crate::talk::Talked;
-use crate::topology::{HopConfig, Topology};
+use crate::topology::{Backend, HopConfig, Topology};
 use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
 use recoded_offload::Port;
@@ -40,7 +41,7 @@ use recoded_pipeline::params::{PeerId, Share, Snapshot};
 use recoded_xsk::SocketStatistics;
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -123,22 +124,20 @@ impl Node {
         parked: Parked,
         resources: WorkerResources,
     ) -> Result<JoinHandle<Worker>, StartError> {
-        let WorkerResources { sockets, umem, socket_fds } = resources;
+        let WorkerResources { ports, umem, socket_fds } = resources;
         let Parked { closed_statistics, pipeline, outbox, state } = parked;
         let topology = &self.topology;
-        let local = |address| SocketAddr::new(address, topology.port);
         let mut worker = Worker {
             index,
             core: None,
             idle: topology.idle,
             clock: self.clock,
             shared: self.shared.clone(),
-            sockets,
+            ports,
             closed_statistics,
             umem,
             pipeline,
             outbox,
-            local: topology.links.iter().map(|link| local(link.local)).collect(),
             pacers: self.pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
             peers: peers(topology),
@@ -232,7 +231,7 @@ impl Node {
         &self,
         attachments: &[Attachment],
         present: &[bool],
-    ) -> Result<(Vec<WorkerResources>, Vec<LinkMode>), Refused> {
+    ) -> Result<(Vec<WorkerResources>, Vec<Mode>), Refused> {
         let (mut opened, mut modes) = (Vec::new(), Vec::new());
         for queue in 0..self.topology.workers {
             let (worker, of_worker) =
@@ -244,12 +243,7 @@ impl Node {
     }
 
     /// Notes which links have sockets, and the properties of the interface that came back.
-    fn note_opened(
-        &self,
-        present: &[bool],
-        modes: Vec<LinkMode>,
-        back: Option<(usize, Interface)>,
-    ) {
+    fn note_opened(&self, present: &[bool], modes: Vec<Mode>, back: Option<(usize, Interface)>) {
         let mut links = self.links();
         for ((link, mode), is_present) in links.iter_mut().zip(modes).zip(present) {
             link.mode = mode.unwrap_or_else(|| link.mode.clone());
@@ -279,8 +273,11 @@ impl Node {
 
     /// The report of the node, at most 50 ms old.
     pub(crate) fn report(&self) -> RuntimeReport {
-        let verdicts = self.steering().verdicts();
+        let mut verdicts = self.steering().verdicts();
         let parts = self.shared.parts();
+        for part in &parts {
+            verdicts.iter_mut().zip(part.verdicts).for_each(|((_, sum), count)| *sum += count);
+        }
         let next_hops = self.shared.next_hops.get();
         let states = self.links();
         let links = states.iter().enumerate();
@@ -333,9 +330,9 @@ impl Node {
             status: *status,
             mtu: interface.mtu,
             rate_mbit: self.pacers[link].rate_mbit(),
-            xdp_mode: mode.xdp.to_string(),
-            socket_mode: mode.socket.to_string(),
-            reason: mode.reason.clone(),
+            xdp_mode: mode.xdp(),
+            socket_mode: mode.socket(),
+            reason: mode.reason().to_owned(),
             queues: self.topology.workers,
             hops: hops
                 .map(|(hop, (is_resolved, talked))| HopReport {
@@ -354,7 +351,7 @@ impl Node {
 const STUCK: Duration = Duration::from_secs(3);
 
 /// How a link's sockets run; `None` for one that has none.
-type LinkMode = Option<recoded_xsk::ActiveMode>;
+type Mode = Option<LinkMode>;
 
 /// MTUs of the links.
 pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {
@@ -368,6 +365,7 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
         (*status != LinkStatus::Gone).then(|| HopRoute {
             interface: interface.index,
             source_mac: interface.mac,
+            by_linux: topology.links[hop.link].backend == Backend::Udp,
             source: topology.links[hop.link].local,
             destination: hop.address,
             port: topology.port,

@@ -15,6 +15,7 @@ use crate::neighbours::NextHops;
 use crate::opening::Counter;
 use crate::pacing::Pacer;
 use crate::planning::Desk;
+use crate::port::{Headers, Port};
 use crate::report::{LinkCounters, TunnelCounters};
 use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
@@ -29,7 +30,7 @@ use recoded_pipeline::plan::PlanRequest;
 use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
-use recoded_xsk::{FRAME_BYTES, Socket, Umem};
+use recoded_xsk::{FRAME_BYTES, Umem};
 use std::sync::Arc;
 
 /// Results of one worker's pipeline, on their way out.
@@ -153,10 +154,10 @@ impl Outbox {
     }
 
     /// Writes headers and passes every waiting packet to the socket of its link.
-    pub(crate) fn flush(&mut self, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
+    pub(crate) fn flush(&mut self, umem: &mut Umem, ports: &mut [Option<Port>]) {
         let mut waiting = std::mem::take(&mut self.waiting);
         for packet in waiting.drain(..) {
-            self.send(packet, umem, sockets);
+            self.send(packet, umem, ports);
         }
         self.waiting = waiting;
     }
@@ -200,13 +201,13 @@ impl Outbox {
         }
     }
 
-    fn send(&mut self, packet: Outgoing, umem: &mut Umem, sockets: &mut [Option<Socket>]) {
+    fn send(&mut self, packet: Outgoing, umem: &mut Umem, ports: &mut [Option<Port>]) {
         let Outgoing { hop, span, source_port, is_paid, traffic_class } = packet;
         let index = usize::from(hop.0);
         let link = self.hops[index].link;
         let counters = &mut self.links[link];
         let LinkNow { mtu, is_present } = self.links_now[link];
-        let Some(socket) = sockets[link].as_mut().filter(|_| is_present) else {
+        let Some(port) = ports[link].as_mut().filter(|_| is_present) else {
             counters.tx_link_gone += 1;
             umem.release(span.frame);
             return;
@@ -234,18 +235,17 @@ impl Outbox {
             umem.release(span.frame);
             return;
         }
-        // `HEADROOM_BYTES` in front of every span exceed the longest headers; the sum fits u16
-        // because a span lies within its frame.
-        let offset = span.offset - header as u16;
-        let len = bytes as u16;
-        let packet = umem.bytes_mut(Span { frame: span.frame, offset, len });
-        if tag > 0 && !self.guard.tag(hop, &mut packet[header..], source_port) {
+        // Fits, because a span lies within its frame. `HEADROOM_BYTES` in front of every span
+        // exceed the longest headers.
+        let payload = Span { len: span.len + tag as u16, ..span };
+        let source_port = port.source_port(source_port);
+        if tag > 0 && !self.guard.tag(hop, umem.bytes_mut(payload), source_port) {
             counters.tx_no_keys += 1;
             umem.release(span.frame);
             return;
         }
-        encap.write(packet, source_port, traffic_class);
-        if socket.transmit(umem, span.frame, offset, len) {
+        let headers = Headers { hop, encap, source_port, traffic_class };
+        if port.transmit(umem, payload, &headers) {
             counters.tx_packets += 1;
             counters.tx_bytes += bytes as u64;
         } else {

@@ -1,5 +1,6 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
+use crate::attach::Verdicts;
 use crate::keyring::Sessions;
 use crate::talk::Talked;
 use recoded_pipeline::params::Nanos;
@@ -71,9 +72,9 @@ pub struct LinkReport {
     pub mtu: usize,
     /// Pace, if configured.
     pub rate_mbit: Option<f64>,
-    /// `native` or `generic`.
+    /// `native` or `generic`; `none` with UDP sockets.
     pub xdp_mode: String,
-    /// `zero-copy` or `copy`.
+    /// `zero-copy` or `copy`; `udp` with UDP sockets.
     pub socket_mode: String,
     /// Why the modes are not better; empty if they are the best.
     pub reason: String,
@@ -164,4 +165,6 @@ pub(crate) struct WorkerPart {
     pub(crate) worker: WorkerReport,
     pub(crate) links: Vec<(LinkCounters, SocketStatistics)>,
     pub(crate) tunnels: Vec<TunnelCounters>,
+    /// On packets that no XDP program has seen.
+    pub(crate) verdicts: Verdicts,
 }

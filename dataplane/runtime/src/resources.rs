@@ -8,16 +8,19 @@
 use crate::attach::Attachment;
 use crate::error::StartError;
 use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::port::{LinkMode, Port, XdpPort};
 use crate::privileged::Client;
 use crate::report::LinkStatus;
 use crate::shared::LinkNow;
 use crate::slot::Slot;
-use crate::topology::{LinkConfig, Topology};
+use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
+use crate::udp::UdpSocket;
 use crate::wake::Waker;
 use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -46,7 +49,7 @@ pub struct Resources {
 /// What one worker will own.
 pub(crate) struct WorkerResources {
     /// By link; `None` where there is no interface.
-    pub(crate) sockets: Vec<Option<Socket>>,
+    pub(crate) ports: Vec<Option<Port>>,
     pub(crate) umem: Umem,
     /// Further descriptors of the sockets, to wait on.
     pub(crate) socket_fds: Vec<Option<OwnedFd>>,
@@ -57,7 +60,7 @@ pub(crate) struct WorkerResources {
 pub(crate) struct LinkState {
     /// As last seen.
     pub(crate) interface: Interface,
-    pub(crate) mode: ActiveMode,
+    pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
 }
 
@@ -74,7 +77,7 @@ impl Resources {
     /// # Errors
     /// [`StartError`]: one sentence with the remedy. Everything opened before is closed again.
     pub fn open(topology: &Topology) -> Result<Resources, StartError> {
-        check_capabilities()?;
+        check_capabilities(topology)?;
         Resources::open_beside(topology, None)
     }
 
@@ -132,9 +135,9 @@ impl Resources {
             .collect::<Result<Arc<[_]>, _>>()
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
         let links = interfaces.into_iter().zip(modes).zip(&attachments);
-        let links = links.map(|((interface, mode), attachment)| {
+        let links = links.zip(&topology.links).map(|(((interface, mode), attachment), config)| {
             let status = interface.as_ref().map_or(LinkStatus::Gone, status);
-            let mode = mode.unwrap_or_else(|| without_sockets(attachment));
+            let mode = mode.unwrap_or_else(|| without_sockets(config, attachment));
             LinkState { interface: interface.unwrap_or_default(), mode, status }
         });
         let links = links.collect();
@@ -193,28 +196,37 @@ fn find_links(
 }
 
 /// How a link without an interface runs.
-fn without_sockets(attachment: &Attachment) -> ActiveMode {
+fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
     let (xdp, reason) = attachment.mode();
-    ActiveMode { xdp, socket: SocketMode::Copy, reason: reason.to_owned() }
+    match config.backend {
+        Backend::Xdp => {
+            LinkMode::Xdp(ActiveMode { xdp, socket: SocketMode::Copy, reason: reason.to_owned() })
+        }
+        Backend::Udp => LinkMode::Udp("the interface is gone".to_owned()),
+    }
 }
 
-/// One message that names all that is missing, rather than one refusal after the other.
-pub(crate) fn check_capabilities() -> Result<(), StartError> {
+/// One message that names all that is missing, rather than one refusal after the other. UDP sockets
+/// need none, tunnels one.
+pub(crate) fn check_capabilities(topology: &Topology) -> Result<(), StartError> {
     let Ok(sets) = capabilities(None) else {
         return Ok(()); // Linux will say it itself.
     };
-    let has = |any: CapabilitySet| sets.effective.intersects(any);
+    let (xdp, tunnels) = (topology.needs_xdp(), !topology.tunnels.is_empty());
     let needed = [
-        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
-        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
-        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN, xdp || tunnels),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW, xdp),
+        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN, xdp),
     ];
-    let missing: Vec<&str> =
-        needed.into_iter().filter(|(_, any)| !has(*any)).map(|(name, _)| name).collect();
-    if missing.is_empty() {
-        return Ok(());
+    let missing = |(_, any, is_needed): &(&str, CapabilitySet, bool)| {
+        *is_needed && !sets.effective.intersects(*any)
+    };
+    let missing: Vec<&str> = needed.into_iter().filter(missing).map(|(name, ..)| name).collect();
+    match (missing.is_empty(), xdp) {
+        (true, _) => Ok(()),
+        (false, true) => Err(StartError::NotPermitted { missing: missing.join(", ") }),
+        (false, false) => Err(StartError::NoTunnels),
     }
-    Err(StartError::NotPermitted { missing: missing.join(", ") })
 }
 
 /// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
@@ -242,7 +254,9 @@ pub(crate) fn open_interfaces(
 
 fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
     let name = &link.interface;
-    if interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX {
+    if link.backend == Backend::Xdp
+        && interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX
+    {
         tracing::warn!(
             interface = name,
             mtu = interface.mtu,
@@ -250,7 +264,8 @@ fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
             crate::IP_PACKET_BYTES_MAX
         );
     }
-    if let Some(queues) = receive_queues(name, interface)
+    if link.backend == Backend::Xdp
+        && let Some(queues) = receive_queues(name, interface)
         && queues > workers
     {
         tracing::warn!(
@@ -303,41 +318,58 @@ pub(crate) fn open_worker(
     attachments: &[Attachment],
     present: &[bool],
     queue: u32,
-) -> Result<(WorkerResources, Vec<Option<ActiveMode>>), Refused> {
-    let mut umem = Umem::new(topology.frames_per_worker)?;
-    let mut worker_sockets = Vec::with_capacity(attachments.len());
+) -> Result<(WorkerResources, Vec<Option<LinkMode>>), Refused> {
+    let mut umem = match topology.needs_xdp() {
+        true => Umem::new(topology.frames_per_worker)?,
+        false => Umem::unshared(topology.frames_per_worker)?,
+    };
+    let mut ports = Vec::with_capacity(attachments.len());
     let mut modes = Vec::with_capacity(attachments.len());
     for (link, (attachment, is_present)) in attachments.iter().zip(present).enumerate() {
         if !is_present {
-            worker_sockets.push(None);
+            ports.push(None);
             modes.push(None);
+            continue;
+        }
+        let refused = |error| Refused { error, link: Some(link) };
+        if topology.links[link].backend == Backend::Udp {
+            let (socket, reason) = UdpSocket::open(topology, link).map_err(refused)?;
+            modes.push(Some(LinkMode::Udp(reason)));
+            ports.push(Some(Port::Udp(Box::new(socket))));
             continue;
         }
         let (xdp, xdp_reason) = attachment.mode();
         let (socket, mode, socket_reason) =
             Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)
-                .map_err(|error| Refused { error: error.into(), link: Some(link) })?;
+                .map_err(|error| refused(error.into()))?;
         let reasons = [xdp_reason, &socket_reason];
         let reason = reasons.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>();
-        modes.push(Some(ActiveMode { xdp, socket: mode, reason: reason.join("; ") }));
-        worker_sockets.push(Some(socket));
+        let reason = reason.join("; ");
+        modes.push(Some(LinkMode::Xdp(ActiveMode { xdp, socket: mode, reason })));
+        let local = SocketAddr::new(topology.links[link].local, topology.port);
+        ports.push(Some(Port::Xdp(Box::new(XdpPort::new(socket, local)))));
     }
-    let socket_fds = worker_sockets
+    let socket_fds = ports
         .iter()
-        .map(|socket| socket.as_ref().map(|socket| socket.fd().try_clone_to_owned()).transpose())
+        .map(|port| port.as_ref().map(|port| port.fd().try_clone_to_owned()).transpose())
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
-    Ok((WorkerResources { sockets: worker_sockets, umem, socket_fds }, modes))
+    Ok((WorkerResources { ports, umem, socket_fds }, modes))
 }
 
 /// A link reports the worst mode of its queues.
-pub(crate) fn merge_modes(modes: &mut Vec<Option<ActiveMode>>, of_worker: Vec<Option<ActiveMode>>) {
+pub(crate) fn merge_modes(modes: &mut Vec<Option<LinkMode>>, of_worker: Vec<Option<LinkMode>>) {
     if modes.is_empty() {
         *modes = of_worker;
         return;
     }
     for (mode, other) in modes.iter_mut().flatten().zip(of_worker.into_iter().flatten()) {
-        if other.socket == SocketMode::Copy && mode.socket == SocketMode::ZeroCopy {
+        let is_worse = matches!(
+            (&mode, &other),
+            (LinkMode::Xdp(mode), LinkMode::Xdp(other))
+                if other.socket == SocketMode::Copy && mode.socket == SocketMode::ZeroCopy
+        );
+        if is_worse {
             *mode = other;
         }
     }
@@ -350,9 +382,9 @@ pub(crate) fn enter_sockets(
     workers: &[WorkerResources],
 ) -> Result<(), StartError> {
     for (queue, worker) in (0..).zip(workers) {
-        for (attachment, socket) in attachments.iter_mut().zip(&worker.sockets) {
-            let Some(socket) = socket else { continue };
-            attachment.set_socket(queue, socket.fd()).map_err(|error| StartError::Program {
+        for (attachment, port) in attachments.iter_mut().zip(&worker.ports) {
+            let Some(port) = port else { continue };
+            attachment.set_socket(queue, port.fd()).map_err(|error| StartError::Program {
                 interface: attachment.interface().to_owned(),
                 reason: error.to_string(),
             })?;

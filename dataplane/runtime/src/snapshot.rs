@@ -144,6 +144,7 @@ mod tests {
                 name: "east".into(),
                 interface: "eth1".into(),
                 local: "10.0.2.1".parse().unwrap(),
+                backend: crate::topology::Backend::Xdp,
                 rate_mbit: None,
             }],
             hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],

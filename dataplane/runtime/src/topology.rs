@@ -44,6 +44,26 @@ impl Idle {
     }
 }
 
+/// What carries the packets of a link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Backend {
+    /// AF_XDP sockets behind an XDP program.
+    #[default]
+    Xdp,
+    /// UDP sockets, which need no privilege: Linux finds the neighbour and the way to it.
+    Udp,
+}
+
+impl Backend {
+    /// Name in configuration and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Xdp => "xdp",
+            Backend::Udp => "udp",
+        }
+    }
+}
+
 /// A network interface that coded packets use.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkConfig {
@@ -53,6 +73,8 @@ pub struct LinkConfig {
     pub interface: String,
     /// Our address on it: source of what we send, destination of what we accept.
     pub local: IpAddr,
+    /// What carries its packets.
+    pub backend: Backend,
     /// Pace of what we send, in Mbit/s of bytes on the wire, Ethernet header included.
     pub rate_mbit: Option<f64>,
 }
@@ -221,6 +243,11 @@ pub enum TopologyError {
 }
 
 impl Topology {
+    /// Whether any link needs XDP, and the privileges that go with it.
+    pub fn needs_xdp(&self) -> bool {
+        self.links.iter().any(|link| link.backend == Backend::Xdp)
+    }
+
     /// Checks everything that can be checked without asking Linux.
     ///
     /// # Errors
@@ -371,6 +398,7 @@ mod tests {
                 name: "east".into(),
                 interface: "eth1".into(),
                 local: "10.0.2.1".parse().unwrap(),
+                backend: Backend::Xdp,
                 rate_mbit: None,
             }],
             hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],

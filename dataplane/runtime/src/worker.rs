@@ -13,24 +13,25 @@
 //! per packet.
 
 use crate::accelerator::Accelerator;
+use crate::attach::Verdicts;
 use crate::feed::Source;
 use crate::guard::Admitted;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
+use crate::port::{Arrived, Port};
 use crate::queue::FairQueue;
-use crate::report::{WorkerPart, WorkerReport, unparsed};
+use crate::report::{WorkerPart, WorkerReport};
 use crate::shared::{Clock, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::egress::{Egress, Origin, Outer};
-use recoded_pipeline::params::{Nanos, PeerId};
+use recoded_pipeline::params::{Nanos, PeerId, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
-use recoded_wire::packet::locate;
-use recoded_xsk::{Received, Socket, SocketStatistics, Umem};
-use std::net::{IpAddr, SocketAddr};
+use recoded_xsk::{SocketStatistics, Umem};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,14 +45,12 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) shared: Arc<Shared>,
     /// By link; `None` where there was no interface when they were opened.
-    pub(crate) sockets: Vec<Option<Socket>>,
+    pub(crate) ports: Vec<Option<Port>>,
     /// Counters of closed sockets.
     pub(crate) closed_statistics: Vec<SocketStatistics>,
     pub(crate) umem: Umem,
     pub(crate) pipeline: Pipeline,
     pub(crate) outbox: Outbox,
-    /// Our address and port on each link.
-    pub(crate) local: Vec<SocketAddr>,
     pub(crate) pacers: Arc<[Pacer]>,
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
@@ -72,7 +71,9 @@ pub(crate) struct Parked {
 /// What changes from round to round.
 #[derive(Default)]
 pub(crate) struct State {
-    received: Vec<Received>,
+    arrived: Vec<Arrived>,
+    /// Verdicts of closed sockets.
+    verdicts: Verdicts,
     /// Sources of which this worker sends shards.
     pub(crate) sources: Vec<Source>,
     /// Packets of each tunnel that wait until they can leave.
@@ -116,7 +117,9 @@ impl Worker {
     /// may be parked.
     pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>]) -> Worker {
         let shared = self.shared.clone();
-        self.state.received.reserve_exact(BURST_PACKETS);
+        self.state.arrived.reserve_exact(BURST_PACKETS);
+        // Sockets may be newer than the snapshot that was adopted last.
+        self.accept(&self.shared.snapshot.get());
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
@@ -141,9 +144,11 @@ impl Worker {
     /// stay.
     pub(crate) fn park(mut self) -> Parked {
         self.pipeline.release(&mut self.umem);
-        for (sum, socket) in self.closed_statistics.iter_mut().zip(&self.sockets) {
-            if let Some(socket) = socket {
-                *sum += &socket.statistics();
+        for (sum, port) in self.closed_statistics.iter_mut().zip(&mut self.ports) {
+            if let Some(port) = port {
+                *sum += &port.statistics();
+                port.add_verdicts(&mut self.state.verdicts);
+                port.discard(&mut self.umem);
             }
         }
         let Worker { closed_statistics, pipeline, outbox, state, .. } = self;
@@ -185,7 +190,7 @@ impl Worker {
     /// Receives, reads, runs timers, sends. False when there was nothing to do.
     fn round(&mut self, now: Nanos) -> bool {
         let mut worked = false;
-        for link in 0..self.sockets.len() {
+        for link in 0..self.ports.len() {
             worked |= self.receive(link, now);
         }
         for source in 0..self.state.sources.len() {
@@ -197,19 +202,19 @@ impl Worker {
         }
         if self.open(now) {
             worked = true;
-            self.outbox.flush(&mut self.umem, &mut self.sockets);
+            self.outbox.flush(&mut self.umem, &mut self.ports);
         }
         worked |= self.take_over(now);
         worked |= self.send_letters();
         if worked || self.state.tick_at.is_some_and(|at| at <= now) {
             self.state.tick_at = self.pipeline.tick(&mut self.umem, &mut self.outbox, now);
-            self.outbox.flush(&mut self.umem, &mut self.sockets);
+            self.outbox.flush(&mut self.umem, &mut self.ports);
             self.state.dirty = true;
         }
         self.outbox.settle_tunnels();
-        for socket in self.sockets.iter_mut().flatten() {
-            if socket.pending() > 0 {
-                socket.flush();
+        for (port, counters) in self.ports.iter_mut().zip(&mut self.outbox.links) {
+            if let Some(port) = port.as_mut().filter(|port| port.pending() > 0) {
+                port.flush(&mut self.umem, counters);
             }
         }
         if worked {
@@ -219,44 +224,24 @@ impl Worker {
     }
 
     fn receive(&mut self, link: usize, now: Nanos) -> bool {
-        let Some(socket) = &mut self.sockets[link] else { return false };
-        socket.complete(&mut self.umem);
-        if socket.receive(&mut self.umem, &mut self.state.received) == 0 {
-            return false;
+        let Some(port) = &mut self.ports[link] else { return false };
+        port.complete(&mut self.umem);
+        let mut arrived = std::mem::take(&mut self.state.arrived);
+        let worked = port.receive(&mut self.umem, &mut self.outbox.links[link], &mut arrived);
+        for Arrived { payload, source, traffic_class } in arrived.drain(..) {
+            let sender = source.ip();
+            let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
+            let peer = peer.map(|(_, peer)| *peer);
+            let origin = peer.map(|peer| (peer, source.port()));
+            let Some(payload) = self.admit(link, origin, payload) else { continue };
+            let datagram = Datagram { peer, payload, traffic_class };
+            self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
         }
-        let local = self.local[link];
-        let mut received = std::mem::take(&mut self.state.received);
-        for packet in received.drain(..) {
-            let Received { frame, offset, len } = packet;
-            let counters = &mut self.outbox.links[link];
-            counters.rx_packets += 1;
-            counters.rx_bytes += u64::from(len);
-            match locate(self.umem.bytes(Span { frame, offset, len })) {
-                Ok(found) if found.destination == local => {
-                    // Both lie within the packet, whose length is 16 bits.
-                    let offset = offset + found.payload_offset as u16;
-                    let payload = Span { frame, offset, len: found.payload_len as u16 };
-                    let sender = found.source.ip();
-                    let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
-                    let (peer, traffic_class) = (peer.map(|(_, peer)| *peer), found.traffic_class);
-                    let origin = peer.map(|peer| (peer, found.source.port()));
-                    let Some(payload) = self.admit(link, origin, payload) else { continue };
-                    let datagram = Datagram { peer, payload, traffic_class };
-                    self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
-                }
-                Ok(_) => {
-                    counters.rx_not_ours += 1;
-                    self.umem.release(frame);
-                }
-                Err(reason) => {
-                    counters.rx_unparsed[unparsed(reason) as usize] += 1;
-                    self.umem.release(frame);
-                }
-            }
+        self.state.arrived = arrived;
+        if worked {
+            self.outbox.flush(&mut self.umem, &mut self.ports);
         }
-        self.state.received = received;
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
-        true
+        worked
     }
 
     /// The part of a packet that the pipeline gets, if its tag is right; otherwise the packet ends
@@ -287,7 +272,7 @@ impl Worker {
             sent = true;
         }
         if sent {
-            self.outbox.flush(&mut self.umem, &mut self.sockets);
+            self.outbox.flush(&mut self.umem, &mut self.ports);
         }
         sent
     }
@@ -357,7 +342,7 @@ impl Worker {
             }
             inbox.recycle(parcel);
         }
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        self.outbox.flush(&mut self.umem, &mut self.ports);
         true
     }
 
@@ -399,14 +384,20 @@ impl Worker {
         };
         let now = self.clock.now();
         self.outbox.now = now;
+        self.accept(&snapshot);
         self.pipeline.apply(&snapshot, &mut self.umem, &mut self.outbox, now);
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        self.outbox.flush(&mut self.umem, &mut self.ports);
         self.outbox.whereabouts.adopt(&snapshot);
         self.state.sources = self.sources(&snapshot);
         // New timers may be due at once.
         self.state.tick_at = Some(0);
         self.state.dirty = true;
         self.shared.editions[self.index].store(snapshot.edition, Ordering::Release);
+    }
+
+    /// Has sockets without an XDP program accept the flows of a snapshot.
+    fn accept(&mut self, snapshot: &Snapshot) {
+        self.ports.iter_mut().flatten().for_each(|port| port.accept(snapshot));
     }
 
     /// Nothing to do: spins or sleeps, as configured.
@@ -424,11 +415,11 @@ impl Worker {
         let tick_at = self.state.tick_at.unwrap_or(Nanos::MAX);
         let mut until = self.state.housekeeping_at.min(tick_at).min(sources_at);
         let links = self.outbox.links_now.iter();
-        let present = self.sockets.iter_mut().zip(links).filter(|(_, link)| link.is_present);
-        for socket in present.filter_map(|(socket, _)| socket.as_mut()) {
-            if socket.unsent() > 0 {
+        let present = self.ports.iter_mut().zip(links).filter(|(_, link)| link.is_present);
+        for port in present.filter_map(|(port, _)| port.as_mut()) {
+            if port.unsent() > 0 {
                 until = until.min(now + RETRY_NANOS);
-            } else if socket.pending() > 0 {
+            } else if port.pending() > 0 {
                 until = until.min(now + COMPLETE_NANOS);
             }
         }
@@ -453,15 +444,16 @@ impl Worker {
         self.outbox.now = now;
         while self.round(now) && self.clock.now() < now + DRAIN_NANOS {}
         self.pipeline.drain(&mut self.umem, &mut self.outbox, now);
-        self.outbox.flush(&mut self.umem, &mut self.sockets);
+        self.outbox.flush(&mut self.umem, &mut self.ports);
         self.outbox.flush_tunnels();
         while self.clock.now() < now + DRAIN_NANOS {
             let mut pending = 0;
-            for (socket, link) in self.sockets.iter_mut().zip(self.outbox.links_now.iter()) {
-                let Some(socket) = socket.as_mut().filter(|_| link.is_present) else { continue };
-                socket.flush();
-                socket.complete(&mut self.umem);
-                pending += socket.pending();
+            let Outbox { links_now, links, .. } = &mut self.outbox;
+            for ((port, link), counters) in self.ports.iter_mut().zip(links_now.iter()).zip(links) {
+                let Some(port) = port.as_mut().filter(|_| link.is_present) else { continue };
+                port.flush(&mut self.umem, counters);
+                port.complete(&mut self.umem);
+                pending += port.pending();
             }
             if pending == 0 {
                 return;
@@ -471,6 +463,8 @@ impl Worker {
     }
 
     fn publish(&mut self) {
+        let mut verdicts = self.state.verdicts;
+        self.ports.iter().flatten().for_each(|port| port.add_verdicts(&mut verdicts));
         let part = WorkerPart {
             worker: WorkerReport {
                 index: self.index,
@@ -483,16 +477,17 @@ impl Worker {
                 .outbox
                 .links
                 .iter()
-                .zip(self.closed_statistics.iter().zip(&self.sockets))
-                .map(|(counters, (closed, socket))| {
+                .zip(self.closed_statistics.iter().zip(&self.ports))
+                .map(|(counters, (closed, port))| {
                     let mut statistics = *closed;
-                    if let Some(socket) = socket {
-                        statistics += &socket.statistics();
+                    if let Some(port) = port {
+                        statistics += &port.statistics();
                     }
                     (*counters, statistics)
                 })
                 .collect(),
             tunnels: self.outbox.tunnel_counters.clone(),
+            verdicts,
         };
         self.shared.store_part(self.index, part);
     }

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use recoded_pipeline::params::FlowParams;
 use recoded_runtime::report::LinkStatus;
-use recoded_runtime::{LinkConfig, Runtime, SnapshotError};
+use recoded_runtime::{Backend, LinkConfig, Runtime, SnapshotError};
 use std::time::{Duration, Instant};
 
 /// The program and the sockets went with the interface, unnoticed; workers then retried to
@@ -70,6 +70,7 @@ fn links_whose_interfaces_are_there_work_while_another_is_gone() {
             name: "spare".into(),
             interface: "eth1".into(),
             local: "10.8.0.1".parse().unwrap(),
+            backend: Backend::Xdp,
             rate_mbit: None,
         },
     );

@@ -148,8 +148,10 @@ fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Qu
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
         .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
         .build();
+    // As for a descriptor that is no UMEM.
+    let memory = umem.xsk().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSOCK))?;
     // SAFETY: the one condition, that libxdp be inhibited from loading a program, is met.
-    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, &umem.xsk, &name, queue) }
+    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, memory, &name, queue) }
         .map_err(|error| os_error(&error))?;
     // No rings of its own: this UMEM already has a socket on the same queue.
     let (fill, completion) = shared.ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))?;

@@ -51,7 +51,8 @@ pub enum XskError {
 
     /// Linux was built without AF_XDP.
     #[error(
-        "this Linux kernel has no AF_XDP: use one of version 5.10 or newer with CONFIG_XDP_SOCKETS"
+        "this Linux kernel has no AF_XDP: use one of version 5.10 or newer with CONFIG_XDP_SOCKETS, or \
+         set backend = \"udp\" in each [[link]]"
     )]
     NoAfXdp,
 

@@ -1,9 +1,10 @@
 //! The UMEM: a worker's frames, memory and accounting together.
 //!
 //! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket
-//! that shares it are gone, in any order. Frames that Linux holds when a
-//! socket is dropped stay counted where they were, because Linux may still write to them; they come
-//! back with the next UMEM.
+//! that shares it are gone, in any order. Frames that Linux holds when a socket is dropped stay
+//! counted where they were, because Linux may still write to them; they come back with the next
+//! UMEM. Frames without AF_XDP sockets ([`Umem::unshared`]) are memory of this process alone, and
+//! need no privilege.
 //!
 //! Units: [`FrameId`] is the index of a chunk, [`Span::offset`] counts bytes from the chunk's
 //! start. Linux places received packets at byte 256 (the headroom XDP programs may use); a frame
@@ -15,6 +16,7 @@
 //! load from a table that the operation touches anyway.
 
 use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
     mem::MaybeUninit,
     num::NonZeroU32,
     ptr::{self, NonNull},
@@ -62,7 +64,7 @@ const FRAMES_MAX: u32 = 1 << 22;
 /// A worker's frames.
 #[derive(Debug)]
 pub struct Umem {
-    pub(crate) xsk: xsk_rs::Umem,
+    memory: Memory,
     pub(crate) ledger: Ledger,
     pub(crate) descriptors: Descriptors,
     /// Sockets opened so far.
@@ -73,8 +75,43 @@ pub struct Umem {
     epoch: u32,
 }
 
-// SAFETY: `base` points into the mapping owned by `xsk`, which is `Send`; it is only dereferenced
-// through `&self` and `&mut self`, so it moves between threads together with what it points to.
+/// What the frames lie in.
+#[derive(Debug)]
+enum Memory {
+    /// Mapped and registered with Linux by xsk-rs.
+    Shared(xsk_rs::Umem),
+    /// Ours alone; freed with this value.
+    Unshared(#[allow(dead_code, reason = "held until the end")] Unshared),
+}
+
+/// Memory of a [`Umem::unshared`], of so many bytes from here.
+#[derive(Debug)]
+struct Unshared {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Drop for Unshared {
+    fn drop(&mut self) {
+        // SAFETY: `Unshared::new` allocated it with this layout, and nothing else frees it.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl Unshared {
+    fn new(frames: u32) -> Result<Unshared, XskError> {
+        let bytes = frames as usize * FRAME_BYTES;
+        let none = || XskError::MemoryLimit { frames, bytes: bytes as u64 };
+        let layout = Layout::from_size_align(bytes, FRAME_BYTES).map_err(|_| none())?;
+        // SAFETY: the size is not zero, since there are at least `FRAMES_MIN` frames.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
+        Ok(Unshared { base, layout })
+    }
+}
+
+// SAFETY: `base` points into the memory that `memory` owns: a mapping of xsk-rs, which is `Send`,
+// or an allocation without another owner. It is only dereferenced through `&self` and `&mut self`,
+// so it moves between threads together with what it points to.
 unsafe impl Send for Umem {}
 
 impl Umem {
@@ -84,23 +121,45 @@ impl Umem {
     /// [`XskError::NotPermitted`], [`XskError::NoAfXdp`], [`XskError::MemoryLimit`],
     /// [`XskError::FrameCount`], or [`XskError::Os`].
     pub fn new(frames: u32) -> Result<Umem, XskError> {
-        let count = NonZeroU32::new(frames)
-            .filter(|_| (FRAMES_MIN..=FRAMES_MAX).contains(&frames))
-            .ok_or(XskError::FrameCount { frames, min: FRAMES_MIN, max: FRAMES_MAX })?;
+        let count = check_count(frames)?;
         let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
         let (xsk, descs) = xsk_rs::Umem::new(config()?, count, false).map_err(|error| {
             XskError::from_umem(crate::error::os_error(&error), frames, FRAME_BYTES)
         })?;
         let first = descs.first().ok_or(XskError::UnknownDescriptor)?;
-        Ok(Umem {
-            base: base(&xsk, first),
-            xsk,
+        Ok(Umem::over(base(&xsk, first), Memory::Shared(xsk), frames, descriptors))
+    }
+
+    /// Allocates `frames` frames for sockets of other kinds; no AF_XDP socket can be opened on
+    /// them. Needs no privilege, and locks nothing in memory.
+    ///
+    /// # Errors
+    /// [`XskError::MemoryLimit`] or [`XskError::FrameCount`].
+    pub fn unshared(frames: u32) -> Result<Umem, XskError> {
+        check_count(frames)?;
+        let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
+        let memory = Unshared::new(frames)?;
+        Ok(Umem::over(memory.base, Memory::Unshared(memory), frames, descriptors))
+    }
+
+    fn over(base: NonNull<u8>, memory: Memory, frames: u32, descriptors: Descriptors) -> Umem {
+        Umem {
+            memory,
             ledger: Ledger::new(frames),
             descriptors,
             registry: Registry::default(),
+            base,
             marks: vec![0; frames as usize],
             epoch: 0,
-        })
+        }
+    }
+
+    /// What AF_XDP sockets share; `None` where there can be none.
+    pub(crate) fn xsk(&self) -> Option<&xsk_rs::Umem> {
+        match &self.memory {
+            Memory::Shared(xsk) => Some(xsk),
+            Memory::Unshared(_) => None,
+        }
     }
 
     /// Bytes that a UMEM of so many frames takes, what is kept of each frame included.
@@ -116,6 +175,35 @@ impl Umem {
     /// Whether the frame is in a transmit ring (of any socket), so that it must not be written.
     pub fn is_transmitting(&self, frame: FrameId) -> bool {
         self.ledger.is_transmitting(frame.0)
+    }
+
+    /// One of the caller's references becomes that of a socket of another kind, which will send the
+    /// frame: until [`Umem::end_transmit`] it is not written to.
+    ///
+    /// # Panics
+    /// When the caller holds no reference.
+    #[inline]
+    pub fn begin_transmit(&mut self, frame: FrameId) {
+        self.ledger.begin_transmit(frame.0);
+    }
+
+    /// A socket of another kind gives its reference back.
+    ///
+    /// # Panics
+    /// When the frame is not being sent.
+    #[inline]
+    pub fn end_transmit(&mut self, frame: FrameId) {
+        self.ledger.end_transmit(frame.0);
+    }
+
+    /// A free frame with one reference, for a packet that a socket of another kind received. `None`
+    /// when so few are free that AF_XDP sockets would get none either.
+    #[inline]
+    pub fn take_for_receiving(&mut self) -> Option<FrameId> {
+        if self.lendable() == 0 {
+            return None;
+        }
+        self.take()
     }
 
     /// Identifies this UMEM.
@@ -275,6 +363,12 @@ impl Frames for Umem {
         };
         work(shared, exclusive)
     }
+}
+
+fn check_count(frames: u32) -> Result<NonZeroU32, XskError> {
+    NonZeroU32::new(frames)
+        .filter(|_| (FRAMES_MIN..=FRAMES_MAX).contains(&frames))
+        .ok_or(XskError::FrameCount { frames, min: FRAMES_MIN, max: FRAMES_MAX })
 }
 
 fn config() -> Result<UmemConfig, XskError> {

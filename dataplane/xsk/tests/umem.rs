@@ -3,7 +3,7 @@
 mod common;
 
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
-use recoded_xsk::{FRAME_BYTES, Umem, XskError};
+use recoded_xsk::{FRAME_BYTES, ModePreference, Socket, Umem, XdpMode, XskError};
 
 fn span(frame: FrameId, offset: u16, len: u16) -> Span {
     Span { frame, offset, len }
@@ -97,4 +97,28 @@ fn umem_absurd_frame_count_is_refused_with_the_range() {
         let error = Umem::new(frames).expect_err("out of range");
         assert!(matches!(error, XskError::FrameCount { min: 64, .. }), "{error}");
     }
+}
+
+/// What no AF_XDP socket shares needs no privilege, and has the same rules.
+#[test]
+fn unshared_frames_are_as_others_and_take_no_xdp_socket() {
+    let mut umem = Umem::unshared(64).expect("memory");
+    let frames: Vec<FrameId> = std::iter::from_fn(|| umem.take()).collect();
+    assert_eq!(frames.len(), 64);
+    for (&frame, byte) in frames.iter().zip(1u8..) {
+        assert!(umem.bytes(span(frame, 0, 2048)).iter().all(|&seen| seen == 0));
+        umem.bytes_mut(span(frame, 0, 2048)).fill(byte);
+    }
+    for (&frame, byte) in frames.iter().zip(1u8..) {
+        assert!(umem.bytes(span(frame, 0, 2048)).iter().all(|&seen| seen == byte));
+    }
+    umem.begin_transmit(frames[0]);
+    assert!(umem.is_transmitting(frames[0]) && umem.gauge().tx == 1);
+    umem.end_transmit(frames[0]);
+    frames[1..].iter().for_each(|frame| umem.release(*frame));
+    assert_eq!((umem.gauge().free, umem.gauge().held), (64, 0));
+    // A quarter is left for sending and decoding.
+    assert_eq!(std::iter::from_fn(|| umem.take_for_receiving()).count(), 48);
+    let opened = Socket::open(&mut umem, "lo", 0, ModePreference::Generic, XdpMode::Generic);
+    assert!(opened.is_err(), "its memory is not Linux's");
 }

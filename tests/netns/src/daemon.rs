@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ pub struct Daemon {
     socket: PathBuf,
     log: PathBuf,
     environment: Vec<(&'static str, String)>,
+    is_unprivileged: bool,
     process: Background,
     /// The process that handles packets when its supervisor was killed.
     left: Option<u32>,
@@ -55,11 +56,24 @@ impl Daemon {
             let private = fs::Permissions::from_mode(0o600);
             fs::set_permissions(&key, private).map_err(BedError::file(&key))?;
         }
+        let is_unprivileged = plan.unprivileged.contains(&index);
+        if is_unprivileged {
+            give_way(bed.directory(), &config.with_extension("sock.key"))?;
+        }
         let host = bed.hosts()[index].clone();
         let environment = plan.environment.clone();
-        let process = spawn(&host, &config, &log, &environment)?;
-        let mut daemon =
-            Daemon { host, name, config, socket, log, environment, process, left: None };
+        let process = spawn(&host, &config, &log, (&environment, is_unprivileged))?;
+        let mut daemon = Daemon {
+            host,
+            name,
+            config,
+            socket,
+            log,
+            environment,
+            is_unprivileged,
+            process,
+            left: None,
+        };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
     }
@@ -240,7 +254,8 @@ impl Daemon {
     /// # Errors
     /// When it cannot be started.
     pub fn start_supervisor(&mut self) -> Result<(), BedError> {
-        self.process = spawn(&self.host, &self.config, &self.log, &self.environment)?;
+        let how = (&self.environment[..], self.is_unprivileged);
+        self.process = spawn(&self.host, &self.config, &self.log, how)?;
         self.left = None;
         Ok(())
     }
@@ -326,15 +341,35 @@ pub fn binary(name: &str) -> PathBuf {
     found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
+/// Lets a user without privilege put a control socket into the folder and read the key, if there is
+/// one.
+fn give_way(directory: &Path, key: &Path) -> Result<(), BedError> {
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(directory, open).map_err(BedError::file(directory))?;
+    if key.exists() {
+        chown(key, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).map_err(BedError::file(key))?;
+    }
+    Ok(())
+}
+
+/// A user who owns nothing.
+const UNPRIVILEGED: u32 = 65534;
+
 fn spawn(
     host: &Namespace,
     config: &Path,
     log: &Path,
-    environment: &[(&'static str, String)],
+    (environment, is_unprivileged): (&[(&'static str, String)], bool),
 ) -> Result<Background, BedError> {
     // A box that forwards does little else; here it shares cores with whatever runs on the machine.
     let mut command = host.command("nice");
-    command.args(["-n", "-15"]).arg(binary("recoded")).arg("--config").arg(config);
+    command.args(["-n", "-15"]);
+    if is_unprivileged {
+        let user = UNPRIVILEGED.to_string();
+        command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
+        command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    }
+    command.arg(binary("recoded")).arg("--config").arg(config);
     // A backtrace would push the reason out of the end of the log, which is what errors quote.
     command.env_remove("RUST_BACKTRACE");
     command.envs(environment.iter().map(|(name, value)| (name, value)));

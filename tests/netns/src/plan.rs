@@ -44,6 +44,12 @@ pub struct LinePlan {
     pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
     pub environment: Vec<(&'static str, String)>,
+    /// Hosts whose links have UDP sockets instead of AF_XDP.
+    pub udp: Vec<usize>,
+    /// What the source has for an address on its link, where something in between translates it.
+    pub inside: Option<IpAddr>,
+    /// Hosts whose daemon runs as a user without any privilege.
+    pub unprivileged: Vec<usize>,
 }
 
 /// Keys of all hosts of a line.
@@ -214,6 +220,9 @@ impl LinePlan {
             metrics: None,
             auth: None,
             environment: Vec::new(),
+            udp: Vec::new(),
+            inside: None,
+            unprivileged: Vec::new(),
         }
     }
 
@@ -253,14 +262,16 @@ impl LinePlan {
     }
 
     fn links(&self, index: usize) -> Vec<LinkFile> {
-        let link =
-            |name, local| LinkFile { name, interface: name, local, rate_mbit: self.pace_mbit };
+        let backend = self.udp.contains(&index).then_some("udp");
+        let rate_mbit = self.pace_mbit;
+        let link = |name, local| LinkFile { name, interface: name, local, backend, rate_mbit };
         let mut links = Vec::new();
         if index > 0 {
             links.push(link("west", Bed::east_address(index)));
         }
         if index < self.hops {
-            links.push(link("east", Bed::west_address(index + 1)));
+            let inside = self.inside.filter(|_| index == 0);
+            links.push(link("east", inside.unwrap_or_else(|| Bed::west_address(index + 1))));
         }
         links
     }
@@ -402,6 +413,8 @@ struct LinkFile {
     name: &'static str,
     interface: &'static str,
     local: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_mbit: Option<f64>,
 }

@@ -164,6 +164,15 @@ pub const LINK: Table = Table {
             ..KEY
         },
         Key {
+            name: "backend",
+            values: Words(&["xdp", "udp"]),
+            default: Is(r#""xdp""#),
+            meaning: "What carries its packets: AF_XDP sockets behind an XDP program, the fastest; or \
+                UDP sockets, which need no privilege: in containers, on rented servers, behind \
+                address translation.",
+            ..KEY
+        },
+        Key {
             name: "rate_mbit",
             values: Number(0.001, 1e6),
             unit: "Mbit/s",

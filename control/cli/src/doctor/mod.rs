@@ -115,6 +115,7 @@ fn plan(state: &State) -> Plan {
         interface: link.interface.clone(),
         local: link.local.parse().ok(),
         neighbours: neighbours(state, &link.name).into_iter().collect(),
+        by_udp: link.socket_mode == "udp",
     });
     Plan {
         links: links.collect(),

@@ -105,6 +105,7 @@ mod tests {
             interface: "lo".into(),
             local: Some(here),
             neighbours: vec![here],
+            by_udp: false,
         };
         Plan { links: vec![link], ..Plan::default() }
     }

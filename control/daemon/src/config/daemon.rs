@@ -4,7 +4,7 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
-use super::{Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
+use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use super::{names, refuse_duplicates};
 use recoded_api::keys;
 use recoded_fpga::CARD_RULE;
@@ -25,6 +25,9 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
     ("native", XdpMode::Native),
     ("generic", XdpMode::Generic),
 ];
+
+/// Words of `backend`.
+pub const BACKENDS: [(&str, Backend); 2] = [("xdp", Backend::Xdp), ("udp", Backend::Udp)];
 
 /// Words of `sandbox`.
 pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox::Off)];
@@ -144,6 +147,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
         let rule = "it is this host's IP address on the link";
         let local = reader.text("local", rule, unicast);
         let local = reader.require("local", local, rule);
+        let backend = reader.choice("backend", &BACKENDS, "it is \"xdp\" or \"udp\"");
         let rate_mbit =
             reader.number("rate_mbit", 0.001..=1e6, "a pace is 0.001 to 1000000 Mbit/s");
         let Some(name) = name else { continue };
@@ -151,6 +155,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
             name,
             interface: interface.unwrap_or_default(),
             local: local.unwrap_or(IpAddr::from([0, 0, 0, 0])),
+            backend: backend.unwrap_or_default(),
             rate_mbit,
         });
     }

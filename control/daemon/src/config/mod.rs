@@ -45,6 +45,7 @@ mod writer;
 pub mod render;
 
 pub use engine::EngineChoice;
+pub use recoded_runtime::Backend;
 
 use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
@@ -153,6 +154,8 @@ pub struct Link {
     pub interface: String,
     /// Our address on it.
     pub local: IpAddr,
+    /// What carries its packets.
+    pub backend: Backend,
     /// Pace of what we send, on the wire.
     pub rate_mbit: Option<f64>,
 }

@@ -19,6 +19,7 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "name", link.name.as_str());
         key(&mut text, "interface", link.interface.as_str());
         key(&mut text, "local", link.local.to_string());
+        key(&mut text, "backend", link.backend.name());
         if let Some(rate) = link.rate_mbit {
             key(&mut text, "rate_mbit", rate);
         }

@@ -80,6 +80,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_writev,
     libc::SYS_sendto,
     libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_getsockopt,

@@ -6,7 +6,7 @@ use crate::channel::Channel;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::resources::{check_capabilities, open_interfaces, raise_memlock};
-use crate::topology::{HopConfig, Topology, tunnel_mtu_min};
+use crate::topology::{Backend, HopConfig, LinkConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
@@ -64,16 +64,22 @@ impl Privileged {
         end_other: impl FnOnce(),
     ) -> Result<Privileged, StartError> {
         topology.check()?;
-        check_capabilities()?;
-        raise_memlock();
+        check_capabilities(topology)?;
+        if topology.needs_xdp() {
+            raise_memlock();
+        }
         let netlink = Netlink::open()?;
         open_interfaces(topology, &netlink)?;
-        let links = 0..topology.links.len();
-        let loaded = links.map(|link| Loaded::new(topology, link));
+        let load = |(index, link): (usize, &LinkConfig)| match link.backend {
+            Backend::Xdp => Loaded::new(topology, index).map(Some),
+            Backend::Udp => Ok(None),
+        };
+        let loaded = topology.links.iter().enumerate().map(load);
         let loaded = loaded.collect::<Result<Vec<_>, StartError>>()?;
         end_other();
         let programs = topology.links.iter().zip(loaded).map(|(link, loaded)| {
-            let attachment = Some(loaded.attach(topology.xdp_mode, &netlink)?);
+            let attach = |loaded: Loaded| loaded.attach(topology.xdp_mode, &netlink);
+            let attachment = loaded.map(attach).transpose()?;
             Ok(Program { interface: link.interface.clone(), attachment, flows: BTreeSet::new() })
         });
         let programs = programs.collect::<Result<Vec<_>, StartError>>()?;

@@ -3,7 +3,7 @@
 
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::{
-    HopConfig, Idle, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
+    Backend, HopConfig, Idle, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
 use recoded_xsk::ModePreference;
 use std::net::UdpSocket;
@@ -105,6 +105,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
             name: "link".into(),
             interface: "eth0".into(),
             local: local.parse().unwrap(),
+            backend: Backend::Xdp,
             rate_mbit: None,
         }],
         hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap(), key: None }],

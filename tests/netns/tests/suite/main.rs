@@ -22,4 +22,5 @@ mod stream;
 mod takeover;
 mod talk;
 mod timed;
+mod udp;
 mod workers;

@@ -268,6 +268,7 @@ fn words_of_the_table_are_the_parsers_words() {
     };
     assert_eq!(words("idle"), daemon::IDLE.map(|(word, _)| word));
     assert_eq!(words("xdp_mode"), daemon::XDP_MODES.map(|(word, _)| word));
+    assert_eq!(words("backend"), daemon::BACKENDS.map(|(word, _)| word));
     assert_eq!(words("engine"), EngineChoice::NAMES.map(|(word, _)| word));
     assert_eq!(words("code"), code::CODES.map(|(word, _)| word));
 }

@@ -1,0 +1,245 @@
+//! A worker's socket on a link, of whatever kind: what comes in are UDP payloads in frames, what
+//! goes out are payloads in frames with the headers that they are to have.
+//!
+//! ```text
+//!  AF_XDP:  frame with headers -> locate -> payload     payload -> headers in front -> ring
+//!  UDP:     payloads -> verdict -> payload in a frame   payload -> runs of equal size -> sendmmsg
+//! ```
+//!
+//! Nothing behind this knows which it is.
+
+use crate::attach::Verdicts;
+use crate::encap::Encap;
+use crate::report::{LinkCounters, unparsed};
+use crate::udp::UdpSocket;
+use crate::worker::BURST_PACKETS;
+use recoded_pipeline::params::{PeerId, Snapshot};
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::packet::locate;
+use recoded_xsk::{ActiveMode, Received, Socket, SocketStatistics, Umem};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+/// A socket.
+pub(crate) enum Port {
+    Xdp(Box<XdpPort>),
+    Udp(Box<UdpSocket>),
+}
+
+/// A packet that arrived for us; its owner holds one reference to its frame.
+pub(crate) struct Arrived {
+    /// The UDP payload.
+    pub(crate) payload: Span,
+    /// Who sent it.
+    pub(crate) source: SocketAddr,
+    /// DSCP and ECN bits of its IP header.
+    pub(crate) traffic_class: u8,
+}
+
+/// What a packet is to be sent with.
+pub(crate) struct Headers<'a> {
+    pub(crate) hop: PeerId,
+    pub(crate) encap: &'a Encap,
+    /// As [`Port::source_port`] has it.
+    pub(crate) source_port: u16,
+    pub(crate) traffic_class: u8,
+}
+
+/// How the sockets of a link work.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkMode {
+    Xdp(ActiveMode),
+    /// And what Linux does not do for them.
+    Udp(String),
+}
+
+impl LinkMode {
+    /// How the XDP program runs.
+    pub(crate) fn xdp(&self) -> String {
+        match self {
+            LinkMode::Xdp(mode) => mode.xdp.to_string(),
+            LinkMode::Udp(_) => "none".into(),
+        }
+    }
+
+    /// How packets travel.
+    pub(crate) fn socket(&self) -> String {
+        match self {
+            LinkMode::Xdp(mode) => mode.socket.to_string(),
+            LinkMode::Udp(_) => "udp".into(),
+        }
+    }
+
+    /// Why that is not better; empty if it is the best.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            LinkMode::Xdp(mode) => &mode.reason,
+            LinkMode::Udp(reason) => reason,
+        }
+    }
+}
+
+/// An AF_XDP socket, and our address on its link.
+pub(crate) struct XdpPort {
+    socket: Socket,
+    local: SocketAddr,
+    burst: Vec<Received>,
+}
+
+impl XdpPort {
+    pub(crate) fn new(socket: Socket, local: SocketAddr) -> XdpPort {
+        XdpPort { socket, local, burst: Vec::with_capacity(BURST_PACKETS) }
+    }
+
+    fn receive(
+        &mut self,
+        umem: &mut Umem,
+        counters: &mut LinkCounters,
+        arrived: &mut Vec<Arrived>,
+    ) -> bool {
+        if self.socket.receive(umem, &mut self.burst) == 0 {
+            return false;
+        }
+        for packet in self.burst.drain(..) {
+            let Received { frame, offset, len } = packet;
+            counters.rx_packets += 1;
+            counters.rx_bytes += u64::from(len);
+            match locate(umem.bytes(Span { frame, offset, len })) {
+                Ok(found) if found.destination == self.local => {
+                    // Both lie within the packet, whose length is 16 bits.
+                    let offset = offset + found.payload_offset as u16;
+                    let payload = Span { frame, offset, len: found.payload_len as u16 };
+                    let (source, traffic_class) = (found.source, found.traffic_class);
+                    arrived.push(Arrived { payload, source, traffic_class });
+                }
+                Ok(_) => {
+                    counters.rx_not_ours += 1;
+                    umem.release(frame);
+                }
+                Err(reason) => {
+                    counters.rx_unparsed[unparsed(reason) as usize] += 1;
+                    umem.release(frame);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Port {
+    /// Readable: packets wait.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Port::Xdp(port) => port.socket.fd(),
+            Port::Udp(socket) => socket.fd(),
+        }
+    }
+
+    /// Adds up to [`BURST_PACKETS`] packets to `arrived`, which is empty. False when none waited;
+    /// those that ended here are counted.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        umem: &mut Umem,
+        counters: &mut LinkCounters,
+        arrived: &mut Vec<Arrived>,
+    ) -> bool {
+        match self {
+            Port::Xdp(port) => port.receive(umem, counters, arrived),
+            Port::Udp(socket) => socket.receive(umem, counters, arrived),
+        }
+    }
+
+    /// The source port that a packet gets which is to have this one.
+    #[inline]
+    pub(crate) fn source_port(&self, wanted: u16) -> u16 {
+        match self {
+            Port::Xdp(_) => wanted,
+            Port::Udp(socket) => socket.source_port(),
+        }
+    }
+
+    /// Takes over one reference to the frame of `payload`, in front of which there is room for
+    /// headers. False when there is no room: the reference is released and the packet is lost.
+    ///
+    /// Nothing is sent before [`Port::flush`].
+    #[inline]
+    pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, with: &Headers<'_>) -> bool {
+        let Headers { hop, encap, source_port, traffic_class } = *with;
+        match self {
+            Port::Xdp(port) => {
+                let header = encap.header_bytes() as u16;
+                let Span { frame, offset, len } = payload;
+                let (offset, len) = (offset - header, len + header);
+                let packet = umem.bytes_mut(Span { frame, offset, len });
+                encap.write(packet, source_port, traffic_class);
+                port.socket.transmit(umem, frame, offset, len)
+            }
+            Port::Udp(socket) => socket.transmit(umem, payload, (hop, traffic_class)),
+        }
+    }
+
+    /// Has Linux send what waits, as far as it takes it at the moment.
+    #[inline]
+    pub(crate) fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
+        match self {
+            Port::Xdp(port) => port.socket.flush(),
+            Port::Udp(socket) => socket.flush(umem, counters),
+        }
+    }
+
+    /// Takes back the frames that were sent.
+    #[inline]
+    pub(crate) fn complete(&mut self, umem: &mut Umem) {
+        if let Port::Xdp(port) = self {
+            port.socket.complete(umem);
+        }
+    }
+
+    /// Packets that Linux has not taken yet: flush again soon.
+    pub(crate) fn unsent(&mut self) -> usize {
+        match self {
+            Port::Xdp(port) => port.socket.unsent(),
+            Port::Udp(socket) => socket.pending(),
+        }
+    }
+
+    /// Frames taken over and not given back yet.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        match self {
+            Port::Xdp(port) => port.socket.pending(),
+            Port::Udp(socket) => socket.pending(),
+        }
+    }
+
+    /// Releases what was taken over and not sent.
+    pub(crate) fn discard(&mut self, umem: &mut Umem) {
+        if let Port::Udp(socket) = self {
+            socket.discard(umem);
+        }
+    }
+
+    /// Accepts packets of the flows of `snapshot` and no others. An XDP program is told by
+    /// `steering`.
+    pub(crate) fn accept(&mut self, snapshot: &Snapshot) {
+        if let Port::Udp(socket) = self {
+            socket.accept(snapshot.flows.iter().map(|flow| flow.id));
+        }
+    }
+
+    /// What Linux counted.
+    pub(crate) fn statistics(&self) -> SocketStatistics {
+        match self {
+            Port::Xdp(port) => port.socket.statistics(),
+            Port::Udp(socket) => socket.statistics(),
+        }
+    }
+
+    /// Adds the verdicts on packets that no XDP program has seen.
+    pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) {
+        if let Port::Udp(socket) = self {
+            sum.iter_mut().zip(socket.verdicts()).for_each(|(sum, count)| *sum += count);
+        }
+    }
+}

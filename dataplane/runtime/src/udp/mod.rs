@@ -1,0 +1,211 @@
+//! UDP sockets instead of AF_XDP: for hosts whose interfaces take no XDP program of ours, for
+//! containers and rented servers. A worker has one on each such link.
+//!
+//! ```text
+//!  recvmsg, with UDP_GRO: up to 64 packets of one sender -> one frame each, those that are for us
+//!  runs of packets of equal size to one neighbour -> a message each (UDP_SEGMENT) -> sendmmsg
+//! ```
+//!
+//! What an XDP program does is done here: a packet that is not of a neighbour and of a flow that is
+//! configured ends before it takes a frame, under the same name. Linux finds the way to the
+//! neighbour, so no header is written, and packets leave from the port at which they arrive:
+//! firewalls and address translators in between see a conversation.
+//!
+//! Everything is allocated when a socket is opened. Bounds: packets of [`RECEIVE_BYTES_MAX`] with
+//! their headers, as for AF_XDP; [`STAGED_MAX`] packets that wait to be sent.
+
+mod open;
+
+mod send;
+
+use crate::attach::Verdicts;
+use crate::port::Arrived;
+use crate::report::LinkCounters;
+use crate::worker::BURST_PACKETS;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg};
+use recoded_pipeline::params::PeerId;
+use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
+use recoded_wire::header::{FLOW_OFFSET, HEADER_BYTES, PacketType, VERSION};
+use recoded_wire::steer::{Action, Verdict};
+use recoded_xsk::{RECEIVE_BYTES_MAX, SocketStatistics, Umem};
+use send::Sender;
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// A UDP socket of one worker on one link.
+pub(crate) struct UdpSocket {
+    fd: OwnedFd,
+    local: SocketAddr,
+    /// Bytes of Ethernet, IP and UDP header around each payload, for what counts and limits them.
+    header_bytes: usize,
+    neighbours: Vec<IpAddr>,
+    /// Flows that are configured, in order.
+    flows: Vec<u32>,
+    /// What the last read returned.
+    buffer: Box<[u8]>,
+    control: Box<[u8]>,
+    message: Message,
+    verdicts: Verdicts,
+    statistics: SocketStatistics,
+    sender: Sender,
+}
+
+/// Packets of one sender in the buffer.
+struct Message {
+    left: Range<usize>,
+    segment: usize,
+    source: SocketAddr,
+    traffic_class: u8,
+}
+
+impl UdpSocket {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// From where its packets come.
+    #[inline]
+    pub(crate) fn source_port(&self) -> u16 {
+        self.local.port()
+    }
+
+    /// Accepts these flows and no others.
+    pub(crate) fn accept(&mut self, flows: impl Iterator<Item = u32>) {
+        self.flows.clear();
+        self.flows.extend(flows);
+        self.flows.sort_unstable();
+    }
+
+    pub(crate) fn verdicts(&self) -> &Verdicts {
+        &self.verdicts
+    }
+
+    pub(crate) fn statistics(&self) -> SocketStatistics {
+        self.statistics
+    }
+
+    /// See [`crate::port::Port::receive`].
+    pub(crate) fn receive(
+        &mut self,
+        umem: &mut Umem,
+        counters: &mut LinkCounters,
+        arrived: &mut Vec<Arrived>,
+    ) -> bool {
+        let mut seen = 0;
+        while seen < BURST_PACKETS && (!self.message.left.is_empty() || self.read()) {
+            seen += 1;
+            let Message { left, segment, source, traffic_class } = &mut self.message;
+            let end = left.end.min(left.start + *segment);
+            let packet = &self.buffer[left.start..end];
+            left.start = end;
+            let verdict = judge(packet, source.ip(), (&self.neighbours, &self.flows));
+            self.verdicts[verdict as usize] += 1;
+            if verdict.action() != Action::Redirect {
+                continue;
+            }
+            if self.header_bytes + packet.len() > RECEIVE_BYTES_MAX {
+                self.statistics.rx_dropped += 1;
+                continue;
+            }
+            let Some(frame) = umem.take_for_receiving() else {
+                self.statistics.rx_fill_ring_empty += 1;
+                continue;
+            };
+            counters.rx_packets += 1;
+            counters.rx_bytes += (self.header_bytes + packet.len()) as u64;
+            // Below `RECEIVE_BYTES_MAX`, which with the headroom is less than a frame.
+            let len = packet.len() as u16;
+            let payload = Span { frame, offset: HEADROOM_BYTES as u16, len };
+            umem.bytes_mut(payload).copy_from_slice(packet);
+            arrived.push(Arrived { payload, source: *source, traffic_class: *traffic_class });
+        }
+        seen > 0
+    }
+
+    /// Reads once. False when nothing waits.
+    fn read(&mut self) -> bool {
+        let UdpSocket { fd, buffer, control, message, statistics, .. } = self;
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let received: nix::Result<RecvMsg<'_, '_, SockaddrStorage>> =
+            recvmsg(fd.as_raw_fd(), &mut parts, Some(control), flags);
+        // An error is: nothing there, or an interface that goes away, which `links` notices.
+        let Ok(received) = received else { return false };
+        let Some(source) = received.address.and_then(address) else { return false };
+        let (mut segment, mut traffic_class) = (received.bytes, 0);
+        for beside in received.cmsgs().into_iter().flatten() {
+            match beside {
+                ControlMessageOwned::UdpGroSegments(bytes) => {
+                    segment = usize::try_from(bytes).unwrap_or(segment);
+                }
+                ControlMessageOwned::Ipv4Tos(class) => traffic_class = class,
+                // Linux gives eight bits of it.
+                ControlMessageOwned::Ipv6TClass(class) => traffic_class = class as u8,
+                ControlMessageOwned::RxqOvfl(lost) => statistics.rx_ring_full = lost.into(),
+                _ => {}
+            }
+        }
+        // A datagram without a byte is a packet, too.
+        *message =
+            Message { left: 0..received.bytes, segment: segment.max(1), source, traffic_class };
+        true
+    }
+
+    /// See [`crate::port::Port::transmit`].
+    #[inline]
+    pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, to: (PeerId, u8)) -> bool {
+        self.sender.stage(umem, payload, to)
+    }
+
+    /// Sends what waits, as far as Linux takes it at the moment.
+    pub(crate) fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
+        self.sender.flush(self.fd.as_fd(), umem, counters);
+    }
+
+    /// Packets that wait to be sent.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.sender.pending()
+    }
+
+    /// Releases packets that wait to be sent.
+    pub(crate) fn discard(&mut self, umem: &mut Umem) {
+        self.sender.discard(umem);
+    }
+}
+
+/// What the XDP program would say of a packet to our address and port
+/// ([`recoded_wire::steer::decide`]).
+fn judge(packet: &[u8], source: IpAddr, (neighbours, flows): (&[IpAddr], &[u32])) -> Verdict {
+    let Some(header) = packet.first_chunk::<HEADER_BYTES>() else { return Verdict::DropTruncated };
+    if header[0] >> 4 != VERSION {
+        return Verdict::DropVersion;
+    }
+    let Some(packet_type) = PacketType::from_nibble(header[0] & 0x0f) else {
+        return Verdict::DropType;
+    };
+    if !neighbours.contains(&source) {
+        return Verdict::DropNotNeighbour;
+    }
+    // These are of no flow.
+    if packet_type == PacketType::Announcement {
+        return Verdict::Redirected;
+    }
+    let flow = header[FLOW_OFFSET..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    match flows.binary_search(&flow) {
+        Ok(_) => Verdict::Redirected,
+        Err(_) => Verdict::DropUnknownFlow,
+    }
+}
+
+fn address(from: SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = from.as_sockaddr_in() {
+        return Some(SocketAddr::V4((*v4).into()));
+    }
+    from.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Opening: options, address, room in Linux.
+
+use super::send::Sender;
+use super::{Message, UdpSocket};
+use crate::encap::header_bytes;
+use crate::error::StartError;
+use crate::topology::{HopConfig, LinkConfig, Topology};
+use nix::sys::socket::{cmsg_space, setsockopt, sockopt};
+use recoded_wire::steer::Verdict;
+use recoded_xsk::SocketStatistics;
+use rustix::net::sockopt as options;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+impl UdpSocket {
+    /// Opens the socket of one of the workers on a link; says what Linux does not do for it.
+    ///
+    /// # Errors
+    /// [`StartError::Udp`].
+    pub(crate) fn open(
+        topology: &Topology,
+        link: usize,
+    ) -> Result<(UdpSocket, String), StartError> {
+        let config = &topology.links[link];
+        let local = SocketAddr::new(config.local, topology.port);
+        let fd = bound(config, local, topology.workers > 1).map_err(|source| StartError::Udp {
+            interface: config.interface.clone(),
+            local,
+            source,
+        })?;
+        let merges = setsockopt(&fd, sockopt::UdpGroSegment, &true).is_ok();
+        let splits = setsockopt(&fd, sockopt::UdpGsoSegment, &0).is_ok();
+        let lacks = match (merges, splits) {
+            (true, true) => "",
+            (true, false) => "; this Linux does not split packets (UDP_SEGMENT)",
+            (false, true) => "; this Linux does not merge packets (UDP_GRO)",
+            (false, false) => "; this Linux neither merges nor splits packets (UDP_GRO)",
+        };
+        let hops = topology.hops.iter();
+        let to = |hop: &HopConfig| SocketAddr::new(hop.address, topology.port);
+        let targets: Vec<SocketAddr> = hops.clone().map(to).collect();
+        let neighbours = hops.filter(|hop| hop.link == link).map(|hop| hop.address);
+        let socket = UdpSocket {
+            fd,
+            local,
+            header_bytes: header_bytes(config.local),
+            neighbours: neighbours.collect(),
+            flows: Vec::new(),
+            buffer: vec![0; MESSAGE_BYTES_MAX].into(),
+            control: vec![0; control_bytes()].into(),
+            message: Message { left: 0..0, segment: 1, source: local, traffic_class: 0 },
+            verdicts: [0; Verdict::COUNT as usize],
+            statistics: SocketStatistics::default(),
+            sender: Sender::new(&targets, splits),
+        };
+        Ok((socket, format!("backend = \"udp\" is configured{lacks}")))
+    }
+}
+
+/// A socket that hears what arrives on the interface of `link` for `local`.
+fn bound(link: &LinkConfig, local: SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
+    setsockopt(&fd, sockopt::BindToDevice, &OsString::from(&link.interface))?;
+    // Linux hands each sender's packets to one of the workers. Alone, it is to fail if the port is
+    // taken.
+    options::set_socket_reuseport(&fd, is_shared)?;
+    // "Do not fragment", without what Linux believes of the path: streams find its MTU.
+    match local.ip() {
+        IpAddr::V4(_) => {
+            options::set_ip_mtu_discover(&fd, options::Ipv4PathMtuDiscovery::PROBE)?;
+            options::set_ip_recvtos(&fd, true)?;
+            // An address may come later than the daemon, or go and come back.
+            options::set_ip_freebind(&fd, true)?;
+        }
+        IpAddr::V6(_) => {
+            options::set_ipv6_v6only(&fd, true)?;
+            options::set_ipv6_mtu_discover(&fd, options::Ipv6PathMtuDiscovery::PROBE)?;
+            options::set_ipv6_recvtclass(&fd, true)?;
+            options::set_ipv6_freebind(&fd, true)?;
+        }
+    }
+    // Beyond the limit of the system only with CAP_NET_ADMIN.
+    if setsockopt(&fd, sockopt::RcvBufForce, &ROOM_BYTES).is_err() {
+        setsockopt(&fd, sockopt::RcvBuf, &ROOM_BYTES)?;
+    }
+    if setsockopt(&fd, sockopt::SndBufForce, &ROOM_BYTES).is_err() {
+        setsockopt(&fd, sockopt::SndBuf, &ROOM_BYTES)?;
+    }
+    setsockopt(&fd, sockopt::RxqOvfl, &1)?;
+    bind(&fd, &local)?;
+    Ok(fd)
+}
+
+/// Room for all that Linux says beside a message.
+fn control_bytes() -> usize {
+    cmsg_space::<i32>() * 2 + cmsg_space::<u32>()
+}
+
+/// Longest message, of many packets.
+const MESSAGE_BYTES_MAX: usize = 1 << 16;
+
+/// Room for packets that wait in Linux: what the rings of an AF_XDP socket hold.
+const ROOM_BYTES: usize = 4 << 20;
