@@ -205,27 +205,13 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             }
             Ok(text)
         }
-        Command::Plan(options) => {
-            let report = plan::report(options)?;
-            if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
-        }
         Command::Trace { .. }
         | Command::Bugreport { .. }
         | Command::Top
         | Command::Events { .. } => look(arguments),
-        Command::Kernels { seconds, kernel } => {
-            let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
-            if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
-        }
-        Command::Engines { seconds, fpga } => {
-            let report = engines::report(*seconds, fpga.as_ref());
-            if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
-        }
         #[cfg(feature = "bats")]
-        Command::Degrees(options) => {
-            let report = degrees::report(options)?;
-            if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
-        }
+        Command::Degrees(_) => measure(arguments),
+        Command::Plan(_) | Command::Kernels { .. } | Command::Engines { .. } => measure(arguments),
         Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
         Command::Pubkey => {
             let key = crypto_keys::public(io::stdin().lock())?;
@@ -254,6 +240,31 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Check
         | Command::Apply { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
+    }
+}
+
+/// Runs a command that measures or works something out, and needs no daemon.
+fn measure(arguments: &Arguments) -> Result<String, Failure> {
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Plan(options) => {
+            let report = plan::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
+        }
+        Command::Kernels { seconds, kernel } => {
+            let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(kernels::text(&report)) }
+        }
+        Command::Engines { seconds, fpga } => {
+            let report = engines::report(*seconds, fpga.as_ref());
+            if json { Ok(json::pretty(&report)?) } else { Ok(engines::text(&report)) }
+        }
+        #[cfg(feature = "bats")]
+        Command::Degrees(options) => {
+            let report = degrees::report(options)?;
+            if json { Ok(json::pretty(&report)?) } else { Ok(degrees::text(&report)) }
+        }
+        _ => Err(Failure::Usage("this command measures nothing".into())),
     }
 }
 
