@@ -7,8 +7,10 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Networks")]
 pub struct Fleet {
-    /// Ask or change all boxes of this network over SSH: status, show, doctor, check, apply, keys
-    #[arg(short = 'f', long, global = true, value_name = "FILE")]
+    /// Before the command: ask or change all boxes of this network over SSH: status, show, doctor,
+    /// check, apply, keys
+    // Not global: `events -f` follows.
+    #[arg(short = 'f', long, value_name = "FILE")]
     pub network: Option<PathBuf>,
 
     /// With -f: these nodes alone, separated by commas

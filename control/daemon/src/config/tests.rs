@@ -252,7 +252,7 @@ fn unknown_keys_are_refused_with_what_was_meant() {
                 [[neighbour]] and [[flow]]";
     assert_eq!(errors("[deamon]\n"), said);
     let said = "relay.toml:2: link a: unknown key mtu: [[link]] has name, interface, local, \
-                rate_mbit";
+                backend, rate_mbit";
     let link = "[[link]]\nmtu = 1500\nname = \"a\"\ninterface = \"eth0\"\nlocal = \"::1\"\n";
     assert_eq!(errors(link), said);
 }
