@@ -575,9 +575,9 @@ pub struct Event {
     /// What happened: flow_up, flow_waiting, flow_down, flow_quiet, flow_active, flow_changed,
     /// flow_added, flow_removed, next_hop_heard, next_hop_silent, session_up, session_rekeyed,
     /// session_down, session_refused, link_up, link_down, tunnel_up, tunnel_down, mtu_smaller,
-    /// mtu_normal, mtu_changed, rate_changed, drops_rising, engine_up, engine_down, config_applied,
-    /// config_undone, config_confirmed, process_started, process_ended or daemon_started. There may
-    /// be more.
+    /// mtu_normal, mtu_changed, neighbour_disagrees, neighbour_agrees, rate_changed, drops_rising,
+    /// engine_up, engine_down, config_applied, config_undone, config_confirmed, process_started,
+    /// process_ended or daemon_started. There may be more.
     pub kind: String,
     /// What it happened to: flow, link or tunnel and its name, session with and whom; packets,
     /// engine, configuration, process or daemon.

@@ -39,10 +39,8 @@ const PART: Nanos = SECOND / 10;
 /// A neighbour that says nothing for so long has to be told everything anew.
 const SILENCE: Nanos = 35 * SECOND;
 
-/// Announcements of a neighbour that are read in a second, and lines that are logged of it in a
-/// minute.
+/// Announcements of a neighbour that are read in a second.
 const READ_PER_SECOND: u32 = 32;
-const LOGGED_PER_MINUTE: u32 = 16;
 
 /// What a neighbour is known to have said.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -105,20 +103,19 @@ struct Peer {
     ours: Refusals,
     theirs: Refusals,
     reads: Quota,
-    logs: Quota,
 }
 
-/// So many in a time.
+/// So many in a second.
 #[derive(Default)]
 struct Quota {
-    span: Nanos,
+    second: u64,
     used: u32,
 }
 
 impl Quota {
-    fn take(&mut self, now: Nanos, span: Nanos, most: u32) -> bool {
-        if self.span != now / span {
-            *self = Quota { span: now / span, used: 0 };
+    fn take(&mut self, now: Nanos, most: u32) -> bool {
+        if self.second != now / SECOND {
+            *self = Quota { second: now / SECOND, used: 0 };
         }
         self.used += 1;
         self.used <= most
@@ -137,7 +134,6 @@ impl Talk {
             ours: Refusals::default(),
             theirs: Refusals::default(),
             reads: Quota::default(),
-            logs: Quota::default(),
         });
         Talk { instance, peers: peers.collect(), edition: None, passing: HashMap::new() }
     }
@@ -204,7 +200,7 @@ impl Talk {
         let Some(peer) = self.peers.get_mut(usize::from(id.0)) else { return };
         let now = around.now;
         let Ok((_, announcement, entries)) = parse_announcement(packet) else { return };
-        if !peer.reads.take(now, SECOND, READ_PER_SECOND) {
+        if !peer.reads.take(now, READ_PER_SECOND) {
             return;
         }
         peer.expire(now);
@@ -222,8 +218,8 @@ impl Talk {
             if let Entry::Refuses { flow, refusal } = entry {
                 // Of what this node has ceased to say the neighbour has yet to hear.
                 let is_had = around.snapshot.flows.iter().any(|had| had.id == flow);
-                if is_had && peer.theirs.note(flow, refusal, now) {
-                    peer.log(now, flow, refusal, false);
+                if is_had {
+                    peer.theirs.note(flow, refusal, now);
                 }
                 continue;
             }
@@ -241,10 +237,7 @@ impl Talk {
             // What is sent and what is expected are judged apart.
             peer.ours.settle(flow, |kept| is_of_sent(kept) != is_sent || Some(kept) == refusal);
             if let Some(refusal) = refusal {
-                if peer.ours.note(flow, refusal, now) {
-                    peer.log(now, flow, refusal, true);
-                    is_changed = true;
-                }
+                is_changed |= peer.ours.note(flow, refusal, now);
             } else if let Entry::Sends { flow, code: Some(code), packet_bytes } = entry {
                 self.passing.insert(flow, (code, packet_bytes));
             }
@@ -287,13 +280,8 @@ impl Talk {
 
 impl Peer {
     fn expire(&mut self, now: Nanos) {
-        let count = |peer: &Peer| peer.ours.iter().count() + peer.theirs.iter().count();
-        let before = count(self);
         self.ours.expire(now);
         self.theirs.expire(now);
-        if before > 0 && count(self) == 0 && self.logs.take(now, 60 * SECOND, LOGGED_PER_MINUTE) {
-            tracing::info!(neighbour = self.address, "agrees with this node again");
-        }
     }
 
     /// Time to the next announcement.
@@ -306,13 +294,6 @@ impl Peer {
         }
         self.early -= 1;
         EARLY_ROUND
-    }
-
-    fn log(&mut self, now: Nanos, flow: u32, refusal: Refusal, is_ours: bool) {
-        if self.logs.take(now, 60 * SECOND, LOGGED_PER_MINUTE) {
-            let (cause, cure) = words(flow, refusal, &self.address, is_ours);
-            tracing::warn!(neighbour = self.address, flow, "{cause}: {cure}");
-        }
     }
 }
 

@@ -10,7 +10,7 @@ mod rates;
 use super::{Happened, Kind};
 use drops::Drops;
 use rates::Rates;
-use recoded_api::v1::{Engine, Link, Session, State, Tunnel};
+use recoded_api::v1::{Disagreement, Engine, Link, Neighbour, Session, State, Tunnel};
 
 /// Compares the state with that of the look before.
 #[derive(Debug, Default)]
@@ -27,6 +27,7 @@ impl Watcher {
         for link in &state.links {
             let old = self.before.as_ref().and_then(|it| named(&it.links, &link.name));
             self::link(old, link, &mut events);
+            disagreements(old, link, &mut events);
         }
         if let Some(before) = &self.before {
             for tunnel in &state.tunnels {
@@ -72,6 +73,38 @@ fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     if let Some(old) = old.filter(|old| old.mtu != *mtu && old.mtu > 0 && *mtu > 0) {
         let text = format!("MTU {mtu} of {interface}, before {}", old.mtu);
         events.push(Happened::new(Kind::MtuChanged, &subject, text));
+    }
+}
+
+/// What neighbours refuse of what this node says, and this node of theirs.
+fn disagreements(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
+    let all = |link: Option<&Link>| {
+        let neighbours = link.map_or(&[][..], |link| &link.neighbours);
+        let of = |it: &Neighbour| {
+            let address = it.address.clone();
+            it.disagreements.clone().into_iter().map(move |it| (address.clone(), it))
+        };
+        neighbours.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    let (old, now) = (all(old), all(Some(new)));
+    let is_in = |all: &[(String, Disagreement)], (address, it): &(String, Disagreement)| {
+        let is_same = |other: &Disagreement| {
+            (other.flow, &other.reason, other.ours) == (it.flow, &it.reason, it.ours)
+        };
+        all.iter().any(|(known, other)| known == address && is_same(other))
+    };
+    let mut push = |kind, (address, it): &(String, Disagreement), text| {
+        let event = Happened::new(kind, format!("link {}", new.name), text);
+        events.push(event.about(format!("{address} flow {}", it.flow)));
+    };
+    for it in now.iter().filter(|it| !is_in(&old, it)) {
+        let text = format!("{} ({})", it.1.cause, it.1.cure);
+        push(Kind::NeighbourDisagrees, it, text);
+    }
+    for it in old.iter().filter(|it| !is_in(&now, it)) {
+        let text =
+            format!("{} and this node agree on flow {}, or speak of it no more", it.0, it.1.flow);
+        push(Kind::NeighbourAgrees, it, text);
     }
 }
 

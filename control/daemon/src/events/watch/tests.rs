@@ -128,6 +128,29 @@ fn next_hop_link_tunnel_and_mtu_are_told_there_and_back() {
 }
 
 #[test]
+fn neighbours_that_disagree_are_told_once_and_when_they_agree_again() {
+    let disagreement = Disagreement {
+        flow: 7,
+        reason: "unknown_flow".into(),
+        ours: true,
+        cause: "10.0.2.2 sends flow 7, which this node does not have".into(),
+        cure: "configure flow 7 here".into(),
+    };
+    let [disagrees, agrees] = there_and_back(|state| {
+        let neighbour = Neighbour {
+            address: "10.0.2.2".into(),
+            disagreements: vec![disagreement.clone()],
+            ..Neighbour::default()
+        };
+        state.links[0].neighbours = vec![neighbour];
+    });
+    let text = "10.0.2.2 sends flow 7, which this node does not have (configure flow 7 here)";
+    assert_eq!(disagrees, told("neighbour_disagrees", "link east", text));
+    let text = "10.0.2.2 and this node agree on flow 7, or speak of it no more";
+    assert_eq!(agrees, told("neighbour_agrees", "link east", text));
+}
+
+#[test]
 fn link_that_is_down_from_the_start_is_told() {
     let mut first = state();
     first.links[0].state = "down".into();
