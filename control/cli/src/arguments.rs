@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::configure;
 #[cfg(feature = "bats")]
 use crate::degrees;
 use crate::events;
@@ -48,6 +49,7 @@ Examples:
   recodectl set engine cpu                         use the CPU only
   recodectl reload --diff                          what would the file change, and at what cost?
   recodectl reload --confirm 60s                   change it, and back unless confirmed
+  recodectl configure host --apply                 interfaces and queues as the file needs them
   recodectl plan 192.0.2.2                         is it worth it on this path?
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl engines                                whether a card would be faster
@@ -123,6 +125,12 @@ pub enum Command {
         /// How long to watch counters and to wait for answers
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
         seconds: u64,
+    },
+    /// Prepare this host for a configuration; needs no daemon
+    Configure {
+        /// What to prepare
+        #[command(subcommand)]
+        what: configure::What,
     },
     /// Measure the path to a host and say what Recoded would bring; needs no daemon
     ///

@@ -34,6 +34,8 @@ mod flows;
 
 mod manual;
 
+mod configure;
+
 mod plan;
 
 mod neighbours;
@@ -91,6 +93,8 @@ enum Failure {
     #[error("{}", .0.text)]
     Found(network::Told),
     #[error(transparent)]
+    Configure(#[from] configure::ConfigureError),
+    #[error(transparent)]
     Plan(#[from] plan::PlanError),
     #[error(transparent)]
     Trace(#[from] trace::UnknownFlow),
@@ -124,6 +128,7 @@ impl Failure {
             | Failure::Keys(_)
             | Failure::Reload(_)
             | Failure::Plan(_)
+            | Failure::Configure(_)
             | Failure::Top(_)
             | Failure::Bugreport(_)
             | Failure::Doctor(_) => exit::FAILED,
@@ -139,6 +144,7 @@ impl Failure {
             Failure::Network(error) => error.kind(),
             Failure::Found(_) => "unhealthy",
             Failure::Plan(_) => "plan",
+            Failure::Configure(_) => "configure",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
             Failure::Degrees(_) => "degrees",
@@ -211,7 +217,10 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Events { .. } => look(arguments),
         #[cfg(feature = "bats")]
         Command::Degrees(_) => measure(arguments),
-        Command::Plan(_) | Command::Kernels { .. } | Command::Engines { .. } => measure(arguments),
+        Command::Plan(_)
+        | Command::Configure { .. }
+        | Command::Kernels { .. }
+        | Command::Engines { .. } => measure(arguments),
         Command::Genkey => text(json, "private_key", crypto_keys::private()?.into_bytes()),
         Command::Pubkey => {
             let key = crypto_keys::public(io::stdin().lock())?;
@@ -243,13 +252,21 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     }
 }
 
-/// Runs a command that measures or works something out, and needs no daemon.
+/// Runs a command that looks at this machine or a path, and needs no daemon.
 fn measure(arguments: &Arguments) -> Result<String, Failure> {
     let json = arguments.json;
     match &arguments.command {
         Command::Plan(options) => {
             let report = plan::report(options)?;
             if json { Ok(json::pretty(&report)?) } else { Ok(plan::text(&report)) }
+        }
+        Command::Configure { what: configure::What::Host(options) } => {
+            let report = configure::run(options)?;
+            let text = if json { json::pretty(&report)? } else { configure::text(&report) };
+            if report.errors > 0 {
+                return Err(Failure::Found(network::Told { code: exit::UNHEALTHY, text }));
+            }
+            Ok(text)
         }
         Command::Kernels { seconds, kernel } => {
             let report = kernels::report(kernel.as_deref(), *seconds, &arguments.socket)?;

@@ -427,3 +427,34 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     assert!(text.starts_with("flow 1: code=bats: in force on every worker"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
 }
+
+/// What people are told to look at must be there.
+#[test]
+fn page_by_symptom_names_only_keys_counters_and_commands_that_exist() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../TROUBLESHOOTING.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let commands = String::from_utf8(recodectl(Path::new("/"), "help").stdout).expect("text");
+    let is_command = |word: &str| commands.lines().any(|line| line.trim().starts_with(word));
+    let is_name = |word: &&str| {
+        word.contains('_') && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    };
+    let is_known = |name: &str| {
+        recoded_counters::TABLES.iter().any(|table| table.find(name).is_some())
+            || recoded_api::keys::TABLES.iter().any(|table| table.find(name).is_some())
+    };
+    let quoted: Vec<&str> =
+        page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+    let words = quoted.iter().flat_map(|text| text.split([' ', '=', '.'])).filter(is_name);
+    // That is of Linux.
+    let words = words.filter(|word| !*word != "tcp_congestion_control");
+    let names: Vec<&str> = words.collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(is_known(name), "{name} is neither key nor counter");
+    }
+    for text in quoted.iter().filter_map(|text| text.strip_prefix("recodectl ")) {
+        let mut words = text.split(' ').filter(|word| !word.starts_with('-'));
+        let word = words.find(|word| !word.ends_with(".toml")).expect("a command");
+        assert!(is_command(word), "recodectl {text}");
+    }
+}

@@ -225,7 +225,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Prints what on this host is not as the configuration needs it.
 fn check_host(config: &Config) -> Result<(), Failure> {
     let findings = recoded_host::check(&check::plan(config))?;
-    for recoded_host::Finding { level, subject, cause, cure } in &findings {
+    for recoded_host::Finding { level, subject, cause, cure, .. } in &findings {
         println!("{}: {subject}: {cause}: {cure}", level.name());
     }
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();

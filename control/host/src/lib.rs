@@ -75,6 +75,8 @@ pub struct Finding {
     pub cause: String,
     /// What to do about it.
     pub cure: String,
+    /// The command that does it, word by word; none where that is not for a program to decide.
+    pub mend: Vec<String>,
 }
 
 /// Looks at this host, in the network namespace of the calling thread.

@@ -49,7 +49,8 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     }
     if !plan.tunnels.is_empty() && !facts.has_tun {
         let cause = "/dev/net/tun is missing, so there are no tunnels".into();
-        findings.push(error("host".into(), cause, "load the module (modprobe tun)".into()));
+        let missing = error("host".into(), cause, "load the module (modprobe tun)".into());
+        findings.push(by(missing, "modprobe tun"));
     }
     let has = |bit: u32| facts.capabilities >> bit & 1 == 1;
     let wanted = [
@@ -108,7 +109,8 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     }
     if !face.is_up {
         let cause = format!("{interface} is down");
-        findings.push(error(subject(), cause, format!("set it up (ip link set {interface} up)")));
+        let down = error(subject(), cause, format!("set it up (ip link set {interface} up)"));
+        findings.push(by(down, &format!("ip link set dev {interface} up")));
     } else if !face.has_carrier {
         let cause = format!("{interface} has no carrier");
         findings.push(warning(subject(), cause, "see the cable and the other end".into()));
@@ -135,16 +137,17 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
 
 fn queues(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
     let (Some(queues), workers, name) = (face.queues, plan.workers, &face.name) else { return };
-    let cure = format!("ethtool -L {name} combined {workers}, or workers = {queues} in [daemon]");
+    let command = format!("ethtool -L {name} combined {workers}");
+    let cure = format!("{command}, or workers = {queues} in [daemon]");
     if queues < workers {
         let cause = format!("{name} has {queues} receive queues for {workers} workers");
-        findings.push(error(subject.into(), cause, cure));
+        findings.push(by(error(subject.into(), cause, cure), &command));
     } else if queues > workers {
         let cause = format!(
             "{name} has {queues} receive queues for {workers} workers: coded packets on the others \
              are dropped"
         );
-        findings.push(warning(subject.into(), cause, cure));
+        findings.push(by(warning(subject.into(), cause, cure), &command));
     }
 }
 
@@ -211,11 +214,16 @@ fn neighbour(
 }
 
 fn error(subject: String, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Error, subject, cause, cure }
+    Finding { level: Level::Error, subject, cause, cure, mend: Vec::new() }
 }
 
 fn warning(subject: String, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Warning, subject, cause, cure }
+    Finding { level: Level::Warning, subject, cause, cure, mend: Vec::new() }
+}
+
+/// The same, with the command that mends it.
+fn by(finding: Finding, command: &str) -> Finding {
+    Finding { mend: command.split(' ').map(str::to_owned).collect(), ..finding }
 }
 
 #[cfg(test)]
@@ -292,6 +300,8 @@ mod tests {
         there.faces[0].is_up = false;
         there.faces[0].has_carrier = false;
         assert!(only(&plan(), &there, Level::Error).contains("ip link set eth0 up"));
+        let mend = judge(&plan(), &there).remove(0).mend;
+        assert_eq!(mend, ["ip", "link", "set", "dev", "eth0", "up"]);
         let mut there = facts();
         there.faces[0].has_carrier = false;
         only(&plan(), &there, Level::Warning);

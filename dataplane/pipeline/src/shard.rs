@@ -191,8 +191,12 @@ impl Shard {
     }
 
     fn counted(&self) -> FlowCounters {
-        let Counts { packets: sent_packets, bytes: sent_bytes, feedback } = self.hops.counts();
-        FlowCounters { sent_packets, sent_bytes, feedback, ..self.counters.clone() }
+        let Counts { packets, bytes, feedback } = self.hops.counts();
+        let mut counters = self.counters.clone();
+        counters.sent_packets = packets;
+        counters.sent_bytes = bytes;
+        counters.feedback = feedback;
+        counters
     }
 
     /// Notes a data packet from `peer`, whatever becomes of it.

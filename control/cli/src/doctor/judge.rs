@@ -271,7 +271,8 @@ fn rising(subject: &str, table: Table, old: &Counts, new: &Counts, findings: &mu
         let meaning = words(counter.meaning);
         let cause = format!("{name}, {how} ({})", meaning.trim_end_matches('.'));
         let cure = words(counter.cure);
-        findings.push(Finding { level, subject: subject.to_owned(), cause, cure });
+        let (subject, mend) = (subject.to_owned(), Vec::new());
+        findings.push(Finding { level, subject, cause, cure, mend });
     }
 }
 
@@ -281,9 +282,9 @@ fn words(text: &str) -> String {
 }
 
 fn error(subject: &str, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Error, subject: subject.to_owned(), cause, cure }
+    Finding { level: Level::Error, subject: subject.to_owned(), cause, cure, mend: Vec::new() }
 }
 
 fn warning(subject: &str, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Warning, subject: subject.to_owned(), cause, cure }
+    Finding { level: Level::Warning, subject: subject.to_owned(), cause, cure, mend: Vec::new() }
 }

@@ -89,7 +89,7 @@ fn diagnosis(state: &State, mut findings: Vec<Finding>) -> Diagnosis {
 }
 
 fn shown(finding: Finding) -> Shown {
-    let Finding { level, subject, cause, cure } = finding;
+    let Finding { level, subject, cause, cure, .. } = finding;
     Shown { level: level.name(), subject, cause, cure }
 }
 

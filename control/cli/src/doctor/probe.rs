@@ -89,7 +89,8 @@ impl Asked {
                     .to_owned(),
             ),
         };
-        Some(Finding { level: Level::Error, subject: format!("link {link}"), cause, cure })
+        let (subject, mend) = (format!("link {link}"), Vec::new());
+        Some(Finding { level: Level::Error, subject, cause, cure, mend })
     }
 }
 

@@ -98,6 +98,7 @@ const DIRECTIONS: [(&str, Allowed); 30] = [
     (
         "recodectl",
         Allowed::Only(&[
+            "recoded",
             "recoded-api",
             "recoded-host",
             "recoded-network",

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -126,8 +127,42 @@ fn check_of_the_host_finds_what_the_file_cannot_know() {
     assert!(said.contains("ip link set west up"), "{said}");
     bed.hosts()[1].ip("link set west up").unwrap();
 
+    configure_mends_what_a_program_may(&bed, &file, &text);
+
     let missing = text.replace("interface = \"west\"", "interface = \"wset\"");
     let (code, said) = check(&missing, &[]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("there is no interface wset") && said.contains("west"), "{said}");
+}
+
+/// An interface that is down is set up, once and only when told so; an address is left to people.
+fn configure_mends_what_a_program_may(bed: &Bed, file: &Path, text: &str) {
+    let configure = |more: &[&str]| {
+        let mut command = bed.hosts()[1].command(binary("recodectl"));
+        let command = command.args(["configure", "host", "--config"]).arg(file).args(more);
+        let ended = output(command).unwrap();
+        (ended.code.unwrap_or(-1), ended.stdout + &ended.stderr)
+    };
+    fs::write(file, text).unwrap();
+    bed.hosts()[1].ip("link set west down").unwrap();
+    let (code, said) = configure(&[]);
+    assert_eq!(code, OK, "{said}");
+    assert!(said.contains("ip link set dev west up: would be run"), "{said}");
+    let (_, again) = configure(&["--dry-run"]);
+    assert_eq!(said, again, "nothing was changed");
+    let (code, said) = configure(&["--apply"]);
+    println!("{said}");
+    assert_eq!(code, OK, "{said}");
+    assert!(said.contains("ip link set dev west up: done"), "{said}");
+    assert!(said.contains("changed: 1;"), "{said}");
+    let (code, said) = configure(&["--apply"]);
+    assert!(code == OK && said.contains("nothing to change"), "{said}");
+    let (code, said) = configure(&["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, json["steps"].as_array().map(Vec::len)), (OK, Some(0)), "{said}");
+    let local = text.lines().find_map(|line| line.strip_prefix("local = ")).unwrap();
+    fs::write(file, text.replacen(local, "\"192.0.2.77\"", 1)).unwrap();
+    let (code, said) = configure(&["--apply"]);
+    assert_eq!(code, UNHEALTHY, "{said}");
+    assert!(said.contains("is no address of"), "{said}");
 }

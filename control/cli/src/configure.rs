@@ -1,0 +1,173 @@
+//! `recodectl configure host`: prepares this host for a configuration, as far as a program can.
+//!
+//! What is wrong, and the command that mends it, comes from `recoded_host`, which `recoded --check`
+//! and `doctor` ask, too. Without `--apply` nothing is changed. Once mended it is no finding any
+//! more, so a second run changes nothing.
+
+use crate::table::sentence;
+use clap::{Args, Subcommand};
+use recoded::check;
+use recoded::config::Config;
+use recoded::config::document::FILE_BYTES_MAX;
+use recoded::config::error::ConfigErrors;
+use recoded_host::{FactsError, Finding, Level};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What can be configured.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// Prepare this host for a configuration: interfaces, receive queues, modules
+    ///
+    /// Says what is not as the configuration needs it, and the command that mends it; --apply runs
+    /// these, as root. What only people can decide, such as addresses and programs of other owners,
+    /// is said and left. Exit code 5 while something keeps packets from arriving.
+    Host(Options),
+}
+
+/// For which configuration, and whether to change anything.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = "/etc/recoded/recoded.toml")]
+    config: PathBuf,
+    /// Only say what would be run; the default
+    #[arg(long, conflicts_with = "apply")]
+    dry_run: bool,
+    /// Run it
+    #[arg(long)]
+    apply: bool,
+}
+
+/// Why nothing was looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigureError {
+    /// There is no such file.
+    #[error("{path}: {source}: name the file of recoded with --config")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not valid.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// Linux does not answer.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+}
+
+/// What was done, and what is left.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    applied: bool,
+    steps: Vec<Step>,
+    left: Vec<Left>,
+    /// Of what is left, how much keeps packets from arriving.
+    pub errors: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    subject: String,
+    cause: String,
+    command: String,
+    /// `planned`, `done`, or why it failed.
+    outcome: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Left {
+    level: &'static str,
+    subject: String,
+    cause: String,
+    cure: String,
+}
+
+/// Looks at this host, and changes it if that is wanted.
+///
+/// # Errors
+/// The configuration cannot be read, or Linux does not answer.
+pub fn run(options: &Options) -> Result<Report, ConfigureError> {
+    let Options { config, apply, .. } = options;
+    let text = read(config)?;
+    let mtu = recoded::node::mtu;
+    let (_, _, parsed) = Config::parse(&config.to_string_lossy(), &text, &mtu)?;
+    let plan = check::plan(&parsed);
+    let mut findings = recoded_host::check(&plan)?;
+    let mendable = findings.iter().filter(|finding| !finding.mend.is_empty());
+    let steps = mendable.map(|finding| step(finding, *apply)).collect();
+    if *apply {
+        findings = recoded_host::check(&plan)?;
+    } else {
+        findings.retain(|finding| finding.mend.is_empty());
+    }
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+    let left = findings.into_iter().map(|Finding { level, subject, cause, cure, .. }| Left {
+        level: level.name(),
+        subject,
+        cause,
+        cure,
+    });
+    Ok(Report { applied: *apply, steps, left: left.collect(), errors })
+}
+
+fn read(path: &Path) -> Result<String, ConfigureError> {
+    let failed = |source| ConfigureError::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    // What is longer is cut, and then no TOML.
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+fn step(finding: &Finding, apply: bool) -> Step {
+    let outcome = if apply { mend(&finding.mend) } else { "planned".into() };
+    Step {
+        subject: finding.subject.clone(),
+        cause: finding.cause.clone(),
+        command: finding.mend.join(" "),
+        outcome,
+    }
+}
+
+/// Runs a command; `done`, or why it failed.
+fn mend(words: &[String]) -> String {
+    let Some((program, arguments)) = words.split_first() else { return "done".into() };
+    match Command::new(program).args(arguments).output() {
+        Ok(Output { status, .. }) if status.success() => "done".into(),
+        Ok(Output { status, stderr, .. }) => {
+            let said = String::from_utf8_lossy(&stderr);
+            let said = said.lines().next().unwrap_or_default().chars().take(200);
+            let said: String = said.filter(|c| !c.is_control()).collect();
+            format!("failed ({status}): {said}")
+        }
+        Err(error) => format!("failed: cannot run {program}: {error}: install it"),
+    }
+}
+
+/// For people.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for Step { subject, cause, command, outcome } in &report.steps {
+        let how = if report.applied { outcome.as_str() } else { "would be run" };
+        text.push_str(&sentence(subject, &format!("{cause}: {command}: {how}")));
+    }
+    for Left { level, subject, cause, cure } in &report.left {
+        let label = if *level == Level::Error.name() { "FAIL" } else { "warn" };
+        text.push_str(&sentence(&format!("{label} {subject}"), &format!("{cause}: {cure}")));
+    }
+    let (steps, left) = (report.steps.len(), report.left.len());
+    text.push_str(&match (steps, report.applied) {
+        (0, _) => format!("nothing to change; left to you: {left}\n"),
+        (steps, false) => {
+            format!("to change: {steps}, by --apply; left to you: {left}\n")
+        }
+        (steps, true) => format!("changed: {steps}; left to you: {left}\n"),
+    });
+    text
+}
