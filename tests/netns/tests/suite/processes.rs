@@ -104,7 +104,8 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     let limit = Duration::from_secs(120);
     for (index, victim) in [(1, "relay"), (0, "source"), (2, "sink")] {
         let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
-        let stream = probe(&bed, 3);
+        // Where a handshake is lost, the next one is a second or two later.
+        let stream = probe(&bed, 6);
         std::thread::sleep(Duration::from_secs(1));
         assert!(fetch.bytes() < 24 << 20, "{victim}: the download was over too soon");
         let before = daemons[index].dataplane_pid().unwrap();
@@ -117,7 +118,7 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
             outcome.came,
             outcome.sent
         );
-        assert!(outcome.longest_gap_millis() < 2000.0, "{victim}");
+        assert!(outcome.longest_gap_millis() < 4000.0, "{victim}");
         assert!(outcome.came > outcome.sent / 2, "{victim}: {} came", outcome.came);
         let download = fetch.finish().unwrap();
         println!("{download:?}");
