@@ -56,7 +56,8 @@ fn line_for_a_moment_measures_or_says_why_not() {
             }
             assert!(stream["mbit"].as_f64().unwrap() > 1.0, "{stream}");
             // A proxy may hold what crossed its link before the first second that counts, and pass
-            // it on within: then a link carried less than arrived. So may a relay, on a busy machine.
+            // it on within: then a link carried less than arrived. So may a relay, on a busy
+            // machine.
             let least = if series["contender"] == "split-bbr" { 0.0 } else { 0.5 };
             for packets in stream["packets_per_symbol"].as_array().unwrap() {
                 assert!(packets.as_f64().unwrap() > least, "{stream}");
