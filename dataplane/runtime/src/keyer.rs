@@ -62,6 +62,9 @@ const EDGE_COPIES: usize = 3;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// How often it is reported what neighbours said.
+const REPORT_NANOS: u64 = SECOND / 20;
+
 /// The thread's state.
 pub(crate) struct Keyer {
     shared: Arc<Shared>,
@@ -74,6 +77,8 @@ pub(crate) struct Keyer {
     /// Messages of others that may still be passed on, and the second for which that is.
     passes: (u64, u64),
     talk: Talk,
+    /// When it was last said what neighbours said.
+    told: Option<u64>,
     /// By `PeerId`: link, address, whether there is a key of it.
     ways: Vec<(usize, IpAddr, bool)>,
 }
@@ -142,6 +147,7 @@ impl Keyer {
             edges: Vec::new(),
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
+            told: None,
             ways: topology
                 .hops
                 .iter()
@@ -426,7 +432,11 @@ impl Keyer {
 
     /// Says what sessions there are.
     pub(crate) fn report(&mut self, now: u64) {
-        self.keyring.store_talked(self.talk.report(now));
+        // Words are made of it, which no burst of letters is to cost again and again.
+        if self.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_NANOS) {
+            self.told = Some(now);
+            self.keyring.store_talked(self.talk.report(now));
+        }
         self.keyring.store_sessions(Sessions {
             hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
             edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),

@@ -124,37 +124,7 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{HopConfig, Idle, LinkConfig, TunnelConfig};
-
-    use recoded_xsk::ModePreference;
-
-    fn topology() -> Topology {
-        Topology {
-            private_key: None,
-            edges: Vec::new(),
-            workers: 1,
-            tunnel_queues: 1,
-            flow_memory_bytes: 1 << 30,
-            cores: None,
-            idle: Idle::Adaptive,
-            frames_per_worker: 4096,
-            port: 9426,
-            xdp_mode: ModePreference::Auto,
-            links: vec![LinkConfig {
-                name: "east".into(),
-                interface: "eth1".into(),
-                local: "10.0.2.1".parse().unwrap(),
-                backend: crate::topology::Backend::Xdp,
-                rate_mbit: None,
-            }],
-            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],
-            tunnels: vec![TunnelConfig {
-                name: "rec0".into(),
-                address: ("10.99.0.1".parse().unwrap(), 24),
-                mtu: 1400,
-            }],
-        }
-    }
+    use crate::topology::tests::topology;
 
     fn source(id: u32, symbol_bytes: usize) -> FlowParams {
         let role = Role::Source { tunnel: TunnelId(0) };

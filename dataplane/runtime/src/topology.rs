@@ -379,10 +379,11 @@ const FRAMES_MAX: u32 = 1 << 20;
 const MTU_MIN_V4: u16 = 68;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn topology() -> Topology {
+    /// One link with one neighbour, and a tunnel.
+    pub(crate) fn topology() -> Topology {
         Topology {
             private_key: None,
             edges: Vec::new(),

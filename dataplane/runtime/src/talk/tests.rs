@@ -1,29 +1,15 @@
 use super::*;
-use crate::topology::{HopConfig, Idle};
+use crate::topology::HopConfig;
+use crate::topology::tests::topology;
 use proptest::prelude::*;
 use recoded_pipeline::params::{FlowParams, TunnelId};
-use recoded_xsk::ModePreference;
 
 const RIGHT: PeerId = PeerId(0);
 const LEFT: PeerId = PeerId(1);
 
 fn talk(hops: u8, instance: u16) -> Talk {
     let hop = |last: u8| HopConfig { link: 0, address: [192, 0, 2, last].into(), key: None };
-    let topology = Topology {
-        private_key: None,
-        edges: Vec::new(),
-        workers: 1,
-        tunnel_queues: 1,
-        flow_memory_bytes: 1 << 30,
-        cores: None,
-        idle: Idle::Adaptive,
-        frames_per_worker: 4096,
-        port: 9426,
-        xdp_mode: ModePreference::Auto,
-        links: Vec::new(),
-        hops: (1..=hops).map(hop).collect(),
-        tunnels: Vec::new(),
-    };
+    let topology = Topology { hops: (1..=hops).map(hop).collect(), ..topology() };
     Talk::new(&topology, 0, instance)
 }
 
