@@ -200,17 +200,31 @@ pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verd
         Some((offset, len)) if len >= HEADER_BYTES => offset,
         _ => return Verdict::DropTruncated,
     };
+    let is_neighbour =
+        || !is_pinned || udp.source(packet).is_some_and(|source| tables.is_neighbour(source));
+    decide_payload(packet, payload, is_neighbour, |flow| tables.is_known(flow))
+}
+
+/// The same of a UDP payload of at least [`HEADER_BYTES`] to our address and port: what sockets
+/// without an XDP program in front of them ask. Each question is asked at most once.
+#[inline(always)]
+pub fn decide_payload<P: PacketBytes + ?Sized>(
+    packet: &P,
+    payload: usize,
+    is_neighbour: impl FnOnce() -> bool,
+    is_known: impl FnOnce(u32) -> bool,
+) -> Verdict {
     if let Some(drop) = check_coded(packet, payload) {
         return drop;
     }
-    if is_pinned && !udp.source(packet).is_some_and(|source| tables.is_neighbour(source)) {
+    if !is_neighbour() {
         return Verdict::DropNotNeighbour;
     }
     if packet.u8_at(payload) == Some(ANNOUNCEMENT) {
         return Verdict::Redirected;
     }
     match packet.u32_at(payload + FLOW_OFFSET) {
-        Some(flow) if tables.is_known(flow) => Verdict::Redirected,
+        Some(flow) if is_known(flow) => Verdict::Redirected,
         Some(_) => Verdict::DropUnknownFlow,
         None => Verdict::DropTruncated,
     }

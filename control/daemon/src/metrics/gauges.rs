@@ -1,7 +1,7 @@
 //! What is measured now, and counts nothing: states, rates, losses, ages.
 
 use super::text::{Labels, flow, link, tunnel, worker};
-use recoded_api::v1::{Flow, FlowNeighbour, State};
+use recoded_api::v1::{Flow, FlowNeighbour, Neighbour, State};
 use std::fmt;
 
 /// Takes one value with its labels.
@@ -52,27 +52,14 @@ pub const GAUGES: [Gauge; 24] = [
     Gauge {
         name: "recoded_neighbour_resolved",
         meaning: "Whether the Ethernet address of a neighbour is known",
-        read: |state, put| {
-            let mut all =
-                state.links.iter().flat_map(|it| it.neighbours.iter().map(move |n| (it, n)));
-            all.try_for_each(|(it, neighbour)| {
-                let mut labels = link(it);
-                labels.push(("neighbour", neighbour.address.clone()));
-                put(labels, truth(neighbour.resolved))
-            })
-        },
+        read: |state, put| neighbours(state).try_for_each(|(at, it)| put(at, truth(it.resolved))),
     },
     Gauge {
         name: "recoded_neighbour_disagreements",
         meaning: "On how much this node and a neighbour do not agree",
         read: |state, put| {
-            let mut all =
-                state.links.iter().flat_map(|it| it.neighbours.iter().map(move |n| (it, n)));
-            all.try_for_each(|(it, neighbour)| {
-                let mut labels = link(it);
-                labels.push(("neighbour", neighbour.address.clone()));
-                put(labels, count(neighbour.disagreements.len() as u64))
-            })
+            let number = |it: &Neighbour| count(it.disagreements.len() as u64);
+            neighbours(state).try_for_each(|(at, it)| put(at, number(it)))
         },
     },
     Gauge {
@@ -202,5 +189,16 @@ fn each_hop(state: &State, put: Put<'_>, value: fn(&FlowNeighbour) -> Option<f64
         let mut labels = flow(it);
         labels.push(("next_hop", hop.next_hop.clone()));
         put(labels, value)
+    })
+}
+
+/// The neighbours of all links, with their labels.
+fn neighbours(state: &State) -> impl Iterator<Item = (Labels, &Neighbour)> {
+    state.links.iter().flat_map(|it| {
+        it.neighbours.iter().map(move |neighbour| {
+            let mut labels = link(it);
+            labels.push(("neighbour", neighbour.address.clone()));
+            (labels, neighbour)
+        })
     })
 }

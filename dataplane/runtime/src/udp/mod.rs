@@ -25,8 +25,8 @@ use crate::worker::BURST_PACKETS;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
-use recoded_wire::header::{FLOW_OFFSET, HEADER_BYTES, PacketType, VERSION};
-use recoded_wire::steer::{Action, Verdict};
+use recoded_wire::header::HEADER_BYTES;
+use recoded_wire::steer::{Action, Verdict, decide_payload};
 use recoded_xsk::{RECEIVE_BYTES_MAX, SocketStatistics, Umem};
 use send::Sender;
 use std::io::IoSliceMut;
@@ -176,28 +176,13 @@ impl UdpSocket {
     }
 }
 
-/// What the XDP program would say of a packet to our address and port
-/// ([`recoded_wire::steer::decide`]).
+/// What the XDP program would say of a packet to our address and port.
 fn judge(packet: &[u8], source: IpAddr, (neighbours, flows): (&[IpAddr], &[u32])) -> Verdict {
-    let Some(header) = packet.first_chunk::<HEADER_BYTES>() else { return Verdict::DropTruncated };
-    if header[0] >> 4 != VERSION {
-        return Verdict::DropVersion;
+    if packet.len() < HEADER_BYTES {
+        return Verdict::DropTruncated;
     }
-    let Some(packet_type) = PacketType::from_nibble(header[0] & 0x0f) else {
-        return Verdict::DropType;
-    };
-    if !neighbours.contains(&source) {
-        return Verdict::DropNotNeighbour;
-    }
-    // These are of no flow.
-    if packet_type == PacketType::Announcement {
-        return Verdict::Redirected;
-    }
-    let flow = header[FLOW_OFFSET..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-    match flows.binary_search(&flow) {
-        Ok(_) => Verdict::Redirected,
-        Err(_) => Verdict::DropUnknownFlow,
-    }
+    let is_known = |flow| flows.binary_search(&flow).is_ok();
+    decide_payload(packet, 0, || neighbours.contains(&source), is_known)
 }
 
 fn address(from: SockaddrStorage) -> Option<SocketAddr> {

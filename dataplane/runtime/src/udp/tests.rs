@@ -5,6 +5,7 @@ use crate::encap::Encap;
 use crate::topology::{Backend, HopConfig, Idle, LinkConfig, Topology};
 use proptest::prelude::*;
 use recoded_wire::frames::FrameId;
+use recoded_wire::header::{FLOW_OFFSET, PacketType, VERSION};
 use recoded_wire::packet::{AddressWords, address_words};
 use recoded_wire::steer::{Tables, decide};
 use recoded_xsk::ModePreference;
