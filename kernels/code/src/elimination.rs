@@ -101,9 +101,10 @@ pub struct Elimination {
     pivot_row: Box<[u16]>,
     /// Per row: the symbol that it leads.
     pivot: Box<[u16]>,
-    /// Whether the row of each slot leads the symbol of the same number, as dense vectors mostly
-    /// do.
-    is_in_order: bool,
+    /// The slots whose rows lead a symbol of another number: few, where vectors are dense.
+    displaced: Box<[u16]>,
+    /// How many these are.
+    displaced_count: usize,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
 }
@@ -133,7 +134,8 @@ impl Elimination {
             free: vec![0xFF; size_max].into_boxed_slice(),
             pivot_row: vec![NO_ROW; size_max].into_boxed_slice(),
             pivot: vec![0; size_max].into_boxed_slice(),
-            is_in_order: true,
+            displaced: vec![0; size_max].into_boxed_slice(),
+            displaced_count: 0,
             is_unit: vec![false; size_max].into_boxed_slice(),
         }
     }
@@ -150,7 +152,7 @@ impl Elimination {
         self.rank = 0;
         self.decoded = 0;
         self.first_free = 0;
-        self.is_in_order = true;
+        self.displaced_count = 0;
         self.pivot_row.fill(NO_ROW);
         self.free.fill(0xFF);
     }
@@ -265,14 +267,17 @@ impl Elimination {
     pub fn solution(&self, symbol: usize, out: &mut [u8]) -> Option<()> {
         let row = &self.rows[self.decoding_row(symbol)? * self.stride..][..self.stride];
         let out = &mut out[..self.rank];
-        if self.is_in_order {
-            out.copy_from_slice(&row[..self.rank]);
-            return Some(());
-        }
-        for (coefficient, &pivot) in out.iter_mut().zip(&self.pivot) {
-            *coefficient = row[usize::from(pivot)];
+        out.copy_from_slice(&row[..self.rank]);
+        for (slot, pivot) in self.displaced() {
+            out[slot] = row[pivot];
         }
         Some(())
+    }
+
+    /// The slots whose rows lead a symbol of another number, and those symbols.
+    fn displaced(&self) -> impl Iterator<Item = (usize, usize)> {
+        let slots = self.displaced[..self.displaced_count].iter().map(|&slot| usize::from(slot));
+        slots.map(|slot| (slot, usize::from(self.pivot[slot])))
     }
 
     /// The row that has become the unit vector of `symbol`.
@@ -300,11 +305,13 @@ impl Elimination {
     /// the combination took of each slot. Pivot columns are zero in all other rows, so the factors
     /// are all known at the start and the sum is one product.
     fn reduce_fresh(&mut self) {
-        let pivots = &self.pivot[..self.rank];
-        for (factor, &pivot) in self.factors.iter_mut().zip(pivots) {
-            *factor = std::mem::take(&mut self.fresh[usize::from(pivot)]);
+        self.factors[..self.rank].copy_from_slice(&self.fresh[..self.rank]);
+        for &slot in &self.displaced[..self.displaced_count] {
+            let slot = usize::from(slot);
+            self.factors[slot] = self.fresh[usize::from(self.pivot[slot])];
         }
         let fresh = &mut self.fresh[..padded(self.width)];
+        fresh.iter_mut().zip(&self.free).for_each(|(element, free)| *element &= free);
         self.kernel.reduce(fresh, &self.factors[..self.rank], &self.rows, self.stride);
     }
 
@@ -383,7 +390,10 @@ impl Elimination {
     fn lead(&mut self, pivot: usize, slot: usize) {
         self.pivot_row[pivot] = number(slot);
         self.pivot[slot] = number(pivot);
-        self.is_in_order &= pivot == slot;
+        if pivot != slot {
+            self.displaced[self.displaced_count] = number(slot);
+            self.displaced_count += 1;
+        }
         self.free[pivot] = 0;
         self.rank += 1;
         while self.first_free < self.size && self.leads(self.first_free) {

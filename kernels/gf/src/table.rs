@@ -10,7 +10,7 @@
 //! | `nibbles` | 8,192 | products with the 16 low and the 16 high nibbles | byte shuffles |
 //! | `products` | 65,536 | the product of a coefficient and a byte | naive |
 //! | `inverses` | 256 | the multiplicative inverse (0 for 0) | elimination |
-//! | `to_11b` and its columns | 24 | isomorphism to GF(256) modulo 0x11B, and back | `vgf2p8mulb` |
+//! | `to_11b` and its columns | 32 | isomorphism to GF(256) modulo 0x11B, and back | `vgf2p8mulb` |
 //! | `logarithms`, `powers` | 768 | of and to the base of the smallest generator | table |
 //!
 //! Packed fields have fewer coefficients than 256; bits beyond are ignored, so their tables repeat.
@@ -51,6 +51,8 @@ pub(crate) struct Tables {
     pub to_11b: u64,
     /// Where it takes the byte `1 << i`.
     pub to_11b_columns: [u8; 8],
+    /// Its inverse in the layout of `affine`.
+    pub from_11b: u64,
     /// Where its inverse takes the byte `1 << i`.
     pub from_11b_columns: [u8; 8],
     /// Which field this is.
@@ -131,6 +133,7 @@ const fn tables(field: Field) -> Tables {
     let products = products(&columns);
     let (logarithms, powers) = logarithms(field);
     let to_11b_columns = isomorphism(field, Field::Gf256x11B);
+    let from_11b_columns = inverse_map(&to_11b_columns);
     Tables {
         affine: affine(&columns),
         nibbles: nibbles(&products),
@@ -141,7 +144,8 @@ const fn tables(field: Field) -> Tables {
         powers,
         to_11b: bit_matrix(&to_11b_columns),
         to_11b_columns,
-        from_11b_columns: inverse_map(&to_11b_columns),
+        from_11b: bit_matrix(&from_11b_columns),
+        from_11b_columns,
         field,
     }
 }
@@ -394,6 +398,7 @@ mod tests {
             let to = |element| apply(&tables.to_11b_columns, element);
             for a in 0..=255 {
                 assert_eq!(apply(&tables.from_11b_columns, to(a)), a, "{field}: {a}");
+                assert_eq!(affine_product(tables.from_11b, to(a)), a, "{field}: {a}");
                 assert_eq!(affine_product(tables.to_11b, a), to(a), "{field}: {a}");
                 for b in 0..=255 {
                     assert_eq!(to(a ^ b), to(a) ^ to(b), "{field}: {a} + {b}");

@@ -4,6 +4,8 @@
 mod product;
 mod register;
 
+mod short;
+
 pub(super) mod sse2_imul;
 
 pub(super) mod avx2_imul;

@@ -75,6 +75,7 @@ fn matmul(
     match destinations.first().map_or(0, |destination| destination.len()) {
         0..=16 => xmm::matmul(tables, coefficients, sources, destinations, accumulate),
         17..=32 => ymm::matmul(tables, coefficients, sources, destinations, accumulate),
+        33..=64 if zmm::matmul_short(tables, coefficients, sources, destinations, accumulate) => {}
         _ => zmm::matmul(tables, coefficients, sources, destinations, accumulate),
     }
 }

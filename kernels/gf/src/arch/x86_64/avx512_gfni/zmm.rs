@@ -2,8 +2,9 @@
 
 use core::arch::x86_64::{
     __m512i, _mm512_and_si512, _mm512_gf2p8affine_epi64_epi8, _mm512_gf2p8mul_epi8,
-    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi64,
-    _mm512_setzero_si512, _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_set1_epi8,
+    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+    _mm512_xor_si512,
 };
 
 use crate::arch::dots::{dots, fold_vector, sums_by_products};
@@ -11,6 +12,7 @@ use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::x86_64::product::gfni;
 use crate::arch::x86_64::register::{register, short_by_mask, xor3_ternary};
+use crate::arch::x86_64::short::short_symbols;
 use crate::table::Tables;
 
 use super::ymm::reduce_held;
@@ -41,5 +43,9 @@ dots!("avx512f,avx512bw,avx512vl,gfni");
 fold_vector!("avx512f,avx512bw,avx512vl,gfni");
 sums_by_products!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm512_set1_epi64,
+    affine: _mm512_gf2p8affine_epi64_epi8, multiply: _mm512_gf2p8mul_epi8
+);
+short_symbols!(
+    "avx512f,avx512bw,avx512vl,gfni", splat: _mm512_set1_epi64, byte: _mm512_set1_epi8,
     affine: _mm512_gf2p8affine_epi64_epi8, multiply: _mm512_gf2p8mul_epi8
 );
