@@ -95,8 +95,7 @@ impl Window {
     pub fn sink(&self) -> Result<(Contestant, Delivery), BenchError> {
         let error = || wrong("stream, sink", self.n(), CODED_BYTES);
         let mut sink = Sink::new(self).ok_or_else(error)?;
-        // Before the first combination nothing is kept to be combined.
-        sink.receive();
+        sink.begin();
         sink.outputs.packets = Some(Vec::new());
         sink.receive();
         let mut packets = sink.outputs.packets.take().unwrap_or_default();
@@ -158,6 +157,8 @@ struct Sink {
     frames: HeapFrames,
     outputs: Outputs,
     symbols: Vec<(u32, Span)>,
+    /// The others, which come in the first window only.
+    lost: Vec<(u32, Span)>,
     /// With the sum of the coefficients and the number's bytes in the sum of the first window.
     combinations: Vec<(Combination, u8, [u8; 4], Span)>,
     first: u32,
@@ -169,13 +170,15 @@ struct Sink {
 impl Sink {
     fn new(window: &Window) -> Option<Sink> {
         let (n, mut frames) = (window.n(), HeapFrames::new(FRAMES, FRAME_BYTES));
-        let arriving = (0..n).filter(|number| !number.is_multiple_of(LOST_OF)).map(|number| {
+        let arriving = (0..n).map(|number| {
             let mut payload = vec![0; STREAM_BYTES];
             packet_header(Flags(Flags::SYSTEMATIC)).write(&mut payload);
             payload.extend_from_slice(&window.symbols[number][SYMBOL_HEADER_BYTES..]);
             Some((number as u32, frames.receive(&payload)?))
         });
-        let symbols = arriving.collect::<Option<Vec<_>>>()?;
+        let all = arriving.collect::<Option<Vec<_>>>()?;
+        let (lost, symbols) =
+            all.into_iter().partition(|(number, _)| number.is_multiple_of(LOST_OF as u32));
         let combinations = window.combinations.iter().enumerate().map(|(key, (row, sum))| {
             let mut payload = vec![0; COMBINATION_BYTES];
             packet_header(Flags(0)).write(&mut payload);
@@ -195,12 +198,23 @@ impl Sink {
             frames,
             outputs: Outputs::with_capacity(FRAMES),
             symbols,
+            lost,
             combinations,
             first: 0,
             step: n as u32,
             link_sequence: 0,
             now: WINDOW_NANOS,
         })
+    }
+
+    /// Receives the first window, whose combinations recover nothing, since only from the first one
+    /// on symbols are kept to be combined. Nothing of it is lost: of what never comes, the sink
+    /// would keep the place for four seconds, and its table would grow out of the caches.
+    fn begin(&mut self) {
+        let (symbols, lost) = (self.symbols.clone(), std::mem::take(&mut self.lost));
+        self.symbols.extend(lost);
+        self.receive();
+        self.symbols = symbols;
     }
 
     /// Receives one window. Its packets lie in their frames already; what changes from one window

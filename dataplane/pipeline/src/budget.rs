@@ -70,7 +70,7 @@ fn collected(size: usize) -> usize {
 fn elimination(size: usize) -> usize {
     let stride =
         if size <= 128 { size.next_power_of_two().max(16) } else { size.next_multiple_of(32) };
-    (size + 1) * stride + 8 * size + 3 * ALIGN_BYTES
+    (size + 1) * stride + 10 * size + 3 * ALIGN_BYTES
 }
 
 #[cfg(feature = "bats")]

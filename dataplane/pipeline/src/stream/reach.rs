@@ -49,20 +49,31 @@ impl Kept {
 pub(crate) fn keep(
     (store, incoming): (&mut Store, &mut Incoming),
     (symbol, packet): (&StreamSymbol, &[u8]),
+    at: (Nanos, &FlowParams),
+) -> Kept {
+    let kept = admit((&mut *store, incoming), (symbol, packet.len()), at);
+    if kept.is_news() {
+        store.put(symbol.number, packet, symbol.after);
+    }
+    kept
+}
+
+/// Like [`keep`], of a symbol of so many bytes, for which the window gets room only.
+pub(crate) fn admit(
+    (store, incoming): (&mut Store, &mut Incoming),
+    (symbol, packet_bytes): (&StreamSymbol, usize),
     (now, params): (Nanos, &FlowParams),
 ) -> Kept {
-    if packet.len() > store.symbol_bytes() {
+    if packet_bytes > store.symbol_bytes() {
         return Kept::Known;
     }
-    let kept = match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
+    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
         Reach::Begun => Kept::First,
-        Reach::Within if store.is_known(symbol.number) => return Kept::Known,
+        Reach::Within if store.is_known(symbol.number) => Kept::Known,
         Reach::Within => Kept::New,
-        Reach::Passed => return Kept::Known,
-        Reach::Stray => return Kept::Stray,
-    };
-    store.put(symbol.number, packet, symbol.after);
-    kept
+        Reach::Passed => Kept::Known,
+        Reach::Stray => Kept::Stray,
+    }
 }
 
 /// Whether the window covers a number, or moves to it without further evidence.

@@ -19,7 +19,7 @@ use crate::stream::reach::{self, Kept, is_near};
 use crate::stream::recovery::Recovery;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
-use recoded_wire::frames::Frames;
+use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::Missing;
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
@@ -41,6 +41,14 @@ const LOOK: u32 = 2048;
 
 /// The bit of a store that says that a symbol was delivered.
 const DELIVERED: usize = 0;
+
+/// Where a packet lies that is delivered.
+enum Packet<'a> {
+    /// Here.
+    Kept(&'a [u8]),
+    /// In the frame in which it came.
+    Arrived(Span),
+}
 
 /// Packets that wait for one before them.
 #[derive(Copy, Clone, Debug)]
@@ -105,33 +113,72 @@ impl StreamSink {
 
     /// Delivers a symbol, and those that waited for it, one after the other.
     fn deliver(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, first: u32) {
-        let Role::Sink { tunnel, .. } = cx.params.role else { return };
         let mut next = Some(first);
         while let Some(number) = next {
             let Some(symbol) = self.store.get(number) else { return };
             if self.store.is_done(number, DELIVERED) {
                 return;
             }
-            let Io { egress, combiner, .. } = &mut *cx.io;
-            let (shard, sealed) = (cx.shard, cx.params.sealed);
-            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
-            outlet.deliver(symbol.packet, cx.counters, cx.marks);
+            Self::hand_over(cx, Packet::Kept(symbol.packet));
             self.store.set_done(number, DELIVERED);
             next = self.store.waiting(number);
+        }
+    }
+
+    /// Delivers a packet.
+    fn hand_over(cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: Packet<'_>) {
+        let Role::Sink { tunnel, .. } = cx.params.role else { return };
+        let Io { egress, combiner, frames, .. } = &mut *cx.io;
+        let packet = match packet {
+            Packet::Kept(packet) => packet,
+            Packet::Arrived(payload) => &frames.bytes(payload)[STREAM_BYTES..],
+        };
+        let (shard, sealed) = (cx.shard, cx.params.sealed);
+        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
+        outlet.deliver(packet, cx.counters, cx.marks);
+    }
+
+    /// Takes in a symbol that arrived and was not known before. One that waits for none before it
+    /// is delivered from its frame: a copy would be read once, and push others out of the caches.
+    fn take_arrived(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        symbol: &StreamSymbol,
+        payload: Span,
+    ) {
+        let StreamSymbol { number, after, .. } = *symbol;
+        if !self.is_free(number, after) {
+            let packet = &cx.io.frames.bytes(payload)[STREAM_BYTES..];
+            self.store.put(number, packet, after);
+            return self.take(cx, symbol);
+        }
+        self.count(cx, number);
+        Self::hand_over(cx, Packet::Arrived(payload));
+        self.store.pass(number, after, DELIVERED);
+        if let Some(next) = self.store.waiting(number) {
+            self.deliver(cx, next);
+        }
+    }
+
+    /// Whether a symbol need not wait for the one that is `after` before it.
+    fn is_free(&self, number: u32, after: u16) -> bool {
+        after == 0 || self.store.is_done(number.wrapping_sub(u32::from(after)), DELIVERED)
+    }
+
+    /// Counts a symbol that was not known before.
+    fn count(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        cx.counters.source_symbols += 1;
+        let missed = cx.io.now.saturating_sub(self.store.heard_at(number));
+        if missed > 0 {
+            cx.counters.decoded_after(missed);
         }
     }
 
     /// Delivers a symbol that was not known before, or lets it wait.
     fn take(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, symbol: &StreamSymbol) {
         let StreamSymbol { number, after, .. } = *symbol;
-        cx.counters.source_symbols += 1;
-        let missed = cx.io.now.saturating_sub(self.store.heard_at(number));
-        if missed > 0 {
-            cx.counters.decoded_after(missed);
-        }
-        let before = number.wrapping_sub(u32::from(after));
-        let is_free = after == 0 || self.store.is_done(before, DELIVERED);
-        if is_free || !self.store.wait(number, after) {
+        self.count(cx, number);
+        if self.is_free(number, after) || !self.store.wait(number, after) {
             return self.deliver(cx, number);
         }
         let until = cx.io.now + self.hold(cx.params);
@@ -245,18 +292,26 @@ impl StreamSink {
         });
     }
 
+    /// What waited for others is forgotten when the window begins anew with `number`.
+    fn note_first(&mut self, kept: Kept, number: u32) {
+        if kept == Kept::First {
+            self.waiting.clear();
+            self.settled = number;
+        }
+    }
+
     /// Keeps a symbol that combinations gave and that was not known before.
     fn keep_recovered(&mut self, now: Nanos, params: &FlowParams) -> Option<StreamSymbol> {
-        let Self { store, incoming, recovery, waiting, settled, .. } = self;
-        let window_symbols = store.symbols();
+        let window_symbols = self.store.symbols();
         loop {
-            let (symbol, packet) = recovery.next(window_symbols)?;
-            let place = (&mut *waiting, &mut *settled);
-            let kept = keep((&mut *store, &mut *incoming), place, (&symbol, packet), (now, params));
+            let (symbol, packet) = self.recovery.next(window_symbols)?;
+            let window = (&mut self.store, &mut self.incoming);
+            let kept = reach::keep(window, (&symbol, packet), (now, params));
+            self.note_first(kept, symbol.number);
             match kept {
                 Kept::First | Kept::New => return Some(symbol),
                 Kept::Known => {}
-                Kept::Stray => recovery.refuse(),
+                Kept::Stray => self.recovery.refuse(),
             }
         }
     }
@@ -281,16 +336,17 @@ impl SinkCode for StreamSink {
                     self.make_room(cx, symbol.number);
                 }
                 let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
-                let Self { store, incoming, waiting, settled, .. } = self;
                 let at = (cx.io.now, cx.params);
-                let kept = keep((store, incoming), (waiting, settled), (&symbol, packet), at);
+                let window = (&mut self.store, &mut self.incoming);
+                let kept = reach::admit(window, (&symbol, packet.len()), at);
+                self.note_first(kept, symbol.number);
                 if kept == Kept::Stray {
                     // Not acknowledged: it is sent again once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
                 self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                 if kept.is_news() {
-                    self.take(cx, &symbol);
+                    self.take_arrived(cx, &symbol, *payload);
                 }
                 kept.is_news()
             }
@@ -339,19 +395,4 @@ impl Lifecycle for StreamSink {
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
-}
-
-/// Keeps a symbol; what waited for others is forgotten when the window began anew.
-fn keep(
-    window: (&mut Store, &mut Incoming),
-    (waiting, settled): (&mut VecDeque<Waiting>, &mut u32),
-    (symbol, packet): (&StreamSymbol, &[u8]),
-    at: (Nanos, &FlowParams),
-) -> Kept {
-    let kept = reach::keep(window, (symbol, packet), at);
-    if kept == Kept::First {
-        waiting.clear();
-        *settled = symbol.number;
-    }
-    kept
 }

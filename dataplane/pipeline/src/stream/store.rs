@@ -249,6 +249,14 @@ impl Store {
         (slot.after, slot.is_known) = (after, true);
     }
 
+    /// Notes that a number that is covered and not known is known and done for next hop `hop`, and
+    /// keeps no packet: it is not needed here any more.
+    pub(crate) fn pass(&mut self, number: u32, after: u16, hop: usize) {
+        let slot = self.slot_mut(number);
+        (slot.bytes, slot.after, slot.is_known) = (0, after, true);
+        slot.done |= 1 << hop;
+    }
+
     /// A symbol, if it is known.
     pub(crate) fn get(&self, number: u32) -> Option<Symbol<'_>> {
         let Slot { bytes, after, .. } = *self.slot(number);

@@ -54,20 +54,19 @@ macro_rules! short_symbols {
                 store(&mut bytes, $affine::<0>(load_short(group), to_11b));
                 room.write(bytes);
             }
+            let factors = factors.as_ptr().cast::<u8>();
             // SAFETY: the loop wrote whole registers, of which the first bytes belong to the
             // coefficients; there is room for all of them.
-            let factors = unsafe {
-                core::slice::from_raw_parts(factors.as_ptr().cast::<u8>(), coefficients.len())
-            };
+            let factors = unsafe { core::slice::from_raw_parts(factors, coefficients.len()) };
             let bytes = destinations.first().map_or(0, |destination| destination.len());
             let mut held = [const { MaybeUninit::<Vector>::uninit() }; SOURCES];
             for (held, source) in held.iter_mut().zip(sources) {
                 // A common length makes one mask for all.
                 held.write($affine::<0>(load_short(&source[..bytes]), to_11b));
             }
+            let held = held.as_ptr().cast::<Vector>();
             // SAFETY: the loop wrote one for each source.
-            let held =
-                unsafe { core::slice::from_raw_parts(held.as_ptr().cast::<Vector>(), columns) };
+            let held = unsafe { core::slice::from_raw_parts(held, columns) };
             let pass = Pass { tables, coefficients: factors, columns, sources, bytes, accumulate };
             let mut row = 0;
             for strip in destinations.as_chunks_mut::<SHORT_STRIP>().0 {
