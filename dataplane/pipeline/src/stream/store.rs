@@ -365,6 +365,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_is_known_and_done_and_leaves_its_place_clean() {
+        let turn = SYMBOLS_MIN as u32;
+        let mut store = Store::new(SYMBOLS_MIN, 4, 1);
+        store.begin(0, 0);
+        store.extend(1, 0);
+        store.put(0, &[7; 4], 0);
+        store.extend(turn + 1, 0);
+        store.pass(turn, 3, 0);
+        assert!(store.is_known(turn) && store.is_done(turn, 0));
+        assert_eq!(store.packet_bytes(turn), 0);
+        store.extend(2 * turn + 1, 0);
+        assert!(!store.is_known(2 * turn) && !store.is_done(2 * turn, 0));
+        store.put(2 * turn, &[9], 0);
+        let coded = store.coded(2 * turn, SYMBOL_HEADER_BYTES + 4).expect("it is known");
+        assert_eq!(coded[SYMBOL_HEADER_BYTES..], [9, 0, 0, 0]);
+    }
+
+    #[test]
     fn what_never_comes_is_needed_for_a_time() {
         for (nanos, held) in [(1, SYMBOLS), (NEEDED_NANOS, SYMBOLS_MIN)] {
             let mut store = Store::new(SYMBOLS, 4, 1);
