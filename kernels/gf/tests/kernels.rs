@@ -47,7 +47,7 @@ fn shape(rng: &mut ChaCha8Rng, bytes: usize) -> (usize, usize) {
         160 if cfg!(miri) => (9, 17),
         // Strips of eight of what one register holds have a way of their own, up to some size.
         33 if cfg!(miri) => (8, 5),
-        33..=64 if bytes % 3 == 0 => {
+        33..=64 if bytes.is_multiple_of(3) => {
             (8 * (1 + rng.next_u32() as usize % 3), rng.next_u32() as usize % 70)
         }
         _ => (rng.next_u32() as usize % rows, rng.next_u32() as usize % columns),
