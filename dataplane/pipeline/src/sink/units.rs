@@ -222,16 +222,13 @@ impl<U: Unit> UnitSink<U> {
             self.deliver(index, tunnel, cx);
             let unit = &self.units[index];
             let Progress { decoded, closed, .. } = *unit.progress();
+            let may_follow = params.repair || self.requests.is_mended() || unit.is_busy();
             if decoded && self.cursor == unit.size() {
                 cx.counters.source_symbols += unit.size() as u64;
                 cx.counters.generations += 1;
                 cx.counters.generations_complete += 1;
                 self.finish(cx.io.frames);
-            } else if closed.is_some()
-                && !(params.repair || self.requests.is_mended())
-                && !unit.is_complete()
-                && !unit.is_busy()
-            {
+            } else if closed.is_some() && !may_follow && !unit.is_complete() {
                 self.give_up(cx);
             } else {
                 return;
