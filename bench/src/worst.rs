@@ -36,8 +36,8 @@ use crate::machine::Machine;
 /// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that
 /// is sent reports with as many items as fit. A packet that completes no unit (generation, block,
 /// symbol of a window) should take less than 50 microseconds; one that does may take as long as its
-/// multiplications besides, which are timed by themselves, and so for each where it completes several.
-/// Plans are made, and memory is allocated, elsewhere, as in a daemon.
+/// multiplications besides, which are timed by themselves, and so for each where it completes
+/// several. Plans are made, and memory is allocated, elsewhere, as in a daemon.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- worst --quick

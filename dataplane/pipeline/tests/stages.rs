@@ -107,8 +107,8 @@ fn forged_packets_do_not_replace_a_stage_that_has_delivered() {
     assert_eq!((source.leaked(), sink.leaked()), (0, 0));
 }
 
-/// A forged packet of the flow's own epoch, but of larger sizes, once opened a stage for an idle flow that
-/// took all of its packets from then on.
+/// A forged packet of the flow's own epoch, but of larger sizes, once opened a stage for an idle
+/// flow that took all of its packets from then on.
 #[test]
 fn forged_sizes_in_the_epoch_of_an_idle_flow_do_not_take_it_over() {
     let change = |role| FlowParams { generation_size: 1, ..params(role) };

@@ -420,7 +420,7 @@ impl Payloads for Counted<'_> {
 }
 
 /// A block that decoded in one call kept its worker for all of its multiplications, and a plan for
-/// milliseconds, whoever sent the packet.
+/// milliseconds, forged packets or not.
 #[test]
 fn calls_with_little_effort_do_little_each_and_decode_the_same() {
     const SYMBOL_BYTES: usize = 8;

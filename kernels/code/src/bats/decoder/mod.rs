@@ -8,8 +8,8 @@
 //!                 Solver: payload work, by whole batches, once
 //! ```
 //!
-//! Each of these goes on where it ended when a call may do no more ([`Effort`]). Packets that come in
-//! the middle of a plan wait until it is made.
+//! Each of these goes on where it ended when a call may do no more ([`Effort`]). Packets that come
+//! in the middle of a plan wait until it is made.
 //!
 //! Payloads never come here: the caller keeps innovative ones by slot and multiplies where they lie
 //! ([`Payloads`]).
