@@ -9,8 +9,8 @@
 //! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each
 //! formed by one fused multiply, straight into the frames it leaves in. One call computes a part of
 //! the precode, or forms a few batches only; a large block leaves over several. Batches of a group
-//! take turns packet by packet. Blocks are kept until the sink needs no more of them, to form further batches for it: the code
-//! is rateless.
+//! take turns packet by packet. Blocks are kept until the sink needs no more of them, to form
+//! further batches for it: the code is rateless.
 
 mod answers;
 
