@@ -9,7 +9,7 @@
 //! machine lengthens some of its times and not all, so the shortest is the packet's own.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::Pipeline;
@@ -17,12 +17,12 @@ use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
-    BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Role, ShardId, Snapshot,
-    TunnelId, WindowParams,
+    BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Redundancy, Role,
+    ShardId, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Writer};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use serde::Serialize;
 
@@ -35,8 +35,9 @@ use crate::machine::Machine;
 ///
 /// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that
 /// is sent reports with as many items as fit. A packet that completes no unit (generation, block,
-/// symbol of a window) should take less than 50 microseconds; one that does takes what its
-/// multiplications take. Plans are made, and memory is allocated, elsewhere, as in a daemon.
+/// symbol of a window) should take less than 50 microseconds; one that does may take as long as its
+/// multiplications besides, which are timed by themselves, and so for each where it completes
+/// several. Plans are made, and memory is allocated, elsewhere, as in a daemon.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- worst --quick
@@ -62,9 +63,14 @@ struct Row {
     median: f64,
     /// Of packets that complete no unit.
     worst: f64,
-    /// Of packets that complete one; nothing where none does.
+    /// Multiplications of that packet.
+    worst_multiplying: f64,
+    /// Of packets that complete some, but for what their multiplications take, by unit: one that
+    /// closes a gap delivers all that waited behind it. Nothing where none does.
     worst_completing: Option<f64>,
-    /// Whether `worst` is within the aim.
+    /// Multiplications of that packet.
+    completing_multiplying: Option<f64>,
+    /// Whether both are within the aim.
     met: bool,
 }
 
@@ -122,11 +128,76 @@ impl Input {
     }
 }
 
+/// Frames that time the multiplications of what lies in them.
+struct TimedFrames {
+    frames: HeapFrames,
+    multiplying: Duration,
+}
+
+impl Frames for TimedFrames {
+    fn frame_bytes(&self) -> usize {
+        self.frames.frame_bytes()
+    }
+
+    fn take(&mut self) -> Option<FrameId> {
+        self.frames.take()
+    }
+
+    fn scarce(&self) -> bool {
+        self.frames.scarce()
+    }
+
+    fn retain(&mut self, frame: FrameId) {
+        self.frames.retain(frame);
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.frames.release(frame);
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        self.frames.bytes(span)
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        self.frames.bytes_mut(span)
+    }
+
+    fn with_disjoint<R>(
+        &mut self,
+        sources: &[Span],
+        destinations: &[Span],
+        work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    ) -> R {
+        let multiplying = &mut self.multiplying;
+        self.frames.with_disjoint(sources, destinations, |from, to| {
+            let started = Instant::now();
+            let result = work(from, to);
+            *multiplying += started.elapsed();
+            result
+        })
+    }
+}
+
+/// What an input took, in nanoseconds, and its multiplications of that.
+#[derive(Copy, Clone, Debug)]
+struct Taken {
+    nanos: u64,
+    multiplying: u64,
+}
+
+impl Taken {
+    /// But for its multiplications.
+    fn rest(&self) -> u64 {
+        self.nanos.saturating_sub(self.multiplying)
+    }
+}
+
 /// A node, fresh for every round.
 struct Node {
     params: FlowParams,
     pipeline: Pipeline,
-    frames: HeapFrames,
+    frames: TimedFrames,
     outputs: Outputs,
 }
 
@@ -135,17 +206,19 @@ impl Node {
         let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
         let outputs = Outputs { sent: Vec::with_capacity(FRAMES), ..Outputs::default() };
         let frames = HeapFrames::new(FRAMES, FRAME_BYTES);
+        let frames = TimedFrames { frames, multiplying: Duration::ZERO };
         let pipeline = Pipeline::new(&snapshot, SEED);
         Node { params: params.clone(), pipeline, frames, outputs }
     }
 
-    /// Takes one input in. Nanoseconds that the pipeline took for it, timers included.
-    fn take(&mut self, input: &Input) -> u64 {
+    /// Takes one input in. What the pipeline took for it, timers included.
+    fn take(&mut self, input: &Input) -> Taken {
         let Node { pipeline, frames, outputs, .. } = self;
         let span = match input {
-            Input::Payload(_, bytes, _) => frames.receive(bytes),
+            Input::Payload(_, bytes, _) => frames.frames.receive(bytes),
             Input::Ip(..) => None,
         };
+        frames.multiplying = Duration::ZERO;
         let started = Instant::now();
         let now = match input {
             Input::Ip(packet, now) => {
@@ -160,7 +233,8 @@ impl Node {
             }
         };
         pipeline.tick(frames, outputs, now);
-        u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Taken { nanos: nanos(started.elapsed()), multiplying: nanos(frames.multiplying) }
     }
 
     /// The packets sent, as bytes; their frames are free again.
@@ -198,7 +272,8 @@ impl Node {
 /// what it was given that it asked for, by input.
 struct Recording {
     sent: Vec<(Vec<u8>, Nanos)>,
-    completing: Vec<bool>,
+    /// Units completed, by input.
+    completing: Vec<u64>,
     answers: Vec<Answers>,
 }
 
@@ -208,7 +283,7 @@ fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recor
     for input in inputs {
         let before = node.completed();
         node.take(input);
-        recording.completing.push(node.completed() > before);
+        recording.completing.push(node.completed() - before);
         recording.sent.extend(node.drain().into_iter().map(|bytes| (bytes, input.at())));
         let plan = node.outputs.plan.take().map(|request| maker.make(&request));
         let answers = Answers { plan, open: node.outputs.open };
@@ -218,13 +293,17 @@ fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recor
     recording
 }
 
-/// Nanoseconds of every input: the shortest of all rounds.
-fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: usize) -> Vec<u64> {
-    let mut shortest = vec![u64::MAX; inputs.len()];
+/// What every input took: the shortest of all rounds.
+fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: usize) -> Vec<Taken> {
+    let never = Taken { nanos: u64::MAX, multiplying: 0 };
+    let mut shortest = vec![never; inputs.len()];
     for _ in 0..rounds {
         let mut node = Node::new(params);
         for (index, input) in inputs.iter().enumerate() {
-            shortest[index] = shortest[index].min(node.take(input));
+            let taken = node.take(input);
+            if taken.nanos < shortest[index].nanos {
+                shortest[index] = taken;
+            }
             let Node { frames, outputs, .. } = &mut node;
             outputs.sent.drain(..).for_each(|span| frames.release(span.frame));
             node.answer(&recording.answers[index], input.at());
@@ -240,19 +319,30 @@ fn row(
     rounds: usize,
 ) -> (Row, Recording) {
     let recording = record(params, inputs, maker);
-    let nanos = time(params, inputs, &recording, rounds);
-    let longest = |completing: bool| {
-        let of = nanos.iter().zip(&recording.completing).filter(|(_, is)| **is == completing);
-        of.map(|(nanos, _)| *nanos as f64 / 1e3).reduce(f64::max)
-    };
-    let (worst, worst_completing) = (longest(false).unwrap_or(0.0), longest(true));
-    let mut sorted = nanos.clone();
+    let taken = time(params, inputs, &recording, rounds);
+    let all = || taken.iter().zip(&recording.completing);
+    let longest = all().filter(|(_, units)| **units == 0).max_by_key(|(taken, _)| taken.nanos);
+    let longest = longest.map(|(taken, _)| taken);
+    let rest = |taken: &Taken, units: u64| taken.rest() / units;
+    let completing = all().filter(|(_, units)| **units > 0);
+    let completing = completing.max_by_key(|(taken, units)| rest(taken, **units));
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let worst = longest.map_or(0.0, |taken| micros(taken.nanos));
+    let worst_completing = completing.map(|(taken, units)| micros(rest(taken, *units)));
+    let mut sorted: Vec<u64> = taken.iter().map(|taken| taken.nanos).collect();
     sorted.sort_unstable();
-    let median = sorted.get(sorted.len() / 2).map_or(0.0, |nanos| *nanos as f64 / 1e3);
-    let met = worst <= AIM_MICROS;
-    let packets = inputs.len();
-    let code = code.to_owned();
-    (Row { code, node, packets, median, worst, worst_completing, met }, recording)
+    let row = Row {
+        code: code.to_owned(),
+        node,
+        packets: inputs.len(),
+        median: sorted.get(sorted.len() / 2).map_or(0.0, |nanos| micros(*nanos)),
+        worst,
+        worst_multiplying: longest.map_or(0.0, |taken| micros(taken.multiplying)),
+        worst_completing,
+        completing_multiplying: completing.map(|(taken, _)| micros(taken.multiplying)),
+        met: worst <= AIM_MICROS && worst_completing.is_none_or(|rest| rest <= AIM_MICROS),
+    };
+    (row, recording)
 }
 
 /// Source, relay and sink of one code, and a source under feedback.
@@ -329,6 +419,8 @@ fn at(number: u32) -> Nanos {
 /// Codes and sizes measured.
 fn cases() -> Vec<(String, FlowParams)> {
     let base = FlowParams::new(SHARD.flow, Role::Source { tunnel: TunnelId(0) }, vec![NEXT_HOP]);
+    // Nothing tells the sources of losses: what makes up for those of two links and some.
+    let base = FlowParams { redundancy: Redundancy::Fixed(1.4), ..base };
     let generations = |size: usize, field| {
         let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
         (name, FlowParams { generation_size: size, field, generations: 64, ..base.clone() })
@@ -370,21 +462,26 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let machine = Machine::describe();
     let (count, rounds) = if options.quick { (1200, 2) } else { (4000, 9) };
     println!(
-        "| code | node | packets | median us | worst us, no unit completed | worst us, a unit completed |"
+        "| code | node | packets | median us | worst us, no unit completed (multiplications) | a unit \
+         completed, but for multiplications (these) |"
     );
     println!("|---|---|---:|---:|---:|---:|");
     let mut all = Vec::new();
     for (name, params) in cases() {
         for row in rows(&name, &params, count, rounds) {
-            let Row { code, node, packets, median, worst, worst_completing, .. } = &row;
-            let completing = worst_completing.map_or("-".into(), |micros| format!("{micros:.1}"));
-            println!("| {code} | {node} | {packets} | {median:.2} | {worst:.1} | {completing} |");
+            let Row { code, node, packets, median, worst, worst_multiplying, .. } = &row;
+            let completing = row.worst_completing.zip(row.completing_multiplying);
+            let completing =
+                completing.map_or("-".into(), |(rest, own)| format!("{rest:.1} ({own:.1})"));
+            let worst = format!("{worst:.1} ({worst_multiplying:.1})");
+            println!("| {code} | {node} | {packets} | {median:.2} | {worst} | {completing} |");
             all.push(row);
         }
     }
     let missed = all.iter().filter(|row| !row.met).count();
     println!(
-        "\nat most {AIM_MICROS} us where no unit is completed: missed in {missed} of {} rows",
+        "\nat most {AIM_MICROS} us, or besides multiplications where a unit is completed: missed in \
+         {missed} of {} rows",
         all.len()
     );
     if let Some(path) = &options.json {

@@ -293,6 +293,10 @@ impl Shard {
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);
+        if let Some(is_other) = self.other.as_ref().and_then(|other| self.present.or(other, data)) {
+            is_other.then(|| self.exchange());
+            return Ok(());
+        }
         if self.present.is_of(epoch, now) || self.present.epoch == Some(epoch) && fits.is_ok() {
             return fits.map_err(|_| DropReason::Mismatch);
         }
@@ -300,7 +304,6 @@ impl Shard {
         match other.takes(data) {
             Err(_) if other.is_of(epoch, now) => return Err(DropReason::Mismatch),
             Ok(()) if other.epoch == Some(epoch) || fits.is_err() => {}
-            Ok(()) if other.is_proven && !self.present.is_proven => {}
             _ => return fits,
         }
         self.exchange();

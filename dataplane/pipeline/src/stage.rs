@@ -188,6 +188,14 @@ impl Stage {
         self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
     }
 
+    /// Where of this stage and another one only one has proven itself, and takes a packet: whether
+    /// that is the other. A forged packet may have opened the one that has not, in any epoch.
+    pub(crate) fn or(&self, other: &Self, data: &Data<'_>) -> Option<bool> {
+        let proven = if other.is_proven { other } else { self };
+        let is_either = self.is_proven != other.is_proven && proven.takes(data).is_ok();
+        is_either.then_some(other.is_proven)
+    }
+
     /// Whether nothing has come to it for a while.
     pub(crate) fn is_unused(&self, now: Nanos) -> bool {
         now >= self.used_at.max(self.made_at).saturating_add(IN_USE_NANOS)

@@ -288,7 +288,7 @@ fn interleaving_follows_the_bursts_that_are_measured() {
 
 #[test]
 fn parameters_change_while_packets_flow() {
-    let mut line = line(2, 0.05, 11, 96, |_| ());
+    let mut line = line(2, 0.05, 13, 96, |_| ());
     let mut number = 0;
     let codes = [bats(200), FlowCode::Rlnc, bats(96), bats(24)];
     let mut sent = 0;

@@ -124,6 +124,7 @@ fn blocks_of_every_profile_are_delivered_in_order() {
                 }
             }
         }
+        node.tick(MILLI);
         assert!(node.delivered == expected, "{profile}: delivered something else");
         let counters = node.flow().counters;
         assert_eq!((counters.generations_complete, counters.generations_failed), (4, 0));
@@ -154,6 +155,7 @@ fn blocks_that_wait_where_numbers_wrap_around_keep_their_places() {
             node.receive_next(&block.packet(batch, &unit(index)), 2 * MILLI);
         }
     }
+    node.tick(2 * MILLI);
     assert!(node.delivered == expected, "{} of {}", node.delivered.len(), expected.len());
     assert_eq!(node.flow().counters.generations_complete, 5);
     assert_eq!(node.leaked(), 0);
@@ -178,6 +180,7 @@ fn source_that_restarts_behind_itself_is_followed() {
                 node.receive_next(&packet, millis * MILLI);
             }
         }
+        node.tick(millis * MILLI);
     }
     assert!(node.delivered == expected, "{} of {} packets", node.delivered.len(), expected.len());
     assert_eq!(node.leaked(), 0);
@@ -201,6 +204,7 @@ fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
         let packet = block.packet(3, &unit(index));
         node.receive(&packet, 30 * MILLI);
     }
+    node.tick(30 * MILLI);
     assert!(node.delivered == block.packets, "delivered something else");
     assert_eq!(node.leaked(), 0);
 }

@@ -106,3 +106,31 @@ fn forged_packets_do_not_replace_a_stage_that_has_delivered() {
     assert_eq!(sink.delivered, [0, 1, 2].map(|number| ip_packet(100, number)));
     assert_eq!((source.leaked(), sink.leaked()), (0, 0));
 }
+
+/// A forged packet of the flow's own epoch, but of larger sizes, once opened a stage for an idle
+/// flow that took all of its packets from then on.
+#[test]
+fn forged_sizes_in_the_epoch_of_an_idle_flow_do_not_take_it_over() {
+    let change = |role| FlowParams { generation_size: 1, ..params(role) };
+    let mut source = Node::new(change(Role::Source { tunnel: TunnelId(0) }), 1);
+    let mut sink = Node::new(change(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 2);
+    let mut send = |sink: &mut Node, number: u32, now: u64| {
+        let mut sent = source.ingress(&ip_packet(100, number), now);
+        sent.append(&mut source.tick(now + MILLI));
+        let unit = sent.swap_remove(0).1;
+        drop(sink.receive_next(&unit, now + MILLI));
+        unit[2]
+    };
+    let epoch = send(&mut sink, 0, 0);
+    send(&mut sink, 1, 2 * MILLI);
+    for index in 0..2 {
+        let forged = symbol(epoch, (1 << 20, 64, 6), index);
+        sink.receive_next(&forged, 3000 * MILLI);
+    }
+    for number in 2..8 {
+        send(&mut sink, number, 3001 * MILLI + u64::from(number) * MILLI);
+    }
+    let expected: Vec<Vec<u8>> = (0..8).map(|number| ip_packet(100, number)).collect();
+    assert_eq!(sink.delivered, expected);
+    assert_eq!((source.leaked(), sink.leaked()), (0, 0));
+}

@@ -9,8 +9,8 @@ use std::convert::Infallible;
 use bats_line::{Line, random, seed};
 use rand_chacha::rand_core::Rng;
 use recoded_code::bats::{
-    Batch, Code, Decoder, Gain, Limits, Operand, PAPER_ROW_DEGREES, Params, ParamsError, Payloads,
-    Profile, Rejected, Rows,
+    Batch, Code, Decoder, Effort, Gain, Limits, Operand, PAPER_ROW_DEGREES, Params, ParamsError,
+    Payloads, Profile, Rejected, Rows,
 };
 use recoded_gf::Kernel;
 
@@ -395,5 +395,92 @@ fn block_that_never_gets_enough_says_how_much_it_lacks() {
         let Ok(()) = decoder.advance(&mut Nothing, |_| ());
         assert!(!decoder.is_determined());
         assert_eq!(decoder.missing(), 256 - decoder.rank());
+    }
+}
+
+/// Payload work that is counted, in products of symbols.
+struct Counted<'a> {
+    rows: &'a mut Rows,
+    products: usize,
+}
+
+impl Payloads for Counted<'_> {
+    type Error = Infallible;
+
+    fn combine(
+        &mut self,
+        coefficients: &[u8],
+        sources: &[Operand],
+        destinations: &[Operand],
+        accumulate: bool,
+    ) -> Result<(), Infallible> {
+        self.products += sources.len() * destinations.len();
+        self.rows.combine(coefficients, sources, destinations, accumulate)
+    }
+}
+
+/// A block that decoded in one call kept its worker for all of its multiplications, and a plan for
+/// milliseconds, forged packets or not.
+#[test]
+fn calls_with_little_effort_do_little_each_and_decode_the_same() {
+    const SYMBOL_BYTES: usize = 8;
+    const PRODUCTS: usize = 512;
+    /// One part more than the effort allows.
+    const PART: usize = 64 * 16;
+    let mut line = Line::new(seed("effort"), 2, 0.1);
+    for (source_symbols, batch_size, profile) in [
+        (1024, 16, Profile::Precoded),
+        (256, 16, Profile::CyclicShift),
+        (300, 16, Profile::Baseline),
+        (700, 128, Profile::Precoded),
+    ] {
+        let shape = Params { source_symbols, batch_size, profile, ..Params::default() };
+        let code = Code::new(shape).expect("valid parameters");
+        let mut source = Rows::new(SYMBOL_BYTES);
+        for symbol in 0..source_symbols {
+            let bytes: Vec<u8> = (0..SYMBOL_BYTES).map(|_| line.random.next_u32() as u8).collect();
+            source.set(Operand::Symbol(symbol as u16), &bytes);
+        }
+        let mut steps = Counted { rows: &mut source, products: 0 };
+        for step in 0..code.precode_steps() {
+            let before = steps.products;
+            let Ok(products) = code.precode_step(step, &mut steps);
+            assert_eq!(products, steps.products - before);
+            assert!(products <= PART, "{shape:?}: {products} products in a step of the precode");
+        }
+        let mut decoder = Decoder::new(Limits::of(source_symbols, batch_size));
+        decoder.reset(shape).expect("within its own limits");
+        let (mut rows, mut batch) = (Rows::new(SYMBOL_BYTES), Batch::new());
+        let (mut calls, mut most) = (0, 0);
+        let mut advance = |decoder: &mut Decoder, rows: &mut Rows| {
+            let mut payloads = Counted { rows, products: 0 };
+            let effort = Effort::new(PRODUCTS * SYMBOL_BYTES, SYMBOL_BYTES);
+            let Ok(()) = decoder.advance_by(effort, &mut payloads, |_| ());
+            calls += 1;
+            most = most.max(payloads.products);
+        };
+        for id in 0..u16::MAX {
+            if decoder.is_complete() {
+                break;
+            }
+            code.batch(id, &mut batch);
+            for vector in line.cross(batch_size) {
+                if let Ok(Gain::Innovative { slot }) = decoder.insert(id, &vector) {
+                    let payload = combine(&vector, &batch, &source, SYMBOL_BYTES);
+                    rows.set(Operand::Received(slot), &payload);
+                }
+                advance(&mut decoder, &mut rows);
+            }
+            // Packets that come in the middle of a plan are not lost: none comes after the last.
+            while decoder.rank() >= source_symbols + source_symbols / 4 && decoder.is_cut() {
+                advance(&mut decoder, &mut rows);
+            }
+        }
+        assert!(most <= PRODUCTS + PART, "{shape:?}: {most} products in a call");
+        assert!(calls > source_symbols, "{shape:?}: {calls} calls");
+        for index in 0..source_symbols {
+            let operand = Operand::Symbol(index as u16);
+            assert_eq!(rows.get(operand), source.get(operand), "{shape:?}: symbol {index}");
+        }
     }
 }

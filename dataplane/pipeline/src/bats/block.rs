@@ -8,6 +8,9 @@ use recoded_wire::coded::{Block as BlockWord, INDEX_BYTES, coding_offset, log2_c
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
 use std::convert::Infallible;
 
+/// Products of symbols per call, while a precode is computed: as long as some packets take to form.
+const STEP_PRODUCTS: usize = 512;
+
 /// One block of source symbols.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -32,6 +35,10 @@ pub(crate) struct Block {
     pub due: u16,
     /// Repair rounds answered.
     pub repaired: u8,
+    /// Steps of its precode that have been computed.
+    precoded: u16,
+    /// Steps that there are: none where there is no precode.
+    precode_steps: u16,
 }
 
 impl Block {
@@ -51,6 +58,8 @@ impl Block {
             batches: 0,
             due: 0,
             repaired: 0,
+            precoded: 0,
+            precode_steps: 0,
         }
     }
 
@@ -64,6 +73,7 @@ impl Block {
             self.full_log2 = log2_ceil(bats.source_symbols);
         }
         (self.batches, self.due, self.repaired) = (0, 0, 0);
+        (self.precoded, self.precode_steps) = (0, 0);
     }
 
     /// Frees the entry and lets its frames go.
@@ -74,14 +84,9 @@ impl Block {
         (self.live, self.due) = (false, 0);
     }
 
-    /// Adds the symbols of the precode, if `code` has one. False, with nothing added, when frames
-    /// ran out.
-    pub(crate) fn precode(
-        &mut self,
-        code: &Code,
-        kernel: &Kernel,
-        frames: &mut impl Frames,
-    ) -> bool {
+    /// Makes room for the symbols of the precode, if `code` has one; [`Former::precode`] computes
+    /// them. False, with nothing added, when frames ran out.
+    pub(crate) fn begin_precode(&mut self, code: &Code, frames: &mut impl Frames) -> bool {
         let had = self.symbols.len();
         let Some(first) = self.symbols.first().copied() else { return false };
         while self.symbols.len() < code.intermediate_symbols() {
@@ -93,9 +98,13 @@ impl Block {
             };
             self.symbols.push(Span { frame, ..first });
         }
-        let mut rows = Symbols { kernel, frames, symbols: &self.symbols };
-        let Ok(()) = code.precode_symbols(&mut rows);
+        self.precode_steps = code.precode_steps() as u16;
         true
+    }
+
+    /// Whether all symbols of its precode are there: batches can be formed.
+    pub(crate) fn is_precoded(&self) -> bool {
+        self.precoded == self.precode_steps
     }
 
     /// The block word of batch `batch`.
@@ -170,6 +179,20 @@ impl Former {
     pub(crate) fn code(&mut self, block: &Block) -> Option<&Code> {
         self.code.reset(block.params).ok()?;
         Some(&self.code)
+    }
+
+    /// Computes a part of the symbols of the precode of a block.
+    pub(crate) fn precode(&mut self, block: &mut Block, kernel: &Kernel, frames: &mut impl Frames) {
+        if self.code.reset(block.params).is_err() {
+            return;
+        }
+        let mut products = 0;
+        while !block.is_precoded() && products < STEP_PRODUCTS {
+            let mut rows = Symbols { kernel, frames, symbols: &block.symbols };
+            let Ok(taken) = self.code.precode_step(usize::from(block.precoded), &mut rows);
+            products += taken;
+            block.precoded += 1;
+        }
     }
 
     /// Forms batch `id` of `block` and appends its symbols to `formed`, each in a frame of its own

@@ -9,7 +9,7 @@ use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
 use crate::report::DropReason;
 use crate::sink::unit::{Progress, Unit};
-use recoded_code::bats::{Decoder, Gain, Limits, Params, Profile};
+use recoded_code::bats::{Decoder, Effort, Gain, Limits, Params, Profile};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{CodedHeader, SIZE_MAX};
 use recoded_wire::feedback::{Item, Nack};
@@ -20,6 +20,10 @@ const BATCHES_SPARE: usize = 16;
 
 /// Blocks this far from the ones held belong to a source that restarted.
 const RESTART_BLOCKS: u32 = 1 << 10;
+
+/// What decoding may do in one call: some tens of microseconds of multiplications. The rest follows
+/// in the calls after it, which leaves other flows their turns.
+const DECODE_BYTES: usize = 3 << 17;
 
 /// What a packet says of its block.
 #[derive(Copy, Clone, Debug)]
@@ -189,16 +193,20 @@ impl Unit for ReceivedBlock {
     }
 
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, _shard: ShardId) -> bool {
-        if self.agreed.is_none() {
-            return false;
-        }
+        let Some(agreed) = self.agreed else { return false };
+        let effort = Effort::new(DECODE_BYTES, usize::from(agreed.symbol_bytes));
         let kernel = io.combiner.kernel();
         let mut bench = Workbench { rows: &mut self.rows, frames: io.frames, kernel };
-        let decoded = self.decoder.advance(&mut bench, |_| ()).is_ok() && self.is_complete();
+        let advanced = self.decoder.advance_by(effort, &mut bench, |_| ());
+        let decoded = advanced.is_ok() && self.is_complete();
         if decoded {
             self.rows.release_received(io.frames);
         }
         decoded
+    }
+
+    fn is_busy(&self) -> bool {
+        self.agreed.is_some() && !self.progress.decoded && self.decoder.is_cut()
     }
 
     fn ends_with(&self, _header: &CodedHeader) -> bool {

@@ -13,7 +13,8 @@
 //! One unit is tried at a time, and costs as much memory as any other.
 
 use crate::edge::framing::begins_with_packet;
-use crate::io::AHEAD_MAX;
+use crate::egress::Egress;
+use crate::io::{AHEAD_MAX, Context};
 use crate::params::Nanos;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;
@@ -55,6 +56,20 @@ impl<U: Unit> Trial<U> {
         *self.unit.progress_mut() = Progress::opened(now);
         self.unit.open(number);
         true
+    }
+
+    /// Decodes it as far as it goes in one call.
+    pub(crate) fn decode(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let unit = &mut self.unit;
+        let Progress { live, decoded, .. } = *unit.progress();
+        if live && !decoded && unit.decode(cx.io, cx.shard) {
+            unit.progress_mut().decoded = true;
+        }
+    }
+
+    /// Whether its decoding goes on.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.unit.progress().live && self.unit.is_busy()
     }
 
     /// Whether it decoded, and to IP packets, or to sealed ones.

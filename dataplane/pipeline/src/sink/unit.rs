@@ -66,8 +66,14 @@ pub(crate) trait Unit {
     /// Whether what the packet is of still lacks some: of a block, the batch.
     fn lacks(&self, view: &PacketView) -> bool;
 
-    /// Decodes as far as it goes. Whether all symbols are known; if not, it is called again.
+    /// Decodes as far as it goes in one call. Whether all symbols are known; if not, it is called
+    /// again, and at once while [`Unit::is_busy`].
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool;
+
+    /// Whether the last call of [`Unit::decode`] has left work: it bounds what one call does.
+    fn is_busy(&self) -> bool {
+        false
+    }
 
     /// An accelerator that took a product has computed `rows`; fewer than were asked for when it
     /// failed. Whether all symbols are known.

@@ -11,7 +11,8 @@
 //!               └ cursor: symbols of it delivered
 //! ```
 
-use crate::collected::PacketView;
+mod later;
+
 use crate::edge::framing::Unpacker;
 use crate::edge::outlet::Outlet;
 use crate::egress::{Egress, Ticket};
@@ -26,7 +27,7 @@ use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
@@ -45,8 +46,8 @@ enum Place {
     Held,
     /// To one that was delivered or given up.
     Finished,
-    /// To one out of range: a jump within the table, or farther.
-    Elsewhere { is_jump: bool },
+    /// To one out of range.
+    Elsewhere,
 }
 
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
@@ -63,6 +64,8 @@ pub(crate) struct UnitSink<U> {
     /// A unit closed short: the next tick must see it.
     urgent: bool,
     requests: Requests,
+    /// Whether anything was delivered: what it holds may be forged else.
+    has_delivered: bool,
     /// A unit out of range.
     trial: Trial<U>,
     /// When the last packet in range arrived.
@@ -84,6 +87,7 @@ impl<U: Unit> UnitSink<U> {
             cursor: 0,
             urgent: false,
             requests: Requests::new(),
+            has_delivered: false,
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
         }
@@ -120,8 +124,7 @@ impl<U: Unit> UnitSink<U> {
             self.advance(cx, number);
             return Place::Held;
         }
-        let is_jump = (1..=self.units.len() as u32 * U::STEP).contains(&ahead);
-        Place::Elsewhere { is_jump }
+        Place::Elsewhere
     }
 
     /// Whether a unit of `epoch` that is not held was delivered or given up: it lies before `next`.
@@ -132,77 +135,6 @@ impl<U: Unit> UnitSink<U> {
         // What the table held lately is not delivered again, however late a copy comes.
         let is_recent = behind <= self.units.len() as u32 * U::STEP && epoch == self.epoch;
         (1..U::RESTART).contains(&behind) && (is_of_this_life || is_recent)
-    }
-
-    /// Takes in a packet of a unit out of range; see [`trial`].
-    fn try_unit(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (number, told): (u32, U::Told),
-        (payload, view): (Span, &PacketView),
-        is_jump: bool,
-    ) -> Fate {
-        let params = cx.params;
-        if !self.trial.begin(number, cx.io.frames, cx.io.now) {
-            return Fate::Dropped(DropReason::Stray);
-        }
-        let unit = &mut self.trial.unit;
-        unit.progress_mut().touched = cx.io.now;
-        match unit.accept(cx.io, told, payload, view) {
-            Ok(true) => cx.counters.innovative += 1,
-            Ok(false) => cx.counters.redundant += 1,
-            Err(reason) => return Fate::Dropped(reason),
-        }
-        unit.progress_mut().first.get_or_insert(cx.io.now);
-        if !unit.progress().decoded && unit.decode(cx.io, cx.shard) {
-            unit.progress_mut().decoded = true;
-        }
-        let is_proven = self.trial.is_proven(cx.io.frames, params.sealed);
-        if is_proven && (is_jump || self.is_idle(params, cx.io.now)) {
-            self.adopt(cx);
-        }
-        Fate::Consumed
-    }
-
-    /// Whether nothing in range has come for a while.
-    fn is_idle(&self, params: &FlowParams, now: Nanos) -> bool {
-        now >= self.in_range_at.saturating_add(params.generation_timeout_nanos)
-    }
-
-    /// When a trial that has succeeded may take over, if it waits for that.
-    fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
-        let at = self.in_range_at.saturating_add(params.generation_timeout_nanos);
-        self.trial.is_proven(frames, params.sealed).then_some(at)
-    }
-
-    /// Resynchronises to the unit on trial.
-    fn adopt(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let (Some(number), Some((next, newest))) = (self.trial.number(), self.range) else {
-            return;
-        };
-        let epoch = self.trial.unit.epoch().unwrap_or(self.epoch);
-        let is_finished = self.is_finished(next, (number, epoch), cx.io.now);
-        if is_finished || number.wrapping_sub(next) < self.held_span() {
-            // The units before it have come after all.
-            self.trial.clear(cx.io.frames);
-            return;
-        }
-        let ahead = number.wrapping_sub(newest);
-        if (1..=self.units.len() as u32 * U::STEP).contains(&ahead) {
-            self.advance(cx, number);
-        } else {
-            self.restart(cx, number);
-        }
-        (self.in_range_at, self.admitted_at) = (cx.io.now, cx.io.now);
-        let index = self.index(number);
-        std::mem::swap(&mut self.units[index], &mut self.trial.unit);
-        self.trial.clear(cx.io.frames);
-        let unit = &mut self.units[index];
-        self.epoch = unit.epoch().unwrap_or(self.epoch);
-        let first = unit.progress().first.unwrap_or(cx.io.now);
-        cx.counters.decoded_after(cx.io.now.saturating_sub(first));
-        self.close(index, cx.io.now);
-        self.pump(cx);
     }
 
     /// A first packet, or a source that restarted: whatever was held is given up.
@@ -290,15 +222,13 @@ impl<U: Unit> UnitSink<U> {
             self.deliver(index, tunnel, cx);
             let unit = &self.units[index];
             let Progress { decoded, closed, .. } = *unit.progress();
+            let may_follow = params.repair || self.requests.is_mended() || unit.is_busy();
             if decoded && self.cursor == unit.size() {
                 cx.counters.source_symbols += unit.size() as u64;
                 cx.counters.generations += 1;
                 cx.counters.generations_complete += 1;
                 self.finish(cx.io.frames);
-            } else if closed.is_some()
-                && !(params.repair || self.requests.is_mended())
-                && !unit.is_complete()
-            {
+            } else if closed.is_some() && !may_follow && !unit.is_complete() {
                 self.give_up(cx);
             } else {
                 return;
@@ -314,6 +244,7 @@ impl<U: Unit> UnitSink<U> {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) {
         let unit = &self.units[index];
+        let delivered = cx.counters.delivered_packets;
         for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
             self.cursor += 1;
             let Io { frames, egress, combiner, .. } = &mut *cx.io;
@@ -323,6 +254,7 @@ impl<U: Unit> UnitSink<U> {
                 outlet.deliver(packet, cx.counters, cx.marks);
             });
         }
+        self.has_delivered |= cx.counters.delivered_packets > delivered;
     }
 
     /// Gives the unit next in order up.
@@ -396,7 +328,9 @@ impl<U: Unit> UnitSink<U> {
                 writer.push(hop);
             }
             writer.push(state);
-            if let Some(block_ack) = U::block_ack(next.wrapping_sub(U::STEP)) {
+            // The source lets go what it is told of.
+            let block_ack = U::block_ack(next.wrapping_sub(U::STEP));
+            if let Some(block_ack) = block_ack.filter(|_| self.has_delivered) {
                 writer.push(block_ack);
             }
             if let Some((epoch, counts)) = ranks {
@@ -427,10 +361,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
-            Place::Elsewhere { is_jump } => {
-                let arrival = (payload, view);
-                return self.try_unit(cx, (number, told), arrival, is_jump);
-            }
+            Place::Elsewhere => return self.try_unit(cx, (number, told), (payload, view)),
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         self.requests.arrived(header.is_mended());
@@ -465,6 +396,10 @@ impl<U: Unit> SinkCode for UnitSink<U> {
             self.close(index, cx.io.now);
         }
         self.pump(cx);
+        if self.busy().is_some_and(|busy| busy != index) {
+            // Where packets come without a pause, timers alone would be too slow.
+            self.decode_busy(cx);
+        }
         Fate::Consumed
     }
 
@@ -492,11 +427,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
 impl<U: Unit> Lifecycle for UnitSink<U> {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
-        let takes_over_at = self.takes_over_at(params, cx.io.frames);
-        if takes_over_at.is_some_and(|at| at <= cx.io.now) {
-            self.adopt(cx);
-        }
-        let mut deadline = takes_over_at.filter(|at| *at > cx.io.now);
+        let mut deadline = earlier(self.judge(cx), self.decode_busy(cx));
         let mut asks = [Nack { unit: 0, missing: 0, round: 0 }; ASKS_MAX];
         let mut count = 0;
         let (next, _) = self.range?;
@@ -512,11 +443,13 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
                 continue;
             }
             self.close(index, cx.io.now);
-            // Frames may have run out the last time.
-            self.decode(index, cx);
+            if !self.units[index].is_busy() {
+                // Frames may have run out the last time.
+                self.decode(index, cx);
+            }
             let timing = if is_crowded && number == next { (timing.0, 0) } else { timing };
             let unit = &mut self.units[index];
-            let may_ask = params.repair && !unit.is_complete();
+            let may_ask = params.repair && !unit.is_complete() && !unit.is_busy();
             let has_place = has_budget && count < asks.len();
             if may_ask && has_place && unit.progress().may_ask(cx.io.now, timing) {
                 asks[count] = ask(unit, number, cx.io.now);
@@ -540,7 +473,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        if self.urgent {
+        if self.urgent || self.trial.is_busy() || self.busy().is_some() {
             return Some(now);
         }
         let closes_at = self.holds().then_some(now + params.generation_timeout_nanos);

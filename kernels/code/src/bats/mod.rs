@@ -24,7 +24,7 @@ mod tables;
 pub use batch::{Batch, DEGREE_MAX};
 pub use code::Code;
 pub use cyclic::{BaseGraph, PAPER_ROW_DEGREES};
-pub use decoder::{Decoder, Gain, Rejected};
+pub use decoder::{Decoder, Effort, Gain, Rejected};
 pub use params::{
     BATCH_SIZE_MAX, INACTIVE_MAX, Limits, Params, ParamsError, Profile, SOURCE_SYMBOLS_MAX,
     SYMBOLS_MAX,

@@ -56,22 +56,48 @@ impl Precode {
         self.source_symbols = source_symbols;
         self.ldpc = next_prime((0.01 * symbols + (2.0 * symbols).sqrt()).ceil() as usize);
         self.hdpc = (symbols.ln().ceil() as usize).max(5) + 2;
-        self.members.clear();
-        self.starts.clear();
-        self.starts.push(0);
-        for row in 0..self.ldpc {
-            for symbol in 0..source_symbols {
-                if self.rows_of(symbol).contains(&row) {
-                    self.members.push(symbol as u16);
-                }
-            }
-            self.members.push((source_symbols + row) as u16);
-            self.starts.push(self.members.len() as u32);
-        }
-        let mut random = TinyMt32::new(HDPC_SEED);
+        self.place_members();
+        // Rows of any block are a part of the same sequence, so no shorter block needs it again.
         let count = self.hdpc * (source_symbols + self.ldpc);
-        self.dense.clear();
-        self.dense.extend((0..count).map(|_| random.next_u32() as u8));
+        if self.dense.len() < count {
+            let mut random = TinyMt32::new(HDPC_SEED);
+            self.dense.clear();
+            self.dense.extend((0..count).map(|_| random.next_u32() as u8));
+        }
+    }
+
+    /// Lists the members of all LDPC rows, in time proportional to their number: blocks of any size
+    /// come one after the other.
+    fn place_members(&mut self) {
+        self.starts.clear();
+        self.starts.resize(self.ldpc + 1, 0);
+        for symbol in 0..self.source_symbols {
+            for row in self.rows_of(symbol) {
+                self.starts[row] += 1;
+            }
+        }
+        // Where a row ends for now: members are put in from its beginning, and move it there.
+        let mut end = 0;
+        for start in &mut self.starts {
+            let members = *start + 1;
+            *start = end;
+            end += members;
+        }
+        self.members.clear();
+        self.members.resize(end as usize - 1, 0);
+        for symbol in 0..self.source_symbols {
+            for row in self.rows_of(symbol) {
+                self.members[self.starts[row] as usize] = symbol as u16;
+                self.starts[row] += 1;
+            }
+        }
+        let mut first = 0;
+        for row in 0..self.ldpc {
+            let last = self.starts[row];
+            self.members[last as usize] = (self.source_symbols + row) as u16;
+            self.starts[row] = first;
+            first = last + 1;
+        }
     }
 
     /// Symbols of the precode.
@@ -106,25 +132,41 @@ impl Precode {
         &self.dense[row * columns..(row + 1) * columns]
     }
 
-    /// Computes the parity symbols from the source symbols.
-    pub(super) fn encode<P: Payloads>(&self, payloads: &mut P) -> Result<(), P::Error> {
-        let mut sources = [Operand::Symbol(0); SOURCES_MAX];
-        for row in 0..self.ldpc {
-            let (own, members) = self.ldpc_row(row).split_last().unwrap_or((&0, &[]));
-            // A row of a tiny block may be empty: its symbol is zero.
-            let nothing = members.is_empty().then_some(members);
-            for (number, group) in members.chunks(SOURCES_MAX).chain(nothing).enumerate() {
-                for (source, member) in sources.iter_mut().zip(group) {
-                    *source = Operand::Symbol(*member);
-                }
-                let (sources, out) = (&sources[..group.len()], [Operand::Symbol(*own)]);
-                payloads.combine(&[1; SOURCES_MAX][..group.len()], sources, &out, number > 0)?;
-            }
-        }
-        self.encode_dense(payloads)
+    /// Steps in which parity symbols are computed: one for each LDPC row, and then one for as many
+    /// columns of all HDPC rows as one combination takes.
+    pub(super) fn steps(&self) -> usize {
+        self.ldpc + (self.source_symbols + self.ldpc).div_ceil(SOURCES_MAX)
     }
 
-    fn encode_dense<P: Payloads>(&self, payloads: &mut P) -> Result<(), P::Error> {
+    /// Does one step, all those before it done. Returns how many products of symbols it took.
+    pub(super) fn encode<P: Payloads>(
+        &self,
+        step: usize,
+        payloads: &mut P,
+    ) -> Result<usize, P::Error> {
+        match step.checked_sub(self.ldpc) {
+            None => self.encode_sparse(step, payloads),
+            Some(group) => self.encode_dense(group * SOURCES_MAX, payloads),
+        }
+    }
+
+    fn encode_sparse<P: Payloads>(&self, row: usize, payloads: &mut P) -> Result<usize, P::Error> {
+        let mut sources = [Operand::Symbol(0); SOURCES_MAX];
+        let (own, members) = self.ldpc_row(row).split_last().unwrap_or((&0, &[]));
+        // A row of a tiny block may be empty: its symbol is zero.
+        let nothing = members.is_empty().then_some(members);
+        for (number, group) in members.chunks(SOURCES_MAX).chain(nothing).enumerate() {
+            for (source, member) in sources.iter_mut().zip(group) {
+                *source = Operand::Symbol(*member);
+            }
+            let (sources, out) = (&sources[..group.len()], [Operand::Symbol(*own)]);
+            payloads.combine(&[1; SOURCES_MAX][..group.len()], sources, &out, number > 0)?;
+        }
+        Ok(members.len())
+    }
+
+    /// The products of the columns from `first` on, as many as one combination takes.
+    fn encode_dense<P: Payloads>(&self, first: usize, payloads: &mut P) -> Result<usize, P::Error> {
         let columns = self.source_symbols + self.ldpc;
         let mut coefficients = [0; HDPC_MAX * SOURCES_MAX];
         let mut sources = [Operand::Symbol(0); SOURCES_MAX];
@@ -132,19 +174,16 @@ impl Precode {
         for (row, output) in outputs[..self.hdpc].iter_mut().enumerate() {
             *output = Operand::Symbol((columns + row) as u16);
         }
-        for first in (0..columns).step_by(SOURCES_MAX) {
-            let count = SOURCES_MAX.min(columns - first);
-            for (offset, source) in sources[..count].iter_mut().enumerate() {
-                *source = Operand::Symbol((first + offset) as u16);
-            }
-            for (row, out) in coefficients.chunks_exact_mut(count).take(self.hdpc).enumerate() {
-                out.copy_from_slice(&self.hdpc_row(row)[first..first + count]);
-            }
-            let coefficients = &coefficients[..self.hdpc * count];
-            let (sources, outputs) = (&sources[..count], &outputs[..self.hdpc]);
-            payloads.combine(coefficients, sources, outputs, first > 0)?;
+        let count = SOURCES_MAX.min(columns - first);
+        for (offset, source) in sources[..count].iter_mut().enumerate() {
+            *source = Operand::Symbol((first + offset) as u16);
         }
-        Ok(())
+        for (row, out) in coefficients.chunks_exact_mut(count).take(self.hdpc).enumerate() {
+            out.copy_from_slice(&self.hdpc_row(row)[first..first + count]);
+        }
+        let coefficients = &coefficients[..self.hdpc * count];
+        payloads.combine(coefficients, &sources[..count], &outputs[..self.hdpc], first > 0)?;
+        Ok(count * self.hdpc)
     }
 
     /// The LDPC rows of a source symbol, all different because their number is prime.

@@ -243,11 +243,6 @@ impl Strike {
         self.wrong & 0x80 != 0
     }
 
-    /// Whether its packets are of other sizes than the one that was seen.
-    pub(super) fn is_resized(&self) -> bool {
-        self.wrong & 1 != 0
-    }
-
     /// The packet at `distance`, its symbol zeros or noise; `None` where `template` is no data
     /// packet.
     pub(super) fn forge(

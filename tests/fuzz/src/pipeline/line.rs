@@ -252,8 +252,7 @@ impl Line {
             if !strike.is_unstamped() {
                 self.links[link].stamp(&mut packet);
             }
-            // Nodes open a stage for sizes that they have not seen.
-            self.is_unsure |= self.may_follow() || strike.is_resized();
+            self.is_unsure |= self.may_follow();
             self.nodes[link + 1].receive(Some(UP), &packet, self.now);
             self.pass(pause);
         }

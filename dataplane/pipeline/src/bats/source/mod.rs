@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each
-//! formed by one fused multiply, straight into the frames it leaves in. One call forms a few
-//! batches only; a large block leaves over several. Batches of a group take turns packet by packet.
-//! Blocks are kept until the sink needs no more of them, to form further batches for it: the code
-//! is rateless.
+//! formed by one fused multiply, straight into the frames it leaves in. One call computes a part of
+//! the precode, or forms a few batches only; a large block leaves over several. Batches of a group
+//! take turns packet by packet. Blocks are kept until the sink needs no more of them, to form
+//! further batches for it: the code is rateless.
 
 mod answers;
 
@@ -219,9 +219,8 @@ impl BatsSource {
         self.packer.pad(cx.io.frames, &block.symbols);
         block.params = code_of(params, bats, symbols);
         block.params.batch_size = self.planner.short(params, params.generation_size, symbols);
-        let kernel = cx.io.combiner.kernel();
         let code = self.former.as_mut().and_then(|former| former.code(block));
-        if !code.is_some_and(|code| block.precode(code, kernel, cx.io.frames)) {
+        if !code.is_some_and(|code| block.begin_precode(code, cx.io.frames)) {
             // Without frames for a precode there is a profile that needs none.
             block.params.profile = Profile::CyclicShift;
         }
@@ -279,6 +278,12 @@ impl BatsSource {
             self.send_group(cx);
         }
         while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
+            let (block, kernel) = (&mut self.blocks[index], cx.io.combiner.kernel());
+            if let Some(former) = self.former.as_mut().filter(|_| !block.is_precoded()) {
+                // The rest at the next call, and then its batches.
+                former.precode(block, kernel, cx.io.frames);
+                break;
+            }
             let size = self.blocks[index].params.batch_size;
             if !self.form(index, cx) {
                 // What was formed must not wait for what was not.

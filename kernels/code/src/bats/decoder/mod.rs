@@ -8,9 +8,13 @@
 //!                 Solver: payload work, by whole batches, once
 //! ```
 //!
+//! Each of these goes on where it ended when a call may do no more ([`Effort`]). Packets that come
+//! in the middle of a plan wait until it is made.
+//!
 //! Payloads never come here: the caller keeps innovative ones by slot and multiplies where they lie
 //! ([`Payloads`]).
 
+mod effort;
 mod received;
 mod solver;
 mod system;
@@ -18,6 +22,7 @@ mod system;
 use crate::bats::code::Code;
 use crate::bats::params::{Limits, Params, ParamsError};
 use crate::bats::payloads::Payloads;
+pub use effort::Effort;
 use received::Received;
 use solver::Solver;
 use system::{State, System};
@@ -33,6 +38,9 @@ const BATCHES_PER_PACKET: usize = 64;
 
 /// The next plan after one that failed waits for at least this part of the block.
 const RETRY_PART: usize = 1024;
+
+/// What drawing a batch costs, in operations on rows of coefficients.
+const BATCH_ROWS: usize = 128;
 
 /// What a packet was good for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -79,6 +87,11 @@ pub struct Decoder {
     /// Plans of this block that were tried, and the batches that they looked at in all.
     plans: usize,
     batches_planned: usize,
+    /// Batches and slots that the system knows: those behind them wait for a plan to be made.
+    known_batches: usize,
+    known_slots: usize,
+    /// Whether the last call did not do all that it could have.
+    is_cut: bool,
 }
 
 impl Decoder {
@@ -97,6 +110,9 @@ impl Decoder {
             plan_from: 0,
             plans: 0,
             batches_planned: 0,
+            known_batches: 0,
+            known_slots: 0,
+            is_cut: false,
         }
     }
 
@@ -140,6 +156,7 @@ impl Decoder {
         self.system.reset(&self.code);
         self.solver.reset();
         (self.plan_from, self.plans, self.batches_planned) = (0, 0, 0);
+        (self.known_batches, self.known_slots, self.is_cut) = (0, 0, false);
     }
 
     /// Bytes that a decoder for these limits takes. What is never used is never resident.
@@ -168,20 +185,51 @@ impl Decoder {
         if self.is_determined() {
             return Ok(Gain::Redundant);
         }
-        let (batch, is_new) = self.received.open(batch_id)?;
-        if is_new && !self.system.is_planned() {
-            self.system.add_batch(&self.code, batch_id, batch as u16);
+        let (batch, _) = self.received.open(batch_id)?;
+        let had_all = self.has_all();
+        let slot = self.received.insert(batch, vector);
+        if had_all && !self.system.is_planning() {
+            self.absorb(&mut Effort::UNLIMITED.clone());
         }
-        let Some(slot) = self.received.insert(batch, vector) else {
-            return Ok(Gain::Redundant);
-        };
-        if self.system.is_planned() {
-            let nth = self.received.rank(batch) - 1;
-            self.system.constrain_by_packet(&self.code, &self.received, batch as u16, nth as u16);
-        } else {
-            self.system.raise(self.ldpc + batch);
+        Ok(slot.map_or(Gain::Redundant, |slot| Gain::Innovative { slot }))
+    }
+
+    /// Whether the system knows all packets that were taken in before.
+    fn has_all(&self) -> bool {
+        self.known_slots == self.received.total()
+    }
+
+    /// Tells the system of packets that it does not know of yet, unless a plan is being made.
+    fn absorb(&mut self, effort: &mut Effort) {
+        if self.system.is_planning() {
+            return;
         }
-        Ok(Gain::Innovative { slot })
+        while !self.has_all() && !effort.is_spent() {
+            let slot = self.known_slots as u32;
+            self.known_slots += 1;
+            let batch = self.received.batch_of_slot(slot);
+            if !self.system.is_planned() {
+                self.add_batches(batch + 1, effort);
+                self.system.raise(self.ldpc + batch);
+            } else if !self.system.is_determined() {
+                let slots = self.received.slots(batch).iter();
+                let nth = slots.take_while(|other| **other != slot).count() as u16;
+                let Self { system, code, received, .. } = self;
+                system.constrain_by_packet(code, received, batch as u16, nth, effort);
+            }
+        }
+        if self.has_all() && !self.system.is_planned() {
+            self.add_batches(self.received.batches(), effort);
+        }
+    }
+
+    /// Tells the system of the first `count` batches.
+    fn add_batches(&mut self, count: usize, effort: &mut Effort) {
+        for batch in self.known_batches..count {
+            self.system.add_batch(&self.code, self.received.id(batch), batch as u16);
+            effort.spend(BATCH_ROWS, 0);
+        }
+        self.known_batches = self.known_batches.max(count);
     }
 
     /// Decodes as far as what was received allows, and calls `decoded` for every source symbol that
@@ -192,43 +240,109 @@ impl Decoder {
     pub fn advance<P: Payloads>(
         &mut self,
         payloads: &mut P,
+        decoded: impl FnMut(u16),
+    ) -> Result<(), P::Error> {
+        self.advance_by(Effort::UNLIMITED, payloads, decoded)
+    }
+
+    /// The same with so much effort at most; [`Decoder::is_cut`] tells whether there may be more to
+    /// do at once. With batches of 16 no part takes more than some 1000 products of symbols; with
+    /// 128 the elimination of a batch takes up to 30 MB of coefficients.
+    ///
+    /// # Errors
+    /// Those of `payloads`; a later call goes on where this one ended.
+    pub fn advance_by<P: Payloads>(
+        &mut self,
+        mut effort: Effort,
+        payloads: &mut P,
         mut decoded: impl FnMut(u16),
     ) -> Result<(), P::Error> {
-        self.solver.follow(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
-        while !self.system.is_planned() && self.system.peel(&self.code, &self.received) {
-            self.solver.follow(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
-        }
+        self.is_cut = false;
+        self.work(&mut effort, payloads, &mut decoded)?;
+        self.is_cut = effort.is_spent() && !self.is_complete();
+        Ok(())
+    }
+
+    /// Whether the last call ended because of its effort.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    fn work<P: Payloads>(
+        &mut self,
+        effort: &mut Effort,
+        payloads: &mut P,
+        decoded: &mut impl FnMut(u16),
+    ) -> Result<(), P::Error> {
         let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
-        let is_far = self.system.is_far(self.received.total() + self.ldpc + hdpc);
-        if !self.system.is_planned() && !is_far && self.system.missing(hdpc) == 0 {
-            self.plan();
+        loop {
+            self.absorb(effort);
+            self.peel(effort, payloads, decoded)?;
+            let is_far = self.system.is_far(self.received.total() + self.ldpc + hdpc);
+            let is_near = || !is_far && self.system.missing(hdpc) == 0;
+            if !effort.is_spent()
+                && !self.system.is_planned()
+                && (self.system.is_planning() || is_near())
+            {
+                self.plan(effort);
+            }
+            // What came meanwhile may be what lacked.
+            if effort.is_spent() || self.system.is_determined() || self.has_all() {
+                break;
+            }
         }
-        if self.system.is_planned() && self.system.is_determined() {
-            self.solver.finish(&self.system, &self.code, &self.received, payloads, &mut decoded)?;
+        if self.system.is_planned() && self.system.is_determined() && !effort.is_spent() {
+            let Self { solver, system, code, received, .. } = self;
+            solver.finish((system, code, received), effort, payloads, decoded)?;
         }
         Ok(())
+    }
+
+    /// Works off what follows from packets alone, until nothing does.
+    fn peel<P: Payloads>(
+        &mut self,
+        effort: &mut Effort,
+        payloads: &mut P,
+        decoded: &mut impl FnMut(u16),
+    ) -> Result<(), P::Error> {
+        let Self { solver, system, code, received, .. } = self;
+        if system.is_planned() || system.is_planning() {
+            return Ok(());
+        }
+        loop {
+            solver.follow((system, code, received), effort, payloads, decoded)?;
+            if effort.is_spent() || !system.peel(code, received, effort) {
+                return Ok(());
+            }
+        }
     }
 
     /// Source symbols that follow from what was received, by whatever means, were the block to end
     /// here. (Only [`Decoder::advance`] with enough of them computes any.)
     pub fn decodable(&mut self) -> usize {
+        let effort = &mut Effort::UNLIMITED.clone();
         if !self.system.is_planned() {
-            self.plan();
+            self.plan(effort);
         }
+        self.absorb(effort);
         self.system.decodable(self.code.params().source_symbols)
     }
 
     /// Works out the decoding of all symbols. With too many inactive symbols it has to wait for
     /// more batches: it is tried again when as many packets have come as one batch has, or later if
     /// it was tried too often. A rank of all source symbols is always tried.
-    fn plan(&mut self) {
-        let rank = self.received.total();
-        if self.limits.inactive_max == 0 || rank < self.plan_from {
-            return;
+    fn plan(&mut self, effort: &mut Effort) {
+        // What it is made of: packets that come meanwhile wait.
+        let rank = self.known_slots;
+        if !self.system.is_planning() {
+            if self.limits.inactive_max == 0 || rank < self.plan_from {
+                return;
+            }
+            self.plans += 1;
+            self.batches_planned += self.known_batches;
         }
-        self.plans += 1;
-        self.batches_planned += self.received.batches();
-        if self.system.plan(&self.code, &self.received).is_err() {
+        if self.system.plan(&self.code, &self.received, effort).is_err() {
             let Params { source_symbols, batch_size, .. } = self.code.params();
             let soonest = rank + batch_size.max(source_symbols / RETRY_PART);
             let next = soonest.max(self.batches_planned / BATCHES_PER_PACKET);
@@ -296,6 +410,11 @@ impl Decoder {
             return 0;
         }
         let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
-        self.system.missing(hdpc).max(1)
+        let unknown = self.received.total() - self.known_slots;
+        match self.system.is_planning() {
+            // It was begun because none seemed to lack.
+            true => 1,
+            false => self.system.missing(hdpc).saturating_sub(unknown).max(1),
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Received {
     echelon: Vec<u8>,
     /// Per slot: the leading element of the reduced vector.
     leading: Vec<u8>,
+    /// Per slot: its batch.
+    batch_of_slot: Vec<u16>,
     fresh: Vec<u8>,
 }
 
@@ -42,6 +44,7 @@ impl Received {
             vectors: Vec::with_capacity(slots * size),
             echelon: Vec::with_capacity(slots * size),
             leading: Vec::with_capacity(slots),
+            batch_of_slot: Vec::with_capacity(slots),
             fresh: vec![0; size],
         }
     }
@@ -49,7 +52,7 @@ impl Received {
     /// Bytes that it takes for these limits, but for constant ones.
     pub(super) fn memory_bytes(limits: Limits) -> usize {
         let slots = limits.batches_max * limits.batch_size_max;
-        limits.batches_max * 8 + slots * (2 * limits.batch_size_max + 5)
+        limits.batches_max * 8 + slots * (2 * limits.batch_size_max + 7)
     }
 
     pub(super) fn reset(&mut self, batch_size: usize) {
@@ -60,6 +63,7 @@ impl Received {
         self.vectors.clear();
         self.echelon.clear();
         self.leading.clear();
+        self.batch_of_slot.clear();
     }
 
     /// Innovative packets.
@@ -75,6 +79,11 @@ impl Received {
     pub(super) fn batch_of(&self, id: u16) -> Option<usize> {
         let place = self.ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(usize::from(self.ids[place].1))
+    }
+
+    /// Batch of an innovative packet.
+    pub(super) fn batch_of_slot(&self, slot: u32) -> usize {
+        usize::from(self.batch_of_slot[slot as usize])
     }
 
     pub(super) fn id(&self, batch: usize) -> u16 {
@@ -131,6 +140,7 @@ impl Received {
         self.echelon.extend_from_slice(fresh);
         self.vectors.extend_from_slice(vector);
         self.leading.push(leading as u8);
+        self.batch_of_slot.push(batch as u16);
         self.slots[first + rank] = slot;
         self.ranks[batch] += 1;
         Some(slot)

@@ -13,15 +13,20 @@
 //! far less than the fill-in of an elimination over payloads.
 
 use crate::bats::code::Code;
+use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
 use crate::bats::decoder::system::{Constraint, Origin, State, Step, System};
 use crate::bats::params::BATCH_SIZE_MAX;
 use crate::bats::payloads::{Operand, Payloads};
+use std::ops::Range;
 
-/// Sources of one call to [`Payloads::combine`], and destinations of one that solves for inactive
-/// symbols.
+/// Sources and destinations of one call to [`Payloads::combine`], which is one part of the work:
+/// products take longer with fewer at a time, and a call may end only between parts.
 const SOURCES_MAX: usize = 64;
-const GROUP: usize = 32;
+const GROUP: usize = 16;
+
+/// What is worked on: the system, its code, and the packets.
+type Of<'a> = (&'a System, &'a Code, &'a Received);
 
 /// Where the work stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -37,6 +42,8 @@ enum Stage {
 
 pub(super) struct Solver {
     stage: Stage,
+    /// Parts done of what the stage names.
+    part: usize,
     /// Steps that need not be gone back over.
     peeled: usize,
     sources: Vec<Operand>,
@@ -58,18 +65,19 @@ impl Solver {
     pub(super) fn new() -> Self {
         Self {
             stage: Stage::Following(0),
+            part: 0,
             peeled: 0,
             sources: Vec::with_capacity(2 * super::system::COLUMNS_MAX),
             picked: Vec::with_capacity(2 * super::system::COLUMNS_MAX),
             destinations: Vec::with_capacity(BATCH_SIZE_MAX),
-            coefficients: vec![0; BATCH_SIZE_MAX * SOURCES_MAX],
+            coefficients: vec![0; GROUP * SOURCES_MAX],
             solution: vec![0; GROUP * 1024],
         }
     }
 
     pub(super) fn reset(&mut self) {
         self.stage = Stage::Following(0);
-        self.peeled = 0;
+        (self.part, self.peeled) = (0, 0);
     }
 
     pub(super) fn is_done(&self, system: &System) -> bool {
@@ -82,25 +90,25 @@ impl Solver {
 
     /// Whether the steps made by peeling have been followed.
     pub(super) fn has_followed(&self, system: &System) -> bool {
-        system.is_planned() || self.stage == Stage::Following(system.steps())
+        system.is_planned() || self.stage == Stage::Following(system.peeled())
     }
 
-    /// Follows the steps made by peeling.
+    /// Follows the steps made by peeling, as far as the effort goes.
     pub(super) fn follow<P: Payloads>(
         &mut self,
-        system: &System,
-        code: &Code,
-        received: &Received,
+        (system, code, received): Of<'_>,
+        effort: &mut Effort,
         payloads: &mut P,
         decoded: &mut impl FnMut(u16),
     ) -> Result<(), P::Error> {
         let Stage::Following(first) = self.stage else { return Ok(()) };
-        if system.is_planned() {
-            return Ok(());
-        }
-        for index in first..system.steps() {
+        for index in first..system.peeled() {
             let step = system.step(index);
-            self.resolve(system, received, &step, With::Settled, payloads)?;
+            if effort.is_spent()
+                || !self.resolve(system, received, (&step, With::Settled), effort, payloads)?
+            {
+                return Ok(());
+            }
             self.stage = Stage::Following(index + 1);
             self.peeled = index + 1;
             report(system, code, &step, decoded);
@@ -108,104 +116,146 @@ impl Solver {
         Ok(())
     }
 
-    /// Does all that is left once everything is determined.
+    /// Does what is left once everything is determined, as far as the effort goes.
     pub(super) fn finish<P: Payloads>(
         &mut self,
-        system: &System,
-        code: &Code,
-        received: &Received,
+        of: Of<'_>,
+        effort: &mut Effort,
         payloads: &mut P,
         decoded: &mut impl FnMut(u16),
     ) -> Result<(), P::Error> {
-        loop {
-            self.stage = match self.stage {
-                Stage::Following(index) if index < system.steps() => {
-                    let step = system.step(index);
-                    self.resolve(system, received, &step, With::Settled, payloads)?;
-                    if system.inactive().is_empty() {
-                        report(system, code, &step, decoded);
-                    }
-                    Stage::Following(index + 1)
-                }
-                Stage::Following(_) if system.inactive().is_empty() => Stage::Done,
-                Stage::Following(_) => Stage::Constraints(0),
-                Stage::Constraints(index) if index < system.constraints().len() => {
-                    Stage::Constraints(self.constrain(system, code, received, index, payloads)?)
-                }
-                Stage::Constraints(_) => Stage::Inactive(0),
-                Stage::Inactive(first) if first < system.inactive().len() => {
-                    Stage::Inactive(self.solve(system, code, first, payloads, decoded)?)
-                }
-                Stage::Inactive(_) => Stage::Back(self.peeled),
-                Stage::Back(index) if index < system.steps() => {
-                    let step = system.step(index);
-                    self.complete(system, received, &step, payloads)?;
-                    report(system, code, &step, decoded);
-                    Stage::Back(index + 1)
-                }
-                Stage::Back(_) | Stage::Done => {
-                    self.stage = Stage::Done;
-                    return Ok(());
-                }
-            };
+        while self.stage != Stage::Done && !effort.is_spent() {
+            let Some(next) = self.go_on(of, effort, payloads, decoded)? else { return Ok(()) };
+            self.stage = next;
         }
+        Ok(())
     }
 
-    /// Computes the symbols that a step resolves.
+    /// Does what the stage names, and says what follows; `None` when the effort ended before.
+    fn go_on<P: Payloads>(
+        &mut self,
+        (system, code, received): Of<'_>,
+        effort: &mut Effort,
+        payloads: &mut P,
+        decoded: &mut impl FnMut(u16),
+    ) -> Result<Option<Stage>, P::Error> {
+        Ok(Some(match self.stage {
+            Stage::Following(index) if index < system.steps() => {
+                let step = system.step(index);
+                if !self.resolve(system, received, (&step, With::Settled), effort, payloads)? {
+                    return Ok(None);
+                }
+                if system.inactive().is_empty() {
+                    report(system, code, &step, decoded);
+                }
+                Stage::Following(index + 1)
+            }
+            Stage::Following(_) if system.inactive().is_empty() => Stage::Done,
+            Stage::Following(_) => Stage::Constraints(0),
+            Stage::Constraints(index) if index < system.constraints().len() => {
+                match self.constrain((system, code, received), index, effort, payloads)? {
+                    Some(next) => Stage::Constraints(next),
+                    None => return Ok(None),
+                }
+            }
+            Stage::Constraints(_) => Stage::Inactive(0),
+            Stage::Inactive(first) if first < system.inactive().len() => {
+                match self.solve(system, first, effort, payloads)? {
+                    Some(next) => {
+                        let found = &system.inactive()[first..next];
+                        found.iter().filter(|symbol| is_source(code, **symbol)).for_each(
+                            |symbol| {
+                                decoded(*symbol);
+                            },
+                        );
+                        Stage::Inactive(next)
+                    }
+                    None => return Ok(None),
+                }
+            }
+            Stage::Inactive(_) => Stage::Back(self.peeled),
+            Stage::Back(index) if index < system.steps() => {
+                let step = system.step(index);
+                if !self.complete(system, received, &step, effort, payloads)? {
+                    return Ok(None);
+                }
+                report(system, code, &step, decoded);
+                Stage::Back(index + 1)
+            }
+            Stage::Back(_) | Stage::Done => Stage::Done,
+        }))
+    }
+
+    /// Computes the symbols that a step resolves. Whether that is done.
     fn resolve<P: Payloads>(
         &mut self,
         system: &System,
         received: &Received,
-        step: &Step,
-        with: With,
+        (step, with): (&Step, With),
+        effort: &mut Effort,
         payloads: &mut P,
-    ) -> Result<(), P::Error> {
+    ) -> Result<bool, P::Error> {
         let pivots = usize::from(step.pivots);
         self.destinations.clear();
         let symbols = system.columns(step)[..pivots].iter();
         self.destinations.extend(symbols.map(|&symbol| Operand::Symbol(symbol)));
-        self.combine(system, received, step, |row| row, with, payloads)
+        self.list_sources(system, received, step, with);
+        self.combine(system, step, |row| row, effort, payloads)
     }
 
     /// Brings the symbols that a step resolves to their final values, the cheaper way: by adding
-    /// what depends on inactive symbols, or by computing them anew.
+    /// what depends on inactive symbols, or by computing them anew. Whether that is done.
     fn complete<P: Payloads>(
         &mut self,
         system: &System,
         received: &Received,
         step: &Step,
+        effort: &mut Effort,
         payloads: &mut P,
-    ) -> Result<(), P::Error> {
+    ) -> Result<bool, P::Error> {
         let inactive = system.inactive();
         if inactive.len() >= step.others() + usize::from(step.equations) {
-            return self.resolve(system, received, step, With::All, payloads);
+            return self.resolve(system, received, (step, With::All), effort, payloads);
         }
         let symbols = &system.columns(step)[..usize::from(step.pivots)];
-        self.destinations.clear();
-        self.destinations.extend(symbols.iter().map(|&symbol| Operand::Symbol(symbol)));
-        for first in (0..inactive.len()).step_by(SOURCES_MAX) {
-            let group = &inactive[first..inactive.len().min(first + SOURCES_MAX)];
+        let parts = Parts { sources: inactive.len(), destinations: symbols.len() };
+        while self.part < parts.count() {
+            let (from, to) = parts.of(self.part);
+            let (inactive, symbols) = (&inactive[from.clone()], &symbols[to]);
             self.sources.clear();
-            self.sources.extend(group.iter().map(|&symbol| Operand::Symbol(symbol)));
-            for (out, &symbol) in self.coefficients.chunks_exact_mut(group.len()).zip(symbols) {
-                out.copy_from_slice(&system.dependence(symbol)[first..first + group.len()]);
+            self.sources.extend(inactive.iter().map(|&symbol| Operand::Symbol(symbol)));
+            self.destinations.clear();
+            self.destinations.extend(symbols.iter().map(|&symbol| Operand::Symbol(symbol)));
+            for (out, &symbol) in self.coefficients.chunks_exact_mut(from.len()).zip(symbols) {
+                out.copy_from_slice(&system.dependence(symbol)[from.clone()]);
             }
-            let coefficients = &self.coefficients[..group.len() * symbols.len()];
+            let coefficients = &self.coefficients[..from.len() * symbols.len()];
             payloads.combine(coefficients, &self.sources, &self.destinations, true)?;
+            if !self.next_part(parts, effort) {
+                return Ok(false);
+            }
         }
-        Ok(())
+        self.part = 0;
+        Ok(true)
+    }
+
+    /// Notes a part done. False when the effort ended and more parts follow.
+    fn next_part(&mut self, parts: Parts, effort: &mut Effort) -> bool {
+        let (from, to) = parts.of(self.part);
+        self.part += 1;
+        effort.spend_symbols(from.len() * to.len());
+        !effort.is_spent() || self.part >= parts.count()
     }
 
     /// Computes what is left of the constraints from `index` on that belong to one step, and
     /// returns the next one.
     fn constrain<P: Payloads>(
         &mut self,
-        system: &System,
-        code: &Code,
-        received: &Received,
+        (system, code, received): Of<'_>,
         index: usize,
+        effort: &mut Effort,
         payloads: &mut P,
-    ) -> Result<usize, P::Error> {
+    ) -> Result<Option<usize>, P::Error> {
         let constraints = &system.constraints()[index..];
         self.destinations.clear();
         match constraints[0] {
@@ -221,58 +271,66 @@ impl Solver {
                     }
                 }
                 let step = system.step(step as usize);
-                self.combine(system, received, &step, |row| rows[row], With::Settled, payloads)?;
-                Ok(index + count)
+                self.list_sources(system, received, &step, With::Settled);
+                let done = self.combine(system, &step, |row| rows[row], effort, payloads)?;
+                Ok(done.then_some(index + count))
             }
             Constraint::Hdpc(row) => {
-                self.constrain_hdpc(system, code, usize::from(row), index, payloads)?;
-                Ok(index + 1)
+                self.destinations.push(Operand::Spare(index as u16));
+                let done = self.constrain_hdpc(system, code, usize::from(row), effort, payloads)?;
+                Ok(done.then_some(index + 1))
             }
         }
     }
 
+    /// Whether it is done.
     fn constrain_hdpc<P: Payloads>(
         &mut self,
         system: &System,
         code: &Code,
         row: usize,
-        index: usize,
+        effort: &mut Effort,
         payloads: &mut P,
-    ) -> Result<(), P::Error> {
-        let Some(precode) = code.precode() else { return Ok(()) };
+    ) -> Result<bool, P::Error> {
+        let Some(precode) = code.precode() else { return Ok(true) };
         let factors = precode.hdpc_row(row);
         let own = (factors.len() + row) as u16;
-        let terms = factors.iter().copied().enumerate().map(|(symbol, c)| (symbol as u16, c));
-        let terms = terms.chain([(own, 1)]).filter(|(symbol, _)| {
-            !matches!(system.state(usize::from(*symbol)), State::Inactive(_))
-        });
-        self.destinations.push(Operand::Spare(index as u16));
-        let (mut accumulate, mut count) = (false, 0);
-        self.sources.clear();
-        for (symbol, coefficient) in terms {
-            self.sources.push(Operand::Symbol(symbol));
-            self.coefficients[count] = coefficient;
-            count += 1;
-            if count == SOURCES_MAX {
+        let is_settled =
+            |symbol: u16| !matches!(system.state(usize::from(symbol)), State::Inactive(_));
+        loop {
+            let terms = factors.iter().copied().enumerate().map(|(symbol, c)| (symbol as u16, c));
+            let terms = terms.chain([(own, 1)]).filter(|(symbol, _)| is_settled(*symbol));
+            let terms = terms.skip(self.part * SOURCES_MAX).take(SOURCES_MAX);
+            self.sources.clear();
+            for ((symbol, coefficient), out) in terms.zip(&mut self.coefficients) {
+                self.sources.push(Operand::Symbol(symbol));
+                *out = coefficient;
+            }
+            let (count, accumulate) = (self.sources.len(), self.part > 0);
+            if count > 0 || !accumulate {
                 let coefficients = &self.coefficients[..count];
                 payloads.combine(coefficients, &self.sources, &self.destinations, accumulate)?;
-                (accumulate, count) = (true, 0);
-                self.sources.clear();
+            }
+            effort.spend_symbols(count);
+            self.part += 1;
+            if count < SOURCES_MAX {
+                self.part = 0;
+                return Ok(true);
+            }
+            if effort.is_spent() {
+                return Ok(false);
             }
         }
-        let coefficients = &self.coefficients[..count];
-        payloads.combine(coefficients, &self.sources, &self.destinations, accumulate)
     }
 
     /// Computes a group of inactive symbols from the spare rows, and returns the next one.
     fn solve<P: Payloads>(
         &mut self,
         system: &System,
-        code: &Code,
         first: usize,
+        effort: &mut Effort,
         payloads: &mut P,
-        decoded: &mut impl FnMut(u16),
-    ) -> Result<usize, P::Error> {
+    ) -> Result<Option<usize>, P::Error> {
         let inactive = system.inactive();
         let end = inactive.len().min(first + GROUP);
         let width = inactive.len();
@@ -282,62 +340,57 @@ impl Solver {
         self.destinations.clear();
         self.destinations
             .extend(inactive[first..end].iter().map(|&symbol| Operand::Symbol(symbol)));
-        for from in (0..width).step_by(SOURCES_MAX) {
-            let count = SOURCES_MAX.min(width - from);
+        let parts = Parts { sources: width, destinations: end - first };
+        while self.part < parts.count() {
+            let (from, _) = parts.of(self.part);
             self.sources.clear();
-            self.sources.extend((from..from + count).map(|spare| Operand::Spare(spare as u16)));
+            self.sources.extend(from.clone().map(|spare| Operand::Spare(spare as u16)));
             let rows = self.solution.chunks_exact(width).take(end - first);
-            for (out, row) in self.coefficients.chunks_exact_mut(count).zip(rows) {
-                out.copy_from_slice(&row[from..from + count]);
+            for (out, row) in self.coefficients.chunks_exact_mut(from.len()).zip(rows) {
+                out.copy_from_slice(&row[from.clone()]);
             }
-            let coefficients = &self.coefficients[..count * (end - first)];
-            payloads.combine(coefficients, &self.sources, &self.destinations, from > 0)?;
-        }
-        for &symbol in &inactive[first..end] {
-            if usize::from(symbol) < code.params().source_symbols {
-                decoded(symbol);
+            let coefficients = &self.coefficients[..from.len() * (end - first)];
+            let accumulate = from.start > 0;
+            payloads.combine(coefficients, &self.sources, &self.destinations, accumulate)?;
+            if !self.next_part(parts, effort) {
+                return Ok(None);
             }
         }
-        Ok(end)
+        self.part = 0;
+        Ok(Some(end))
     }
 
-    /// `destinations[i]` = row `row_of(i)` of a step: packets and other symbols of its group.
+    /// `destinations[i]` = row `row_of(i)` of a step, of what is listed in `sources`: packets and
+    /// other symbols of its group. Whether that is done.
     fn combine<P: Payloads>(
         &mut self,
         system: &System,
-        received: &Received,
         step: &Step,
         row_of: impl Fn(usize) -> usize,
-        with: With,
+        effort: &mut Effort,
         payloads: &mut P,
-    ) -> Result<(), P::Error> {
-        if self.destinations.is_empty() {
-            return Ok(());
-        }
-        self.list_sources(system, received, step, with);
-        let mut accumulate = false;
-        let sources = std::mem::take(&mut self.sources);
-        let picked = std::mem::take(&mut self.picked);
-        let groups = sources.chunks(SOURCES_MAX).zip(picked.chunks(SOURCES_MAX));
-        let mut done = Ok(());
-        for (sources, picked) in groups.chain(sources.is_empty().then_some((&[][..], &[][..]))) {
+    ) -> Result<bool, P::Error> {
+        let parts = Parts { sources: self.sources.len(), destinations: self.destinations.len() };
+        while self.part < parts.count() {
+            let (from, to) = parts.of(self.part);
+            let (sources, picked) = (&self.sources[from.clone()], &self.picked[from.clone()]);
             let width = sources.len();
-            for index in 0..self.destinations.len() {
+            for (place, index) in to.clone().enumerate() {
                 let row = system.matrix_row(step, row_of(index));
-                let out = &mut self.coefficients[index * width..(index + 1) * width];
+                let out = &mut self.coefficients[place * width..(place + 1) * width];
                 for (coefficient, &place) in out.iter_mut().zip(picked) {
                     *coefficient = row[usize::from(place)];
                 }
             }
-            let coefficients = &self.coefficients[..width * self.destinations.len()];
-            done = payloads.combine(coefficients, sources, &self.destinations, accumulate);
-            accumulate = true;
-            if done.is_err() {
-                break;
+            let coefficients = &self.coefficients[..width * to.len()];
+            let (destinations, accumulate) = (&self.destinations[to], from.start > 0);
+            payloads.combine(coefficients, sources, destinations, accumulate)?;
+            if !self.next_part(parts, effort) {
+                return Ok(false);
             }
         }
-        (self.sources, self.picked) = (sources, picked);
-        done
+        self.part = 0;
+        Ok(true)
     }
 
     /// Lists what a step combines, and where in its matrix rows the coefficients are.
@@ -364,8 +417,37 @@ impl Solver {
 
 fn report(system: &System, code: &Code, step: &Step, decoded: &mut impl FnMut(u16)) {
     for &symbol in &system.columns(step)[..usize::from(step.pivots)] {
-        if usize::from(symbol) < code.params().source_symbols {
+        if is_source(code, symbol) {
             decoded(symbol);
         }
+    }
+}
+
+fn is_source(code: &Code, symbol: u16) -> bool {
+    usize::from(symbol) < code.params().source_symbols
+}
+
+/// A product of rows in parts: all sources of some destinations, then those of the next ones.
+#[derive(Copy, Clone)]
+struct Parts {
+    sources: usize,
+    destinations: usize,
+}
+
+impl Parts {
+    /// Parts for each group of destinations: one where there is nothing to add up.
+    fn per_group(self) -> usize {
+        self.sources.div_ceil(SOURCES_MAX).max(1)
+    }
+
+    fn count(self) -> usize {
+        self.destinations.div_ceil(GROUP) * self.per_group()
+    }
+
+    /// Sources and destinations of a part.
+    fn of(self, part: usize) -> (Range<usize>, Range<usize>) {
+        let (group, part) =
+            (part / self.per_group() * GROUP, part % self.per_group() * SOURCES_MAX);
+        (part..self.sources.min(part + SOURCES_MAX), group..self.destinations.min(group + GROUP))
     }
 }

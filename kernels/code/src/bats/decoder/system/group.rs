@@ -1,24 +1,29 @@
 //! Working off one group: elimination over its unknown symbols.
 
 use crate::bats::code::Code;
+use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
 use crate::bats::decoder::system::{Group, Origin, State, Step, System, TooManyInactive, Work};
 use recoded_gf::inverse;
 
 impl System {
-    /// Eliminates a group's unknown symbols and appends its step. Without `may_inactivate` a group
+    /// Eliminates a group's unknown symbols and appends its step; where symbols are inactive,
+    /// [`System::depend`] follows. Without `may_inactivate` a group
     /// that does not determine all of them is left alone: `Ok(false)`.
     pub(super) fn work_off(
         &mut self,
         group: usize,
-        code: &Code,
-        received: &Received,
+        (code, received): (&Code, &Received),
         may_inactivate: bool,
+        effort: &mut Effort,
     ) -> Result<bool, TooManyInactive> {
         let unknown = usize::from(self.groups[group].unknown);
         self.order_columns(group);
         let equations = self.load(group, code, received);
         self.eliminate(equations, unknown);
+        let stride = self.work.order.len() + equations;
+        effort.spend(self.groups.len() / 8, 0);
+        effort.spend(equations * (equations + self.work.pivots.len()), stride);
         if self.work.pivots.len() < unknown && !may_inactivate {
             return Ok(false);
         }
@@ -36,9 +41,6 @@ impl System {
         let state = if may_inactivate { State::Resolved } else { State::Known };
         for index in 0..usize::from(step.pivots) {
             self.settle(self.columns[columns.clone()][index], state);
-        }
-        if may_inactivate {
-            self.depend(&step);
         }
         Ok(true)
     }
@@ -157,20 +159,32 @@ impl System {
         step
     }
 
-    /// Computes how the symbols that a step resolves depend on inactive ones.
-    fn depend(&mut self, step: &Step) {
+    /// Computes how the symbols that a step resolves depend on inactive ones, from the `first` of
+    /// them on. The one to go on with, if any is left.
+    pub(super) fn depend(
+        &mut self,
+        step: &Step,
+        first: usize,
+        effort: &mut Effort,
+    ) -> Option<usize> {
         let width = self.inactive.len();
         if width == 0 {
-            return;
+            return None;
         }
         self.gather(step, width);
-        for pivot in 0..usize::from(step.pivots) {
+        effort.spend(step.others(), width);
+        for pivot in first..usize::from(step.pivots) {
+            if effort.is_spent() && pivot > first {
+                return Some(pivot);
+            }
             let symbol = self.columns[step.first_column as usize + pivot];
             let start = step.matrix as usize + pivot * step.stride();
             let factors = &self.matrices[start..start + step.others()];
             let row = &mut self.dependence[usize::from(symbol) * self.inactive_max..][..width];
             self.kernel.reduce(row, factors, &self.work.gathered, width);
+            effort.spend(step.others(), width);
         }
+        None
     }
 }
 

@@ -18,9 +18,11 @@ mod room;
 
 use crate::bats::batch::{Batch, DEGREE_MAX};
 use crate::bats::code::Code;
+use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
 use crate::bats::params::{BATCH_SIZE_MAX, INACTIVE_MAX, Limits};
 use crate::elimination::Elimination;
+use plan::Planning;
 use recoded_gf::Kernel;
 use room::Room;
 
@@ -135,6 +137,8 @@ pub(super) struct System {
     /// Whether some group may have become one that peeling can work off.
     may_peel: bool,
     is_planned: bool,
+    /// A plan that is being made: how far it has come.
+    planning: Option<Planning>,
     /// The inactive symbols.
     inactive: Vec<u16>,
     /// Per symbol `inactive_max` bytes: its dependence on inactive symbols, once planned.
@@ -179,6 +183,7 @@ impl System {
             peeled: 0,
             may_peel: false,
             is_planned: false,
+            planning: None,
             inactive: Vec::with_capacity(inactive_max),
             dependence: vec![0; symbols * inactive_max],
             elimination: Elimination::new(inactive_max.max(1)),
@@ -219,6 +224,7 @@ impl System {
         self.peeled = 0;
         self.may_peel = false;
         self.is_planned = false;
+        self.planning = None;
         self.inactive.clear();
         self.constraints.clear();
         if let Some(precode) = code.precode() {
@@ -240,6 +246,11 @@ impl System {
         self.is_planned
     }
 
+    /// Whether a plan was begun and is not made yet.
+    pub(super) fn is_planning(&self) -> bool {
+        self.planning.is_some()
+    }
+
     pub(super) fn inactive(&self) -> &[u16] {
         &self.inactive
     }
@@ -254,6 +265,11 @@ impl System {
 
     pub(super) fn steps(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Steps made by peeling alone, the first ones.
+    pub(super) fn peeled(&self) -> usize {
+        self.peeled
     }
 
     /// Symbols of a step: the resolved ones, then the others.
@@ -295,7 +311,8 @@ impl System {
     /// Whether every symbol follows from what was received.
     pub(super) fn is_determined(&self) -> bool {
         let is_tied = self.inactive.is_empty() || self.elimination.is_complete();
-        self.settled + self.inactive.len() == self.symbols && is_tied
+        let is_settled = self.settled + self.inactive.len() == self.symbols;
+        is_settled && is_tied && !self.is_planning()
     }
 
     /// Degrees of freedom that seem to lack: exact once planned.
@@ -357,7 +374,7 @@ impl System {
     }
 
     /// Works off a group that peeling can, if there is one. True if it did.
-    pub(super) fn peel(&mut self, code: &Code, received: &Received) -> bool {
+    pub(super) fn peel(&mut self, code: &Code, received: &Received, effort: &mut Effort) -> bool {
         if !self.may_peel {
             return false;
         }
@@ -365,7 +382,7 @@ impl System {
         while let Some(group) =
             self.groups.iter().position(|group| group.is_covered() && is_open(group))
         {
-            match self.work_off(group, code, received, false) {
+            match self.work_off(group, (code, received), false, effort) {
                 Ok(true) => {
                     self.peeled = self.steps.len();
                     return true;

@@ -1,48 +1,117 @@
 //! Inactivation: a decoding of all symbols, and the constraints that decide it.
 
 use crate::bats::code::Code;
+use crate::bats::decoder::effort::Effort;
 use crate::bats::decoder::received::Received;
 use crate::bats::decoder::system::{
     Constraint, Edge, Group, Origin, State, Step, System, TooManyInactive, Work,
 };
 
+/// Symbols whose dependence is cleared at a time: a megabyte at most.
+const CLEARED: usize = 1024;
+
+/// What comes next of a plan.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Planning {
+    /// Clear the dependence of the symbols from here on.
+    Clear(usize),
+    /// Work off a group.
+    Group,
+    /// Dependence of what the last step resolves, from this symbol of it on.
+    Depend(usize),
+    /// Inactivate what no group resolves.
+    Rest,
+    /// Constraints of a step, from a row on.
+    Step(usize, usize),
+    /// Constraint of an HDPC row.
+    Hdpc(usize),
+}
+
 impl System {
-    /// Works off every group, inactivating what must be, and collects the constraints. On failure
-    /// everything is as before.
+    /// Works off every group, inactivating what must be, and collects the constraints, as far as
+    /// the effort goes. On failure everything is as before.
     pub(in crate::bats::decoder) fn plan(
         &mut self,
         code: &Code,
         received: &Received,
+        effort: &mut Effort,
     ) -> Result<(), TooManyInactive> {
-        let done = self.plan_all(code, received);
-        if done.is_err() {
-            self.undo_plan();
+        let mut next = self.planning.unwrap_or(Planning::Clear(0));
+        loop {
+            self.planning = Some(next);
+            if effort.is_spent() {
+                return Ok(());
+            }
+            match self.plan_next(next, (code, received), effort) {
+                Ok(Some(then)) => next = then,
+                Ok(None) => {
+                    (self.planning, self.is_planned) = (None, true);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.planning = None;
+                    self.undo_plan();
+                    return Err(error);
+                }
+            }
         }
-        done
     }
 
-    fn plan_all(&mut self, code: &Code, received: &Received) -> Result<(), TooManyInactive> {
-        for symbol in 0..self.symbols {
-            self.dependence[symbol * self.inactive_max..][..self.inactive_max].fill(0);
-        }
-        while let Some(group) = self.best_group() {
-            self.work_off(group, code, received, true)?;
-        }
+    /// Does what comes next, and says what follows.
+    fn plan_next(
+        &mut self,
+        now: Planning,
+        (code, received): (&Code, &Received),
+        effort: &mut Effort,
+    ) -> Result<Option<Planning>, TooManyInactive> {
+        let hdpc = code.precode().map_or(0, |precode| precode.hdpc());
+        Ok(match now {
+            Planning::Clear(first) if first < self.symbols => {
+                let end = self.symbols.min(first + CLEARED);
+                let range = first * self.inactive_max..end * self.inactive_max;
+                effort.spend(1, range.len() / 4);
+                self.dependence[range].fill(0);
+                Some(Planning::Clear(end))
+            }
+            Planning::Clear(_) => Some(Planning::Group),
+            Planning::Group => match self.best_group() {
+                Some(group) => {
+                    self.work_off(group, (code, received), true, effort)?;
+                    Some(Planning::Depend(0))
+                }
+                None => Some(Planning::Rest),
+            },
+            Planning::Depend(first) => {
+                let step = self.steps[self.steps.len() - 1];
+                let next = self.depend(&step, first, effort);
+                Some(next.map_or(Planning::Group, Planning::Depend))
+            }
+            Planning::Rest => {
+                self.inactivate_rest()?;
+                (!self.inactive.is_empty()).then(|| {
+                    self.elimination.reset(self.inactive.len());
+                    Planning::Step(self.peeled, 0)
+                })
+            }
+            Planning::Step(step, row) if step < self.steps.len() => {
+                let next = self.constrain_by_step(step, row, effort);
+                Some(next.map_or(Planning::Step(step + 1, 0), |row| Planning::Step(step, row)))
+            }
+            Planning::Step(..) => (hdpc > 0).then_some(Planning::Hdpc(0)),
+            Planning::Hdpc(row) => {
+                self.constrain_by_hdpc(code, row);
+                effort.spend(self.symbols, self.inactive.len());
+                (row + 1 < hdpc).then_some(Planning::Hdpc(row + 1))
+            }
+        })
+    }
+
+    /// Inactivates the symbols that are still unknown.
+    fn inactivate_rest(&mut self) -> Result<(), TooManyInactive> {
         for symbol in 0..self.symbols {
             if self.states[symbol] == State::Unknown {
                 self.inactivate(symbol as u16)?;
             }
-        }
-        self.is_planned = true;
-        if self.inactive.is_empty() {
-            return Ok(());
-        }
-        self.elimination.reset(self.inactive.len());
-        for step in self.peeled..self.steps.len() {
-            self.constrain_by_step(step);
-        }
-        for row in 0..code.precode().map_or(0, |precode| precode.hdpc()) {
-            self.constrain_by_hdpc(code, row);
         }
         Ok(())
     }
@@ -113,6 +182,7 @@ impl System {
         received: &Received,
         batch: u16,
         slot: u16,
+        effort: &mut Effort,
     ) {
         let mut contents = std::mem::take(&mut self.work.batch);
         code.batch(received.id(usize::from(batch)), &mut contents);
@@ -135,7 +205,9 @@ impl System {
         self.work.batch = contents;
         self.steps.push(step);
         let before = self.constraints.len();
-        self.constrain_by_step(self.steps.len() - 1);
+        let all = &mut Effort::UNLIMITED.clone();
+        self.constrain_by_step(self.steps.len() - 1, 0, all);
+        effort.spend(2 * degree + self.inactive.len(), self.inactive.len());
         if self.constraints.len() == before {
             self.steps.pop();
             self.columns.truncate(step.first_column as usize);
@@ -143,24 +215,37 @@ impl System {
         }
     }
 
-    /// Makes constraints of the left-over rows of a step.
-    fn constrain_by_step(&mut self, index: usize) {
+    /// Makes constraints of the left-over rows of a step, from the first or `row` on. The one to go
+    /// on with, if any is left.
+    fn constrain_by_step(
+        &mut self,
+        index: usize,
+        row: usize,
+        effort: &mut Effort,
+    ) -> Option<usize> {
         let step = self.steps[index];
         let width = self.inactive.len();
         if step.pivots == step.equations || self.elimination.is_complete() {
-            return;
+            return None;
         }
         self.gather(&step, width);
-        for row in usize::from(step.pivots)..usize::from(step.equations) {
+        effort.spend(step.others(), width);
+        let first = row.max(usize::from(step.pivots));
+        for row in first..usize::from(step.equations) {
+            if effort.is_spent() && row > first {
+                return Some(row);
+            }
             let Work { row: sum, gathered, .. } = &mut self.work;
             sum[..width].fill(0);
             let start = step.matrix as usize + row * step.stride();
             let factors = &self.matrices[start..start + step.others()];
             self.kernel.reduce(&mut sum[..width], factors, gathered, width);
+            effort.spend(step.others() + 2 * self.elimination.rank(), width);
             if self.elimination.insert(&sum[..width]).is_innovative() {
                 self.constraints.push(Constraint::Row { step: index as u32, row: row as u16 });
             }
         }
+        None
     }
 
     fn constrain_by_hdpc(&mut self, code: &Code, row: usize) {
