@@ -58,6 +58,11 @@ impl Share {
         self.plan.symbols
     }
 
+    /// How long after a symbol the last combination leaves that has it.
+    pub(crate) fn span(&self) -> Nanos {
+        (self.symbols() as f64 * 1e9 / self.rate.max(1.0)) as Nanos
+    }
+
     /// What was planned so far.
     pub(crate) fn planned(&self) -> Planned {
         Planned { symbols_per_second: self.rate, ..self.planned }
