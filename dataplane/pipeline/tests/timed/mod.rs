@@ -495,7 +495,8 @@ impl Line {
             let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
             let took = self.now - self.entered[number as usize];
             self.delivered.push(Delivered { number, at: self.now, took });
-            if self.acknowledged.is_some_and(|packets| self.delivered.len() % packets == 0) {
+            if self.acknowledged.is_some_and(|packets| self.delivered.len().is_multiple_of(packets))
+            {
                 let node = &mut self.nodes[index];
                 let what = (ShardId { flow: BACK, shard: 0 }, &acknowledgement()[..]);
                 node.pipeline.ingress(&mut node.frames, &mut node.outputs, what, self.now);
