@@ -1,5 +1,5 @@
-//! `code = "auto"` is a stream on a line with a way back (`control/daemon/src/config/auto.rs`): what
-//! the other codes carry on such lines, so that the rule holds.
+//! `code = "auto"` is a stream on a line with a way back (`control/daemon/src/config/auto.rs`):
+//! what the other codes carry on such lines, so that the rule holds.
 
 mod timed;
 
@@ -32,8 +32,8 @@ fn bats(params: &mut FlowParams) {
     params.generations = 256;
 }
 
-/// IP bytes delivered for each byte on the link that carries most, once a flow has settled: the part
-/// of a link that a code makes use of.
+/// IP bytes delivered for each byte on the link that carries most, once a flow has settled: the
+/// part of a link that a code makes use of.
 fn carried(links: &[Link], code: fn(&mut FlowParams)) -> f64 {
     let mut line = Line::with(links, STEADY, 1, code);
     let is_far = links[0].delay > 0;

@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 /// A report is sent this long after what it tells of first, and after the one before.
 const DELAY_NANOS: Nanos = 500_000;
 
-/// Packets so small, of TCP's acknowledgements, need no report so soon: each report of theirs is one
-/// more packet beside those that they acknowledge. Where none follows, the neighbour asks sooner.
+/// Packets so small, TCP's acknowledgements, need no report so soon: each report on them is one
+/// more packet beside what they acknowledge. Where none follows, the neighbour asks sooner.
 const SMALL_BYTES: usize = 160;
 const SMALL_DELAY_NANOS: Nanos = 4_000_000;
 

@@ -50,8 +50,8 @@ const SILENCE_NANOS: Nanos = 100_000_000;
 /// Newest places whose numbers are kept: what is on its way, and more than is combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
-/// A symbol is lacking that does not come so long after a round trip and a quarter, or, if that is
-/// less, and no later combination has the symbol, a round trip and so much more.
+/// A symbol is lacking that does not come so long after a round trip and a quarter, of which so much
+/// is enough, and after the last combination that has it.
 const MISSING_NANOS: Nanos = 2_000_000;
 const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
 
@@ -570,8 +570,8 @@ impl Sender {
     /// Sends what the neighbour still lacks after a round trip, though combinations that came
     /// should have made it good.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
-        let (trip, spare) = (self.round_trip(), MISSING_QUEUE_NANOS.max(self.share.span()));
-        let patience = trip + spare.min(trip / 4) + MISSING_NANOS;
+        let (trip, span) = (self.round_trip(), self.share.span());
+        let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;
         for low in missing.places() {
             let back = (self.next_place as u16).wrapping_sub(*low);
             if back == 0 || usize::from(back) > PLACES {
