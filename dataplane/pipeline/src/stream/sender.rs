@@ -50,7 +50,7 @@ const SILENCE_NANOS: Nanos = 100_000_000;
 /// Newest places whose numbers are kept: what is on its way, and more than is combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
-/// A symbol is lacking that does not come so long after a round trip and a quarter, of which so much
+/// A symbol is lacking that does not come so long after a round trip and a quarter, of which this
 /// is enough, and after the last combination that has it.
 const MISSING_NANOS: Nanos = 2_000_000;
 const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
