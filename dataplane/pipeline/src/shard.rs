@@ -267,14 +267,14 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
-        let is_mended = match &arrival.data {
-            Data::Stream(_) => true,
-            Data::Coded { header, .. } => header.is_mended(),
-            Data::Window(_) => false,
+        let (is_mended, is_asked) = match &arrival.data {
+            Data::Stream(packet) => (true, packet.symbol().is_none()),
+            Data::Coded { header, .. } => (header.is_mended(), true),
+            Data::Window(_) => (false, false),
         };
         if is_mended && matches!(fate, Fate::Consumed | Fate::Forwarded) {
-            let bytes = usize::from(arrival.payload.len);
-            self.upstream.track(arrival.data.header(), bytes, io.now);
+            let what = (usize::from(arrival.payload.len), is_asked);
+            self.upstream.track(arrival.data.header(), what, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         self.wake(io.now);
@@ -283,7 +283,8 @@ impl Shard {
 
     /// A keepalive of a hop of generations or batches asks for a link report, and no more.
     fn answer_keepalive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Fate {
-        self.upstream.track(arrival.data.header(), usize::from(arrival.payload.len), now);
+        let what = (usize::from(arrival.payload.len), true);
+        self.upstream.track(arrival.data.header(), what, now);
         self.wake(now);
         Fate::Consumed
     }

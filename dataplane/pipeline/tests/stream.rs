@@ -84,6 +84,54 @@ fn long_hops_carry_it_too_after_a_start() {
     }
 }
 
+/// What combinations do not give, about one symbol in 200,000 here, was once never sent again under
+/// traffic: what followed in order waited until the window was over, for 1.3 s every ten seconds,
+/// and TCP inside took that for an outage. And a queue stayed, full, for ten seconds.
+#[test]
+fn over_a_satellite_every_symbol_is_mended_under_traffic() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.02, 270);
+    for seed in 2..4 {
+        let mut line = Line::new(&[link], GREEDY, seed);
+        line.acknowledge(4);
+        line.run(8 * SECOND);
+        let (start, sent) = (line.now, line.sent(0).0);
+        let before = (line.flow(0).counters.source_symbols, line.flow(1).counters);
+        assert!(share(&mut line, &link, 12 * SECOND) > 0.94);
+        let symbols = line.flow(0).counters.source_symbols - before.0;
+        let packets = (line.sent(0).0 - sent) as f64 / symbols as f64;
+        let late = line.delay(start, 1.0) - link.delay;
+        println!("{packets:.3} packets for a symbol, {:.0} ms at most", late as f64 / 1e6);
+        assert!(packets < 1.06 / 0.98, "{packets} packets for a symbol");
+        // One that was sent again may be lost again.
+        assert!(late < 1300 * MILLI, "{late} ns");
+        assert_eq!(line.flow(1).counters.generations_failed, before.1.generations_failed);
+    }
+}
+
+/// Every link report on acknowledgements is a packet beside full ones: one each half of a
+/// millisecond made 1.03 times as many as losses take.
+#[test]
+fn acknowledgements_of_tcp_cost_few_packets_the_other_way() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.1, 0);
+    for packets_each in [2, 8] {
+        let mut line = Line::new(&[link; 4], GREEDY, 1);
+        line.acknowledge(packets_each);
+        line.run(SECOND);
+        assert!(share(&mut line, &link, 2 * SECOND) > 0.95);
+        for hop in 0..4 {
+            let packets = packets(&line, hop);
+            println!("one for {packets_each}: {packets:.4} for a symbol on link {hop}");
+            assert!(packets < 1.02 / 0.9, "{packets} for a symbol on link {hop}");
+        }
+    }
+}
+
 #[test]
 fn losses_are_not_taken_for_congestion() {
     if is_emulated() {
@@ -161,6 +209,7 @@ fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
             let late = line.delay(7 * SECOND, 0.99) - way;
             println!("{delay} ms, in order {ordered}: p99 {:.1} ms", late as f64 / 1e6);
             assert!(late < most * MILLI, "{late} ns");
+            assert_eq!(line.flow(4).counters.generations_failed, 0, "{delay} ms");
             for hop in 0..4 {
                 let packets = packets(&line, hop);
                 assert!(packets < 1.06 / 0.9 + 0.03, "{packets} for a symbol on link {hop}");

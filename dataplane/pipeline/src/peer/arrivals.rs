@@ -21,6 +21,11 @@ use std::collections::VecDeque;
 /// A report is sent this long after what it tells of first, and after the one before.
 const DELAY_NANOS: Nanos = 500_000;
 
+/// Packets so small, TCP's acknowledgements, need no report so soon: each report on them is one
+/// more packet beside what they acknowledge. Where none follows, the neighbour asks sooner.
+const SMALL_BYTES: usize = 160;
+const SMALL_DELAY_NANOS: Nanos = 4_000_000;
+
 /// Gaps that a report repeats.
 const SAID: usize = 24;
 
@@ -93,8 +98,9 @@ impl Arrivals {
         }
     }
 
-    /// Notes a packet of `bytes`, whose number came for the first time.
-    pub(crate) fn note(&mut self, number: u32, bytes: usize, now: Nanos) {
+    /// Notes a packet of `bytes`, whose number came for the first time, and whether the neighbour
+    /// waits for a report on it.
+    pub(crate) fn note(&mut self, number: u32, (bytes, is_asked): (usize, bool), now: Nanos) {
         let next = *self.next.get_or_insert_with(|| {
             self.from = number;
             number
@@ -125,7 +131,9 @@ impl Arrivals {
         self.latest = (number, now);
         self.packets = self.packets.wrapping_add(1);
         self.bytes = self.bytes.wrapping_add(bytes as u32);
-        self.due.get_or_insert(now + DELAY_NANOS);
+        let is_hurried = is_asked || bytes > SMALL_BYTES;
+        let wait = if is_hurried { DELAY_NANOS } else { SMALL_DELAY_NANOS };
+        self.due = Some(self.due.unwrap_or(Nanos::MAX).min(now + wait));
     }
 
     /// Whether a number that is elsewhere is the last of enough in a row.

@@ -21,6 +21,11 @@ const RISES_MAX: u32 = 16;
 /// In shorter round trips, no more than that is sent before it is heard of.
 const LONG_NANOS: Nanos = 50_000_000;
 
+/// In longer round trips, the best of many samples is more than the link carries by chance alone,
+/// and a queue that is emptied within two of them stays: over 540 ms it was full for ten seconds,
+/// and overflowed. In shorter ones it is that of others, perhaps.
+const FAR_NANOS: Nanos = 200_000_000;
+
 /// A longer queue is that of others: who holds back beside those who do not gets nothing.
 const OTHERS_NANOS: f64 = 14e6;
 
@@ -41,19 +46,34 @@ pub(crate) struct Headroom {
     spent: f64,
     /// Whether anything is bounded: round trips are long, and what waits may be ours.
     is_bound: bool,
+    is_far: bool,
 }
 
 impl Headroom {
     /// For a link that is taken to carry so much, in bytes per second.
     pub(crate) fn new(bytes_per_second: f64) -> Self {
         let left = bytes_per_second * QUEUE_NANOS * 1e-9;
-        Self { proven: None, rises: 0, longest: 0.0, left, spent: 0.0, is_bound: false }
+        Self {
+            proven: None,
+            rises: 0,
+            longest: 0.0,
+            left,
+            spent: 0.0,
+            is_far: false,
+            is_bound: false,
+        }
     }
 
     /// What the link is known to carry, given the most that it carried lately. `None` where more
     /// may be sent.
     pub(crate) fn known(&self, most: f64) -> Option<f64> {
         self.is_bound.then(|| self.proven.map_or(most, |proven| proven.min(most)))
+    }
+
+    /// What the link carried in the last round trip that was filled, where that is a better guess
+    /// than the best of many samples.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        self.proven.filter(|_| self.is_bound || self.is_far)
     }
 
     /// The rate to send so many bytes at, which is `rate` while there is room beyond `known`.
@@ -86,6 +106,7 @@ impl Headroom {
         }
         self.proven = carried.or(self.proven);
         self.is_bound = trip > LONG_NANOS && longest < OTHERS_NANOS;
+        self.is_far = trip > FAR_NANOS;
         let most = QUEUE_NANOS * f64::from(1 + self.rises) - queue;
         self.left = (most * known * 1e-9 - std::mem::take(&mut self.spent)).max(0.0);
     }
@@ -151,5 +172,16 @@ mod tests {
         assert_eq!(headroom.known(KNOWN), None);
         headroom.round(None, 0.0, KNOWN, TRIP);
         assert_eq!(headroom.known(2.0 * KNOWN), Some(KNOWN));
+    }
+
+    #[test]
+    fn over_long_round_trips_a_queue_is_emptied_by_what_the_link_carried() {
+        let mut headroom = Headroom::new(KNOWN);
+        headroom.queue(20e6);
+        headroom.round(Some(KNOWN), 20e6, KNOWN, TRIP);
+        assert_eq!((headroom.known(1.01 * KNOWN), headroom.mean()), (None, Some(KNOWN)));
+        headroom.queue(20e6);
+        headroom.round(Some(KNOWN), 20e6, KNOWN, FAR_NANOS);
+        assert_eq!(headroom.mean(), None, "it may be a queue of others");
     }
 }

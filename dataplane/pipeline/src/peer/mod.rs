@@ -87,10 +87,10 @@ impl Upstream {
     }
 
     /// Notes a packet of a code whose hops mend themselves, of so many bytes, that was noted by
-    /// [`Upstream::arrived`].
-    pub(crate) fn track(&mut self, header: &Header, bytes: usize, now: Nanos) {
+    /// [`Upstream::arrived`], and whether the neighbour waits for a report on it.
+    pub(crate) fn track(&mut self, header: &Header, what: (usize, bool), now: Nanos) {
         if !self.was_useless {
-            self.arrivals.note(header.link_sequence, bytes, now);
+            self.arrivals.note(header.link_sequence, what, now);
         }
     }
 

@@ -528,8 +528,10 @@ impl Rate {
             self.ceiling = Some(self.most());
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
             // The best of many samples is a little too much; what is far from it is a share.
-            let (known, most) = (self.known(), self.most());
-            let carries = if known > NEARLY * most { known.min(most) } else { most };
+            let most = self.most();
+            let mean = self.headroom.mean().filter(|_| self.contest.is_none() && !self.has_rival);
+            let mean = mean.filter(|mean| *mean > NEARLY * most);
+            let carries = mean.map_or(most, |mean| mean.min(most));
             self.set(carries * seen.factor());
         } else if seen.is_ours {
             self.set(self.bytes_per_second.max(self.capacity) * seen.factor());

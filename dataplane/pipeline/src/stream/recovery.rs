@@ -140,7 +140,7 @@ impl Recovery {
 
     /// Symbols that neither came nor came back.
     pub(crate) fn missing(&mut self) -> Missing {
-        Missing::of(self.had.missing(LINK_MISSING_MAX).map(|place| place as u16))
+        Missing::of(self.had.missing::<LINK_MISSING_MAX>().map(|place| place as u16))
     }
 
     /// The symbol that was taken last is of no use yet: it is to be sent again.

@@ -50,8 +50,10 @@ const SILENCE_NANOS: Nanos = 100_000_000;
 /// Newest places whose numbers are kept: what is on its way, and more than is combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
-/// A symbol is lacking that does not come so long after a round trip and a quarter.
+/// A symbol is lacking that does not come so long after a round trip and a quarter, of which this
+/// is enough, and after the last combination that has it.
 const MISSING_NANOS: Nanos = 2_000_000;
+const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
 
 /// The way without a queue is the least round trip of so long.
 const LEAST_NANOS: Nanos = 5_000_000_000;
@@ -229,7 +231,6 @@ impl Sender {
         }
     }
 
-    /// Whether nothing waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.fresh.is_empty() && self.again.is_empty()
     }
@@ -569,7 +570,8 @@ impl Sender {
     /// Sends what the neighbour still lacks after a round trip, though combinations that came
     /// should have made it good.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
-        let patience = self.round_trip() * 5 / 4 + MISSING_NANOS;
+        let (trip, span) = (self.round_trip(), self.share.span());
+        let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;
         for low in missing.places() {
             let back = (self.next_place as u16).wrapping_sub(*low);
             if back == 0 || usize::from(back) > PLACES {

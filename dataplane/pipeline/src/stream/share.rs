@@ -24,6 +24,10 @@ const GROWING: f64 = 1.5;
 const PAUSE_NANOS: Nanos = 2_000_000;
 const PAUSE_DISTANCES: f64 = 2.0;
 
+/// Longest that combinations are waited for beside a round trip: what is sent again before its last
+/// combination came is often sent in vain, one in a hundred over 20 ms.
+const SPAN_MAX_NANOS: f64 = 60e6;
+
 /// What a hop sends in advance.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -56,6 +60,13 @@ impl Share {
     /// Symbols that a combination takes, at most.
     pub(crate) fn symbols(&self) -> usize {
         self.plan.symbols
+    }
+
+    /// How long after a symbol the last combination leaves that has it; 0 where that is too long to
+    /// be waited for.
+    pub(crate) fn span(&self) -> Nanos {
+        let nanos = self.symbols() as f64 * 1e9 / self.rate.max(1.0);
+        if nanos < SPAN_MAX_NANOS { nanos as Nanos } else { 0 }
     }
 
     /// What was planned so far.

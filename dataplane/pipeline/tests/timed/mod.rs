@@ -26,6 +26,8 @@ pub const SECOND: Nanos = 1_000_000_000;
 const UP: PeerId = PeerId(0);
 const DOWN: PeerId = PeerId(1);
 const FLOW: u32 = 7;
+/// That of acknowledgements, the other way.
+const BACK: u32 = 8;
 
 /// How late a worker that sleeps is woken, and what it needs for a packet.
 const WAKE_NANOS: Nanos = 60_000;
@@ -165,6 +167,14 @@ struct Node {
     outputs: Outputs,
     wakes_at: Option<Nanos>,
     params: FlowParams,
+    back: Option<FlowParams>,
+}
+
+impl Node {
+    fn snapshot(&self, edition: u64) -> Snapshot {
+        let flows = [Some(self.params.clone()), self.back.clone()];
+        Snapshot { edition, flows: flows.into_iter().flatten().collect() }
+    }
 }
 
 /// What enters the source.
@@ -204,11 +214,17 @@ pub struct Line {
     newest: Vec<u8>,
     /// Link sequence number of the newest packet that was sent to the source.
     newest_back: u32,
+    /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
+    acknowledged: Option<usize>,
     seed: u64,
 }
 
 pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
-    let mut params = FlowParams::new(FLOW, role, next_hops);
+    params_of(FLOW, role, next_hops)
+}
+
+fn params_of(flow: u32, role: Role, next_hops: Vec<PeerId>) -> FlowParams {
+    let mut params = FlowParams::new(flow, role, next_hops);
     params.code = FlowCode::Stream(StreamParams::new(32_768));
     params.symbol_bytes = 1430;
     params
@@ -233,12 +249,14 @@ impl Line {
             let next = if index == hops { vec![] } else { vec![DOWN] };
             let mut params = params(role(index), next);
             change(&mut params);
+            let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
             Node {
-                pipeline: pipeline(&params, seed + index as u64),
+                pipeline: Pipeline::new(&snapshot, seed + index as u64),
                 frames: HeapFrames::new(4096, 2048),
                 outputs: Outputs { sent: vec![], delivered: vec![], keys: Keys::new(1) },
                 wakes_at: None,
                 params,
+                back: None,
             }
         };
         let channel = |(index, link): (usize, &Link), way: u64| Channel {
@@ -265,10 +283,28 @@ impl Line {
             delivered: Vec::new(),
             newest: Vec::new(),
             newest_back: 0,
+            acknowledged: None,
             seed,
         };
         line.ingress(SECOND);
         line
+    }
+
+    /// From now on the sink acknowledges every so many packets, as TCP does, in a flow back.
+    pub fn acknowledge(&mut self, packets: usize) {
+        let hops = self.nodes.len() - 1;
+        let tunnel = TunnelId(0);
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let (role, next) = match index {
+                0 => (Role::Sink { tunnel, upstream: DOWN }, vec![]),
+                _ if index == hops => (Role::Source { tunnel }, vec![UP]),
+                _ => (Role::Relay { upstream: DOWN }, vec![UP]),
+            };
+            node.back = Some(params_of(BACK, role, next));
+            let snapshot = node.snapshot(node.pipeline.report().edition + 1);
+            node.pipeline.apply(&snapshot, &mut node.frames, &mut node.outputs, self.now);
+        }
+        self.acknowledged = Some(packets);
     }
 
     fn push(&mut self, at: Nanos, what: What) {
@@ -302,11 +338,10 @@ impl Line {
 
     /// Changes the parameters of the source, as a live change does.
     pub fn change_source(&mut self, edit: impl FnOnce(&mut FlowParams)) {
-        let Node { pipeline, frames, outputs, params, .. } = &mut self.nodes[0];
-        edit(params);
-        let edition = pipeline.report().edition + 1;
-        let snapshot = Snapshot { edition, flows: vec![params.clone()] };
-        pipeline.apply(&snapshot, frames, outputs, self.now);
+        let node = &mut self.nodes[0];
+        edit(&mut node.params);
+        let snapshot = node.snapshot(node.pipeline.report().edition + 1);
+        node.pipeline.apply(&snapshot, &mut node.frames, &mut node.outputs, self.now);
         self.turn(0);
     }
 
@@ -315,7 +350,7 @@ impl Line {
         self.seed += 100;
         let node = &mut self.nodes[index];
         node.pipeline.release(&mut node.frames);
-        node.pipeline = pipeline(&node.params, self.seed);
+        node.pipeline = Pipeline::new(&node.snapshot(1), self.seed);
     }
 
     /// Packets sent over a link in each direction, and those that its queue had no place for.
@@ -452,16 +487,22 @@ impl Line {
             }
         }
         let node = &mut self.nodes[index];
-        let sent = std::mem::take(&mut node.outputs.sent);
         let delivered = std::mem::take(&mut node.outputs.delivered);
         for packet in delivered {
             if packet[20..24] != [9; 4] {
-                continue; // forged
+                continue; // forged, or an acknowledgement
             }
             let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
             let took = self.now - self.entered[number as usize];
             self.delivered.push(Delivered { number, at: self.now, took });
+            if self.acknowledged.is_some_and(|packets| self.delivered.len().is_multiple_of(packets))
+            {
+                let node = &mut self.nodes[index];
+                let what = (ShardId { flow: BACK, shard: 0 }, &acknowledgement()[..]);
+                node.pipeline.ingress(&mut node.frames, &mut node.outputs, what, self.now);
+            }
         }
+        let sent = std::mem::take(&mut self.nodes[index].outputs.sent);
         for (peer, span) in sent {
             let payload = self.nodes[index].frames.bytes(span).to_vec();
             self.nodes[index].frames.release(span.frame);
@@ -497,6 +538,10 @@ impl Line {
     }
 }
 
-fn pipeline(params: &FlowParams, seed: u64) -> Pipeline {
-    Pipeline::new(&Snapshot { edition: 1, flows: vec![params.clone()] }, seed)
+/// One of TCP, without data.
+fn acknowledgement() -> [u8; 52] {
+    let mut packet = [0; 52];
+    (packet[0], packet[3], packet[9]) = (0x45, 52, 6);
+    (packet[32], packet[33]) = (0x80, 0x10);
+    packet
 }
