@@ -270,7 +270,7 @@ impl Shard {
         let is_mended = match &arrival.data {
             Data::Stream(_) => true,
             Data::Coded { header, .. } => header.is_mended(),
-            Data::Window(_) => false,
+            Data::Window(packet) => packet.is_mended(),
         };
         if is_mended && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let bytes = usize::from(arrival.payload.len);
@@ -434,6 +434,10 @@ impl Shard {
                     relay.hear_link(&mut cx, (report, payload));
                     Ok(())
                 }
+                State::WindowSource(source) => {
+                    source.hear_link(&mut cx, (report, payload));
+                    Ok(())
+                }
                 State::RlncSource(source) => {
                     source.hear_link(&mut cx, (report, payload));
                     Ok(())
@@ -462,6 +466,9 @@ impl Shard {
                 beyond: relay.path_round_trip(),
                 missing: relay.missing(),
             },
+            State::Relay(relay) => {
+                Onward { beyond: relay.mender.path_round_trip(), ..Onward::default() }
+            }
             State::StreamSink(sink) => Onward { missing: sink.missing(), ..Onward::default() },
             _ => Onward::default(),
         }

@@ -19,6 +19,8 @@ use recoded_wire::window::{parse_window, write_header};
 fn line(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
     Line::new(hops, loss, seed, |params| {
         window(params);
+        // What a source sends where hops do not make up for their losses.
+        params.repair = false;
         change(params);
     })
 }

@@ -22,6 +22,7 @@ use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
+use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
@@ -67,6 +68,7 @@ pub(crate) struct UnitSink<U> {
     trial: Trial<U>,
     /// When the last packet in range arrived.
     in_range_at: Nanos,
+    pace: Pace,
     unpacker: Unpacker,
     incoming: Incoming,
 }
@@ -84,6 +86,7 @@ impl<U: Unit> UnitSink<U> {
             cursor: 0,
             urgent: false,
             requests: Requests::new(),
+            pace: Pace::new(),
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
         }
@@ -207,6 +210,7 @@ impl<U: Unit> UnitSink<U> {
 
     /// A first packet, or a source that restarted: whatever was held is given up.
     fn restart(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        self.hurry(cx);
         while self.holds() {
             self.give_up(cx);
         }
@@ -227,6 +231,9 @@ impl<U: Unit> UnitSink<U> {
     fn advance(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != number) {
             if self.held_span() == self.units.len() as u32 * U::STEP {
+                if self.hurry(cx) {
+                    continue;
+                }
                 cx.counters.generations_evicted += 1;
                 self.give_up(cx);
                 continue;
@@ -281,13 +288,29 @@ impl<U: Unit> UnitSink<U> {
         self.held_span() > 0
     }
 
-    /// Delivers what is next in order, as far as it is known.
+    /// Delivers what is next in order, as far as it is known and its turn.
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.pace.pass(cx.io.now);
+        self.pump_paced(cx, true);
+    }
+
+    /// Delivers all that is next in order and known, where its place is wanted. Whether a unit was
+    /// done with.
+    fn hurry(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+        let held = self.held_span();
+        self.pump_paced(cx, false);
+        self.held_span() != held
+    }
+
+    fn pump_paced(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, is_paced: bool) {
         let params = cx.params;
         let Role::Sink { tunnel, .. } = params.role else { return };
         while let Some((next, _)) = self.range.filter(|_| self.holds()) {
             let index = self.index(next);
-            self.deliver(index, tunnel, cx);
+            self.deliver(index, (tunnel, is_paced), cx);
+            if is_paced && self.pace.due().is_some() {
+                return;
+            }
             let unit = &self.units[index];
             let Progress { decoded, closed, .. } = *unit.progress();
             if decoded && self.cursor == unit.size() {
@@ -310,11 +333,14 @@ impl<U: Unit> UnitSink<U> {
     fn deliver(
         &mut self,
         index: usize,
-        tunnel: TunnelId,
+        (tunnel, is_paced): (TunnelId, bool),
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) {
         let unit = &self.units[index];
         for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
+            if is_paced && !self.pace.take() {
+                return;
+            }
             self.cursor += 1;
             let Io { frames, egress, combiner, .. } = &mut *cx.io;
             let (shard, sealed) = (cx.shard, cx.params.sealed);
@@ -368,6 +394,9 @@ impl<U: Unit> UnitSink<U> {
 
     /// Gives up what has blocked delivery for longer than the hold timeout.
     fn expire(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
+            self.hurry(cx);
+        }
         while self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
             self.give_up(cx);
         }
@@ -434,6 +463,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         self.requests.arrived(header.is_mended());
+        self.pace.arrived();
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(header, view) {
@@ -536,7 +566,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         if count > 0 {
             self.requests.sent();
         }
-        earlier(deadline, self.hold_ends_at(params))
+        earlier(earlier(deadline, self.pace.due()), self.hold_ends_at(params))
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
@@ -544,7 +574,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             return Some(now);
         }
         let closes_at = self.holds().then_some(now + params.generation_timeout_nanos);
-        earlier(closes_at, self.hold_ends_at(params))
+        earlier(earlier(closes_at, self.pace.due()), self.hold_ends_at(params))
     }
 
     fn held(&self) -> usize {
@@ -557,7 +587,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.trial.clear(cx.io.frames);
             return true;
         }
-        if held {
+        if held && !self.hurry(cx) {
             cx.counters.generations_evicted += 1;
             self.give_up(cx);
             self.pump(cx);

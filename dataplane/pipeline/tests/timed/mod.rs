@@ -235,7 +235,7 @@ impl Line {
             change(&mut params);
             Node {
                 pipeline: pipeline(&params, seed + index as u64),
-                frames: HeapFrames::new(4096, 2048),
+                frames: HeapFrames::new(16384, 2048),
                 outputs: Outputs { sent: vec![], delivered: vec![], keys: Keys::new(1) },
                 wakes_at: None,
                 params,
