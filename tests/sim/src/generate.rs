@@ -431,9 +431,12 @@ impl Draft {
             self.shapes.iter().any(|shape| shape.kind == Code::Window) && self.changes_code();
         let delivered = delivered.filter(|_| !is_new_window);
         let (opening, unordered) = (Vec::new(), Vec::new());
-        let late_nanos = match self.shapes.iter().any(|shape| shape.kind == Code::Stream) {
-            true => scenario.nodes[self.hops].hold_timeout_nanos,
-            false => Nanos::MAX,
+        let has = |code: Code| self.shapes.iter().any(|shape| shape.kind == code);
+        let late_nanos = match (has(Code::Window), has(Code::Stream)) {
+            // A window does not wait for what its decoder has no room for.
+            (true, _) => 0,
+            (false, true) => scenario.nodes[self.hops].hold_timeout_nanos,
+            (false, false) => Nanos::MAX,
         };
         scenario.promise = Promise {
             intact,
