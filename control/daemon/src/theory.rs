@@ -37,8 +37,8 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
 /// [`expected_rank`]. Of a stream, those on the links that leave the source, with what it planned
 /// to send in advance: their losses are those of the first hop. Where hops of other codes make up
-/// for their losses, those on the link that leaves the source with what [`in_advance`] says. Not for generations otherwise, whose
-/// number of packets follows from how many may stay incomplete.
+/// for their losses, those on the link that leaves the source with what [`in_advance`] says. Not
+/// for generations otherwise, whose number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")

@@ -267,12 +267,7 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
-        let is_mended = match &arrival.data {
-            Data::Stream(_) => true,
-            Data::Coded { header, .. } => header.is_mended(),
-            Data::Window(packet) => packet.is_mended(),
-        };
-        if is_mended && matches!(fate, Fate::Consumed | Fate::Forwarded) {
+        if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let bytes = usize::from(arrival.payload.len);
             self.upstream.track(arrival.data.header(), bytes, io.now);
         }

@@ -29,6 +29,7 @@ fn line(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> 
 fn node(role: Role, change: impl Fn(&mut FlowParams)) -> Node {
     let mut params = params(role);
     window(&mut params);
+    params.repair = false;
     change(&mut params);
     Node::new(params, 77)
 }
@@ -419,7 +420,7 @@ fn parameters_changed_under_traffic_lose_nothing() {
     line.loss_up = 0.0;
     let mut source = params(SOURCE);
     window(&mut source);
-    source.target_loss = 1e-7;
+    (source.target_loss, source.repair) = (1e-7, false);
     let changes = [
         (FieldOrder::TwoFiftySix, 197, 64, 15),
         (FieldOrder::Two, 200, 64, 7),

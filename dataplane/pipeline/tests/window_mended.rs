@@ -208,3 +208,22 @@ fn report_of_losses(newest: &[u8], newest_back: u32) -> Vec<u8> {
     write_link(&report, [gap].into_iter(), &mut bytes);
     bytes
 }
+
+/// What hops send again comes after packets of the next epoch.
+#[test]
+fn parameters_changed_under_traffic_lose_nothing() {
+    if is_emulated() {
+        return;
+    }
+    let mut line = Line::with(&[Link::new(0.1, 5); 3], STEADY, 8, window);
+    for window_symbols in [64, 20, 90, 64] {
+        line.run(300 * MILLI);
+        line.change_source(|params| {
+            params.code = FlowCode::Window(WindowParams { window_symbols, density: 15 });
+        });
+    }
+    line.run(300 * MILLI);
+    line.stop(SECOND);
+    let missing = line.entered() - line.delivered.len();
+    assert!(missing <= 2, "{missing} missing");
+}

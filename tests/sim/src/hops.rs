@@ -18,8 +18,8 @@ const WAITING_NANOS: Nanos = 10_000_000;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// Packets that came and left of streams, and of generations, batches and windows whose hops make up for
-/// their losses.
+/// Packets that came and left of streams, and of generations, batches and windows whose
+/// hops make up for their losses.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Hops {
     /// Data packets that came.

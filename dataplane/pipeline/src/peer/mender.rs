@@ -15,9 +15,10 @@
 //! advance when a generation ends, with which as many packets arrive on average as it has symbols,
 //! and as many more in the place of those that are lost as are lost of these. Measured in virtual
 //! time, four hops of 10 % and 10 ms, 150 Mbit/s, generations of 16 (packets per symbol; median and
-//! 99 % of the delay in order, 40 ms of which are the way): so 1.19, 90 / 120 ms; nothing in advance
-//! 1.12, 122 / 192 ms; so many that a few generations in a thousand wait 1.44, 41 / 78 ms. The last
-//! is quick and takes a fifth of the throughput, on every hop, whatever else the link could carry.
+//! 99 % of the delay in order, 40 ms of which are the way): so 1.19, 93 / 121 ms; nothing in
+//! advance 1.12, 122 / 192 ms; so many that a few generations in a thousand wait 1.44, 41 / 78 ms.
+//! The last is quick and takes a fifth of the throughput, on every hop, whatever else the link
+//! could carry.
 //!
 //! Without reports, as on a path without a way back, it is off: then what the source plans for a
 //! hop is sent.
@@ -56,6 +57,11 @@ const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 12;
 
+/// While nothing is heard, every so many packets are followed by a keepalive: far fewer than a
+/// receiver believes to be missing at once. As many leave in the place of lost ones for each report
+/// while it is doubted whether large ones come.
+const UNHEARD: u32 = 16;
+
 /// The way without a queue is the least round trip of so long.
 const LEAST_NANOS: Nanos = 5_000_000_000;
 
@@ -84,6 +90,10 @@ pub(crate) struct Mender {
     /// When the next keepalive is due, and how many there were since something was sent or heard.
     keepalive_at: Option<Nanos>,
     keepalives: u32,
+    /// Link sequence number of the first packet since something was heard, or since a keepalive.
+    asked: Option<u32>,
+    /// Packets in the place of lost ones since then, while it is doubted whether large ones come.
+    doubted: u32,
     pace: Pace,
     is_slow: bool,
     /// Share of a packet that is still to be sent in advance.
@@ -148,6 +158,8 @@ impl Mender {
             least_at: 0,
             keepalive_at: None,
             keepalives: 0,
+            asked: None,
+            doubted: 0,
             pace: Pace::default(),
             is_slow: false,
             credit: 0.0,
@@ -168,13 +180,25 @@ impl Mender {
 
     /// Notes `count` packets of a unit that left under consecutive link sequence numbers.
     pub(crate) fn left(&mut self, unit: u32, numbers: (u32, u64), now: Nanos) {
-        self.left_with(Carried::Unit(unit), numbers, now);
+        self.left_with((Carried::Unit(unit), 0), numbers, now);
     }
 
-    /// As [`Mender::left`], of packets that carry something else.
-    pub(crate) fn left_with(&mut self, carried: Carried, (first, count): (u32, u64), now: Nanos) {
+    /// As [`Mender::left`], of packets that carry something else, and of so many bytes: 0 where it
+    /// is not asked whether they are too large.
+    pub(crate) fn left_with(
+        &mut self,
+        (carried, bytes): (Carried, usize),
+        (first, count): (u32, u64),
+        now: Nanos,
+    ) {
         for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
-            self.sent.note(number, (carried, 0), now);
+            self.sent.note(number, (carried, bytes), now);
+        }
+        let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
+        if bytes > 0 && unheard >= UNHEARD && !self.is_on(now) {
+            // All that leaves may be too large for the link.
+            (self.asked, self.keepalive_at) = (Some(first), Some(now));
+            return;
         }
         if let Some(round_trip) = self.round_trip.filter(|_| count > 0) {
             self.keepalives = 0;
@@ -207,6 +231,7 @@ impl Mender {
         let heard = self.sent.hear(about, (now, round_trip), resolve);
         let Some(heard) = heard else { return };
         self.beyond = about.0.beyond_nanos();
+        (self.asked, self.doubted) = (None, 0);
         self.round_trip = Some(self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         }));
@@ -270,9 +295,12 @@ impl Mender {
         granted
     }
 
-    /// Whether one packet may be sent in the place of a lost one.
+    /// Whether one packet may be sent in the place of a lost one. While it is doubted whether large
+    /// ones come, few are, so that what is sent to see is not lost among them.
     pub(crate) fn spend_one(&mut self, counters: &mut FlowCounters) -> bool {
-        let is_granted = self.budget.spend(1) > 0;
+        let is_doubted = self.sent.sizes().due(self.round_trip.unwrap_or(0)).is_some();
+        self.doubted += u32::from(is_doubted);
+        let is_granted = self.doubted <= UNHEARD && self.budget.spend(1) > 0;
         counters.repairs_refused += u64::from(!is_granted);
         is_granted
     }
@@ -284,7 +312,19 @@ impl Mender {
 
     /// When [`Mender::tick`] has something to do.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        self.keepalive_at
+        earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.unwrap_or(0)))
+    }
+
+    /// The largest UDP payload that the link carries, if larger ones do not come.
+    pub(crate) fn limit(&self) -> Option<u16> {
+        self.sent.sizes().limit()
+    }
+
+    /// Whether a packet that would leave is too large for the link.
+    pub(crate) fn refuses(&mut self, bytes: usize) -> bool {
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        self.sent.wish(bytes);
+        self.sent.sizes().exceeds(bytes)
     }
 
     /// Sends a keepalive of `epoch` where one is due: it shows the next node what was lost last.
@@ -293,6 +333,7 @@ impl Mender {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         (epoch, hop_index): (u8, u8),
     ) {
+        self.probe(cx, (epoch, hop_index));
         if self.keepalive_at.is_none_or(|due| due > cx.io.now) {
             return;
         }
@@ -301,24 +342,53 @@ impl Mender {
             return;
         }
         self.keepalives += 1;
-        if self.keepalives > KEEPALIVES {
+        if self.keepalives > KEEPALIVES && self.round_trip.is_some() {
             self.keepalive_at = None;
             self.round_trip = None;
             return self.sent.forget();
         }
-        let shift = self.keepalives.saturating_sub(KEEPALIVES_SOON);
+        let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
         let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-        self.keepalive_at = Some(cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        // Before the next node is heard one is enough: more packets are followed by another.
+        self.keepalive_at = self.round_trip.map(|_| cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        cx.counters.sent_keepalive += 1;
+        self.send_padded(cx, (epoch, hop_index), (Carried::Nothing, 0));
+    }
+
+    /// Sends a probe of the largest packets that come where one is due.
+    fn probe(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, about: (u8, u8)) {
+        let round_trip = self.round_trip.unwrap_or(0);
+        if cx.hops.next_number().is_none() {
+            return;
+        }
+        let Some(bytes) = self.sent.probe(round_trip, cx.io.now) else { return };
+        // What follows shows whether it came.
+        let asks_at = cx.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
+        self.keepalive_at.get_or_insert(asks_at);
+        cx.counters.sent_probe += 1;
+        self.send_padded(cx, about, (Carried::Probe, usize::from(bytes)));
+    }
+
+    /// Sends a keepalive of so many bytes, and no fewer than it takes.
+    fn send_padded(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (epoch, hop_index): (u8, u8),
+        (carried, bytes): (Carried, usize),
+    ) {
         let Some(frame) = cx.io.frames.take() else { return };
         let mut common = cx.header(PacketType::Stream, Flags(Flags::END), epoch);
         common.hop_index = hop_index;
         let header = StreamHeader { common, window_log2: STREAM_LOG2_NONE, round_trips: 0 };
-        let span = Span { frame, offset: symbol_offset(KEEPALIVE_BYTES) as u16, len: 0 };
-        let payload = payload_of(span, KEEPALIVE_BYTES);
-        header.write(cx.io.frames.bytes_mut(payload));
-        cx.counters.sent_keepalive += 1;
+        let offset = symbol_offset(KEEPALIVE_BYTES);
+        let room = cx.io.frames.frame_bytes().saturating_sub(offset);
+        let len = bytes.saturating_sub(KEEPALIVE_BYTES).min(room) as u16;
+        let payload = payload_of(Span { frame, offset: offset as u16, len }, KEEPALIVE_BYTES);
+        let out = cx.io.frames.bytes_mut(payload);
+        out.fill(0);
+        header.write(out);
         let number = cx.send_to(0, payload, 0);
-        self.sent.note(number, (Carried::Nothing, 0), cx.io.now);
+        self.sent.note(number, (carried, bytes), cx.io.now);
     }
 
     /// The earlier of a deadline and its own.

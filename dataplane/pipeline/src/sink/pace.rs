@@ -2,9 +2,9 @@
 //! those that waited behind an incomplete generation.
 //!
 //! As many symbols may leave as packets came, and 16 more each millisecond, so that what waits does
-//! not wait for more to come; at most 32 at once. A socket with the default buffer of Linux holds 92
-//! datagrams of 1300 bytes: blocks of 256 symbols, delivered at once, lost a quarter of 100 Mbit/s
-//! there. What comes as it is to be delivered never waits.
+//! not wait for more to come; at most 32 at once. A socket with the default buffer of Linux holds
+//! 92 datagrams of 1300 bytes: blocks of 256 symbols, delivered at once, lost a quarter of 100
+//! Mbit/s there. What comes as it is to be delivered never waits.
 
 use crate::params::Nanos;
 

@@ -13,11 +13,10 @@
 
 use crate::collected::PacketView;
 use crate::edge::framing::Unpacker;
-use crate::edge::outlet::Outlet;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, Io, earlier};
-use crate::params::{FlowParams, Nanos, Role, TunnelId};
+use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
+use crate::params::{FlowParams, Nanos, Role};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
@@ -52,24 +51,24 @@ enum Place {
 
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct UnitSink<U> {
-    units: Vec<U>,
+    pub(super) units: Vec<U>,
     /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the
     /// one after `newest` when nothing is held.
-    range: Option<(u32, u32)>,
+    pub(super) range: Option<(u32, u32)>,
     /// Epoch of the newest packet of a unit held, and when it came.
     epoch: u8,
     admitted_at: Nanos,
     /// Symbols of `next` already delivered.
-    cursor: usize,
+    pub(super) cursor: usize,
     /// A unit closed short: the next tick must see it.
     urgent: bool,
-    requests: Requests,
+    pub(super) requests: Requests,
     /// A unit out of range.
     trial: Trial<U>,
     /// When the last packet in range arrived.
     in_range_at: Nanos,
-    pace: Pace,
-    unpacker: Unpacker,
+    pub(super) pace: Pace,
+    pub(super) unpacker: Unpacker,
     incoming: Incoming,
 }
 
@@ -92,7 +91,7 @@ impl<U: Unit> UnitSink<U> {
         }
     }
 
-    fn index(&self, number: u32) -> usize {
+    pub(super) fn index(&self, number: u32) -> usize {
         (number / U::STEP) as usize % self.units.len()
     }
 
@@ -279,80 +278,17 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// From the first unit held to the end of the last, in numbers.
-    fn held_span(&self) -> u32 {
+    pub(super) fn held_span(&self) -> u32 {
         self.range.map_or(0, |(next, newest)| newest.wrapping_sub(next).wrapping_add(U::STEP))
     }
 
     /// Whether any unit is held.
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         self.held_span() > 0
     }
 
-    /// Delivers what is next in order, as far as it is known and its turn.
-    fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        self.pace.pass(cx.io.now);
-        self.pump_paced(cx, true);
-    }
-
-    /// Delivers all that is next in order and known, where its place is wanted. Whether a unit was
-    /// done with.
-    fn hurry(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
-        let held = self.held_span();
-        self.pump_paced(cx, false);
-        self.held_span() != held
-    }
-
-    fn pump_paced(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, is_paced: bool) {
-        let params = cx.params;
-        let Role::Sink { tunnel, .. } = params.role else { return };
-        while let Some((next, _)) = self.range.filter(|_| self.holds()) {
-            let index = self.index(next);
-            self.deliver(index, (tunnel, is_paced), cx);
-            if is_paced && self.pace.due().is_some() {
-                return;
-            }
-            let unit = &self.units[index];
-            let Progress { decoded, closed, .. } = *unit.progress();
-            if decoded && self.cursor == unit.size() {
-                cx.counters.source_symbols += unit.size() as u64;
-                cx.counters.generations += 1;
-                cx.counters.generations_complete += 1;
-                self.finish(cx.io.frames);
-            } else if closed.is_some()
-                && !(params.repair || self.requests.is_mended())
-                && !unit.is_complete()
-            {
-                self.give_up(cx);
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// Delivers the known symbols that follow the cursor.
-    fn deliver(
-        &mut self,
-        index: usize,
-        (tunnel, is_paced): (TunnelId, bool),
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-    ) {
-        let unit = &self.units[index];
-        for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
-            if is_paced && !self.pace.take() {
-                return;
-            }
-            self.cursor += 1;
-            let Io { frames, egress, combiner, .. } = &mut *cx.io;
-            let (shard, sealed) = (cx.shard, cx.params.sealed);
-            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
-            self.unpacker.feed(frames.bytes(symbol), |packet| {
-                outlet.deliver(packet, cx.counters, cx.marks);
-            });
-        }
-    }
-
     /// Gives the unit next in order up.
-    fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if let Some((next, _)) = self.range {
             self.close(self.index(next), cx.io.now);
         }
@@ -362,7 +298,7 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// Lets the unit next in order go and moves on.
-    fn finish(&mut self, frames: &mut impl Frames) {
+    pub(super) fn finish(&mut self, frames: &mut impl Frames) {
         if let Some((next, newest)) = self.range {
             let index = self.index(next);
             self.record_ranks(index);

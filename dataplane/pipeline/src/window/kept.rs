@@ -50,8 +50,8 @@ struct Packet {
 pub(crate) struct KeptPackets {
     packets: Table<Option<Packet>>,
     newest: u32,
-    /// What a report resolves: the ESI, and whether it came.
-    resolved: Vec<(u32, bool)>,
+    /// What a report resolves.
+    resolved: Vec<(u32, Outcome)>,
 }
 
 impl KeptPackets {
@@ -67,7 +67,7 @@ impl KeptPackets {
 
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(count: usize) -> usize {
-        count.max(1) * (size_of::<Option<Packet>>() + size_of::<(u32, bool)>() + 1)
+        count.max(1) * (size_of::<Option<Packet>>() + size_of::<(u32, Outcome)>() + 1)
     }
 
     /// Packets held.
@@ -82,7 +82,8 @@ impl KeptPackets {
         mender: &mut Mender,
         (number, esi, payload, class): (u32, u32, Span, u8),
     ) {
-        mender.left_with(Carried::Source(esi), (number, 1), cx.io.now);
+        let carried = (Carried::Source(esi), usize::from(payload.len));
+        mender.left_with(carried, (number, 1), cx.io.now);
         mender.unit(1, cx.io.now);
         // Two for one, so that a table that was full when the next node fell silent empties.
         for _ in 0..2 {
@@ -104,7 +105,7 @@ impl KeptPackets {
     pub(crate) fn note(&mut self, esi: u32, outcome: Outcome) {
         // A full list is read before the next report; what it lacks is let go in its time.
         if self.resolved.len() < self.resolved.capacity() {
-            self.resolved.push((esi, outcome == Outcome::Came));
+            self.resolved.push((esi, outcome));
         }
     }
 
@@ -115,12 +116,13 @@ impl KeptPackets {
         mender: &mut Mender,
     ) {
         for place in 0..self.resolved.len() {
-            let (esi, came) = self.resolved[place];
+            let (esi, outcome) = self.resolved[place];
             let index = self.packets.index(esi);
             let Some(packet) = self.packets[index].filter(|packet| packet.esi == esi) else {
                 continue;
             };
-            if came || !Self::again(&packet, cx, mender) {
+            cx.counters.too_large += u64::from(outcome == Outcome::TooLarge);
+            if outcome != Outcome::Lost || !Self::again(&packet, cx, mender) {
                 self.clear(index, cx.io.frames);
             }
         }
@@ -142,7 +144,8 @@ impl KeptPackets {
         };
         let number = cx.send_to(0, payload, packet.class);
         cx.counters.sent_repair += 1;
-        mender.left_with(Carried::Source(packet.esi), (number, 1), cx.io.now);
+        let carried = (Carried::Source(packet.esi), usize::from(packet.payload.len));
+        mender.left_with(carried, (number, 1), cx.io.now);
         true
     }
 

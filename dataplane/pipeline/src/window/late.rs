@@ -1,8 +1,8 @@
-//! Which symbols were given up by a sink and may still come: on a long hop, what is lost twice comes
-//! back when the decoding window has moved past it.
+//! Which symbols were given up by a sink and may still come: on a long hop, what is lost twice
+//! comes back when the decoding window has moved past it.
 //!
-//! A bit per symbol, found by number modulo their count. Bits behind the symbol next to be delivered
-//! are valid.
+//! A bit per symbol, found by number modulo their count. Bits behind the symbol next to be
+//! delivered are valid.
 
 /// Symbols that are remembered: 0.6 s of 300 Mbit/s.
 const SYMBOLS: u32 = 1 << 14;
@@ -29,7 +29,8 @@ impl GivenUp {
         self.bits[word] = self.bits[word] & !bit | if is_given_up { bit } else { 0 };
     }
 
-    /// Notes that nothing is awaited of the `count` symbols from `first` on, of which none was heard.
+    /// Notes that nothing is awaited of the `count` symbols from `first` on, of which none was
+    /// heard.
     pub(crate) fn note_unheard(&mut self, first: u32, count: u32) {
         for back in 1..=count.min(SYMBOLS) {
             self.note(first.wrapping_add(count).wrapping_sub(back), true);

@@ -18,6 +18,11 @@ impl Relay {
         packet: &WindowPacket,
     ) -> Fate {
         self.incoming.arrived_window(packet);
+        let is_kept = packet.is_mended() && packet.is_source();
+        if is_kept && self.mender.refuses(usize::from(arrival.payload.len)) {
+            cx.counters.too_large += 1;
+            return Fate::Consumed;
+        }
         let mut header = packet.header;
         header.hop_index = header.hop_index.saturating_add(1);
         let window = (packet.symbol_bytes, packet.window_symbols);
@@ -27,7 +32,7 @@ impl Relay {
         cx.io.frames.retain(arrival.payload.frame);
         cx.counters.sent_forwarded += 1;
         cx.send(arrival.payload, class);
-        if let Some(number) = number.filter(|_| packet.is_mended() && packet.is_source()) {
+        if let Some(number) = number.filter(|_| is_kept) {
             let what = (number, packet.first, arrival.payload, class);
             self.kept.keep(cx, &mut self.mender, what);
         }

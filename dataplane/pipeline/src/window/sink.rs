@@ -112,12 +112,15 @@ impl WindowSink {
         match self.judge(packet, shape, params, cx.io.now) {
             Admission::Welcome => {}
             Admission::Begins { next } => {
-                self.pass(self.decoder.end(), cx);
+                let end = self.decoder.end();
+                self.pass(end, cx);
                 if self.decoder.reshape(shape.scheme, shape.symbol_bytes).is_err() {
                     return Admission::Mismatch;
                 }
                 self.decoder.join(next);
-                self.given_up.clear();
+                if next != end {
+                    self.given_up.clear();
+                }
                 if self.stream.is_none() {
                     // The first packet of a flow may come after the second.
                     self.given_up.note_unheard(next.wrapping_sub(FIRST), FIRST);
@@ -323,6 +326,8 @@ impl SinkCode for WindowSink {
         };
         let fate = match innovative {
             Ok(true) => {
+                // The decoder may have room for what is not awaited any more.
+                self.deliver_late(cx, (packet, *payload));
                 cx.counters.innovative += 1;
                 Fate::Consumed
             }

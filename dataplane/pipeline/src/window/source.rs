@@ -12,6 +12,7 @@ use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
 use crate::source::remote::Remote;
+use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode};
 use crate::window::kept::{KeptPackets, kept_packets};
 use crate::window::pace::{Mending, Pace};
@@ -26,8 +27,11 @@ use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WINDOW_BYTES, writ
 /// Repair packets of a tail in one call: no other flow is served meanwhile.
 const TAIL_PER_CALL: usize = 32;
 
-/// The sink is silent when it has not reported for so long and a round trip. It reports every 20 ms,
-/// and its reports get lost on the way: over six hops of 20 %, three in four.
+/// What a source packet has beside its IP packet.
+const OVERHEAD_BYTES: usize = HEADER_BYTES + SOURCE_ID_BYTES;
+
+/// The sink is silent when it has not reported for so long and a round trip. It reports every 20
+/// ms, and its reports get lost on the way: over six hops of 20 %, three in four.
 const SILENCE_NANOS: Nanos = 500_000_000;
 
 /// Source state of a window flow.
@@ -46,6 +50,8 @@ pub(crate) struct WindowSource {
     remote: Remote,
     mender: Mender,
     kept: KeptPackets,
+    /// The largest packet that the whole path carries.
+    size: PathSize,
     /// When the first packet left that the sink has not reported after.
     unheard_since: Option<Nanos>,
     has_heard: bool,
@@ -75,6 +81,7 @@ impl WindowSource {
             remote: Remote::new(),
             mender: Mender::new(kept_packets(params)),
             kept: KeptPackets::new(kept_packets(params)),
+            size: PathSize::default(),
             unheard_since: None,
             has_heard: false,
             is_slow: false,
@@ -131,6 +138,10 @@ impl WindowSource {
             }
         });
         kept.mend(cx, mender);
+        self.size.age(cx.io.now);
+        if let Some(bytes) = self.mender.limit() {
+            self.size.hear(bytes, cx.io.now);
+        }
     }
 
     /// Writes the header of a packet and sends it.
@@ -189,7 +200,9 @@ impl SourceCode for WindowSource {
     ) -> bool {
         let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
         cx.counters.ingress_dropped += u64::from(carried_bytes > room);
-        carried_bytes <= room
+        let is_too_large = cx.asks_to_mend() && self.mender.refuses(carried_bytes + OVERHEAD_BYTES);
+        cx.counters.too_large += u64::from(carried_bytes <= room && is_too_large);
+        carried_bytes <= room && !is_too_large
     }
 
     fn ingress(
@@ -242,6 +255,7 @@ impl SourceCode for WindowSource {
         header: FeedbackHeader,
     ) {
         let params = cx.params;
+        self.size.age(cx.io.now);
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
@@ -251,6 +265,9 @@ impl SourceCode for WindowSource {
                         (header.common.hop_index, report),
                         cx.io.now,
                     );
+                }
+                Item::Size(report) if report.hop == header.common.hop_index => {
+                    self.size.hear(report.bytes, cx.io.now);
                 }
                 Item::Flow(report) => {
                     self.remote.hear(report);
@@ -312,6 +329,8 @@ impl Lifecycle for WindowSource {
         report.planned = packets.ceil() as usize;
         report.hops = self.pace.hops().to_vec();
         report.is_mended = self.pace.is_mended();
+        let limit = self.size.limit().map(usize::from);
+        report.packet_bytes_max = limit.map(|bytes| bytes.saturating_sub(OVERHEAD_BYTES));
         self.remote.fill(report);
     }
 }
