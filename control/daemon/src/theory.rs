@@ -18,7 +18,7 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
         return None;
     }
-    if report.is_mended {
+    if report.is_mended && !matches!(report.code, FlowCode::Window(_)) {
         return Some(1.0);
     }
     let line = line(hops);
@@ -228,6 +228,7 @@ mod tests {
         let packets = |planned: usize, is_mended: bool| {
             let report = FlowReport { is_mended, generation_size: 64, ..report(code, planned) };
             let rank = expected_rank(&report, &ten_hops());
+            assert_eq!(rank, None, "windows have none");
             overhead(&params, (rank, in_advance(&report)), (&ten_hops(), &[]))
                 .expect("hops are known")
         };
