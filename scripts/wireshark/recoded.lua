@@ -349,7 +349,7 @@ local function add_flags(range, kind, flags, tree)
     local has = {
         [1] = { "sys", "end", "recoded", "mended" },
         [2] = { "sys", "repair", "end", "recoded", "mended" },
-        [3] = { "sys" },
+        [3] = { "sys", "mended" },
         [5] = { "sys", "repair", "end", "interactive" },
         [7] = { "edge" },
     }

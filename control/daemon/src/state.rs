@@ -167,9 +167,9 @@ fn show_flow<'a>(
     let configured = (&params.code, params.field, params.generation_size, params.symbol_bytes);
     let in_use = in_use.or(is_source.then_some(configured));
     let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
-    let is_mended = newest.is_some_and(|report| report.is_mended);
+    let in_advance = newest.and_then(|report| theory::in_advance(report));
     let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
-    let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
+    let overhead_theory = theory::overhead(params, (expected, in_advance), (&hops, &next_hops));
     let delay = decode_delay(&counters);
     let neighbours = neighbours(config, next_hops, at);
     let ago = |then: Nanos| at.saturating_sub(then) as f64 / 1e9;

@@ -18,7 +18,7 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
     if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
         return None;
     }
-    if report.is_mended {
+    if report.is_mended && !matches!(report.code, FlowCode::Window(_)) {
         return Some(1.0);
     }
     let line = line(hops);
@@ -36,22 +36,21 @@ pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
 /// [`expected_rank`]. Of a stream, those on the links that leave the source, with what it planned
-/// to send in advance: their losses are those of the first hop. Where hops of generations and
-/// batches make up for their losses, those on the link that leaves the source when nothing is sent
-/// in advance: what is, follows from round trips and rates. Not for generations otherwise, whose
-/// number of packets follows from how many may stay incomplete.
+/// to send in advance: their losses are those of the first hop. Where hops of other codes make up
+/// for their losses, those on the link that leaves the source with what [`in_advance`] says. Not
+/// for generations otherwise, whose number of packets follows from how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
 )]
 pub fn overhead(
     params: &FlowParams,
-    (rank, is_mended): (Option<f64>, bool),
+    (rank, in_advance): (Option<f64>, Option<f64>),
     (hops, next_hops): (&[HopLoss], &[NextHop]),
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
-        FlowCode::Window(code) if is_source && !hops.is_empty() => {
+        FlowCode::Window(code) if is_source && in_advance.is_none() && !hops.is_empty() => {
             let path = LossModel::in_series(line(hops));
             let rate_max = (params.redundancy_max - 1.0).max(0.0);
             Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
@@ -61,14 +60,25 @@ pub fn overhead(
             let packets = next_hops.iter().map(|hop| stream_hop(first, hop).packets());
             Some(packets.sum()).filter(|packets| *packets > 0.0)
         }
-        _ if is_source && is_mended => {
+        _ if is_source && in_advance.is_some() => {
             let first = hops.iter().find(|hop| hop.hop == 0)?;
-            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
+            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets() + in_advance?)
         }
         #[cfg(feature = "bats")]
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
         _ => None,
     }
+}
+
+/// Packets per source symbol that a source sends before anything is known to be lost, where hops
+/// make up for their losses. Of generations and batches none are counted: what is sent follows from
+/// round trips and rates.
+pub fn in_advance(report: &FlowReport) -> Option<f64> {
+    let share = match report.code {
+        FlowCode::Window(_) => report.planned as f64 / report.generation_size.max(1) as f64 - 1.0,
+        _ => 0.0,
+    };
+    report.is_mended.then_some(share.max(0.0))
 }
 
 /// A hop that sends in advance what it planned on average. Where that is less than its losses take,
@@ -125,7 +135,7 @@ mod tests {
     use recoded_gf::FieldOrder;
     #[cfg(feature = "bats")]
     use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-    use recoded_pipeline::params::{PeerId, StreamParams, TunnelId};
+    use recoded_pipeline::params::{PeerId, StreamParams, TunnelId, WindowParams};
     use recoded_pipeline::report::{FlowCounters, HeardHop, Planned};
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
@@ -182,7 +192,7 @@ mod tests {
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
-            overhead(&params, (None, false), (&ten_hops(), &next_hops))
+            overhead(&params, (None, None), (&ten_hops(), &next_hops))
         };
         for (planned, expected) in [
             (&[0.0][..], 1.0 / 0.9),
@@ -195,7 +205,7 @@ mod tests {
             assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
         }
         assert_eq!(packets(&[]), None);
-        assert_eq!(overhead(&params, (None, false), (&[], &[next_hop(0.0)])), None);
+        assert_eq!(overhead(&params, (None, None), (&[], &[next_hop(0.0)])), None);
     }
 
     #[test]
@@ -204,9 +214,27 @@ mod tests {
         let rank = expected_rank(&mended, &ten_hops());
         assert_eq!(rank, Some(1.0));
         let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
-        let packets = overhead(&params, (rank, true), (&ten_hops(), &[])).expect("hops are known");
+        let packets = overhead(&params, (rank, in_advance(&mended)), (&ten_hops(), &[]))
+            .expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (rank, false), (&ten_hops(), &[])), None);
+        assert_eq!(overhead(&params, (rank, None), (&ten_hops(), &[])), None);
+    }
+
+    #[test]
+    fn windows_pay_for_the_first_hop_and_for_what_leaves_in_advance_where_hops_mend() {
+        let code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
+        let source = Role::Source { tunnel: TunnelId(0) };
+        let params = FlowParams { code, ..FlowParams::new(1, source, Vec::new()) };
+        let packets = |planned: usize, is_mended: bool| {
+            let report = FlowReport { is_mended, generation_size: 64, ..report(code, planned) };
+            let rank = expected_rank(&report, &ten_hops());
+            assert_eq!(rank, None, "windows have none");
+            overhead(&params, (rank, in_advance(&report)), (&ten_hops(), &[]))
+                .expect("hops are known")
+        };
+        assert!((packets(64, true) - 1.0 / 0.9).abs() < 1e-9);
+        assert!((packets(72, true) - 1.0 / 0.9 - 0.125).abs() < 1e-9);
+        assert!(packets(64, false) > 2.0, "what ten hops of 10 % take from end to end");
     }
 
     #[cfg(feature = "bats")]

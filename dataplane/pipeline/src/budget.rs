@@ -17,6 +17,9 @@ use crate::sink::unit::Progress;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
+use crate::window::kept::{KeptPackets, kept_packets};
+use crate::window::late::GivenUp;
+use crate::window::sink::decoding_symbols;
 #[cfg(feature = "bats")]
 use recoded_code::bats::Decoder;
 use recoded_wire::coded::SIZE_MAX;
@@ -51,8 +54,9 @@ fn source(params: &FlowParams) -> usize {
 fn relay(params: &FlowParams) -> usize {
     let size = params.generation_size;
     let generation = collected(size) + size * size;
-    let mender = Mender::memory_bytes(mended_packets(params));
-    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES + mender
+    let mender = Mender::memory_bytes(kept_packets(params));
+    let kept = KeptPackets::memory_bytes(kept_packets(params));
+    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES + mender + kept
 }
 
 fn sink(params: &FlowParams) -> usize {
@@ -96,13 +100,15 @@ fn bats_sink(params: &FlowParams, bats: &BatsParams) -> usize {
 
 fn window_source(params: &FlowParams, code: &WindowParams) -> usize {
     let slots = code.window_symbols.next_power_of_two();
-    slots * params.symbol_bytes + code.window_symbols
+    let packets = kept_packets(params);
+    let mended = Mender::memory_bytes(packets) + KeptPackets::memory_bytes(packets);
+    slots * params.symbol_bytes + code.window_symbols + mended
 }
 
 fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
-    // It decodes twice the window. A slot has a symbol, a row of coefficients and a few words.
-    let slots = (2 * code.window_symbols).next_power_of_two();
-    slots * (params.symbol_bytes + slots + 32) + DELIVERY_BYTES
+    // A slot has a symbol, a row of coefficients and a few words.
+    let slots = decoding_symbols(code).next_power_of_two();
+    slots * (params.symbol_bytes + slots + 32) + GivenUp::memory_bytes() + DELIVERY_BYTES
 }
 
 /// Any flow: counters, histograms, plans, reports. Measured: 10 to 20 KiB.

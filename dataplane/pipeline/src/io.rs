@@ -108,6 +108,15 @@ impl Data<'_> {
         matches!(self, Data::Stream(packet) if packet.header.is_of_other_code())
     }
 
+    /// Whether the hops of its flow make up for their losses.
+    pub(crate) fn is_mended(&self) -> bool {
+        match self {
+            Data::Coded { header, .. } => header.is_mended(),
+            Data::Window(packet) => packet.is_mended(),
+            Data::Stream(_) => true,
+        }
+    }
+
     /// What every packet says.
     pub(crate) fn header(&self) -> &Header {
         match self {

@@ -267,13 +267,9 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             }),
         };
-        let (is_mended, is_asked) = match &arrival.data {
-            Data::Stream(packet) => (true, packet.symbol().is_none()),
-            Data::Coded { header, .. } => (header.is_mended(), true),
-            Data::Window(_) => (false, false),
-        };
-        if is_mended && matches!(fate, Fate::Consumed | Fate::Forwarded) {
-            let what = (usize::from(arrival.payload.len), is_asked);
+        let is_symbol = matches!(&arrival.data, Data::Stream(packet) if packet.symbol().is_some());
+        if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
+            let what = (usize::from(arrival.payload.len), !is_symbol);
             self.upstream.track(arrival.data.header(), what, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
@@ -438,6 +434,10 @@ impl Shard {
                     relay.hear_link(&mut cx, (report, payload));
                     Ok(())
                 }
+                State::WindowSource(source) => {
+                    source.hear_link(&mut cx, (report, payload));
+                    Ok(())
+                }
                 State::RlncSource(source) => {
                     source.hear_link(&mut cx, (report, payload));
                     Ok(())
@@ -466,6 +466,9 @@ impl Shard {
                 beyond: relay.path_round_trip(),
                 missing: relay.missing(),
             },
+            State::Relay(relay) => {
+                Onward { beyond: relay.mender.path_round_trip(), ..Onward::default() }
+            }
             State::StreamSink(sink) => Onward { missing: sink.missing(), ..Onward::default() },
             _ => Onward::default(),
         }

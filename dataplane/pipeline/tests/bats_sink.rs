@@ -109,6 +109,13 @@ fn requests(sent: &[(recoded_pipeline::params::PeerId, Vec<u8>)]) -> Vec<Nack> {
     asked
 }
 
+/// Lets 50 ms pass, in which a block leaves in parts.
+fn settle(node: &mut Node, since_millis: u64) {
+    for millis in since_millis..since_millis + 50 {
+        node.tick(millis * MILLI);
+    }
+}
+
 #[test]
 fn blocks_of_every_profile_are_delivered_in_order() {
     for profile in Profile::ALL {
@@ -155,7 +162,7 @@ fn blocks_that_wait_where_numbers_wrap_around_keep_their_places() {
             node.receive_next(&block.packet(batch, &unit(index)), 2 * MILLI);
         }
     }
-    node.tick(2 * MILLI);
+    settle(&mut node, 2);
     assert!(node.delivered == expected, "{} of {}", node.delivered.len(), expected.len());
     assert_eq!(node.flow().counters.generations_complete, 5);
     assert_eq!(node.leaked(), 0);
@@ -204,7 +211,7 @@ fn short_block_asks_for_what_it_lacks_and_takes_further_batches() {
         let packet = block.packet(3, &unit(index));
         node.receive(&packet, 30 * MILLI);
     }
-    node.tick(30 * MILLI);
+    settle(&mut node, 30);
     assert!(node.delivered == block.packets, "delivered something else");
     assert_eq!(node.leaked(), 0);
 }

@@ -86,18 +86,73 @@ fn batches_over_short_hops_cost_what_their_losses_take() {
     }
 }
 
+/// What no wait for a report would take, 1.44 packets per symbol, once left over every long hop.
 #[test]
-fn generations_over_long_hops_seldom_wait_for_a_report() {
+fn generations_over_long_hops_cost_little_more_than_what_their_losses_take() {
     if is_emulated() {
         return;
     }
     let mut line = Line::with(&[Link::new(0.1, 10); 4], STEADY, 1, rlnc);
     for packets in packets(&mut line, 4) {
-        assert!(packets < 1.46, "{packets} packets per symbol");
+        assert!(packets < 1.21, "{packets} packets per symbol");
     }
-    let median = line.delay(line.now - SECOND, 0.5);
-    assert!(median < 45 * MILLI, "{median} ns over 40 ms of way");
+    let (median, late) = (line.delay(line.now - SECOND, 0.5), line.delay(line.now - SECOND, 0.99));
+    assert!(median < 100 * MILLI && late < 135 * MILLI, "{median} and {late} ns");
     assert_delivery(&mut line, 0);
+}
+
+/// Batches were once not made up for on such hops: 1.26 packets per symbol on each, 200 blocks that
+/// were asked for from end to end, and over 50 ms most of what came was given up.
+#[cfg(feature = "bats")]
+#[test]
+fn batches_over_long_hops_are_made_up_for() {
+    if is_emulated() {
+        return;
+    }
+    for (hops, loss, delay, most, late_millis) in
+        [(4, 0.1, 10, 1.24, 145), (3, 0.03, 50, 1.09, 400)]
+    {
+        let mut line = Line::with(&vec![Link::new(loss, delay); hops], STEADY, 1, bats);
+        line.run(SECOND);
+        for packets in packets(&mut line, hops) {
+            assert!(packets < most, "{packets} packets per symbol");
+        }
+        let late = line.delay(line.now - SECOND, 0.99);
+        assert!(late < late_millis * MILLI, "{late} ns");
+        assert_delivery(&mut line, 0);
+        let repairs = line.flow(hops).counters.repairs;
+        assert!(repairs < 120, "{repairs} requests from end to end");
+    }
+}
+
+/// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. Blocks of 256, and
+/// what waited behind a generation, once came at once: a quarter to a half was lost there.
+#[test]
+fn deliveries_fit_the_buffer_of_a_socket() {
+    if is_emulated() {
+        return;
+    }
+    let codes: &[fn(&mut FlowParams)] = &[
+        rlnc,
+        #[cfg(feature = "bats")]
+        bats,
+    ];
+    let load = Load { rate: Some(100e6 / 8.0 / 1300.0), ordered: false, ..STEADY };
+    for (code, delay) in codes.iter().flat_map(|code| [0, 10].map(|delay| (code, delay))) {
+        let mut line = Line::with(&[Link::new(0.1, delay); 4], load, 1, code);
+        line.run(3 * SECOND);
+        // The application reads 60 packets each millisecond: 620 Mbit/s.
+        let (mut waiting, mut most, mut at) = (0.0f64, 0.0f64, 0);
+        for packet in line.delivered.iter().filter(|packet| packet.at > 2 * SECOND) {
+            waiting = (waiting - (packet.at - at) as f64 * 60e-6).max(0.0) + 1.0;
+            (most, at) = (most.max(waiting), packet.at);
+        }
+        println!("{delay} ms: at most {most:.0} packets wait");
+        assert!(most < 64.0, "{most} packets wait in the socket");
+        line.stop(2 * SECOND);
+        let missing = line.entered() - line.delivered.len();
+        assert_eq!(missing, 0, "{delay} ms");
+    }
 }
 
 /// Bursts on short hops once took three packets per symbol, or a round trip from end to end each.

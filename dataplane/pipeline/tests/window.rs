@@ -19,6 +19,8 @@ use recoded_wire::window::{parse_window, write_header};
 fn line(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
     Line::new(hops, loss, seed, |params| {
         window(params);
+        // What a source sends where hops do not make up for their losses.
+        params.repair = false;
         change(params);
     })
 }
@@ -27,6 +29,7 @@ fn line(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> 
 fn node(role: Role, change: impl Fn(&mut FlowParams)) -> Node {
     let mut params = params(role);
     window(&mut params);
+    params.repair = false;
     change(&mut params);
     Node::new(params, 77)
 }
@@ -417,7 +420,7 @@ fn parameters_changed_under_traffic_lose_nothing() {
     line.loss_up = 0.0;
     let mut source = params(SOURCE);
     window(&mut source);
-    source.target_loss = 1e-7;
+    (source.target_loss, source.repair) = (1e-7, false);
     let changes = [
         (FieldOrder::TwoFiftySix, 197, 64, 15),
         (FieldOrder::Two, 200, 64, 7),

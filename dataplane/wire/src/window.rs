@@ -44,6 +44,11 @@ impl WindowPacket {
         self.header.flags.has(Flags::SYSTEMATIC)
     }
 
+    /// Whether each hop makes up for its own losses.
+    pub fn is_mended(&self) -> bool {
+        self.header.flags.has(Flags::MENDED)
+    }
+
     /// The newest ESI that it covers.
     pub fn last(&self) -> u32 {
         self.first.wrapping_add(u32::from(self.symbols) - 1)
@@ -61,7 +66,7 @@ pub fn parse_window(payload: &[u8]) -> Result<WindowPacket, HeaderError> {
     if header.packet_type != PacketType::Window {
         return Err(HeaderError::Type(header.packet_type as u8));
     }
-    let header = header.with_flags_of(Flags::SYSTEMATIC)?;
+    let header = header.with_flags_of(Flags::SYSTEMATIC | Flags::MENDED)?;
     if !FIELD_CODES.contains(&header.flags.field_code()) {
         return Err(HeaderError::Flags(header.flags.0));
     }
@@ -141,6 +146,10 @@ mod tests {
             (parsed.first, parsed.last(), parsed.symbol_bytes),
             (0x0102_0304, 0x0102_0304, 5)
         );
+        assert!(!parsed.is_mended());
+        assert!(
+            parse_window(&packet(SOURCE | Flags::MENDED, 3, &[1, 2, 3, 4])).unwrap().is_mended()
+        );
         // Repair key 9, DT 15, NSS 0x102, first ESI, one symbol.
         let repair = packet(3, 3, &[0, 9, 0xF1, 2, 255, 255, 255, 255, 1, 2, 3]);
         let parsed = parse_window(&repair).unwrap();
@@ -155,7 +164,7 @@ mod tests {
         let refused = [
             (packet(SOURCE, 4, &adu), value),
             (packet(SOURCE | Flags::END, 5, &adu), HeaderError::Flags(SOURCE | Flags::END)),
-            (packet(SOURCE | 0x04, 5, &adu), HeaderError::Flags(SOURCE | 0x04)),
+            (packet(SOURCE | 0x10, 5, &adu), HeaderError::Flags(SOURCE | 0x10)),
             (packet(Flags::SYSTEMATIC | 1, 5, &adu), HeaderError::Flags(Flags::SYSTEMATIC | 1)),
             (packet(3, 2, &[0, 0, 0xF0, 1, 0, 0, 0, 9, 1, 2]), value),
             (packet(3, 3, &[0, 0, 0xF0, 0, 0, 0, 0, 9, 1, 2, 3]), value),

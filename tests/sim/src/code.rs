@@ -17,6 +17,9 @@ use crate::scenario::{Traffic, UP};
 /// Most frames that a relay or an edge needs beyond what its table holds.
 const FRAMES_SPARE: usize = 256;
 
+/// Packets of a window that a node keeps at most.
+const WINDOW_KEPT: usize = 4096;
+
 /// Packets of a flow by which its links have been measured: they report from a few hundred on.
 const WINDOW_LEARNS: u32 = 300;
 
@@ -221,6 +224,8 @@ pub(crate) struct Bounds {
     pub redundancy: f64,
     /// Generations, blocks or packets that an edge's stage holds.
     pub table: usize,
+    /// Packets of a window that a node keeps until the next one has reported on them.
+    pub kept: usize,
     /// Bytes of the largest stage, as it is estimated, and no less than 32 MiB.
     pub stage_bytes: usize,
     /// Those that an edge holds of a shard; `None` where packets may announce any size.
@@ -236,6 +241,7 @@ impl Bounds {
             unit: 0,
             redundancy: 0.0,
             table: 0,
+            kept: 0,
             stage_bytes: 32 << 20,
             room: None,
             relay_stages: if is_genuine { 1 } else { 2 },
@@ -243,6 +249,9 @@ impl Bounds {
         for params in params {
             if matches!(params.code, FlowCode::Stream(_)) {
                 bounds.relay_stages = 2;
+            }
+            if matches!(params.code, FlowCode::Window(_)) {
+                bounds.kept = WINDOW_KEPT;
             }
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);

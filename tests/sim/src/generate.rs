@@ -426,14 +426,15 @@ impl Draft {
             .unwrap_or((0, 0));
         let first = traffic.alone.0 + first * u32::from(self.spread.shards);
         let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
+        let has = |code: Code| self.shapes.iter().any(|shape| shape.kind == code);
         // A window that begins in the middle has yet to learn what links lose.
-        let is_new_window =
-            self.shapes.iter().any(|shape| shape.kind == Code::Window) && self.changes_code();
+        let is_new_window = has(Code::Window) && self.changes_code();
         let delivered = delivered.filter(|_| !is_new_window);
         let (opening, unordered) = (Vec::new(), Vec::new());
-        let late_nanos = match self.shapes.iter().any(|shape| shape.kind == Code::Stream) {
-            true => scenario.nodes[self.hops].hold_timeout_nanos,
-            false => Nanos::MAX,
+        let late_nanos = match (has(Code::Window), has(Code::Stream)) {
+            (true, _) => 0, // it does not wait for what its decoder has no room for
+            (false, true) => scenario.nodes[self.hops].hold_timeout_nanos,
+            (false, false) => Nanos::MAX,
         };
         scenario.promise = Promise {
             intact,

@@ -18,8 +18,8 @@ const WAITING_NANOS: Nanos = 10_000_000;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// Packets that came and left of streams, and of generations and batches whose hops make up for
-/// their losses.
+/// Packets that came and left of streams, and of generations, batches and windows whose
+/// hops make up for their losses.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Hops {
     /// Data packets that came.
@@ -29,8 +29,10 @@ pub(crate) struct Hops {
     /// How far they spoke, by shard.
     horizons: [Option<u32>; SHARDS_MAX],
     symbols: u64,
-    /// Packets of generations and batches that left.
+    /// Packets of generations, batches and windows that left.
     coded: u64,
+    /// Source packets of windows that came.
+    windows: u64,
     /// Link reports that came.
     told: u64,
     repairs: u64,
@@ -45,6 +47,10 @@ impl Hops {
         match parse(payload) {
             Ok(Packet::Stream(_)) => self.came += 1,
             Ok(Packet::Coded(packet)) => self.came += u64::from(packet.header.is_mended()),
+            Ok(Packet::Window(packet)) => {
+                self.came += u64::from(packet.is_mended());
+                self.windows += u64::from(packet.is_mended() && packet.is_source());
+            }
             Ok(Packet::Link(report)) => {
                 self.told += 1;
                 self.note_report(&report, payload);
@@ -84,12 +90,18 @@ impl Hops {
                 self.combinations += u64::from(is_combination);
             }
             Ok(Packet::Coded(packet)) => self.coded += u64::from(packet.header.is_mended()),
+            Ok(Packet::Window(packet)) => self.coded += u64::from(packet.is_mended()),
             Ok(Packet::Link(_)) => self.reports += 1,
             _ => {}
         }
     }
 
-    /// Whether anything was told of what was lost of generations or batches.
+    /// Source packets of windows that came, each of which may be sent again once.
+    pub(crate) fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// Whether anything was told of what was lost of generations, batches or windows.
     pub(crate) fn is_mended(&self) -> bool {
         self.told > 0 && self.coded > 0
     }

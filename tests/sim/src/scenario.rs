@@ -163,8 +163,8 @@ pub struct Promise {
     pub opening: Vec<Range<Nanos>>,
     /// At these times two stages of the sink deliver, each in order.
     pub unordered: Vec<Range<Nanos>>,
-    /// What is delivered this long after it was due may follow later packets: a stream delivers
-    /// what it no longer waits for when it comes.
+    /// What is delivered this long after it was due may follow later packets: a stream and
+    /// a window deliver what they no longer wait for when it comes.
     pub late_nanos: Nanos,
 }
 

@@ -350,6 +350,7 @@ impl Worker {
             Role::Relay { .. } => Some(self.bounds.relay_stages * self.generations.max(1)),
             _ => self.bounds.room,
         };
+        let room = room.map(|room| room + self.bounds.kept);
         let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);
         if let Some(room) = room.filter(|room| held > *room) {
             return Err(Violation::Overfull { node: self.place.0, held, room });
@@ -450,7 +451,8 @@ impl Worker {
         };
         let hops = &observed.hops;
         // In the place of what the next node lacks.
-        let mended = if hops.is_mended() { REPAIR_RESERVE * shards + symbols } else { 0 };
+        let earned = symbols + hops.windows();
+        let mended = if hops.is_mended() { REPAIR_RESERVE * shards + earned } else { 0 };
         let down = plans + more + repairs.min(budget) + mended;
         let reports = shards * (observed.lived_nanos / REPORT_NANOS + 2);
         let up = match self.role {

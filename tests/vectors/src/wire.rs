@@ -337,7 +337,7 @@ fn written(header: &CodedHeader, block: Option<Block>, index: u8) -> Coded {
 
 /// A source and a repair packet of each scheme, of short and of long windows.
 fn windows() -> Vec<Window> {
-    let cases: [(u8, u16); 4] = [(0, 16), (3, 304), (0, 1024), (3, 4096)];
+    let cases: [(u8, u16); 4] = [(0, 16), (3, 304), (0, 1024), (Flags::MENDED | 3, 4096)];
     let pairs = (0..).zip(cases).flat_map(|(pair, (field, window_symbols))| {
         let number = 2 * pair;
         let first = (u32::MAX - 1).wrapping_add(u32::from(pair));

@@ -143,10 +143,10 @@ impl Batch {
     /// Sends combinations in the place of what the next node lacks.
     fn mend(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, mender: &mut Mender) {
         let lacks = self.tally.lacks(self.symbols.len());
-        if lacks == 0 || self.tally.sent == 0 || !mender.is_on(cx.io.now) || mender.is_slow() {
+        if lacks == 0 || self.tally.sent == 0 || !mender.is_on(cx.io.now) {
             return;
         }
-        let granted = mender.spend(lacks, self.field, cx.counters);
+        let granted = mender.spend(lacks, cx.counters);
         cx.counters.sent_repair += self.send(cx, mender, granted);
     }
 

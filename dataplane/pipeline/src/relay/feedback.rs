@@ -11,7 +11,9 @@ use crate::relay::adaptive::Batches;
 use crate::relay::{Relay, plan_within};
 use crate::report::{DropReason, HopLoss};
 use recoded_code::theory;
-use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, Nack, items, withdraw_nacks};
+use recoded_wire::feedback::{
+    FeedbackHeader, Item, NACKS_MAX, Nack, SizeReport, items, withdraw_nacks,
+};
 use recoded_wire::frames::{Frames, Span};
 
 impl Relay {
@@ -116,12 +118,14 @@ impl Relay {
         let Role::Relay { upstream } = params.role else {
             return;
         };
+        let hop = cx.upstream.hop_index();
+        let size = self.mender.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
         let item = hop_report(&cx.upstream.loss);
         let about = (cx.upstream.epoch(), 0.0);
         cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
-            if let Some(item) = item {
+            item.into_iter().chain(size).for_each(|item| {
                 writer.push(item);
-            }
+            });
         });
     }
 }

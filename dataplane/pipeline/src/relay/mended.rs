@@ -1,10 +1,11 @@
 //! A relay's part in making up for what the link to the next node loses: how many packets a
 //! generation is worth there, and those in the place of lost ones.
 
-use crate::collected::Shape;
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::{FlowParams, Nanos, Recoding};
+use crate::peer::mender::note;
+use crate::peer::sent::Carried;
 use crate::relay::{Relay, plan_within};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
@@ -17,9 +18,7 @@ pub(crate) fn mended_packets(params: &FlowParams) -> usize {
 impl Relay {
     /// Whether the next node reports what it lacks of a generation.
     pub(super) fn is_mended(&self, index: usize, now: Nanos) -> bool {
-        let collected = &self.generations[index];
-        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
-        collected.is_mended && self.mender.is_on(now) && !(is_batch && self.mender.is_slow())
+        self.generations[index].is_mended && self.mender.is_on(now)
     }
 
     /// Sets how many packets a generation that ends is worth.
@@ -45,8 +44,14 @@ impl Relay {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         (report, payload): (&LinkReport, Span),
     ) {
-        let Self { mender, generations, .. } = self;
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
+        let Self { mender, generations, kept, .. } = self;
+        let about = (report, cx.io.frames.bytes(payload));
+        mender.hear_each(about, cx.io.now, |carried, outcome| match carried {
+            Carried::Unit(unit) => note(generations, unit, outcome),
+            Carried::Source(esi) => kept.note(esi, outcome),
+            _ => {}
+        });
+        kept.mend(cx, mender);
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
@@ -62,8 +67,7 @@ impl Relay {
         if lacks == 0 || !has_begun || !self.is_mended(index, cx.io.now) {
             return;
         }
-        let Some(Shape { field, .. }) = collected.shape() else { return };
-        let granted = self.mender.spend(lacks, field, cx.counters);
+        let granted = self.mender.spend(lacks, cx.counters);
         cx.counters.sent_repair += self.send_recoded(index, cx, granted as u16, false);
     }
 }

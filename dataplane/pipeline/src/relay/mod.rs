@@ -30,14 +30,13 @@ use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
 use crate::relay::adaptive::AdaptivePlan;
-use crate::relay::mended::mended_packets;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
+use crate::window::kept::{KeptPackets, kept_packets};
 use recoded_wire::coded::{Block, CodedHeader, PLANNED_MAX};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
-use recoded_wire::window::{WindowPacket, write_header};
 
 /// Relay state of one flow. Generations are found by number modulo their count.
 pub(crate) struct Relay {
@@ -45,10 +44,12 @@ pub(crate) struct Relay {
     newest: Option<u32>,
     /// Block of the newest batch.
     newest_block: Option<u16>,
-    incoming: Incoming,
+    pub(crate) incoming: Incoming,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
-    mender: Mender,
+    pub(crate) mender: Mender,
+    /// Packets of a window flow.
+    pub(crate) kept: KeptPackets,
     /// Closed batches with pending packets, by place in the table, and when they are flushed.
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
@@ -79,7 +80,8 @@ impl Relay {
             incoming: Incoming::default(),
             adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
-            mender: Mender::new(mended_packets(params)),
+            mender: Mender::new(kept_packets(params)),
+            kept: KeptPackets::new(kept_packets(params)),
             deferred: Vec::with_capacity(params.generations.max(1)),
             flush_at: None,
         }
@@ -393,22 +395,6 @@ impl Relay {
         }
     }
 
-    /// Passes a packet of a window flow on as it came: no recoding is defined for it.
-    fn pass(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        arrival: &Arrival<'_>,
-        packet: &WindowPacket,
-    ) -> Fate {
-        self.incoming.arrived_window(packet);
-        let mut header = packet.header;
-        header.hop_index = header.hop_index.saturating_add(1);
-        let window = (packet.symbol_bytes, packet.window_symbols);
-        write_header(&header, window.0, window.1, cx.io.frames.bytes_mut(arrival.payload));
-        send_on(cx, arrival);
-        Fate::Forwarded
-    }
-
     /// Forwards an innovative packet of a generation that has closed, because packets were
     /// reordered or the source paused. It leaves as it came, since it is certainly innovative at
     /// the next node. It replaces a pending packet, but not the last one, which ends the
@@ -509,7 +495,7 @@ impl Lifecycle for Relay {
     }
 
     fn held(&self) -> usize {
-        self.generations.held()
+        self.generations.held() + self.kept.held()
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -523,7 +509,7 @@ impl Lifecycle for Relay {
         if let Some(index) = oldest {
             self.evict(index, cx);
         }
-        oldest.is_some()
+        oldest.is_some() || self.kept.evict_oldest(cx.io.frames)
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
@@ -531,6 +517,7 @@ impl Lifecycle for Relay {
             self.generations[index].clear(frames);
             self.generations.free(index);
         }
+        self.kept.release(frames);
         self.deferred.clear();
         self.flush_at = None;
     }

@@ -271,7 +271,7 @@ impl RlncSource {
         if is_open || lacks == 0 || !self.is_on(cx) {
             return;
         }
-        let granted = self.mender.spend(lacks, generation.field, cx.counters);
+        let granted = self.mender.spend(lacks, cx.counters);
         let planned = self.planner.packets(cx.params, size);
         let sent = self.send_coded(index, cx, granted, Some(planned));
         cx.counters.sent_repair += sent;

@@ -1,6 +1,10 @@
 //! Sink edge: coded packets in, IP packets out. What a sink is, whatever its code, and what those
 //! share that decode units: generations or blocks.
 
+mod delivery;
+
+mod pace;
+
 mod trial;
 
 mod requests;

@@ -14,15 +14,15 @@
 mod later;
 
 use crate::edge::framing::Unpacker;
-use crate::edge::outlet::Outlet;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, Io, earlier};
-use crate::params::{FlowParams, Nanos, Role, TunnelId};
+use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
+use crate::params::{FlowParams, Nanos, Role};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
+use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
@@ -52,25 +52,26 @@ enum Place {
 
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct UnitSink<U> {
-    units: Vec<U>,
+    pub(super) units: Vec<U>,
     /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the
     /// one after `newest` when nothing is held.
-    range: Option<(u32, u32)>,
+    pub(super) range: Option<(u32, u32)>,
     /// Epoch of the newest packet of a unit held, and when it came.
     epoch: u8,
     admitted_at: Nanos,
     /// Symbols of `next` already delivered.
-    cursor: usize,
+    pub(super) cursor: usize,
     /// A unit closed short: the next tick must see it.
     urgent: bool,
-    requests: Requests,
+    pub(super) requests: Requests,
     /// Whether anything was delivered: what it holds may be forged else.
-    has_delivered: bool,
+    pub(super) has_delivered: bool,
     /// A unit out of range.
     trial: Trial<U>,
     /// When the last packet in range arrived.
     in_range_at: Nanos,
-    unpacker: Unpacker,
+    pub(super) pace: Pace,
+    pub(super) unpacker: Unpacker,
     incoming: Incoming,
 }
 
@@ -88,12 +89,13 @@ impl<U: Unit> UnitSink<U> {
             urgent: false,
             requests: Requests::new(),
             has_delivered: false,
+            pace: Pace::new(),
             unpacker: Unpacker::new(),
             incoming: Incoming::default(),
         }
     }
 
-    fn index(&self, number: u32) -> usize {
+    pub(super) fn index(&self, number: u32) -> usize {
         (number / U::STEP) as usize % self.units.len()
     }
 
@@ -139,6 +141,7 @@ impl<U: Unit> UnitSink<U> {
 
     /// A first packet, or a source that restarted: whatever was held is given up.
     fn restart(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        self.hurry(cx);
         while self.holds() {
             self.give_up(cx);
         }
@@ -159,6 +162,9 @@ impl<U: Unit> UnitSink<U> {
     fn advance(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != number) {
             if self.held_span() == self.units.len() as u32 * U::STEP {
+                if self.hurry(cx) {
+                    continue;
+                }
                 cx.counters.generations_evicted += 1;
                 self.give_up(cx);
                 continue;
@@ -204,61 +210,17 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// From the first unit held to the end of the last, in numbers.
-    fn held_span(&self) -> u32 {
+    pub(super) fn held_span(&self) -> u32 {
         self.range.map_or(0, |(next, newest)| newest.wrapping_sub(next).wrapping_add(U::STEP))
     }
 
     /// Whether any unit is held.
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         self.held_span() > 0
     }
 
-    /// Delivers what is next in order, as far as it is known.
-    fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let params = cx.params;
-        let Role::Sink { tunnel, .. } = params.role else { return };
-        while let Some((next, _)) = self.range.filter(|_| self.holds()) {
-            let index = self.index(next);
-            self.deliver(index, tunnel, cx);
-            let unit = &self.units[index];
-            let Progress { decoded, closed, .. } = *unit.progress();
-            let may_follow = params.repair || self.requests.is_mended() || unit.is_busy();
-            if decoded && self.cursor == unit.size() {
-                cx.counters.source_symbols += unit.size() as u64;
-                cx.counters.generations += 1;
-                cx.counters.generations_complete += 1;
-                self.finish(cx.io.frames);
-            } else if closed.is_some() && !may_follow && !unit.is_complete() {
-                self.give_up(cx);
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// Delivers the known symbols that follow the cursor.
-    fn deliver(
-        &mut self,
-        index: usize,
-        tunnel: TunnelId,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-    ) {
-        let unit = &self.units[index];
-        let delivered = cx.counters.delivered_packets;
-        for symbol in (self.cursor..unit.size()).map_while(|symbol| unit.symbol(symbol)) {
-            self.cursor += 1;
-            let Io { frames, egress, combiner, .. } = &mut *cx.io;
-            let (shard, sealed) = (cx.shard, cx.params.sealed);
-            let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
-            self.unpacker.feed(frames.bytes(symbol), |packet| {
-                outlet.deliver(packet, cx.counters, cx.marks);
-            });
-        }
-        self.has_delivered |= cx.counters.delivered_packets > delivered;
-    }
-
     /// Gives the unit next in order up.
-    fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if let Some((next, _)) = self.range {
             self.close(self.index(next), cx.io.now);
         }
@@ -268,7 +230,7 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// Lets the unit next in order go and moves on.
-    fn finish(&mut self, frames: &mut impl Frames) {
+    pub(super) fn finish(&mut self, frames: &mut impl Frames) {
         if let Some((next, newest)) = self.range {
             let index = self.index(next);
             self.record_ranks(index);
@@ -300,6 +262,9 @@ impl<U: Unit> UnitSink<U> {
 
     /// Gives up what has blocked delivery for longer than the hold timeout.
     fn expire(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
+            self.hurry(cx);
+        }
         while self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
             self.give_up(cx);
         }
@@ -365,6 +330,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         self.requests.arrived(header.is_mended());
+        self.pace.arrived();
         let index = self.index(number);
         let unit = &mut self.units[index];
         if unit.is_answer(header, view) {
@@ -469,7 +435,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         if count > 0 {
             self.requests.sent();
         }
-        earlier(deadline, self.hold_ends_at(params))
+        earlier(earlier(deadline, self.pace.due()), self.hold_ends_at(params))
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
@@ -477,7 +443,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             return Some(now);
         }
         let closes_at = self.holds().then_some(now + params.generation_timeout_nanos);
-        earlier(closes_at, self.hold_ends_at(params))
+        earlier(earlier(closes_at, self.pace.due()), self.hold_ends_at(params))
     }
 
     fn held(&self) -> usize {
@@ -490,7 +456,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
             self.trial.clear(cx.io.frames);
             return true;
         }
-        if held {
+        if held && !self.hurry(cx) {
             cx.counters.generations_evicted += 1;
             self.give_up(cx);
             self.pump(cx);

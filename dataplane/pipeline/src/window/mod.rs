@@ -12,6 +12,12 @@
 
 pub(crate) mod source;
 
+pub(crate) mod kept;
+
+pub(crate) mod late;
+
+mod relay;
+
 pub(crate) mod sink;
 
 pub(crate) mod pace;

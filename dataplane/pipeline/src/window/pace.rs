@@ -21,6 +21,22 @@ use recoded_wire::frames::Frames;
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
 
+/// Where hops make up for their losses, but later than the rule for streams allows, repair packets
+/// are sent in advance for the whole path if they are no more than this: what a path of many lossy
+/// hops takes, every link of it would carry.
+const A_PRIORI_MAX: f64 = 0.25;
+
+/// What hops do about their losses.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Mending {
+    /// Repair packets alone make them good.
+    Nothing,
+    /// They send again what was lost, soon enough.
+    Soon,
+    /// The same, after round trips that are long.
+    Late,
+}
+
 /// What a rate follows from.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Basis {
@@ -55,6 +71,7 @@ pub(crate) struct Pace {
     credit: f64,
     /// What `redundancy_max` leaves.
     allowance: f64,
+    hops_do: Mending,
 }
 
 impl Pace {
@@ -68,6 +85,7 @@ impl Pace {
             deficit: Deficit::new(&WindowCode { symbols: 1, redundant: 0.0, path }),
             credit: 0.0,
             allowance: 0.0,
+            hops_do: Mending::Nothing,
         };
         pace.replan(params, code);
         pace
@@ -160,14 +178,36 @@ impl Pace {
 
     /// Repair packets per source packet.
     pub(crate) fn rate(&self) -> f64 {
-        self.rate
+        match self.hops_do {
+            Mending::Late if self.rate <= A_PRIORI_MAX => self.rate,
+            Mending::Soon | Mending::Late => 0.0,
+            Mending::Nothing => self.rate,
+        }
+    }
+
+    /// Notes whether the hops make up for their losses. Where they begin to, what was lost before
+    /// is made up for as well; where they do not any more, what they lack is not known here.
+    pub(crate) fn set(&mut self, hops_do: Mending) {
+        self.hops_do = hops_do;
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_mended(&self) -> bool {
+        self.hops_do != Mending::Nothing
+    }
+
+    /// The path as one hop.
+    pub(crate) fn path(&self) -> LossModel {
+        self.path
     }
 
     /// A source packet was sent.
     pub(crate) fn earn(&mut self, params: &FlowParams, code: &WindowParams) {
         let rate_max = rate_max(params);
-        self.credit += self.rate;
-        self.deficit.source();
+        self.credit += self.rate();
+        if self.hops_do == Mending::Nothing {
+            self.deficit.source();
+        }
         self.allowance = (self.allowance + rate_max).min(rate_max * code.window_symbols as f64);
     }
 
@@ -186,6 +226,7 @@ impl Pace {
     /// then.
     pub(crate) fn spend_on_tail(&mut self, params: &FlowParams) -> bool {
         let (is_due, credit) = match params.redundancy {
+            Redundancy::Auto if self.is_mended() => (false, 0.0),
             Redundancy::Fixed(_) => (self.credit > SLACK, self.credit - 1.0),
             Redundancy::Auto => {
                 let can = self.allowance >= 1.0 - SLACK;

@@ -19,18 +19,26 @@ use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
+use crate::window::late::GivenUp;
 use crate::window::parameters;
 use recoded_code::window::{DECODING_WINDOW_MAX, Decoder, Received, Rejected, Scheme};
 use recoded_wire::feedback::{FlowReport as SinkReport, Item};
-use recoded_wire::frames::Frames;
+use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{HEADER_BYTES, serial_before};
-use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket};
+use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WindowPacket};
 
 /// A packet may be this part of the window ahead of the newest symbol, and at least so many
 /// symbols; beyond, and two windows behind, others must confirm it, and the window must have been
 /// idle.
 const AHEAD_PART: usize = 4;
 const AHEAD_MIN: usize = 32;
+
+/// Symbols that a sink waits for at least where hops make up for their losses: what is sent again
+/// comes a round trip of a hop later, 70 ms of 150 Mbit/s with so many.
+const MENDED_SYMBOLS: usize = 1024;
+
+/// Symbols before the first one that came, which may have been lost and come later.
+const FIRST: u32 = 64;
 
 /// What all packets of an epoch have in common.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -56,30 +64,41 @@ enum Admission {
 /// Sink state of a window flow.
 pub(crate) struct WindowSink {
     decoder: Decoder,
-    window_symbols: usize,
+    /// Symbols of the decoder, and of the decoding window while hops do not make up for losses.
+    decoder_symbols: usize,
+    unmended_symbols: usize,
+    is_mended: bool,
     /// Shape of what arrives, and the ESI next to be delivered; `None` before the first source
     /// packet.
     stream: Option<(Shape, u32)>,
     /// When a packet first told of a symbol, by the low bits of its ESI.
     heard: Box<[Nanos]>,
     incoming: Incoming,
+    given_up: GivenUp,
 }
 
 impl WindowSink {
     pub(crate) fn new(params: &FlowParams, code: &WindowParams) -> Self {
-        // Twice the encoding window, as RFC 8681 appendix D advises and the plan of the source
-        // assumes.
-        let window_symbols = code.window_symbols.saturating_mul(2);
+        let window_symbols = decoding_symbols(code);
         let parameters =
             parameters(params, &WindowParams { window_symbols, ..*code }, DECODING_WINDOW_MAX);
+        let unmended_symbols = code.window_symbols.saturating_mul(2);
         let slots = parameters.window_symbols.next_power_of_two();
         Self {
             decoder: Decoder::new(parameters).expect("parameters were brought into range"),
-            window_symbols: parameters.window_symbols,
+            decoder_symbols: parameters.window_symbols,
+            unmended_symbols: unmended_symbols.clamp(1, parameters.window_symbols),
+            is_mended: false,
             stream: None,
             heard: vec![0; slots].into_boxed_slice(),
             incoming: Incoming::default(),
+            given_up: GivenUp::new(),
         }
+    }
+
+    /// Symbols of the decoding window.
+    fn window_symbols(&self) -> usize {
+        if self.is_mended { self.decoder_symbols } else { self.unmended_symbols }
     }
 
     /// Decides on a packet, and makes room for it in the window.
@@ -93,18 +112,26 @@ impl WindowSink {
         match self.judge(packet, shape, params, cx.io.now) {
             Admission::Welcome => {}
             Admission::Begins { next } => {
-                self.pass(self.decoder.end(), cx);
+                let end = self.decoder.end();
+                self.pass(end, cx);
                 if self.decoder.reshape(shape.scheme, shape.symbol_bytes).is_err() {
                     return Admission::Mismatch;
                 }
                 self.decoder.join(next);
+                if next != end {
+                    self.given_up.clear();
+                }
+                if self.stream.is_none() {
+                    // The first packet of a flow may come after the second.
+                    self.given_up.note_unheard(next.wrapping_sub(FIRST), FIRST);
+                }
                 self.stream = Some((shape, next));
             }
             refusal => return refusal,
         }
         let (end, after) = (self.decoder.end(), packet.last().wrapping_add(1));
         if serial_before(end, after) {
-            self.pass(after.wrapping_sub(self.window_symbols as u32), cx);
+            self.pass(after.wrapping_sub(self.window_symbols() as u32), cx);
             self.hear(end, after, cx.io.now);
         }
         Admission::Welcome
@@ -119,16 +146,21 @@ impl WindowSink {
         now: Nanos,
     ) -> Admission {
         let first_source = packet.is_source().then_some(packet.first);
-        let Some((known, _)) = self.stream else {
+        let Some((known, next)) = self.stream else {
             return first_source.map_or(Admission::Useless, |next| Admission::Begins { next });
         };
         let end = self.decoder.end();
         let ahead = |esi: u32| esi.wrapping_sub(end).cast_signed();
         let news = ahead(packet.last());
-        let ahead_max = (self.window_symbols / AHEAD_PART).max(AHEAD_MIN) as i32;
-        let behind_max = 2 * self.window_symbols as i32;
-        if (-behind_max..ahead_max).contains(&news) {
+        let ahead_max = (self.window_symbols() / AHEAD_PART).max(AHEAD_MIN) as i32;
+        let behind_max = 2 * self.unmended_symbols as i32;
+        // What is waited for may come late.
+        let is_awaited = news < 0 && !serial_before(packet.first, next);
+        if is_awaited || (-behind_max..ahead_max).contains(&news) {
             self.incoming.note_in_range(now);
+        } else if packet.is_mended() && GivenUp::is_near(packet.first, next) {
+            // Sent again by a hop, after what came next was delivered: no sign of another life.
+            return Admission::Useless;
         } else {
             // What a source sent before its repair packets, they do not say.
             let timing = (now, params.generation_timeout_nanos);
@@ -154,7 +186,7 @@ impl WindowSink {
     /// Notes when the symbols from `end` to before `after` were heard of, as far as they fit the
     /// window.
     fn hear(&mut self, end: u32, after: u32, now: Nanos) {
-        let count = (after.wrapping_sub(end) as usize).min(self.window_symbols) as u32;
+        let count = (after.wrapping_sub(end) as usize).min(self.decoder_symbols) as u32;
         let mask = self.heard.len() - 1;
         for back in 1..=count {
             self.heard[after.wrapping_sub(back) as usize & mask] = now;
@@ -171,6 +203,7 @@ impl WindowSink {
                 // Of these nothing was heard at all.
                 cx.counters.generations += u64::from(left);
                 cx.counters.generations_failed += u64::from(left);
+                self.given_up.note_unheard(next, left);
                 self.stream = Some((shape, until));
                 return;
             }
@@ -205,7 +238,9 @@ impl WindowSink {
         };
         self.stream = Some((shape, next.wrapping_add(1)));
         cx.counters.generations += 1;
-        let Some(symbol) = self.decoder.symbol(next) else {
+        let symbol = self.decoder.symbol(next);
+        self.given_up.note(next, symbol.is_none());
+        let Some(symbol) = symbol else {
             cx.counters.generations_failed += 1;
             return;
         };
@@ -215,6 +250,29 @@ impl WindowSink {
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
         let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
         outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
+    }
+
+    /// Delivers the packet at hand if a hop made up for its loss too late to be waited for.
+    fn deliver_late(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (packet, payload): (&WindowPacket, Span),
+    ) -> bool {
+        let params = cx.params;
+        let (Role::Sink { tunnel, .. }, Some((_, next))) = (&params.role, self.stream) else {
+            return false;
+        };
+        if !packet.is_mended() || !packet.is_source() || !self.given_up.take(packet.first, next) {
+            return false;
+        }
+        cx.counters.source_symbols += 1;
+        let Io { frames, egress, combiner, .. } = &mut *cx.io;
+        let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
+        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
+        let bytes = &frames.bytes(payload)[HEADER_BYTES..];
+        let adu = &bytes[..bytes.len() - SOURCE_ID_BYTES];
+        outlet.deliver(adu, cx.counters, cx.marks);
+        true
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -245,14 +303,17 @@ impl SinkCode for WindowSink {
         let Arrival { payload, data: Data::Window(packet), .. } = arrival else {
             return Fate::Dropped(DropReason::WrongCode);
         };
-        if usize::from(packet.symbols) > self.window_symbols {
+        if usize::from(packet.symbols) > self.unmended_symbols {
             return Fate::Dropped(DropReason::Oversize);
         }
         self.incoming.arrived_window(packet);
+        self.is_mended = packet.is_mended();
         match self.admit(cx, packet) {
             Admission::Welcome | Admission::Begins { .. } => {}
             Admission::Useless => {
-                cx.counters.redundant += 1;
+                let came_late = self.deliver_late(cx, (packet, *payload));
+                let counters = &mut *cx.counters;
+                *if came_late { &mut counters.innovative } else { &mut counters.redundant } += 1;
                 return Fate::Consumed;
             }
             Admission::Mismatch => return Fate::Dropped(DropReason::Mismatch),
@@ -265,11 +326,15 @@ impl SinkCode for WindowSink {
         };
         let fate = match innovative {
             Ok(true) => {
+                // The decoder may have room for what is not awaited any more.
+                self.deliver_late(cx, (packet, *payload));
                 cx.counters.innovative += 1;
                 Fate::Consumed
             }
             Ok(false) | Err(Rejected::Late { .. }) => {
-                cx.counters.redundant += 1;
+                let came_late = self.deliver_late(cx, (packet, *payload));
+                let counters = &mut *cx.counters;
+                *if came_late { &mut counters.innovative } else { &mut counters.redundant } += 1;
                 Fate::Consumed
             }
             Err(rejected) => Fate::Dropped(reason(rejected)),
@@ -307,8 +372,14 @@ impl Lifecycle for WindowSink {
 
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
-        report.generation_size = self.window_symbols / 2;
+        report.generation_size = self.unmended_symbols / 2;
     }
+}
+
+/// Symbols that a decoder has room for: twice the encoding window, as RFC 8681 appendix D advises
+/// and the plan of the source assumes; more where hops make up for their losses.
+pub(crate) fn decoding_symbols(code: &WindowParams) -> usize {
+    code.window_symbols.saturating_mul(2).max(MENDED_SYMBOLS)
 }
 
 impl Shape {

@@ -6,21 +6,33 @@ use crate::egress::Egress;
 use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowCode, FlowParams, Nanos, ShardId, WindowParams};
+use crate::peer::mender::Mender;
+use crate::peer::sent::Carried;
 use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
 use crate::source::remote::Remote;
+use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode};
-use crate::window::pace::Pace;
+use crate::window::kept::{KeptPackets, kept_packets};
+use crate::window::pace::{Mending, Pace};
 use crate::window::{density, field, parameters};
 use recoded_code::window::{ENCODING_WINDOW_MAX, Encoder, Parameters};
 use recoded_wire::feedback::{FeedbackHeader, Item, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, HEADER_BYTES, PacketType};
+use recoded_wire::link::LinkReport;
 use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WINDOW_BYTES, write_header};
 
 /// Repair packets of a tail in one call: no other flow is served meanwhile.
 const TAIL_PER_CALL: usize = 32;
+
+/// What a source packet has beside its IP packet.
+const OVERHEAD_BYTES: usize = HEADER_BYTES + SOURCE_ID_BYTES;
+
+/// The sink is silent when it has not reported for so long and a round trip. It reports every 20
+/// ms, and its reports get lost on the way: over six hops of 20 %, three in four.
+const SILENCE_NANOS: Nanos = 500_000_000;
 
 /// Source state of a window flow.
 pub(crate) struct WindowSource {
@@ -36,6 +48,15 @@ pub(crate) struct WindowSource {
     /// Traffic class of the newest IP packet.
     class: u8,
     remote: Remote,
+    mender: Mender,
+    kept: KeptPackets,
+    /// The largest packet that the whole path carries.
+    size: PathSize,
+    /// When the first packet left that the sink has not reported after.
+    unheard_since: Option<Nanos>,
+    has_heard: bool,
+    /// Whether round trips of the path are long, for its losses and its traffic.
+    is_slow: bool,
 }
 
 impl WindowSource {
@@ -58,6 +79,12 @@ impl WindowSource {
             flush_at: None,
             class: 0,
             remote: Remote::new(),
+            mender: Mender::new(kept_packets(params)),
+            kept: KeptPackets::new(kept_packets(params)),
+            size: PathSize::default(),
+            unheard_since: None,
+            has_heard: false,
+            is_slow: false,
         }
     }
 
@@ -79,9 +106,48 @@ impl WindowSource {
         }
     }
 
+    /// Whether all hops make up for their losses: the first one reports, and reports of the sink
+    /// come, so that each other one has a way back, too.
+    fn hops_do<F, E>(&self, cx: &Context<'_, '_, F, E>) -> Mending {
+        if !cx.asks_to_mend() || !self.mender.is_on(cx.io.now) || self.is_silent(cx.io.now) {
+            Mending::Nothing
+        } else if self.is_slow {
+            Mending::Late
+        } else {
+            Mending::Soon
+        }
+    }
+
+    /// Whether the sink has not reported for longer than it takes.
+    fn is_silent(&self, now: Nanos) -> bool {
+        let patience = SILENCE_NANOS + self.mender.path_round_trip();
+        !self.has_heard || self.unheard_since.is_some_and(|since| since + patience <= now)
+    }
+
+    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    pub(crate) fn hear_link(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        (report, payload): (&LinkReport, Span),
+    ) {
+        let Self { mender, kept, .. } = self;
+        let about = (report, cx.io.frames.bytes(payload));
+        mender.hear_each(about, cx.io.now, |carried, outcome| {
+            if let Carried::Source(esi) = carried {
+                kept.note(esi, outcome);
+            }
+        });
+        kept.mend(cx, mender);
+        self.size.age(cx.io.now);
+        if let Some(bytes) = self.mender.limit() {
+            self.size.hear(bytes, cx.io.now);
+        }
+    }
+
     /// Writes the header of a packet and sends it.
     fn send(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span, flags: u8) {
         let flags = Flags(flags | field(self.parameters.scheme).code());
+        let flags = flags.with(Flags::MENDED, cx.asks_to_mend());
         let header = cx.header(PacketType::Window, flags, self.epoch);
         let bytes = cx.io.frames.bytes_mut(payload);
         let Parameters { symbol_bytes, window_symbols, .. } = self.parameters;
@@ -134,7 +200,9 @@ impl SourceCode for WindowSource {
     ) -> bool {
         let room = usize::from(self.parameters.symbol_bytes) - ADU_HEADER_BYTES;
         cx.counters.ingress_dropped += u64::from(carried_bytes > room);
-        carried_bytes <= room
+        let is_too_large = cx.asks_to_mend() && self.mender.refuses(carried_bytes + OVERHEAD_BYTES);
+        cx.counters.too_large += u64::from(carried_bytes <= room && is_too_large);
+        carried_bytes <= room && !is_too_large
     }
 
     fn ingress(
@@ -162,7 +230,17 @@ impl SourceCode for WindowSource {
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;
         cx.counters.sent_systematic += 1;
+        let number = cx.hops.next_number().filter(|_| cx.asks_to_mend());
+        if number.is_some() {
+            cx.io.frames.retain(payload.frame);
+        }
         self.send(cx, payload, Flags::SYSTEMATIC);
+        if let Some(number) = number {
+            self.kept.keep(cx, &mut self.mender, (number, esi, payload, self.class));
+            cx.io.frames.release(payload.frame);
+        }
+        self.unheard_since.get_or_insert(cx.io.now);
+        self.pace.set(self.hops_do(cx));
         self.pace.earn(params, &self.code);
         while self.pace.spend() {
             self.send_repair(cx);
@@ -177,6 +255,7 @@ impl SourceCode for WindowSource {
         header: FeedbackHeader,
     ) {
         let params = cx.params;
+        self.size.age(cx.io.now);
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
@@ -187,12 +266,19 @@ impl SourceCode for WindowSource {
                         cx.io.now,
                     );
                 }
-                Item::Flow(report) => self.remote.hear(report),
+                Item::Size(report) if report.hop == header.common.hop_index => {
+                    self.size.hear(report.bytes, cx.io.now);
+                }
+                Item::Flow(report) => {
+                    self.remote.hear(report);
+                    (self.unheard_since, self.has_heard) = (None, true);
+                }
                 // This code asks for nothing and has no generations.
                 _ => {}
             }
         }
         self.pace.refresh(params, &self.code, cx.io);
+        self.is_slow = self.mender.is_path_slow(self.pace.path());
     }
 
     fn planned(&mut self, plan: Plan) {
@@ -204,14 +290,28 @@ impl Lifecycle for WindowSource {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         let params = cx.params;
         if self.flush_at.is_some_and(|at| at <= cx.io.now) {
+            self.pace.set(self.hops_do(cx));
             self.flush(cx);
         }
+        self.mender.tick(cx, (self.epoch, 0));
         self.pace.refresh(params, &self.code, cx.io);
         self.wake(params, cx.io.now)
     }
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
-        earlier(self.flush_at, self.pace.due(params))
+        self.mender.earlier(earlier(self.flush_at, self.pace.due(params)))
+    }
+
+    fn held(&self) -> usize {
+        self.kept.held()
+    }
+
+    fn evict_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
+        self.kept.evict_oldest(cx.io.frames)
+    }
+
+    fn release(&mut self, frames: &mut impl Frames) {
+        self.kept.release(frames);
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -228,6 +328,9 @@ impl Lifecycle for WindowSource {
         let packets = self.parameters.window_symbols as f64 * (1.0 + self.pace.rate());
         report.planned = packets.ceil() as usize;
         report.hops = self.pace.hops().to_vec();
+        report.is_mended = self.pace.is_mended();
+        let limit = self.size.limit().map(usize::from);
+        report.packet_bytes_max = limit.map(|bytes| bytes.saturating_sub(OVERHEAD_BYTES));
         self.remote.fill(report);
     }
 }

@@ -252,7 +252,7 @@ impl Line {
             let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
             Node {
                 pipeline: Pipeline::new(&snapshot, seed + index as u64),
-                frames: HeapFrames::new(4096, 2048),
+                frames: HeapFrames::new(16384, 2048),
                 outputs: Outputs { sent: vec![], delivered: vec![], keys: Keys::new(1) },
                 wakes_at: None,
                 params,

@@ -16,7 +16,7 @@ use recoded_wire::link::LinkReport;
 impl BatsSource {
     /// Whether the first hop makes up for its losses.
     pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
-        cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_slow()
+        cx.asks_to_mend() && self.mender.is_on(cx.io.now)
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.
