@@ -32,7 +32,7 @@ fn certificate(folder: &Path) -> bool {
             true
         }
         Err(error) => {
-            println!("skipped: openssl, which makes a certificate: {error}");
+            common::skipped(&format!("openssl, which makes a certificate: {error}"));
             false
         }
     }

@@ -80,7 +80,7 @@ impl Cluster {
     /// `count` members, with a leader; `None` where there is no etcd.
     pub fn start(count: usize) -> Option<Cluster> {
         if let Err(error) = Command::new("etcd").arg("--version").output() {
-            println!("skipped: etcd: {error}; install the package etcd-server");
+            super::skipped(&format!("etcd: {error}; install the package etcd-server"));
             return None;
         }
         let folder = tempfile::tempdir().expect("folder");

@@ -272,6 +272,13 @@ impl Drop for Node {
     }
 }
 
+/// Says why a test does not run; where all have to, it fails.
+pub fn skipped(reason: &str) {
+    let all = std::env::var_os("RECODED_REQUIRE_ALL");
+    assert!(all.is_none_or(|all| all != "1"), "{reason}");
+    println!("skipped: {reason}");
+}
+
 /// Waits until `is_so`.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
