@@ -25,7 +25,7 @@ pub const BUNDLE_BYTES_MAX: usize = CONFIGURATION_BYTES_MAX + 512;
 /// Longest name of a node, in bytes, as in `net.toml`.
 pub const NODE_BYTES_MAX: usize = 32;
 
-/// Begins every bundle, and every text that is signed: a signature for this is one for nothing else.
+/// Begins every bundle, and every text that is signed: such a signature is for nothing else.
 const MAGIC: &str = "recoded bundle 1 ";
 
 /// A configuration whose signature, node and form are right. Only [`Bundle::open`] and
@@ -94,8 +94,8 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Each case of [`BundleError`]. Nothing of a text is looked at before its signature is verified,
-    /// but for its size and first line.
+    /// Each case of [`BundleError`]. Before its signature is verified, nothing of a text is looked at
+    /// but size and first line.
     pub fn open(bytes: &[u8], node: &str, verifier: &Verifier) -> Result<Bundle, BundleError> {
         let bundle = Bundle::open_any(bytes, verifier)?;
         if bundle.node != node {

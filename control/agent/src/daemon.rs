@@ -46,8 +46,8 @@ pub enum DaemonError {
     Reload(#[from] ClientError),
     /// It cannot be changed in a running daemon.
     #[error(
-        "a restart is needed for it ({0}): name a command with restart in agent.toml, or restart \
-         the daemon by hand with the file that recoded-agent show prints"
+        "a running daemon cannot change this ({0}): name a command with restart in agent.toml, or \
+         write the daemon's file by hand once, and restart it"
     )]
     NeedsRestart(String),
     /// The daemon runs with another one.
@@ -161,6 +161,13 @@ impl Daemon {
             };
         }
         let outcome = client.reload(false, Some(self.confirm.as_secs()))?;
+        if outcome.applied && outcome.replaces {
+            // The process that answered says what it was told, not that another one runs with it.
+            let deadline = Instant::now() + self.confirm / 2;
+            while client.version().is_ok() && Instant::now() < deadline {
+                std::thread::sleep(PAUSE);
+            }
+        }
         Ok(if outcome.applied { Began::Waits(outcome.number) } else { Began::Same })
     }
 

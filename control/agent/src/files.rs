@@ -55,7 +55,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     write().inspect_err(|_| {
         let _ = fs::remove_file(&draft);
     })?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn draft(path: &Path) -> PathBuf {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  operator: recoded.toml of each node -> sign -> folder, HTTPS or etcd
-//!  box:      source -> bundle (key, node, version) -> agent -> daemon: check, reload, confirm or back
+//!  box:      source -> bundle (key, node, version) -> agent -> daemon: check, reload, confirm
 //!                                                       `-> store: last good one; status
 //! ```
 

@@ -7,8 +7,8 @@
 //!  STATE/before.toml   the daemon's file before what is half done
 //! ```
 //!
-//! Each file is whole or as it was. A disk that is full keeps the box as it is: nothing is begun that
-//! could not be written down before.
+//! Each file is whole or as it was. A disk that is full keeps the box as it is: nothing is begun
+//! that could not be written down before.
 
 use crate::bundle::{BUNDLE_BYTES_MAX, Bundle, CONFIGURATION_BYTES_MAX};
 use crate::files;

@@ -92,7 +92,7 @@ fn configuration_that_is_refused_goes_back_with_words() {
     let cases = [
         (1, "# refused\n", "recoded --check refuses it: line 1: refused"),
         (2, "# fault\n", "the daemon refuses it: not simulated"),
-        (3, "# restart\n", "a restart is needed for it (it): name a command"),
+        (3, "# restart\n", "a running daemon cannot change this (it): name a command"),
         (4, "# bad\n", "the daemon went back to configuration"),
     ];
     for (version, text, expected) in cases {
@@ -113,8 +113,7 @@ fn configuration_that_is_refused_goes_back_with_words() {
     assert_eq!(node.in_force(), "# good\n");
 }
 
-/// A change that cuts a box off from its source is taken back, by the agent, and by the daemon where
-/// no agent is left to do it.
+/// A change that cuts a box off from its source is taken back.
 #[test]
 fn box_that_no_longer_reaches_its_source_goes_back() {
     let node = running();

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 /// What the server answers: status line and body.
 type Answers = Arc<Mutex<(String, Vec<u8>)>>;
 
-/// A certificate for 127.0.0.1 that signs itself: its two files in `folder`. `false` without openssl.
+/// A certificate for 127.0.0.1 that signs itself, in `folder`. `false` without openssl.
 fn certificate(folder: &Path) -> bool {
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);

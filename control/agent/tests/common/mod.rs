@@ -73,7 +73,7 @@ impl Backend for Simulated {
     }
 
     fn state(&self) -> State {
-        unimplemented!("the agent does not ask for it")
+        panic!("the agent does not ask for it")
     }
 
     fn config(&self) -> String {

@@ -35,7 +35,7 @@ const DIRECTIONS: [(&str, Allowed); 31] = [
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
-    // Small, as it runs beside every daemon: what a configuration means is for the daemon's program.
+    // Small, as it runs beside every daemon, whose program says what a configuration means.
     ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure"])),
     ("recoded-host", Allowed::Only(&[])),
     // Measures paths by itself; of the codes it knows what theory expects.
