@@ -250,8 +250,8 @@ impl Agent {
         Ok(began)
     }
 
-    /// Whether the daemon runs with the change, and the operator can still reach this box: the source
-    /// is asked.
+    /// Whether the daemon runs with the change and the operator can still reach this box, for which
+    /// the source is asked.
     fn is_well(&mut self, began: Began) -> Result<bool, Refusal> {
         if matches!(began, Began::Same | Began::Written) {
             return Ok(true);

@@ -94,8 +94,8 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Each case of [`BundleError`]. Before its signature is verified, nothing of a text is looked at
-    /// but size and first line.
+    /// Each case of [`BundleError`]. Before the signature is verified, only the size and the first
+    /// line of a text are looked at.
     pub fn open(bytes: &[u8], node: &str, verifier: &Verifier) -> Result<Bundle, BundleError> {
         let bundle = Bundle::open_any(bytes, verifier)?;
         if bundle.node != node {

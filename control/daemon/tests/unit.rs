@@ -1,4 +1,4 @@
-//! The unit file as systemd reads it.
+//! The unit file as systemd reads it, and examples that the package carries.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,12 @@ const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recoded.service");
 
 /// What the service may do at most, by systemd's measure from 0 to 10.
 const EXPOSURE_MAX: f64 = 3.0;
+
+/// What runs after a box got another configuration.
+const HANDLERS: &str = include_str!("../package/examples/ansible/roles/recoded/handlers/main.yml");
+
+/// What `recodectl reload` says.
+const RELOAD: &str = include_str!("../../cli/src/reload.rs");
 
 /// The output of `systemd-analyze`, or `None`, with the reason printed, where there is none.
 fn analyze(arguments: &[&str]) -> Option<String> {
@@ -41,4 +47,38 @@ fn unit_has_no_word_that_systemd_ignores() {
         |line: &str| line.contains("is not executable") || line.contains("Command 'man ");
     let wrong: Vec<&str> = ours.filter(|line| !is_missing(line)).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// The role decides by words of `recodectl reload`, which must be those that it says.
+#[test]
+fn ansible_role_knows_the_words_of_reload() {
+    let quoted: Vec<&str> = HANDLERS.lines().filter_map(|line| line.split('\'').nth(1)).collect();
+    assert_eq!(quoted, ["nothing to change", "unless: recodectl confirm"]);
+    for words in quoted {
+        assert!(RELOAD.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn ansible_role_is_yaml_in_tasks_of_one_module_each() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/package/examples/ansible");
+    let program = "
+import sys
+try: import yaml
+except ImportError: sys.exit(42)
+root = sys.argv[1] + '/'
+role = root + 'roles/recoded/'
+assert yaml.safe_load(open(root + 'site.yml'))[0]['roles'] == ['recoded']
+tasks, handlers = (yaml.safe_load(open(role + part + '/main.yml')) for part in ('tasks', 'handlers'))
+for task in tasks + handlers:
+    assert sum(key.startswith('ansible.builtin.') for key in task) == 1, task
+    assert set(task.get('notify', [])) <= {it['name'] for it in handlers}, task
+used = {'recoded_package', 'recoded_boxes', 'recoded_confirm_seconds'}
+assert set(yaml.safe_load(open(role + 'defaults/main.yml'))) == used
+";
+    let output = match Command::new("python3").args(["-c", program, folder]).output() {
+        Ok(output) if output.status.code() != Some(42) => output,
+        _ => return println!("skipped: python3 and its module yaml are not installed"),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
