@@ -33,11 +33,13 @@ missing_packages() {
 }
 
 # Debian and Ubuntu packages that only tests need: what reads packets by our dissector, and what
-# reaches the boxes of a network.
+# reaches the boxes of a network, and what a fleet agent follows.
 missing_test_packages() {
     command -v tshark >/dev/null || printf 'tshark\n'
     command -v ssh >/dev/null || printf 'openssh-client\n'
     [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null || printf 'openssh-server\n'
+    command -v etcd >/dev/null || printf 'etcd-server\n'
+    command -v openssl >/dev/null || printf 'openssl\n'
 }
 
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).
@@ -88,6 +90,7 @@ install_packages() {
     case " ${missing[*]} " in *' nginx-light '*) services+=(nginx) ;; esac
     case " ${missing[*]} " in *' prometheus '*) services+=(prometheus) ;; esac
     case " ${missing[*]} " in *' openssh-server '*) services+=(ssh) ;; esac
+    case " ${missing[*]} " in *' etcd-server '*) services+=(etcd) ;; esac
     without_services "${services[*]}" apt_install "${missing[@]}"
 }
 

@@ -2,7 +2,7 @@
 
 use crate::config::{Backend, Config};
 use recoded_host::{Link, Plan};
-use recoded_runtime::{IP_PACKET_BYTES_MAX, worker_memory_bytes};
+use recoded_runtime::{IP_PACKET_BYTES_MAX, UDP_SOCKET_BYTES, worker_memory_bytes};
 use std::os::unix::net::UnixStream;
 
 /// What `config` needs. Where a daemon answers on its control socket, that one has the tunnels and
@@ -27,6 +27,7 @@ pub fn plan(config: &Config) -> Plan {
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         workers: daemon.workers,
         locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
+        socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),
         packet_bytes_max: u32::try_from(IP_PACKET_BYTES_MAX).ok(),
         is_running: UnixStream::connect(&daemon.socket).is_ok(),
     }

@@ -1,17 +1,27 @@
-//! The unit file as systemd reads it.
+//! The unit files as systemd reads them, and examples that the package carries.
 
 #![forbid(unsafe_code)]
 
 use std::process::Command;
 
-const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recoded.service");
+/// Those of the daemon and of the fleet agent.
+const UNITS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/recoded.service"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/recoded-agent.service"),
+];
 
 /// What the service may do at most, by systemd's measure from 0 to 10.
 const EXPOSURE_MAX: f64 = 3.0;
 
+/// What runs after a box got another configuration.
+const HANDLERS: &str = include_str!("../package/examples/ansible/roles/recoded/handlers/main.yml");
+
+/// What `recodectl reload` says.
+const RELOAD: &str = include_str!("../../cli/src/reload.rs");
+
 /// The output of `systemd-analyze`, or `None`, with the reason printed, where there is none.
-fn analyze(arguments: &[&str]) -> Option<String> {
-    let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(UNIT).output() else {
+fn analyze(arguments: &[&str], unit: &str) -> Option<String> {
+    let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(unit).output() else {
         let reason = "systemd-analyze is not installed";
         assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
         println!("skipped: {reason}");
@@ -22,23 +32,63 @@ fn analyze(arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn unit_leaves_the_service_little() {
-    let Some(text) = analyze(&["security", "--offline=true", "--no-pager"]) else { return };
-    let line = text.lines().find(|line| line.contains("Overall exposure level"));
-    let level =
-        line.and_then(|line| line.split(": ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
-    let level = level.unwrap_or_else(|| panic!("no exposure level in {text}"));
-    println!("exposure {level}");
-    assert!(level <= EXPOSURE_MAX, "{text}");
+fn units_leave_services_little() {
+    for unit in UNITS {
+        let arguments = ["security", "--offline=true", "--no-pager"];
+        let Some(text) = analyze(&arguments, unit) else { return };
+        let line = text.lines().find(|line| line.contains("Overall exposure level"));
+        let level =
+            line.and_then(|line| line.split(": ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
+        let level = level.unwrap_or_else(|| panic!("no exposure level in {text}"));
+        println!("{unit}: exposure {level}");
+        assert!(level <= EXPOSURE_MAX, "{unit}: {text}");
+    }
 }
 
 #[test]
-fn unit_has_no_word_that_systemd_ignores() {
-    let Some(text) = analyze(&["verify"]) else { return };
-    // Neither the program nor its manual pages are installed where this runs.
-    let ours = text.lines().filter(|line| line.contains("recoded.service"));
-    let is_missing =
-        |line: &str| line.contains("is not executable") || line.contains("Command 'man ");
-    let wrong: Vec<&str> = ours.filter(|line| !is_missing(line)).collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
+fn units_have_no_word_that_systemd_ignores() {
+    for unit in UNITS {
+        let Some(text) = analyze(&["verify"], unit) else { return };
+        // Neither the programs nor their manual pages are installed where this runs.
+        let name = unit.rsplit('/').next().expect("a name");
+        let ours = text.lines().filter(|line| line.contains(name));
+        let is_missing =
+            |line: &str| line.contains("is not executable") || line.contains("Command 'man ");
+        let wrong: Vec<&str> = ours.filter(|line| !is_missing(line)).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+/// The role decides by words of `recodectl reload`, which must be those that it says.
+#[test]
+fn ansible_role_knows_the_words_of_reload() {
+    let quoted: Vec<&str> = HANDLERS.lines().filter_map(|line| line.split('\'').nth(1)).collect();
+    assert_eq!(quoted, ["nothing to change", "unless: recodectl confirm"]);
+    for words in quoted {
+        assert!(RELOAD.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn ansible_role_is_yaml_in_tasks_of_one_module_each() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/package/examples/ansible");
+    let program = "
+import sys
+try: import yaml
+except ImportError: sys.exit(42)
+root = sys.argv[1] + '/'
+role = root + 'roles/recoded/'
+assert yaml.safe_load(open(root + 'site.yml'))[0]['roles'] == ['recoded']
+tasks, handlers = (yaml.safe_load(open(role + part + '/main.yml')) for part in ('tasks', 'handlers'))
+for task in tasks + handlers:
+    assert sum(key.startswith('ansible.builtin.') for key in task) == 1, task
+    assert set(task.get('notify', [])) <= {it['name'] for it in handlers}, task
+used = {'recoded_package', 'recoded_boxes', 'recoded_confirm_seconds'}
+assert set(yaml.safe_load(open(role + 'defaults/main.yml'))) == used
+";
+    let output = match Command::new("python3").args(["-c", program, folder]).output() {
+        Ok(output) if output.status.code() != Some(42) => output,
+        _ => return println!("skipped: python3 and its module yaml are not installed"),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

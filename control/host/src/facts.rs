@@ -34,6 +34,9 @@ pub struct Facts {
     pub routes: Vec<Route>,
     /// How many bytes may be locked in memory; `None`: as many as there are.
     pub memlock_bytes: Option<u64>,
+    /// Most bytes of a socket's buffer for receiving, and for sending, that a program without
+    /// privileges gets; `None`: not known.
+    pub socket_bytes_max: [Option<u64>; 2],
     /// Capabilities in effect, bit by bit.
     pub capabilities: u64,
     /// Version of Linux.
@@ -111,11 +114,17 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
         interfaces(plan, &handle).await.map_err(|error| FactsError(error.to_string()))
     })?;
     facts.memlock_bytes = getrlimit(Resource::Memlock).current;
+    facts.socket_bytes_max = ["rmem_max", "wmem_max"].map(socket_bytes_max);
     facts.capabilities = capabilities();
     facts.linux = version();
     facts.has_af_xdp = has_af_xdp();
     facts.has_tun = Path::new("/dev/net/tun").exists();
     Ok(facts)
+}
+
+/// One of Linux's limits of socket buffers.
+fn socket_bytes_max(name: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
 }
 
 async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {

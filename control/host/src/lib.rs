@@ -24,6 +24,8 @@ pub struct Plan {
     pub workers: usize,
     /// Bytes of packet buffers, which are locked in memory.
     pub locked_bytes: u64,
+    /// Bytes that each buffer of a UDP socket is asked to have, where it is known.
+    pub socket_bytes: Option<u64>,
     /// The longest IP packet that is received, where it is known.
     pub packet_bytes_max: Option<u32>,
     /// Whether a daemon runs by this configuration: then its tunnels and programs are there.

@@ -73,6 +73,9 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
             .into(),
         ));
     }
+    if !has(NET_ADMIN) && plan.links.iter().any(|link| link.by_udp) {
+        socket_buffers(plan, facts, findings);
+    }
     let is_bounded = !has(IPC_LOCK) && !has(SYS_RESOURCE) && missing.is_empty();
     if let Some(limit) = facts.memlock_bytes
         && is_bounded
@@ -87,6 +90,22 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
             ),
             "raise the limit (ulimit -l, LimitMEMLOCK= of the unit) or lower frames".into(),
         ));
+    }
+}
+
+/// Buffers of UDP sockets, which a program with CAP_NET_ADMIN gets whatever the limits are.
+fn socket_buffers(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
+    let Some(wanted) = plan.socket_bytes else { return };
+    let limits = ["net.core.rmem_max", "net.core.wmem_max"].into_iter().zip(facts.socket_bytes_max);
+    for (name, limit) in limits {
+        let Some(limit) = limit.filter(|limit| *limit < wanted) else { continue };
+        let cause = format!("{name} = {limit} bounds socket buffers, which should have {wanted}");
+        let cure = format!(
+            "set it (sysctl -w {name}={wanted}, and in /etc/sysctl.d for the next boot), or bursts \
+             are dropped"
+        );
+        let found = warning("host".into(), cause, cure);
+        findings.push(by(found, &format!("sysctl -q -w {name}={wanted}")));
     }
 }
 
@@ -243,6 +262,7 @@ mod tests {
             tunnels: vec!["rec0".into()],
             workers: 1,
             locked_bytes: 32 << 20,
+            socket_bytes: Some(4 << 20),
             packet_bytes_max: Some(1778),
             is_running: false,
         }
@@ -269,6 +289,7 @@ mod tests {
             addresses: vec![address(2, [10, 0, 1, 2]), address(3, [10, 0, 2, 2])],
             routes: Vec::new(),
             memlock_bytes: None,
+            socket_bytes_max: [Some(4 << 20); 2],
             capabilities: u64::MAX,
             linux: (6, 1),
             has_af_xdp: Some(true),
@@ -288,6 +309,27 @@ mod tests {
     #[test]
     fn host_as_it_should_be_has_no_findings() {
         assert_eq!(judge(&plan(), &facts()), []);
+    }
+
+    /// They bound sockets of those alone who may not exceed them.
+    #[test]
+    fn small_socket_buffers_are_found_for_udp_without_privileges() {
+        let mut plan = plan();
+        let mut there = facts();
+        (plan.tunnels, there.socket_bytes_max) = (Vec::new(), [Some(212_992), None]);
+        let unprivileged = Facts { capabilities: 0, ..there.clone() };
+        let count = |findings: Vec<Finding>| {
+            findings.iter().filter(|finding| finding.cause.contains("rmem_max")).count()
+        };
+        assert_eq!(count(judge(&plan, &unprivileged)), 0, "AF_XDP has buffers of its own");
+        plan.links[0].by_udp = true;
+        assert_eq!(judge(&plan, &there), []);
+        let said = only(&plan, &unprivileged, Level::Warning);
+        assert!(said.contains("net.core.rmem_max = 212992") && said.contains("4194304"), "{said}");
+        let mend = judge(&plan, &unprivileged).remove(0).mend;
+        assert_eq!(mend, ["sysctl", "-q", "-w", "net.core.rmem_max=4194304"]);
+        let plan = Plan { socket_bytes: None, ..plan };
+        assert_eq!(judge(&plan, &unprivileged), []);
     }
 
     #[test]

@@ -123,3 +123,4 @@ pub use topology::{
     Backend, EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, TUNNEL_MTU_MIN_V4,
     TUNNEL_MTU_MIN_V6, Topology, TopologyError, TunnelConfig, tunnel_mtu_min,
 };
+pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;

@@ -18,6 +18,8 @@ mod open;
 
 mod send;
 
+pub use open::ROOM_BYTES;
+
 use crate::attach::Verdicts;
 use crate::port::Arrived;
 use crate::report::LinkCounters;

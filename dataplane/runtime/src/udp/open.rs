@@ -104,5 +104,5 @@ fn control_bytes() -> usize {
 /// Longest message, of many packets.
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
-/// Room for packets that wait in Linux: what the rings of an AF_XDP socket hold.
-const ROOM_BYTES: usize = 4 << 20;
+/// Room for packets that wait in Linux, in bytes: what the rings of an AF_XDP socket hold.
+pub const ROOM_BYTES: usize = 4 << 20;

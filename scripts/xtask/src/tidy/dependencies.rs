@@ -28,13 +28,15 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 30] = [
+const DIRECTIONS: [(&str, Allowed); 31] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
+    // Small, as it runs beside every daemon, whose program says what a configuration means.
+    ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure"])),
     ("recoded-host", Allowed::Only(&[])),
     // Measures paths by itself; of the codes it knows what theory expects.
     ("recoded-plan", Allowed::Only(&["recoded-code", "recoded-gf"])),

@@ -1,0 +1,285 @@
+//! What the agent does, again and again: look, verify, apply or leave alone, say.
+//!
+//! ```text
+//!  fetch -> verify -> newer? -> check -> note -> write, reload -> well? -> confirm -> keep as good
+//!    |         |        |         |                               |
+//!    |         `--------+---------+---- refused, in words ---- back, by the note
+//!    `-- no answer: as it is
+//! ```
+//!
+//! One thread. An end at any point, by a signal or a crash, is made up for by [`Agent::open`]: what
+//! was not confirmed goes back.
+
+use crate::bundle::{Bundle, BundleError};
+use crate::daemon::{Began, Daemon, DaemonError};
+use crate::key::Verifier;
+use crate::settings::Settings;
+use crate::source::{HttpError, Source};
+use crate::status::{State, Status};
+use crate::store::{Doing, StaleError, Store, digest};
+use recoded_secure::KeyError;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// First pause before a bundle that was refused is tried again: what stood in its way may be gone.
+const AGAIN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Longest such pause; it doubles.
+const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// How often a changed box is looked at until it is well.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Why a bundle is not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It is none, or for another box.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// It is not newer.
+    #[error(transparent)]
+    Stale(#[from] StaleError),
+    /// The daemon does not take it.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    /// The agent's own folder.
+    #[error("{folder}: {source}: nothing is changed that cannot be written down first")]
+    Store {
+        /// The folder.
+        folder: PathBuf,
+        /// What Linux says.
+        source: io::Error,
+    },
+    /// The daemon took it, and the box was not well.
+    #[error(
+        "with it the box was not well within {seconds} s, and went back: {}",
+        if *.is_reached { "the daemon did not answer" } else { "the source could not be reached" }
+    )]
+    NotWell {
+        /// How long it had.
+        seconds: u64,
+        /// Whether the source was reached.
+        is_reached: bool,
+    },
+}
+
+/// Why an agent does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The key of the settings.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Certificates.
+    #[error(transparent)]
+    Source(#[from] HttpError),
+    /// The agent's own folder.
+    #[error(
+        "cannot use {folder} ({source}): it must be a folder that this user may write; to begin \
+         anew, remove it, which forgets the versions that were seen"
+    )]
+    Store {
+        /// The folder.
+        folder: PathBuf,
+        /// What Linux says.
+        source: io::Error,
+    },
+}
+
+/// One box's agent.
+pub struct Agent {
+    settings: Settings,
+    verifier: Verifier,
+    source: Source,
+    daemon: Daemon,
+    store: Store,
+    good: Option<Good>,
+    refused: Option<Again>,
+    status: Status,
+}
+
+/// What is known about the bundle that was found.
+enum Judged {
+    /// It is in force.
+    InForce,
+    /// It was refused, and is tried again later.
+    AsBefore,
+}
+
+/// What is in force.
+struct Good {
+    digest: String,
+    configuration: String,
+}
+
+/// A bundle that was refused, and when it is tried again.
+struct Again {
+    digest: String,
+    at: Instant,
+    pause: Duration,
+}
+
+impl Agent {
+    /// Takes up where the last one ended: what it had not confirmed goes back, and a box without a
+    /// configuration file gets that of the last good bundle.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub fn open(settings: Settings) -> Result<Agent, OpenError> {
+        let folder = settings.state.clone();
+        let failed = |source| OpenError::Store { folder: folder.clone(), source };
+        let verifier: Verifier = settings.public_key.parse()?;
+        let source = Source::open(&settings)?;
+        let store = Store::open(&settings.state).map_err(failed)?;
+        let daemon = Daemon::new(&settings);
+        let status = Status::new(&settings);
+        let (good, refused) = (None, None);
+        let mut agent = Agent { settings, verifier, source, daemon, store, good, refused, status };
+        if agent.store.memory.doing == Doing::Changing {
+            tracing::warn!("a change was not finished: back to the configuration before it");
+            let before = agent.store.before().map_err(failed)?;
+            agent.go_back(before.as_deref());
+        }
+        let good = agent.store.good(&agent.settings.node, &agent.verifier);
+        if let Some((bundle, bytes)) = good {
+            agent.take_up(&bundle, &bytes);
+        }
+        agent.status.newest = agent.store.memory.version;
+        Ok(agent)
+    }
+
+    /// What is in force and what is not, for people.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Looks once, and does what there is to do.
+    pub fn step(&mut self) {
+        let fetched = self.source.fetch();
+        self.status.looked(self.source.is_reached(), fetched.as_ref().err());
+        if let Ok(bytes) = fetched {
+            let outcome = self.consider(&bytes);
+            self.status.newest = self.store.memory.version;
+            match outcome {
+                Ok(Judged::InForce) => self.status.judged(None),
+                Ok(Judged::AsBefore) => {}
+                Err(refusal) => self.status.judged(Some(refusal.to_string())),
+            }
+        }
+        let good = self.good.as_ref().map(|good| good.configuration.as_str());
+        self.status.differs = match self.daemon.file() {
+            Ok(file) => good.is_some() && file.as_deref() != good,
+            Err(_) => false,
+        };
+    }
+
+    /// Waits until there may be something to do.
+    pub fn wait(&mut self) {
+        let pause = Duration::from_secs(self.settings.poll_seconds);
+        let now = Instant::now();
+        let again = self.refused.as_ref().map(|again| again.at.saturating_duration_since(now));
+        self.source.wait(again.map_or(pause, |again| pause.min(again.max(LOOK_PAUSE))));
+    }
+
+    fn consider(&mut self, bytes: &[u8]) -> Result<Judged, Refusal> {
+        let bundle = Bundle::open(bytes, &self.settings.node, &self.verifier)?;
+        let digest = digest(bytes);
+        if self.good.as_ref().is_some_and(|good| good.digest == digest) {
+            self.refused = None;
+            return Ok(Judged::InForce);
+        }
+        let folder = self.settings.state.clone();
+        let failed = |source| Refusal::Store { folder, source };
+        self.store.admit(&bundle, bytes).map_err(failed)??;
+        let known = self.refused.take_if(|again| again.digest == digest);
+        if let Some(again) = known.as_ref().filter(|again| again.at > Instant::now()) {
+            tracing::trace!(pause = ?again.pause, "not yet again");
+            self.refused = known;
+            return Ok(Judged::AsBefore);
+        }
+        tracing::info!(version = bundle.version(), "a new bundle");
+        let outcome = self.apply(&bundle, bytes);
+        match &outcome {
+            Ok(began) => {
+                self.status.state = State::of(*began);
+                tracing::info!(version = bundle.version(), state = ?self.status.state, "applied");
+            }
+            Err(_) => {
+                let pause = known.map_or(AGAIN_PAUSE, |again| again.pause * 2);
+                let pause = pause.min(AGAIN_PAUSE_MAX);
+                self.refused = Some(Again { digest, at: Instant::now() + pause, pause });
+            }
+        }
+        outcome.map(|_| Judged::InForce)
+    }
+
+    /// The bundle into force, or everything as it was.
+    fn apply(&mut self, bundle: &Bundle, bytes: &[u8]) -> Result<Began, Refusal> {
+        self.daemon.check(bundle.configuration())?;
+        let before = self.daemon.file()?;
+        let folder = self.settings.state.clone();
+        let failed = |source| Refusal::Store { folder: folder.clone(), source };
+        self.store.begin(before.as_deref()).map_err(failed)?;
+        let done = self.bring(bundle.configuration()).and_then(|began| {
+            self.store.end(Some(bytes)).map_err(failed)?;
+            Ok(began)
+        });
+        match &done {
+            Ok(_) => self.take_up(bundle, bytes),
+            Err(_) => self.go_back(before.as_deref()),
+        }
+        done
+    }
+
+    /// The configuration into the file and into force, confirmed once the box is well with it.
+    fn bring(&mut self, configuration: &str) -> Result<Began, Refusal> {
+        self.daemon.write(configuration)?;
+        let began = self.daemon.begin()?;
+        // The rest of the time is for confirming, and for a daemon that is slow to answer.
+        let patience = Duration::from_secs(self.settings.confirm_seconds) * 2 / 3;
+        let deadline = Instant::now() + patience;
+        while !self.is_well(began)? {
+            if Instant::now() >= deadline {
+                let is_reached = self.source.is_reached();
+                return Err(Refusal::NotWell { seconds: patience.as_secs(), is_reached });
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        self.daemon.confirm(began)?;
+        Ok(began)
+    }
+
+    /// Whether the daemon runs with the change and the operator can still reach this box, for which
+    /// the source is asked.
+    fn is_well(&mut self, began: Began) -> Result<bool, Refusal> {
+        if matches!(began, Began::Same | Began::Written) {
+            return Ok(true);
+        }
+        Ok(self.daemon.is_well(began)? && {
+            let _ = self.source.fetch();
+            self.source.is_reached()
+        })
+    }
+
+    fn take_up(&mut self, bundle: &Bundle, bytes: &[u8]) {
+        let configuration = bundle.configuration().to_owned();
+        self.status.version = Some(bundle.version());
+        self.status.state = State::InForce;
+        self.good = Some(Good { digest: digest(bytes), configuration });
+        if let Ok(None) = self.daemon.file()
+            && let Err(error) = self.daemon.write(bundle.configuration())
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Back to `before`; what cannot go back now is tried again by the next agent.
+    fn go_back(&mut self, before: Option<&str>) {
+        let back = self.daemon.back(before).map_err(|error| error.to_string());
+        match back.and_then(|()| self.store.end(None).map_err(|error| error.to_string())) {
+            Ok(()) => {}
+            Err(error) => tracing::error!("cannot go back to the configuration before: {error}"),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What an agent says about itself: a file that it replaces after every look, and that
+//! `recoded-agent status` reads.
+
+use crate::daemon::Began;
+use crate::files;
+use crate::settings::{Origin, Settings};
+use crate::source::SourceError;
+use recoded_api::exit;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Longest file, in bytes.
+const STATUS_BYTES_MAX: usize = 64 << 10;
+
+/// Longest refusal that is kept, in characters.
+const WORDS_MAX: usize = 4000;
+
+/// Seconds beyond those between two looks, and those for confirming, after which an agent that has
+/// written nothing counts as gone.
+const SILENCE_SECONDS_MAX: u64 = 90;
+
+/// What became of the version that is kept as good.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// No bundle was ever good; the daemon has what an operator wrote, if anything.
+    None,
+    /// The daemon runs with it, as far as the agent has changed it.
+    InForce,
+    /// It lies in the daemon's file; no daemon ran when it came.
+    Written,
+}
+
+impl State {
+    /// After a change that came into place so.
+    pub fn of(began: Began) -> State {
+        match began {
+            Began::Written => State::Written,
+            Began::Same | Began::Waits(_) | Began::Restarted => State::InForce,
+        }
+    }
+}
+
+/// What an agent says about itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the node.
+    pub node: String,
+    /// Where bundles come from.
+    pub source: String,
+    /// What became of `version`.
+    pub state: State,
+    /// Version that is kept as good; null if there is none.
+    pub version: Option<u64>,
+    /// Newest version that was verified.
+    pub newest: u64,
+    /// Why what lies at the source is not in force; null when it is.
+    pub refusal: Option<String>,
+    /// Why the source gave nothing; null when it did.
+    pub trouble: Option<String>,
+    /// When the source answered last, in seconds since 1970; null if it never did.
+    pub reached_at: Option<u64>,
+    /// Whether the daemon's file is another one than that of the good version.
+    pub differs: bool,
+    /// When this was written, in seconds since 1970.
+    pub at: u64,
+    /// Seconds after which the next one is there at the latest.
+    pub next_within_seconds: u64,
+}
+
+impl Status {
+    /// Of an agent that has done nothing yet.
+    pub fn new(settings: &Settings) -> Status {
+        let source = match settings.origin() {
+            Origin::Directory(folder) => folder.display().to_string(),
+            Origin::Https(url) => url,
+            Origin::Etcd(endpoints) => format!("etcd {}", endpoints.join(", ")),
+        };
+        Status {
+            node: settings.node.clone(),
+            source,
+            state: State::None,
+            version: None,
+            newest: 0,
+            refusal: None,
+            trouble: None,
+            reached_at: None,
+            differs: false,
+            at: now(),
+            next_within_seconds: settings.poll_seconds
+                + settings.confirm_seconds
+                + SILENCE_SECONDS_MAX,
+        }
+    }
+
+    /// After the source was asked.
+    pub fn looked(&mut self, is_reached: bool, error: Option<&SourceError>) {
+        self.at = now();
+        if is_reached {
+            self.reached_at = Some(self.at);
+        }
+        let trouble = error.map(|error| words(&error.to_string()));
+        if trouble != self.trouble {
+            match &trouble {
+                Some(trouble) => tracing::warn!("{trouble}: the box stays as it is"),
+                None => tracing::info!("the source answers"),
+            }
+        }
+        self.trouble = trouble;
+    }
+
+    /// After what was found was in force, or was refused.
+    pub fn judged(&mut self, refusal: Option<String>) {
+        let refusal = refusal.map(|refusal| words(&refusal));
+        if refusal != self.refusal
+            && let Some(refusal) = &refusal
+        {
+            tracing::error!("refused: {refusal}");
+        }
+        self.refusal = refusal;
+        self.at = now();
+    }
+
+    /// Writes it where `recoded-agent status` finds it.
+    ///
+    /// # Errors
+    ///
+    /// What Linux says.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        files::replace(path, &serde_json::to_vec_pretty(self)?, 0o644)
+    }
+
+    /// Reads what an agent wrote.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is something else.
+    pub fn read(path: &Path) -> io::Result<Status> {
+        Ok(serde_json::from_slice(&files::read(path, STATUS_BYTES_MAX)?)?)
+    }
+
+    /// Exit code for it, by those of all our programs.
+    pub fn exit_code(&self) -> u8 {
+        let is_well = self.state == State::InForce && self.refusal.is_none();
+        match self.is_silent(now()) {
+            true => exit::NOT_RUNNING,
+            false if is_well && self.trouble.is_none() && !self.differs => exit::OK,
+            false => exit::UNHEALTHY,
+        }
+    }
+
+    fn is_silent(&self, now: u64) -> bool {
+        now.saturating_sub(self.at) > self.next_within_seconds
+    }
+
+    /// The same for people.
+    pub fn text(&self) -> String {
+        self.text_at(now())
+    }
+
+    fn text_at(&self, now: u64) -> String {
+        let Status { node, source, newest, .. } = self;
+        let version = match (self.version, self.state) {
+            (None, _) => "none yet".to_owned(),
+            (Some(version), State::Written) => format!("{version}, in the file: no daemon ran"),
+            (Some(version), _) => format!("{version}, in force"),
+        };
+        let ago = |at: u64| format!("{} s ago", now.saturating_sub(at));
+        let reached = self.reached_at.map_or("never".into(), ago);
+        let mut text =
+            format!("node     {node}\nversion  {version}\nsource   {source}, reached {reached}\n");
+        if self.version != Some(*newest) && *newest > 0 {
+            text += &format!("newest   {newest}\n");
+        }
+        for (what, words) in [("refused", &self.refusal), ("trouble", &self.trouble)] {
+            if let Some(words) = words {
+                text += &format!("{what}  {}\n", words.replace('\n', "\n         "));
+            }
+        }
+        if self.differs {
+            text += "differs  the daemon's file was changed by hand; the next bundle replaces it\n";
+        }
+        if self.is_silent(now) {
+            let ago = ago(self.at);
+            text += &format!("silent   this was written {ago}: systemctl status recoded-agent\n");
+        }
+        text
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// At most [`WORDS_MAX`] characters, without those that control terminals.
+fn words(text: &str) -> String {
+    let shown = text.chars().filter(|letter| *letter == '\n' || !letter.is_control());
+    shown.take(WORDS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> Status {
+        let text = "node = \"a\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+                    directory = \"/srv\"\n";
+        Status::new(&Settings::parse(Path::new("agent.toml"), text).unwrap())
+    }
+
+    #[test]
+    fn status_says_what_is_wrong_and_has_an_exit_code() {
+        let mut status = status();
+        assert_eq!(status.exit_code(), exit::UNHEALTHY);
+        assert_eq!(
+            status.text_at(status.at),
+            "node     a\nversion  none yet\nsource   /srv, reached never\n"
+        );
+        (status.version, status.newest, status.state) = (Some(7), 7, State::InForce);
+        status.looked(true, None);
+        assert_eq!(status.exit_code(), exit::OK);
+        status.newest = 8;
+        status.judged(Some("one\ntwo\u{1b}[31m".into()));
+        assert_eq!(status.exit_code(), exit::UNHEALTHY);
+        let text = status.text_at(status.at + 3);
+        assert_eq!(
+            text,
+            "node     a\nversion  7, in force\nsource   /srv, reached 3 s ago\nnewest   8\n\
+             refused  one\n         two[31m\n"
+        );
+        status.judged(None);
+        status.at -= status.next_within_seconds + 1;
+        assert_eq!(status.exit_code(), exit::NOT_RUNNING);
+    }
+}
