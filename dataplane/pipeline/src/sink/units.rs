@@ -374,10 +374,7 @@ impl<U: Unit> UnitSink<U> {
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, asks: &[Nack]) {
-        let params = cx.params;
-        let (Role::Sink { upstream, .. }, Some((next, newest))) = (&params.role, self.range) else {
-            return;
-        };
+        let Some((next, newest)) = self.range else { return };
         let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: newest / U::STEP,
@@ -387,7 +384,7 @@ impl<U: Unit> UnitSink<U> {
         let ranks = &self.incoming.ranks;
         let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
         let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
-        cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Nack(*ask));
