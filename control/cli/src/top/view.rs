@@ -210,9 +210,7 @@ fn draw_next_hops(frame: &mut Frame<'_>, app: &App, area: Rect) {
 /// Of a flow without reports of next hops: where it goes, and the losses by hop.
 fn losses(flow: &Flow) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for (words, hops) in
-        [("to", flow.next_hops.join(" ")), ("from", flow.upstreams.join(" "))]
-    {
+    for (words, hops) in [("to", flow.next_hops.join(" ")), ("from", flow.upstreams.join(" "))] {
         if !hops.is_empty() {
             lines.push(Line::from(clean(&format!("{words} {hops}"))));
         }

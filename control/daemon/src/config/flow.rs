@@ -97,9 +97,7 @@ pub fn flow(
     let role = match kind {
         Kind::Source => Role::Source { tunnel: tunnel? },
         Kind::Relay => Role::Relay { upstream: *upstreams.as_deref()?.first()? },
-        Kind::Sink => {
-            Role::Sink { tunnel: tunnel?, upstream: *upstreams.as_deref()?.first()? }
-        }
+        Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: *upstreams.as_deref()?.first()? },
     };
     let further_upstreams = upstreams.into_iter().flatten().skip(1).collect();
     let params = FlowParams {
