@@ -25,6 +25,7 @@ local ITEMS = {
 
 local HEADER_BYTES, TAG_BYTES, LINK_BYTES = 16, 13, 62
 local SYS, REPAIR, END, RECODED, INTERACTIVE, MENDED = 0x80, 0x40, 0x20, 0x10, 0x08, 0x04
+local PATHS = 0x04
 
 -- Lua of older Wiresharks has no operators for bits.
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
@@ -47,6 +48,7 @@ field("flags.end", "bool", "End", 8, nil, END)
 field("flags.recoded", "bool", "Combined by a relay", 8, nil, RECODED)
 field("flags.interactive", "bool", "Interactive", 8, nil, INTERACTIVE)
 field("flags.mended", "bool", "Hops make up for losses", 8, nil, MENDED)
+field("flags.paths", "bool", "Spread over several paths", 8, nil, PATHS)
 field("field", "uint8", "Field", base.DEC, FIELDS, 0x03)
 field("epoch", "uint8", "Epoch")
 field("shard", "uint8", "Shard")
@@ -350,7 +352,7 @@ local function add_flags(range, kind, flags, tree)
         [1] = { "sys", "end", "recoded", "mended" },
         [2] = { "sys", "repair", "end", "recoded", "mended" },
         [3] = { "sys", "mended" },
-        [5] = { "sys", "repair", "end", "interactive" },
+        [5] = { "sys", "repair", "end", "interactive", "paths" },
         [7] = { "edge" },
     }
     for _, name in ipairs(has[kind] or {}) do

@@ -234,8 +234,8 @@ pub struct Flow {
     /// Source and relay of a stream: the state of each next hop.
     #[serde(default)]
     pub neighbours: Vec<FlowNeighbour>,
-    /// Where feedback goes, as link:address.
-    pub upstream: Option<String>,
+    /// Where packets come from and feedback goes, as link:address: several where paths meet.
+    pub upstreams: Vec<String>,
     /// Parameters as configured, those of its code also where that is automatic.
     pub parameters: Parameters,
     /// Code in use, as the newest packets have it: stream, rlnc, bats or window. Relay and sink:

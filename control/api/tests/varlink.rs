@@ -113,7 +113,7 @@ fn state() -> State {
             id: u64::from(u32::MAX),
             role: "relay".into(),
             next_hops: vec!["east:10.0.2.2".into()],
-            upstream: Some("west:10.0.1.1".into()),
+            upstreams: vec!["west:10.0.1.1".into()],
             epoch: 3,
             field: 16,
             generation_size: 16,

@@ -368,8 +368,7 @@ fn flow_details(flows: &[Flow]) -> String {
 
 fn path(flow: &Flow) -> String {
     let next = flow.next_hops.join(" and ");
-    let (tunnel, upstream) = (flow.tunnel.as_deref(), flow.upstream.as_deref());
-    let (tunnel, upstream) = (tunnel.unwrap_or("-"), upstream.unwrap_or("-"));
+    let (tunnel, upstream) = (flow.tunnel.as_deref().unwrap_or("-"), flow.upstreams.join(" and "));
     match flow.role.as_str() {
         "source" => format!("source, from {tunnel} to {next}"),
         "sink" => format!("sink, from {upstream} to {tunnel}"),

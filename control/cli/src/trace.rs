@@ -83,10 +83,10 @@ fn trace(flow: &Flow) -> Trace {
 
 fn hops(flow: &Flow) -> Vec<Hop> {
     let is_source = flow.role == "source";
-    let reported = flow.hops.iter().map(|hop| Hop {
+    let reported = flow.hops.iter().enumerate().map(|(place, hop)| Hop {
         hop: is_source.then_some(hop.hop),
         // A relay and a sink know the loss of the link that packets come by.
-        neighbour: if is_source { None } else { flow.upstream.clone() },
+        neighbour: if is_source { None } else { flow.upstreams.get(place).cloned() },
         loss: Some(hop.loss),
         burst_mean: Some(hop.burst_mean),
         ..Hop::default()

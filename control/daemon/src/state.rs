@@ -149,10 +149,10 @@ fn show_flow<'a>(
     (at, rate): (Nanos, Rate),
 ) -> Flow {
     let params = &flow.params;
-    let (role, tunnel, upstream) = match params.role {
-        Role::Source { tunnel } => ("source", Some(tunnel), None),
-        Role::Relay { upstream } => ("relay", None, Some(upstream)),
-        Role::Sink { tunnel, upstream } => ("sink", Some(tunnel), Some(upstream)),
+    let (role, tunnel) = match params.role {
+        Role::Source { tunnel } => ("source", Some(tunnel)),
+        Role::Relay { .. } => ("relay", None),
+        Role::Sink { tunnel, .. } => ("sink", Some(tunnel)),
     };
     let hop = |id| hop_name(config, id);
     // Workers agree but for the newest generation; the first that has a report speaks for all.
@@ -185,7 +185,7 @@ fn show_flow<'a>(
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
         neighbours,
-        upstream: upstream.map(hop),
+        upstreams: params.upstreams().map(hop).collect(),
         parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
         epoch: newest.map_or(0, |report| report.epoch.into()),

@@ -378,7 +378,7 @@ fn state_sums_workers_and_averages_losses() {
     let theory = flow.rank_theory.expect("the source knows the losses of the path");
     assert!((0.7..0.8).contains(&theory), "20 packets for 16 symbols, 37.5 % lost: {theory}");
     assert_eq!(flow.overhead_theory, None, "it depends on the target where there are no blocks");
-    assert_eq!(state.flows[1].upstream.as_deref(), Some("west:10.0.1.1"));
+    assert_eq!(state.flows[1].upstreams, ["west:10.0.1.1"]);
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");
     let unseen = (&state.flows[1].code[..], state.flows[1].field, state.flows[1].generation_size);
     assert_eq!(unseen, ("", 0, 0), "it learns them from packets");

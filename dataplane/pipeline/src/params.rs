@@ -64,6 +64,9 @@ pub struct TunnelId(pub u16);
 /// Largest number of next hops of one flow.
 pub const NEXT_HOPS_MAX: usize = 8;
 
+/// Largest number of neighbours that a flow is received from.
+pub const UPSTREAMS_MAX: usize = 8;
+
 /// Longest path, in hops, that a source plans for.
 pub const HOPS_MAX: usize = 64;
 
@@ -87,6 +90,25 @@ pub enum Role {
         /// Where feedback goes.
         upstream: PeerId,
     },
+}
+
+/// Which next hops get a symbol of a stream, where there are several.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// Every one: several receivers, or several paths to one that takes whichever copy is first.
+    Every,
+    /// The one through which it arrives first, of those that can take it now: paths to one
+    /// receiver, whose rates add up.
+    Sum,
+    /// The first that answers, in the order in which they are given.
+    Backup,
+}
+
+impl Spread {
+    /// Next hops of which each must have a symbol, of so many.
+    pub(crate) fn receivers(self, next_hops: usize) -> usize {
+        if self == Spread::Every { next_hops } else { next_hops.min(1) }
+    }
 }
 
 /// How many packets a source plans per generation.
@@ -225,6 +247,11 @@ pub struct FlowParams {
     pub generation_timeout_nanos: Nanos,
     /// Sink: how long in-order delivery waits for an incomplete generation.
     pub hold_timeout_nanos: Nanos,
+    /// Source and relay of a stream: which of several next hops get a symbol.
+    pub spread: Spread,
+    /// Relay and sink: neighbours that it is received from, beside the upstream of the role. Paths
+    /// of one flow meet here; at most [`UPSTREAMS_MAX`] with that one.
+    pub further_upstreams: Vec<PeerId>,
     /// Relay: how packets are formed.
     pub recoding: Recoding,
     /// Relay: packets for a batch of a BATS flow follow its rank, at equal airtime.
@@ -245,6 +272,16 @@ pub struct FlowParams {
 }
 
 impl FlowParams {
+    /// Neighbours that it is received from; none at a source.
+    pub fn upstreams(&self) -> impl Iterator<Item = PeerId> {
+        let first = match self.role {
+            Role::Source { .. } => None,
+            Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
+        };
+        let further = if first.is_some() { &self.further_upstreams[..] } else { &[] };
+        first.into_iter().chain(further.iter().copied())
+    }
+
     /// Generations that a sink holds at once: a power of two, so that a generation has its place to
     /// itself where numbers wrap around.
     pub fn sink_generations(&self) -> usize {
@@ -269,6 +306,8 @@ impl FlowParams {
             flush_timeout_nanos: 1_000_000,
             generation_timeout_nanos: 20_000_000,
             hold_timeout_nanos: 200_000_000,
+            spread: Spread::Every,
+            further_upstreams: Vec::new(),
             recoding: Recoding::Systematic,
             adaptive: true,
             repair: true,

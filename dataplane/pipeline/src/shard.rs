@@ -13,9 +13,9 @@ use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::Sizes;
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId};
-use crate::peer::Upstream;
 use crate::peer::arrivals::Onward;
 use crate::peer::next_hops::{Counts, NextHops};
+use crate::peer::upstreams::Upstreams;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
@@ -39,7 +39,7 @@ const ANOTHER_LIFE: u8 = 128;
 pub(crate) struct Shard {
     id: ShardId,
     counters: FlowCounters,
-    upstream: Upstream,
+    upstreams: Upstreams,
     hops: NextHops,
     marks: Marks,
     present: Stage,
@@ -54,7 +54,8 @@ fn split<'a, 'io, F, E>(
     shard: &'a mut Shard,
     io: &'a mut Io<'io, F, E>,
 ) -> (&'a mut State, Context<'a, 'io, F, E>) {
-    let Shard { id, counters, upstream, hops, marks, present, .. } = shard;
+    let Shard { id, counters, upstreams, hops, marks, present, .. } = shard;
+    let upstream = upstreams.present_mut();
     let Stage { params, state, .. } = present;
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
 }
@@ -64,7 +65,7 @@ impl Shard {
         Shard {
             id,
             counters: FlowCounters::default(),
-            upstream: Upstream::new(id, combiner),
+            upstreams: Upstreams::new(id, &present.params, combiner),
             hops: NextHops::new(id, &present.params.next_hops, combiner),
             marks: Marks::default(),
             present,
@@ -77,6 +78,7 @@ impl Shard {
     /// follow link sequence numbers through any change.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         self.hops.update(&params.next_hops, io.combiner);
+        self.upstreams.update(self.id, params, io.combiner);
         self.deadline = Some(io.now);
         if !matches!(params.role, Role::Source { .. }) {
             // What code and sizes it takes follows the packets.
@@ -209,14 +211,13 @@ impl Shard {
         header: &Header,
         now: Nanos,
     ) -> Result<(), DropReason> {
-        let upstream = match self.present.params.role {
-            Role::Source { .. } => return Err(DropReason::WrongRole),
-            Role::Relay { upstream } | Role::Sink { upstream, .. } => upstream,
-        };
-        if upstream != peer {
+        if self.is_source() {
+            return Err(DropReason::WrongRole);
+        }
+        if !self.upstreams.choose_peer(peer) {
             return Err(DropReason::UnknownPeer);
         }
-        self.upstream.arrived(header, now)?;
+        self.upstreams.present_mut().arrived(header, now)?;
         self.counters.received += 1;
         Ok(())
     }
@@ -270,7 +271,7 @@ impl Shard {
         let is_symbol = matches!(&arrival.data, Data::Stream(packet) if packet.symbol().is_some());
         if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let what = (usize::from(arrival.payload.len), !is_symbol);
-            self.upstream.track(arrival.data.header(), what, io.now);
+            self.upstreams.present_mut().track(arrival.data.header(), what, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         self.wake(io.now);
@@ -280,7 +281,7 @@ impl Shard {
     /// A keepalive of a hop of generations or batches asks for a link report, and no more.
     fn answer_keepalive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Fate {
         let what = (usize::from(arrival.payload.len), true);
-        self.upstream.track(arrival.data.header(), what, now);
+        self.upstreams.present_mut().track(arrival.data.header(), what, now);
         self.wake(now);
         Fate::Consumed
     }
@@ -459,17 +460,20 @@ impl Shard {
 
     /// What becomes of what comes now.
     fn onward(&mut self, now: Nanos) -> Onward {
+        let upstream = self.upstreams.place();
         let symbol_bytes = self.present.params.symbol_bytes;
         match &mut self.present.state {
             State::StreamRelay(relay) => Onward {
                 backlog: relay.backlog(now, symbol_bytes),
                 beyond: relay.path_round_trip(),
-                missing: relay.missing(),
+                missing: relay.missing(upstream),
             },
             State::Relay(relay) => {
                 Onward { beyond: relay.mender.path_round_trip(), ..Onward::default() }
             }
-            State::StreamSink(sink) => Onward { missing: sink.missing(), ..Onward::default() },
+            State::StreamSink(sink) => {
+                Onward { missing: sink.missing(upstream), ..Onward::default() }
+            }
             _ => Onward::default(),
         }
     }
@@ -495,9 +499,7 @@ impl Shard {
         let stages = [Some(&self.present), self.other.as_ref()];
         let wake = |stage: &Stage| each!(&stage.state, role => role.wake(&stage.params, now));
         let stages = stages.into_iter().flatten().fold(None, |at, stage| earlier(at, wake(stage)));
-        let own = earlier(stages, self.upstream.reporter.due());
-        let own = earlier(own, self.upstream.link_report_due());
-        self.deadline = earlier(self.deadline, own);
+        self.deadline = earlier(self.deadline, earlier(stages, self.upstreams.due()));
     }
 
     /// Takes what an accelerator computed.
@@ -522,29 +524,40 @@ impl Shard {
     /// Lets timers act; returns the next deadline.
     pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
         if self.deadline.is_some_and(|deadline| deadline <= io.now) {
-            let (first, second) = self.both(|shard| {
-                let (state, mut cx) = split(shard, io);
-                each!(state, role => role.tick(&mut cx))
-            });
-            let roles = earlier(first, second.flatten());
-            // A role that had something to report has done so.
-            self.upstream.reporter.settle(io.now);
-            self.report_link(io);
-            let own = earlier(self.upstream.reporter.due(), self.upstream.link_report_due());
-            self.deadline = earlier(roles, own);
+            let mut roles = self.tick_roles(io);
+            let last = self.upstreams.place();
+            for place in 0..self.upstreams.len() {
+                self.upstreams.choose(place);
+                let due = self.upstreams.present().reporter.due();
+                if place != last && due.is_some_and(|due| due <= io.now) {
+                    roles = self.tick_roles(io);
+                }
+                // A role that had something to report has done so.
+                self.upstreams.present_mut().reporter.settle(io.now);
+                self.report_link(io);
+            }
+            self.upstreams.choose(last);
+            self.deadline = earlier(roles, self.upstreams.due());
         }
         self.deadline
     }
 
-    /// Sends a link report if one is due.
+    /// Lets the timers of both stages act.
+    fn tick_roles(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
+        let (first, second) = self.both(|shard| {
+            let (state, mut cx) = split(shard, io);
+            each!(state, role => role.tick(&mut cx))
+        });
+        earlier(first, second.flatten())
+    }
+
+    /// Sends a link report to the neighbour that is the present one, if one is due.
     fn report_link(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
-        if self.upstream.link_report_due().is_none_or(|due| due > io.now) {
+        if self.upstreams.present().link_report_due().is_none_or(|due| due > io.now) {
             return;
         }
-        if let Role::Relay { upstream } | Role::Sink { upstream, .. } = self.present.params.role {
-            let onward = self.onward(io.now);
-            self.upstream.report_link(io, (self.id, upstream), onward);
-        }
+        let onward = self.onward(io.now);
+        self.upstreams.present_mut().report_link(io, self.id, onward);
     }
 
     /// Ends the oldest unit held, to free frames. False when none is held.
@@ -588,7 +601,7 @@ impl Shard {
             symbol_bytes: params.symbol_bytes,
             planned: 0,
             is_mended: false,
-            hops: self.upstream.loss.estimate().into_iter().collect(),
+            hops: self.upstreams.losses().collect(),
             next_hops: Vec::new(),
             packet_bytes_max: None,
             remote: None,

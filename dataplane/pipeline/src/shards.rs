@@ -283,12 +283,11 @@ impl Shards {
         data: &Data<'_>,
     ) -> Result<bool, DropReason> {
         let Some(settings) = self.settings(shard.flow) else { return Err(DropReason::UnknownFlow) };
-        match settings.role {
-            Role::Source { .. } => return Err(DropReason::WrongRole),
-            Role::Relay { upstream } | Role::Sink { upstream, .. } if upstream != peer => {
-                return Err(DropReason::UnknownPeer);
-            }
-            _ => {}
+        if matches!(settings.role, Role::Source { .. }) {
+            return Err(DropReason::WrongRole);
+        }
+        if !settings.upstreams().any(|upstream| upstream == peer) {
+            return Err(DropReason::UnknownPeer);
         }
         let sizes = match self.search(shard) {
             Ok(index) => self.shards[index].that_take(settings, data, io),

@@ -225,10 +225,16 @@ impl Stage {
     /// size.
     pub(crate) fn adopt(&mut self, settings: &FlowParams) {
         let made_for = self.params.symbol_bytes;
+        let paths_differ = !self.params.upstreams().eq(settings.upstreams());
         self.params = settings.with(self.params.sizes());
         if matches!(self.state, State::WindowSink(_) | State::StreamRelay(_) | State::StreamSink(_))
         {
             self.params.symbol_bytes = settings.symbol_bytes.min(made_for);
+        }
+        match &mut self.state {
+            State::StreamRelay(relay) if paths_differ => relay.adopt(&self.params),
+            State::StreamSink(sink) if paths_differ => sink.adopt(&self.params),
+            _ => {}
         }
     }
 

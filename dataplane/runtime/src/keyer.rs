@@ -262,13 +262,11 @@ impl Keyer {
     fn is_on_the_way(&self, flow: u32) -> bool {
         let snapshot = self.shared.snapshot.get();
         let flow = snapshot.flows.iter().find(|known| known.id == flow);
-        let next = flow.and_then(|flow| match flow.role {
-            Role::Sink { upstream, .. } => Some(upstream),
-            _ => flow.next_hops.first().copied(),
-        });
-        let Some(next) = next else { return false };
-        let hop = self.hops[usize::from(next.0)].as_ref();
-        hop.is_none_or(|hop| hop.association.ring().sending().is_some())
+        let Some(flow) = flow else { return false };
+        towards_edge(flow).iter().any(|next| {
+            let hop = self.hops[usize::from(next.0)].as_ref();
+            hop.is_none_or(|hop| hop.association.ring().sending().is_some())
+        })
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
@@ -338,13 +336,17 @@ impl Keyer {
         self.passes.1 -= 1;
         let snapshot = self.shared.snapshot.get();
         let Some(flow) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
-        let Role::Relay { upstream } = flow.role else { return };
-        if letter.peer == upstream {
+        if !matches!(flow.role, Role::Relay { .. }) {
+            return;
+        }
+        if flow.upstreams().any(|upstream| upstream == letter.peer) {
             for hop in &flow.next_hops {
                 self.send(letter.to(*hop));
             }
         } else if flow.next_hops.contains(&letter.peer) {
-            self.send(letter.to(upstream));
+            for upstream in flow.upstreams() {
+                self.send(letter.to(upstream));
+            }
         }
     }
 
@@ -364,11 +366,8 @@ impl Keyer {
         let Ok(id) = u16::try_from(hop) else { return };
         let snapshot = self.shared.snapshot.get();
         let is_over = |flow: &&FlowParams| {
-            let upstream = match flow.role {
-                Role::Source { .. } => None,
-                Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
-            };
-            flow.next_hops.contains(&PeerId(id)) || upstream == Some(PeerId(id))
+            let mut neighbours = flow.next_hops.iter().copied().chain(flow.upstreams());
+            neighbours.any(|peer| peer == PeerId(id))
         };
         let Some(flow) = snapshot.flows.iter().find(is_over).map(|flow| flow.id) else { return };
         let mut packet = [0; LETTER_BYTES];
@@ -400,10 +399,7 @@ impl Keyer {
         self.publish(turn.is_changed);
         let snapshot = self.shared.snapshot.get();
         let Some(params) = snapshot.flows.iter().find(|known| known.id == flow) else { return };
-        let next = match params.role {
-            Role::Sink { upstream, .. } => vec![upstream],
-            _ => params.next_hops.clone(),
-        };
+        let next = towards_edge(params);
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
             let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
@@ -484,4 +480,12 @@ fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u
     let mtu = links.get(link).map_or(0, |link| link.mtu.min(IP_PACKET_BYTES_MAX));
     let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
     u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)
+}
+
+/// The neighbours on the way from one edge of a flow to the other.
+fn towards_edge(flow: &FlowParams) -> Vec<PeerId> {
+    match flow.role {
+        Role::Sink { .. } => flow.upstreams().collect(),
+        _ => flow.next_hops.clone(),
+    }
 }

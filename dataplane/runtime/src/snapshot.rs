@@ -54,8 +54,8 @@ pub(crate) fn check(
         if !ids.insert(flow.id) {
             return Err(SnapshotError::DuplicateFlow(flow.id));
         }
-        for hop in &flow.next_hops {
-            check_hop(flow.id, *hop, topology)?;
+        for hop in flow.next_hops.iter().copied().chain(flow.upstreams()) {
+            check_hop(flow.id, hop, topology)?;
         }
         check_frame(flow)?;
         match flow.role {
@@ -67,11 +67,8 @@ pub(crate) fn check(
                 }
                 check_fits(flow, topology, mtus)?;
             }
-            Role::Relay { upstream } => check_hop(flow.id, upstream, topology)?,
-            Role::Sink { tunnel, upstream } => {
-                check_tunnel(flow.id, tunnel, topology)?;
-                check_hop(flow.id, upstream, topology)?;
-            }
+            Role::Relay { .. } => {}
+            Role::Sink { tunnel, .. } => check_tunnel(flow.id, tunnel, topology)?,
         }
     }
     Ok(())

@@ -88,6 +88,8 @@ impl Flags {
     pub const INTERACTIVE: u8 = 0x08;
     /// Each hop makes up for its own losses: nodes send link reports. Set by the source.
     pub const MENDED: u8 = 0x04;
+    /// Of a stream: what it carries is spread over several paths. Set where they part.
+    pub const PATHS: u8 = 0x04;
     /// Of a handshake: between source and sink of the flow; relays pass it on.
     pub const EDGE: u8 = 0x80;
     /// Mask of the field code: 0, 1, 2, 3 for orders 2, 4, 16, 256.

@@ -77,6 +77,11 @@ impl LinkReport {
     pub fn beyond_nanos(&self) -> u64 {
         u64::from(self.beyond) * ROUND_TRIPS_UNIT_NANOS
     }
+
+    /// How long what came last has to wait in the receiver, in nanoseconds.
+    pub fn backlog_nanos(&self) -> u64 {
+        u64::from(self.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000
+    }
 }
 
 /// Numbers that did not come.

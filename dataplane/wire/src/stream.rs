@@ -162,7 +162,7 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
     let carries = common.flags.has(Flags::SYSTEMATIC);
     let flags = common.flags.0;
     let allowed = if carries { Flags::SYSTEMATIC | Flags::REPAIR } else { Flags::END };
-    if flags & !(allowed | Flags::INTERACTIVE) != 0 {
+    if flags & !(allowed | Flags::INTERACTIVE | Flags::PATHS) != 0 {
         return Err(HeaderError::Flags(flags));
     }
     let window_log2 = payload[13];
@@ -255,7 +255,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_packet_written_then_parsed_is_itself(
-            common in headers(PacketType::Stream, Flags::REPAIR | Flags::INTERACTIVE),
+            common in headers(
+                PacketType::Stream,
+                Flags::REPAIR | Flags::INTERACTIVE | Flags::PATHS,
+            ),
             (window_log2, round_trips) in (STREAM_LOG2_MIN..=STREAM_LOG2_MAX, any::<u16>()),
             (number, after, place, bytes) in (any::<u32>(), 0u16..64, any::<u16>(), 1u16..300),
         ) {
@@ -300,7 +303,7 @@ mod tests {
         assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, body }), "of another code");
         bytes[13] = 6;
         let both = Flags::SYSTEMATIC | Flags::END;
-        for flags in [both, Flags::REPAIR, Flags::RECODED, Flags::MENDED] {
+        for flags in [both, Flags::REPAIR, Flags::RECODED] {
             bytes[1] = flags;
             assert_eq!(parse_stream(&bytes), Err(HeaderError::Flags(flags)));
         }

@@ -172,7 +172,7 @@ impl DirectionConfig {
 /// Loss of one direction of a link.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Loss {
-    /// Share of packets lost, 0 to 0.9.
+    /// Share of packets lost, 0 to 0.9, or 1.
     pub share: f64,
     /// Mean run of consecutive losses (Gilbert-Elliott, everything lost in the bad state). Values
     /// up to `1 / (1 - share)`, the mean run of independent losses, mean independent losses.
@@ -191,6 +191,9 @@ pub(crate) struct Chain {
 }
 
 impl Loss {
+    /// Everything: the link is cut.
+    pub const ALL: Loss = Loss { share: 1.0, burst_mean: 1.0 };
+
     /// Independent losses.
     pub fn independent(share: f64) -> Loss {
         Loss { share, burst_mean: 1.0 }
@@ -198,11 +201,11 @@ impl Loss {
 
     /// Refuses values that no chain can have.
     pub(crate) fn check(&self) -> Result<(), BedError> {
-        if !(0.0..=0.9).contains(&self.share) {
+        if !(0.0..=0.9).contains(&self.share) && *self != Loss::ALL {
             return Err(BedError::Parameter {
                 what: "loss share",
                 value: self.share.to_string(),
-                rule: "it must be 0 to 0.9",
+                rule: "it must be 0 to 0.9, or 1 for a link that is cut",
             });
         }
         if !(1.0..=1000.0).contains(&self.burst_mean) {

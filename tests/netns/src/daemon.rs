@@ -45,11 +45,31 @@ impl Daemon {
     /// # Errors
     /// When the binary is missing or the daemon does not answer; then with the end of its log.
     pub fn start(bed: &Bed, index: usize, plan: &LinePlan) -> Result<Daemon, BedError> {
+        Self::begin(bed, index, plan, |socket| plan.config(index, socket))
+    }
+
+    /// As [`Daemon::start`], with a configuration that `text` makes for a control socket.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_with(
+        bed: &Bed,
+        index: usize,
+        text: impl Fn(&str) -> String,
+    ) -> Result<Daemon, BedError> {
+        Self::begin(bed, index, &LinePlan::protected(bed.hops()), text)
+    }
+
+    fn begin(
+        bed: &Bed,
+        index: usize,
+        plan: &LinePlan,
+        text: impl Fn(&str) -> String,
+    ) -> Result<Daemon, BedError> {
         let name = format!("h{index}");
         let place = |end: &str| bed.directory().join(format!("{name}.{end}"));
         let (config, socket, log) = (place("toml"), place("sock"), place("log"));
-        let text = plan.config(index, &socket.to_string_lossy());
-        fs::write(&config, text).map_err(BedError::file(&config))?;
+        fs::write(&config, text(&socket.to_string_lossy())).map_err(BedError::file(&config))?;
         if let Some(auth) = &plan.auth {
             let key = PathBuf::from(AuthPlan::key_file(&socket.to_string_lossy()));
             fs::write(&key, auth.private(index)).map_err(BedError::file(&key))?;

@@ -224,6 +224,8 @@ pub(crate) fn streams() -> Vec<Stream> {
         (Flags::INTERACTIVE, 14, 9, Some((8, 1))),
         (Flags::END | Flags::INTERACTIVE, 14, 9, None),
         (Flags::END, 0, 0, None),
+        (symbol | Flags::PATHS, 14, 5, Some((99, 2))),
+        (Flags::PATHS | Flags::INTERACTIVE, 14, 5, Some((10, 3))),
     ];
     (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
 }

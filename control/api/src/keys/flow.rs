@@ -52,10 +52,26 @@ pub const FLOW: Table = Table {
         Key {
             name: "upstream",
             roles: &[Relay, Sink],
-            values: Other("a neighbour", r#"{ link = "west", address = "10.0.1.1" }"#),
+            values: Other(
+                "a neighbour, or a list of up to 8",
+                r#"{ link = "west", address = "10.0.1.1" }"#,
+            ),
             default: Required,
-            meaning: "Where feedback goes: the neighbour that packets come from.",
+            meaning: "Where feedback goes: the neighbour that packets come from, or those where \
+                paths meet.",
             elsewhere: "a source is where feedback ends",
+            ..KEY
+        },
+        Key {
+            name: "spread",
+            roles: &[Source, Relay],
+            values: Words(&["every", "sum", "backup"]),
+            default: Is(r#""every""#),
+            meaning: "What several next hops get: every one everything (several receivers, or \
+                copies on several paths to one); sum: each its part, so that the rates of paths to \
+                one receiver add up; backup: the first that answers has all. The last two are for \
+                code stream.",
+            elsewhere: "a sink is where the flow ends",
             ..KEY
         },
         Key {
@@ -97,8 +113,8 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Words(&["auto", "stream", "rlnc", "bats", "window"]),
             default: Is(r#""auto""#),
-            meaning: "What protects the flow; auto is stream where the flow has one next hop, \
-                repair and automatic redundancy, and a packet of the tunnel fits one symbol, else \
+            meaning: "What protects the flow; auto is stream where the flow has one next hop or \
+                spreads over several, repair and automatic redundancy, and a packet of the tunnel fits one symbol, else \
                 rlnc; choose bats for bulk over many lossy hops, window for one lossy link.",
             elsewhere: LEARNED,
             ..KEY

@@ -128,7 +128,7 @@ fn plan(state: &State) -> Plan {
 
 /// Addresses on a link that flows send to or hear from.
 fn neighbours(state: &State, link: &str) -> BTreeSet<IpAddr> {
-    let named = state.flows.iter().flat_map(|flow| flow.next_hops.iter().chain(&flow.upstream));
+    let named = state.flows.iter().flat_map(|flow| flow.next_hops.iter().chain(&flow.upstreams));
     let here = named.filter_map(|name| name.split_once(':').filter(|(of, _)| *of == link));
     here.filter_map(|(_, address)| address.parse().ok()).collect()
 }

@@ -210,9 +210,7 @@ fn draw_next_hops(frame: &mut Frame<'_>, app: &App, area: Rect) {
 /// Of a flow without reports of next hops: where it goes, and the losses by hop.
 fn losses(flow: &Flow) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for (words, hops) in
-        [("to", flow.next_hops.join(" ")), ("from", flow.upstream.iter().cloned().collect())]
-    {
+    for (words, hops) in [("to", flow.next_hops.join(" ")), ("from", flow.upstreams.join(" "))] {
         if !hops.is_empty() {
             lines.push(Line::from(clean(&format!("{words} {hops}"))));
         }
@@ -272,12 +270,11 @@ fn facts(flow: &Flow) -> Vec<String> {
         number.map_or("-".into(), |number| format!("{number:.digits$}"))
     };
     let code = if flow.code.is_empty() { "code not known yet" } else { &flow.code };
-    let place = match (flow.tunnel.as_deref(), flow.upstream.as_deref()) {
-        (Some(tunnel), Some(upstream)) => format!("from {upstream} to {tunnel}"),
-        (Some(tunnel), None) => format!("from {tunnel} to {}", flow.next_hops.join(", ")),
-        (None, upstream) => {
-            format!("from {} to {}", upstream.unwrap_or("-"), flow.next_hops.join(", "))
-        }
+    let (from, to) = (flow.upstreams.join(", "), flow.next_hops.join(", "));
+    let place = match flow.tunnel.as_deref() {
+        Some(tunnel) if from.is_empty() => format!("from {tunnel} to {to}"),
+        Some(tunnel) => format!("from {from} to {tunnel}"),
+        None => format!("from {from} to {to}"),
     };
     let mut facts = vec![
         format!("{code}, {}, {place}", flow.state.as_deref().unwrap_or("state not known")),

@@ -124,7 +124,7 @@ fn source() -> Flow {
         tunnel: Some("rec0".into()),
         next_hops: vec!["east:10.0.2.2".into()],
         neighbours: vec![],
-        upstream: None,
+        upstreams: vec![],
         parameters: source_parameters(),
         code: "rlnc".into(),
         epoch: 3,
@@ -178,7 +178,7 @@ fn relay() -> Flow {
         role: "relay".into(),
         tunnel: None,
         next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
-        upstream: Some("west:10.0.1.1".into()),
+        upstreams: vec!["west:10.0.1.1".into()],
         parameters: Parameters {
             symbol_bytes: 1472,
             redundancy_max: Some(4.0),
@@ -247,7 +247,7 @@ fn window_sink() -> Flow {
         id: 4,
         role: "sink".into(),
         next_hops: vec![],
-        upstream: Some("west:10.0.1.1".into()),
+        upstreams: vec!["west:10.0.1.1".into()],
         parameters: Parameters {
             symbol_bytes: 1472,
             generation_timeout_us: Some(20_000),

@@ -10,9 +10,9 @@ use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
 /// What the choice depends on.
 #[derive(Copy, Clone)]
 pub struct Facts {
-    /// Neighbours that the source sends to. A stream goes at the pace of the slowest, and stops for
+    /// Next hops that each get everything. A stream goes at the pace of the slowest, and stops for
     /// one that does not answer.
-    pub next_hops: usize,
+    pub receivers: usize,
     /// `repair`: false says that there is no way back, or a slow one.
     pub repair: bool,
     /// `redundancy`: a factor is for generations; streams have a rate of their own.
@@ -38,10 +38,10 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     CodeSettings { code: FlowCode::Stream(stream), ..chosen }
 }
 
-/// The code: a stream where there is one next hop, a way back, automatic redundancy and room for a
+/// The code: a stream where there is one next hop, or paths to one receiver, a way back, automatic redundancy and room for a
 /// packet of the tunnel in a symbol; generations otherwise.
 fn choose(facts: &Facts) -> CodeSettings {
-    let is_line = facts.next_hops == 1;
+    let is_line = facts.receivers == 1;
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
     let fits = facts.packet_bytes <= facts.symbol_bytes;
     if !(is_line && is_answered && fits) {
@@ -62,7 +62,7 @@ mod tests {
     use recoded_pipeline::params::StreamProfile;
 
     const LINE: Facts = Facts {
-        next_hops: 1,
+        receivers: 1,
         repair: true,
         redundancy: Redundancy::Auto,
         shards: 1,
@@ -74,7 +74,7 @@ mod tests {
     fn auto_is_a_stream_unless_something_is_in_its_way() {
         assert_eq!(choose(&LINE).code.name(), "stream");
         let others = [
-            Facts { next_hops: 2, ..LINE },
+            Facts { receivers: 2, ..LINE },
             Facts { repair: false, ..LINE },
             Facts { redundancy: Redundancy::Fixed(1.5), ..LINE },
             Facts { packet_bytes: 1418, ..LINE },
@@ -104,6 +104,7 @@ mod tests {
             (format!("{file}repair = false\n"), "rlnc"),
             (format!("{file}redundancy = 2\n"), "rlnc"),
             (file.replace("next_hops = [", two_hops), "rlnc"),
+            (file.replace("next_hops = [", two_hops) + "spread = \"sum\"\n", "stream"),
             (file.replace("/24\"\n", "/24\"\nmtu = 9000\n"), "rlnc"),
             (file.replace("/24\"\n", "/24\"\nmtu = 1424\n"), "stream"),
             (format!("{file}symbol_bytes = 570\n"), "rlnc"),

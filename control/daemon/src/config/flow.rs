@@ -11,7 +11,8 @@ use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom}
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::params::{
-    FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, TunnelId, sealing_bytes,
+    FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, Spread,
+    TunnelId, sealing_bytes,
 };
 use recoded_runtime::FRAME_BYTES;
 use recoded_wire::shard::SHARDS_MAX;
@@ -58,7 +59,8 @@ pub fn flow(
     refuse_other_roles(reader, kind);
 
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
-    let upstream = if kind == Kind::Source { None } else { upstream(reader, context) };
+    let upstreams = if kind == Kind::Source { None } else { upstreams(reader, context) };
+    let spread = spread(reader);
     let next_hops = if kind == Kind::Sink { Some(Vec::new()) } else { next_hops(reader, context) };
     let redundancy_max = redundancy_max(reader);
     let redundancy = redundancy(reader, redundancy_max);
@@ -72,7 +74,8 @@ pub fn flow(
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
         let facts = facts(context, tunnel, (hops, given_bytes), edge.is_some());
-        auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
+        let receivers = if spread == Spread::Every { facts.receivers } else { 1 };
+        auto::read(reader, &Facts { receivers, repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
         Kind::Source => {
@@ -86,13 +89,17 @@ pub fn flow(
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
     let recoding = recoding(reader);
+    if kind == Kind::Source && !matches!(coding.code, FlowCode::Stream(_)) {
+        refuse_spread(reader, spread, coding.code.name());
+    }
     let adaptive = reader.truth("adaptive").unwrap_or(true);
 
     let role = match kind {
         Kind::Source => Role::Source { tunnel: tunnel? },
-        Kind::Relay => Role::Relay { upstream: upstream? },
-        Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: upstream? },
+        Kind::Relay => Role::Relay { upstream: *upstreams.as_deref()?.first()? },
+        Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: *upstreams.as_deref()?.first()? },
     };
+    let further_upstreams = upstreams.into_iter().flatten().skip(1).collect();
     let params = FlowParams {
         id: id?,
         role,
@@ -108,6 +115,8 @@ pub fn flow(
         flush_timeout_nanos,
         generation_timeout_nanos,
         hold_timeout_nanos,
+        spread,
+        further_upstreams,
         recoding,
         adaptive,
         repair,
@@ -207,12 +216,33 @@ fn tunnel(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<TunnelId> {
     index.and_then(|index| u16::try_from(index).ok()).map(TunnelId)
 }
 
-fn upstream(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<PeerId> {
+/// `upstream`: one, or a list of those where paths meet.
+fn upstreams(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
     let rule =
         "relays and sinks say where feedback goes: { link = \"west\", address = \"10.0.1.1\" }";
     let value = reader.value("upstream");
     let value = reader.require("upstream", value, rule)?;
-    hop(reader, context, "upstream", "upstream", value, rule)
+    match value.as_array() {
+        None => hop(reader, context, "upstream", "upstream", value, rule).map(|hop| vec![hop]),
+        Some(items) => {
+            hop_list(reader, context, ("upstream", "a flow has 1 to 8 upstreams"), items, rule)
+        }
+    }
+}
+
+/// `spread`.
+fn spread(reader: &mut Reader<'_>) -> Spread {
+    let spreads = [("every", Spread::Every), ("sum", Spread::Sum), ("backup", Spread::Backup)];
+    let rule = "it is \"every\", \"sum\" or \"backup\"";
+    reader.choice("spread", &spreads, rule).unwrap_or(Spread::Every)
+}
+
+/// Other codes than streams give every next hop everything.
+fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, code: &str) {
+    if spread != Spread::Every {
+        let rule = format!("code = \"stream\" can be spread over paths, {code} cannot");
+        reader.refuse("spread", "does not suit the code", &rule);
+    }
 }
 
 fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
@@ -224,17 +254,28 @@ fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
         reader.refuse("next_hops", "is not a list", rule);
         return None;
     };
+    hop_list(reader, context, ("next_hops", "a flow has 1 to 8 next hops"), items, rule)
+}
+
+/// 1 to 8 different neighbours of a key; `count` is the rule of how many, `rule` of what each is.
+fn hop_list(
+    reader: &mut Reader<'_>,
+    context: &mut Context<'_>,
+    (key, count): (&'static str, &str),
+    items: &[Value],
+    rule: &str,
+) -> Option<Vec<PeerId>> {
     if items.is_empty() || items.len() > NEXT_HOPS_MAX {
-        reader.refuse("next_hops", "is too short or too long", "a flow has 1 to 8 next hops");
+        reader.refuse(key, "is too short or too long", count);
         return None;
     }
     let mut hops = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let part = format!("next_hops[{index}]");
-        let id = hop(reader, context, "next_hops", &part, item, rule)?;
+        let part = format!("{key}[{index}]");
+        let id = hop(reader, context, key, &part, item, rule)?;
         if hops.contains(&id) {
-            let rule = "each next hop is listed once";
-            reader.refuse_part("next_hops", part, shown(item), "is a repetition", rule);
+            let rule = "each neighbour is listed once";
+            reader.refuse_part(key, part, shown(item), "is a repetition", rule);
         }
         hops.push(id);
     }
@@ -328,7 +369,7 @@ fn facts(
         false => default_tunnel_mtu(tunnel.address, symbol_bytes),
     });
     Facts {
-        next_hops: next_hops.len(),
+        receivers: next_hops.len(),
         repair: true,
         redundancy: Redundancy::Auto,
         shards: 1,

@@ -210,17 +210,14 @@ impl Flow {
         one.id == other.id
             && one.role == other.role
             && one.next_hops == other.next_hops
+            && one.further_upstreams == other.further_upstreams
             && one.shards == other.shards
     }
 
-    /// Its next hops and its upstream, each with the key that names it.
+    /// Its next hops and its upstreams, each with the key that names it.
     fn neighbours(&self) -> impl Iterator<Item = (&'static str, PeerId)> {
-        let upstream = match self.params.role {
-            Role::Source { .. } => None,
-            Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
-        };
         let next_hops = self.params.next_hops.iter().map(|hop| ("next_hops", *hop));
-        next_hops.chain(upstream.map(|hop| ("upstream", hop)))
+        next_hops.chain(self.params.upstreams().map(|hop| ("upstream", hop)))
     }
 }
 

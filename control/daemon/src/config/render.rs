@@ -6,7 +6,7 @@ use super::daemon::{IDLE, SANDBOX, XDP_MODES};
 use super::writer::{key, whole};
 use super::{Config, Daemon, Flow};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, TunnelId,
+    FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, Spread, TunnelId,
 };
 use toml::Value;
 
@@ -101,11 +101,13 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
     let params = &flow.params;
     text.push_str("\n[[flow]]\n");
     key(text, "id", i64::from(params.id));
+    let upstreams: Vec<PeerId> = params.upstreams().collect();
     match params.role {
         Role::Source { tunnel } => {
             key(text, "role", "source");
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "next_hops", hops(config, &params.next_hops));
+            key(text, "spread", spread(params.spread));
             key(text, "shards", i64::from(params.shards));
             source_code(text, flow);
             symbol_bytes(text, flow);
@@ -115,20 +117,21 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "flush_timeout_us", params.flush_timeout_nanos);
             key(text, "repair", params.repair);
         }
-        Role::Relay { upstream } => {
+        Role::Relay { .. } => {
             key(text, "role", "relay");
             key(text, "next_hops", hops(config, &params.next_hops));
-            key(text, "upstream", hop(config, upstream));
+            key(text, "spread", spread(params.spread));
+            upstream(text, config, &upstreams);
             symbol_bytes(text, flow);
             key(text, "redundancy_max", params.redundancy_max);
             micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             key(text, "recoding", recoding(params.recoding));
             key(text, "adaptive", params.adaptive);
         }
-        Role::Sink { tunnel, upstream } => {
+        Role::Sink { tunnel, .. } => {
             key(text, "role", "sink");
             key(text, "tunnel", tunnel_name(config, tunnel));
-            key(text, "upstream", hop(config, upstream));
+            upstream(text, config, &upstreams);
             symbol_bytes(text, flow);
             micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
@@ -137,6 +140,22 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
     }
     if let Some(known) = &flow.edge {
         keys(text, ["edge_key", "edge_preshared_key"], known);
+    }
+}
+
+/// One neighbour, or a list.
+fn upstream(text: &mut String, config: &Config, upstreams: &[PeerId]) {
+    match upstreams {
+        [one] => key(text, "upstream", hop(config, *one)),
+        several => key(text, "upstream", hops(config, several)),
+    }
+}
+
+fn spread(spread: Spread) -> &'static str {
+    match spread {
+        Spread::Every => "every",
+        Spread::Sum => "sum",
+        Spread::Backup => "backup",
     }
 }
 

@@ -39,6 +39,11 @@ impl Liveness {
         self.silence
     }
 
+    /// When it has not answered for so long, if it does not until then.
+    pub(crate) fn reaches(&self, silence: Nanos) -> Option<Nanos> {
+        self.asked_at.map(|at| at + silence.saturating_sub(self.silence))
+    }
+
     /// Whether it has not answered for [`SILENT_NANOS`].
     pub(crate) fn is_silent(&self) -> bool {
         self.silence >= SILENT_NANOS

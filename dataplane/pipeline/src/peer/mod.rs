@@ -32,6 +32,8 @@ pub(crate) mod sent;
 
 pub(crate) mod mender;
 
+pub(crate) mod upstreams;
+
 use crate::combine::Combiner;
 use crate::egress::Egress;
 use crate::io::Io;
@@ -47,6 +49,9 @@ use sequence::{Arrived, Sequences};
 /// The neighbour that a shard is received from. A source has none: nothing arrives.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    pub peer: Option<PeerId>,
+    /// Its place among those that the shard is received from.
+    pub place: usize,
     sequences: Sequences,
     pub loss: LossTracker,
     pub reporter: Reporter,
@@ -58,11 +63,13 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(shard: ShardId, combiner: &mut Combiner) -> Self {
+    pub(crate) fn new(shard: ShardId, peer: Option<PeerId>, combiner: &mut Combiner) -> Self {
         Self {
+            peer,
+            place: 0,
             sequences: Sequences::default(),
             loss: LossTracker::default(),
-            reporter: Reporter::new(shard, combiner),
+            reporter: Reporter::new(shard, peer, combiner),
             arrivals: Arrivals::new(),
             was_useless: false,
             newest: None,
@@ -110,10 +117,11 @@ impl Upstream {
     pub(crate) fn report_link(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (shard, upstream): (ShardId, PeerId),
+        shard: ShardId,
         onward: Onward,
     ) {
-        let about = (shard, upstream, self.epoch());
+        let Some(peer) = self.peer else { return };
+        let about = (shard, peer, self.epoch());
         self.arrivals.report(io, about, onward, self.reporter.numbers());
     }
 

@@ -39,6 +39,8 @@ const HEARD: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Reporter {
     shard: ShardId,
+    /// Whom it reports to; a source, nobody.
+    peer: Option<PeerId>,
     /// Tells the reports of different nodes apart. Random.
     node: u32,
     number: u32,
@@ -52,9 +54,10 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(shard: ShardId, combiner: &mut Combiner) -> Reporter {
+    pub(crate) fn new(shard: ShardId, peer: Option<PeerId>, combiner: &mut Combiner) -> Reporter {
         Reporter {
             shard,
+            peer,
             node: combiner.next_u32(),
             number: 0,
             link_sequence: combiner.next_u32(),
@@ -89,7 +92,6 @@ impl Reporter {
     pub(crate) fn send(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        upstream: PeerId,
         (epoch, loss): (u8, f64),
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
@@ -112,7 +114,7 @@ impl Reporter {
         let mut writer = Writer::new(bytes);
         fill(&mut writer);
         let payload = Span { len: writer.finish() as u16, ..buffer };
-        self.emit(io, upstream, payload, loss);
+        self.emit(io, payload, loss);
     }
 
     /// Counts the hop that a report takes upstream. False when it asks for something and was
@@ -137,26 +139,20 @@ impl Reporter {
     pub(crate) fn relay(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        upstream: PeerId,
         payload: Span,
         header: &FeedbackHeader,
         loss: f64,
     ) -> Fate {
         header.write(io.frames.bytes_mut(payload));
         io.frames.retain(payload.frame);
-        self.emit(io, upstream, payload, loss);
+        self.emit(io, payload, loss);
         Fate::Forwarded
     }
 
     /// Transmits `payload`, whose reference it takes over, and, if it has NACKs, further copies of
     /// it as frames allow.
-    fn emit(
-        &mut self,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        upstream: PeerId,
-        payload: Span,
-        loss: f64,
-    ) {
+    fn emit(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, payload: Span, loss: f64) {
+        let Some(upstream) = self.peer else { return io.frames.release(payload.frame) };
         let copies = if has_nacks(io.frames.bytes(payload)) { copies(loss) } else { 1 };
         let source_port = source_port(self.shard.flow, self.shard.shard);
         // Reports are no one's packets in particular: best effort.
@@ -195,7 +191,7 @@ mod tests {
     #[test]
     fn requests_that_differ_in_high_bits_pass_once_each() {
         let shard = ShardId { flow: 7, shard: 0 };
-        let mut reporter = Reporter::new(shard, &mut Combiner::new(1));
+        let mut reporter = Reporter::new(shard, None, &mut Combiner::new(1));
         let common = Header {
             packet_type: PacketType::Feedback,
             flags: Flags(0),

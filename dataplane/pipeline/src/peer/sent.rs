@@ -16,7 +16,7 @@ use crate::peer::sample::{
 };
 use crate::peer::sizes::Sizes;
 use crate::report::HopLoss;
-use recoded_wire::link::{BACKLOG_UNIT_MICROS, LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
+use recoded_wire::link::{LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The way is taken to be what the fastest packet of so long needed.
 const BASE_NANOS: Nanos = 5_000_000_000;
@@ -226,7 +226,7 @@ impl Sent {
         let held = u64::from(report.held) * 1000;
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
-        let backlog = u64::from(report.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000;
+        let backlog = report.backlog_nanos();
         let at = Reported { report: *report, pauses, sent_at };
         let sample = self.meter.note(at, (waited + backlog, backlog), round_trip);
         Some(Heard { round_trip: round_trip_now, waited, sample })

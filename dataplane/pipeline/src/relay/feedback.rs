@@ -4,12 +4,12 @@
 use crate::collected::Shape;
 use crate::egress::Egress;
 use crate::io::{Context, Fate};
-use crate::params::{Recoding, Role};
+use crate::params::Recoding;
 use crate::peer::loss::hop_report;
 use crate::peer::repair::{ROUNDS, repair_packets};
 use crate::relay::adaptive::Batches;
 use crate::relay::{Relay, plan_within};
-use crate::report::{DropReason, HopLoss};
+use crate::report::HopLoss;
 use recoded_code::theory;
 use recoded_wire::feedback::{
     FeedbackHeader, Item, NACKS_MAX, Nack, SizeReport, items, withdraw_nacks,
@@ -24,10 +24,6 @@ impl Relay {
         payload: Span,
         mut header: FeedbackHeader,
     ) -> Fate {
-        let params = cx.params;
-        let Role::Relay { upstream } = params.role else {
-            return Fate::Dropped(DropReason::WrongRole);
-        };
         if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
             return Fate::Consumed;
         }
@@ -44,7 +40,7 @@ impl Relay {
             self.answer(cx, nack, header.common.hop_index);
         }
         let loss = cx.upstream.loss.loss();
-        cx.upstream.reporter.relay(cx.io, upstream, payload, &header, loss)
+        cx.upstream.reporter.relay(cx.io, payload, &header, loss)
     }
 
     /// Learns from a report what the link to the next node loses.
@@ -114,15 +110,11 @@ impl Relay {
     }
 
     pub(super) fn report_loss(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let params = cx.params;
-        let Role::Relay { upstream } = params.role else {
-            return;
-        };
         let hop = cx.upstream.hop_index();
         let size = self.mender.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
         let item = hop_report(&cx.upstream.loss);
         let about = (cx.upstream.epoch(), 0.0);
-        cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             item.into_iter().chain(size).for_each(|item| {
                 writer.push(item);
             });

@@ -17,7 +17,7 @@ use crate::edge::framing::Unpacker;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
-use crate::params::{FlowParams, Nanos, Role};
+use crate::params::{FlowParams, Nanos};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
@@ -271,10 +271,7 @@ impl<U: Unit> UnitSink<U> {
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, asks: &[Nack]) {
-        let params = cx.params;
-        let (Role::Sink { upstream, .. }, Some((next, newest))) = (&params.role, self.range) else {
-            return;
-        };
+        let Some((next, newest)) = self.range else { return };
         let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: newest / U::STEP,
@@ -284,7 +281,7 @@ impl<U: Unit> UnitSink<U> {
         let ranks = &self.incoming.ranks;
         let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
         let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
-        cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             // The most urgent first: what does not fit is left out.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Nack(*ask));

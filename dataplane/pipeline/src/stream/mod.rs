@@ -18,6 +18,8 @@ pub(crate) mod had;
 
 pub(crate) mod recovery;
 
+pub(crate) mod paths;
+
 pub(crate) mod sender;
 
 pub(crate) mod senders;

@@ -4,7 +4,7 @@
 //! are symbols of consecutive places, so that both know which they are. Nothing is kept here while
 //! the neighbour sends no combinations.
 
-use crate::params::Nanos;
+use crate::params::{FlowParams, Nanos};
 use crate::stream::had::Had;
 use recoded_code::window::Equations;
 use recoded_wire::link::{LINK_MISSING_MAX, Missing};
@@ -27,6 +27,32 @@ const FAR_PACKETS: u8 = 3;
 /// Where another life begins, so many places before it are asked for, too: those of packets that
 /// were far, or were not taken because nothing confirmed their numbers.
 const BEFORE: u32 = 2 * FAR_PACKETS as u32;
+
+/// Those of all neighbours that a stream is received from: each combines what it sends by itself.
+pub(crate) struct Recoveries(Vec<Recovery>);
+
+impl Recoveries {
+    /// For the neighbours and sizes of a flow.
+    pub(crate) fn new(params: &FlowParams) -> Self {
+        let one = |_| Recovery::new(params.symbol_bytes);
+        Self((0..params.upstreams().count().max(1)).map(one).collect())
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(params: &FlowParams) -> usize {
+        params.upstreams().count().max(1) * Recovery::memory_bytes(params.symbol_bytes)
+    }
+
+    /// Begins anew with the neighbours that the flow has now.
+    pub(crate) fn adopt(&mut self, params: &FlowParams) {
+        *self = Self::new(params);
+    }
+
+    /// That of the neighbour at a place.
+    pub(crate) fn of(&mut self, upstream: usize) -> &mut Recovery {
+        &mut self.0[upstream]
+    }
+}
 
 /// The symbols of one hop, by place.
 pub(crate) struct Recovery {

@@ -4,12 +4,12 @@
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{Arrival, Context, Data, Fate};
-use crate::params::{FlowParams, Nanos, PeerId, Role, StreamParams};
+use crate::params::{FlowParams, Nanos, PeerId, StreamParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::stream::reach::{self, Kept};
-use crate::stream::recovery::Recovery;
+use crate::stream::recovery::Recoveries;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, withdraw_nacks};
@@ -23,7 +23,7 @@ pub(crate) struct StreamRelay {
     store: Store,
     senders: Senders,
     incoming: Incoming,
-    recovery: Recovery,
+    recoveries: Recoveries,
     outgoing: Outgoing,
 }
 
@@ -32,16 +32,21 @@ impl StreamRelay {
         let window_log2 = code.window_log2();
         let symbols = 1 << window_log2;
         Self {
-            store: Store::new(symbols, params.symbol_bytes, params.next_hops.len()),
-            senders: Senders::new(&params.next_hops, symbols),
+            store: Store::new(
+                symbols,
+                params.symbol_bytes,
+                params.spread.receivers(params.next_hops.len()),
+            ),
+            senders: Senders::new(params, symbols),
             incoming: Incoming::default(),
-            recovery: Recovery::new(params.symbol_bytes),
+            recoveries: Recoveries::new(params),
             outgoing: Outgoing {
                 epoch: 0,
                 window_log2,
                 hop_index: 0,
                 round_trips: 0,
                 profile: code.profile,
+                has_paths: false,
             },
         }
     }
@@ -50,17 +55,26 @@ impl StreamRelay {
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
-            + Recovery::memory_bytes(params.symbol_bytes)
-            + Senders::memory_bytes(params.next_hops.len(), symbols)
+            + Recoveries::memory_bytes(params)
+            + Senders::memory_bytes(params, symbols)
     }
 
-    /// What combinations have not given so far.
-    pub(crate) fn missing(&mut self) -> Missing {
-        self.recovery.missing()
+    /// What combinations of the neighbour at a place have not given so far.
+    pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
+        self.recoveries.of(upstream).missing()
+    }
+
+    /// Follows a change of the neighbours that it is received from.
+    pub(crate) fn adopt(&mut self, params: &FlowParams) {
+        self.recoveries.adopt(params);
     }
 
     /// How long what comes now waits here.
     pub(crate) fn backlog(&self, now: Nanos, symbol_bytes: usize) -> Nanos {
+        if self.outgoing.has_paths && self.senders.are_in_doubt(now) {
+            // Other paths are there: better soon than for sure.
+            return Nanos::MAX;
+        }
         self.senders.backlog(symbol_bytes, now)
     }
 
@@ -91,6 +105,7 @@ impl StreamRelay {
             hop_index: header.common.hop_index.saturating_add(1),
             round_trips: header.round_trips,
             profile: StreamParams::announced(&header).profile,
+            has_paths: header.common.flags.has(Flags::PATHS),
         };
         let bytes = cx.io.frames.bytes(*payload);
         let is_repair = header.common.flags.has(Flags::REPAIR);
@@ -104,14 +119,16 @@ impl StreamRelay {
                     // Not acknowledged: it is sent again once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
-                        self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
+                        let recovery = self.recoveries.of(cx.upstream.place);
+                        recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                         kept.is_news()
                     }
                 }
             }
             StreamBody::Combination(combination) => {
                 let sum = &bytes[COMBINATION_BYTES..];
-                match self.recovery.combination(&combination, sum, cx.io.now) {
+                let recovery = self.recoveries.of(cx.upstream.place);
+                match recovery.combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
                     // Not acknowledged: what it was to make good is sent again.
                     None => return Fate::Dropped(DropReason::Stray),
@@ -120,7 +137,8 @@ impl StreamRelay {
         };
         cx.counters.innovative += u64::from(is_news);
         cx.counters.redundant += u64::from(!is_news);
-        let Self { store, senders, incoming, recovery, .. } = self;
+        let Self { store, senders, incoming, recoveries, .. } = self;
+        let recovery = recoveries.of(cx.upstream.place);
         while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
             let at = (cx.io.now, cx.params);
             if keep(store, senders, incoming, (&symbol, packet), at) == Kept::Stray {
@@ -150,16 +168,13 @@ impl StreamRelay {
         payload: Span,
         mut header: FeedbackHeader,
     ) -> Fate {
-        let Role::Relay { upstream } = cx.params.role else {
-            return Fate::Dropped(DropReason::WrongRole);
-        };
         if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
             return Fate::Consumed;
         }
         let Self { store, senders, .. } = self;
-        let counters = &mut *cx.counters;
+        let (counters, now) = (&mut *cx.counters, cx.io.now);
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            match senders.answer(store, (nack.unit, nack.round)) {
+            match senders.answer(store, (nack.unit, nack.round), now) {
                 Answered::Done => counters.repairs += 1,
                 Answered::Refused => counters.repairs_refused += 1,
                 Answered::Unknown => return false,
@@ -168,21 +183,19 @@ impl StreamRelay {
         });
         self.pump(cx);
         let loss = cx.upstream.loss.loss();
-        cx.upstream.reporter.relay(cx.io, upstream, payload, &header, loss)
+        cx.upstream.reporter.relay(cx.io, payload, &header, loss)
     }
 }
 
 impl Lifecycle for StreamRelay {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
         self.pump(cx);
-        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now)
-            && let Role::Relay { upstream } = cx.params.role
-        {
+        if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             let loss = hop_report(&cx.upstream.loss);
             let hop = self.outgoing.hop_index.saturating_sub(1);
             let size = self.senders.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
             let about = (cx.upstream.epoch(), 0.0);
-            cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+            cx.upstream.reporter.send(cx.io, about, |writer| {
                 loss.into_iter().chain(size).for_each(|item| {
                     writer.push(item);
                 });
@@ -214,7 +227,7 @@ fn keep(
         senders.clear();
     }
     if kept.is_news() {
-        senders.queue(symbol.number);
+        senders.queue((symbol.number, packet.len()), at.0);
     }
     kept
 }

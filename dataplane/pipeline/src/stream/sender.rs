@@ -1,6 +1,8 @@
 //! The sending side of one hop of a stream: what waits to be sent, at which pace, and what was lost
 //! and is sent again.
 
+mod path;
+
 use crate::io::earlier;
 use crate::params::{Nanos, StreamProfile};
 use crate::peer::liveness::Liveness;
@@ -90,13 +92,18 @@ struct Keepalive {
 /// One hop of a stream.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Its place among the next hops.
+    /// Its place among the next hops, and the bit of the store that says what it has.
     hop: usize,
+    receiver: usize,
+    /// Whether it is one of several paths to a receiver.
+    is_path: bool,
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
     /// Sum of the round trips of the hops behind the neighbour, as it says.
     beyond: Nanos,
+    /// How long what comes to the neighbour waits there, as it says.
+    waits_there: Nanos,
     /// Mean time that packets wait on the link.
     queued: Nanos,
     /// When it reported last.
@@ -127,14 +134,17 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// For a window of so many symbols.
-    pub(crate) fn new(hop: usize, symbols: usize) -> Self {
+    /// For the next hop at a place, a bit of the store, and a window of so many symbols.
+    pub(crate) fn new((hop, receiver): (usize, usize), is_path: bool, symbols: usize) -> Self {
         Self {
             hop,
+            receiver,
+            is_path,
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
             beyond: 0,
+            waits_there: 0,
             queued: 0,
             reported_at: 0,
             least: (Nanos::MAX, Nanos::MAX),
@@ -240,17 +250,6 @@ impl Sender {
         self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
-    /// How long what is queued now waits until it leaves: without end where the neighbour is
-    /// silent.
-    pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
-        if self.liveness.silence() > self.patience_with_silence() {
-            return Nanos::MAX;
-        }
-        let waiting = self.fresh.len() + self.again.len();
-        let queued = self.rate.nanos(waiting * (symbol_bytes + AROUND_BYTES));
-        queued + if waiting > 0 { self.free_at.saturating_sub(now) } else { 0 }
-    }
-
     /// Most packets on the way.
     fn window(&self) -> usize {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
@@ -308,14 +307,14 @@ impl Sender {
 
     /// Whether a symbol is still to be sent. One that is too large is given up.
     fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
-        let is_missing = store.is_known(number) && !store.is_done(number, self.hop);
+        let is_missing = store.is_known(number) && !store.is_done(number, self.receiver);
         if !is_missing || store.heard_at(number) + self.patience() <= now {
             return false;
         }
         let is_too_large = self.refuses(store.packet_bytes(number));
         if is_too_large {
             self.given_up += 1;
-            store.set_done(number, self.hop);
+            store.set_done(number, self.receiver);
         }
         !is_too_large
     }
@@ -487,12 +486,16 @@ impl Sender {
         (report, payload): (&LinkReport, &[u8]),
         now: Nanos,
     ) {
-        let Self { hop, sent, open, given_up, .. } = self;
-        let hop = *hop;
+        self.waits_there = report.backlog_nanos();
+        // What does not go on from there was given to other paths.
+        let is_lost_behind = self.is_path && self.is_stuck_behind();
+        let Self { receiver, sent, open, given_up, .. } = self;
+        let hop = *receiver;
         let round_trip = self.round_trip.unwrap_or(0);
         let about = (report, payload);
         let heard =
             sent.hear(about, (now, round_trip), |carried, outcome| match (carried, outcome) {
+                (_, Outcome::Came) if is_lost_behind => {}
                 (Carried::Symbol { number, .. }, Outcome::Came) => store.set_done(number, hop),
                 (Carried::Symbol { number, place }, Outcome::Lost)
                     if !store.is_done(number, hop) && open.len() < open.capacity() =>
@@ -584,17 +587,9 @@ impl Sender {
             let (number, sent_at) = &mut self.placed[place as usize % PLACES];
             if *sent_at + patience < now && self.again.len() < self.again.capacity() {
                 *sent_at = now;
-                store.set_undone(*number, self.hop);
+                store.set_undone(*number, self.receiver);
                 self.again.push_back((*number, place));
             }
         }
-    }
-
-    /// Lets go of everything that waits.
-    pub(crate) fn clear(&mut self) {
-        self.fresh.clear();
-        self.again.clear();
-        self.open.clear();
-        self.keepalive.due = None;
     }
 }

@@ -5,9 +5,10 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{Nanos, PeerId, StreamProfile};
+use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile};
 use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::report::{DropReason, NextHop};
+use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
 use recoded_code::window::{COMBINED_MAX, combination as combination_of};
@@ -34,6 +35,8 @@ pub(crate) struct Outgoing {
     pub hop_index: u8,
     pub round_trips: u16,
     pub profile: StreamProfile,
+    /// Whether the stream is spread over several paths.
+    pub has_paths: bool,
 }
 
 /// What became of a request of the sink.
@@ -51,6 +54,7 @@ pub(crate) enum Answered {
 #[derive(Debug)]
 pub(crate) struct Senders {
     hops: Vec<(PeerId, Sender)>,
+    paths: Paths,
     symbols: usize,
     /// What the sink's requests may cost.
     budget: RepairBudget,
@@ -58,41 +62,63 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    /// For these neighbours and a window of so many symbols.
-    pub(crate) fn new(peers: &[PeerId], symbols: usize) -> Self {
-        let hops = peers.iter().enumerate();
-        let hops = hops.map(|(hop, peer)| (*peer, Sender::new(hop, symbols))).collect();
-        Self { hops, symbols, budget: RepairBudget::new(), again_at: None }
+    /// For the next hops of a flow and a window of so many symbols, a power of two.
+    pub(crate) fn new(params: &FlowParams, symbols: usize) -> Self {
+        Self::to(&params.next_hops, params.spread, symbols)
+    }
+
+    fn to(peers: &[PeerId], spread: Spread, symbols: usize) -> Self {
+        let receivers = spread.receivers(peers.len());
+        let is_path = spread != Spread::Every;
+        let sender = |hop: usize| Sender::new((hop, hop.min(receivers - 1)), is_path, symbols);
+        let hops = peers.iter().enumerate().map(|(hop, peer)| (*peer, sender(hop))).collect();
+        let paths = Paths::new(spread, symbols);
+        Self { hops, paths, symbols, budget: RepairBudget::new(), again_at: None }
     }
 
     /// Bytes that it allocates.
-    pub(crate) fn memory_bytes(peers: usize, symbols: usize) -> usize {
-        peers * (Sender::memory_bytes(symbols) + size_of::<Sender>())
+    pub(crate) fn memory_bytes(params: &FlowParams, symbols: usize) -> usize {
+        let sender = Sender::memory_bytes(symbols) + size_of::<Sender>();
+        params.next_hops.len() * sender + Paths::memory_bytes(params.spread, symbols)
     }
 
     /// Follows a change of neighbours: one that is new begins with what comes next. Whether there
     /// was one.
     fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) -> bool {
+        let spread = cx.params.spread;
         let is_same = self.hops.len() == cx.hops.len()
+            && self.paths.spread() == spread
             && self.hops.iter().enumerate().all(|(place, (peer, _))| cx.hops.peer(place) == *peer);
         if !is_same {
             let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
-            *self = Senders::new(&peers, self.symbols);
+            *self = Senders::to(&peers, spread, self.symbols);
         }
         !is_same
     }
 
-    /// Queues a symbol for all next hops.
-    pub(crate) fn queue(&mut self, number: u32) {
+    /// Queues a symbol of so many bytes for all next hops, or for the path that it is to take.
+    pub(crate) fn queue(&mut self, (number, bytes): (u32, usize), now: Nanos) {
         self.budget.earn(1);
-        for (_, sender) in &mut self.hops {
-            sender.queue(number, self.symbols);
+        let Self { hops, paths, symbols, .. } = self;
+        if paths.spread() != Spread::Every {
+            let path = paths.assign(hops, (number, bytes), false, now);
+            return hops.get_mut(path).into_iter().for_each(|(_, sender)| {
+                sender.queue(number, *symbols);
+            });
+        }
+        for (_, sender) in hops {
+            sender.queue(number, *symbols);
         }
     }
 
     /// Answers the sink's request of a round for a symbol, if it is here and was not answered
     /// before.
-    pub(crate) fn answer(&mut self, store: &mut Store, (number, round): (u32, u8)) -> Answered {
+    pub(crate) fn answer(
+        &mut self,
+        store: &mut Store,
+        (number, round): (u32, u8),
+        now: Nanos,
+    ) -> Answered {
         if round >= ROUNDS || !store.is_known(number) {
             return Answered::Unknown;
         }
@@ -101,8 +127,14 @@ impl Senders {
         }
         if store.answers(number, round) {
             self.budget.grant(1, || 1);
-            for (_, sender) in &mut self.hops {
-                sender.queue_first(number);
+            let Self { hops, paths, .. } = self;
+            let is_one_path = paths.spread() != Spread::Every;
+            let about = (number, store.packet_bytes(number));
+            let path = is_one_path.then(|| paths.assign(hops, about, true, now));
+            for (place, (_, sender)) in hops.iter_mut().enumerate() {
+                if path.is_none_or(|path| path == place) {
+                    sender.queue_first(number);
+                }
             }
         }
         Answered::Done
@@ -111,6 +143,9 @@ impl Senders {
     /// Whether a symbol that comes now can leave soon; otherwise when to ask again, if that is
     /// known.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if self.paths.spread() != Spread::Every {
+            return self.paths.opens_at(&self.hops, now);
+        }
         let mut at = None;
         let mut is_closed = false;
         for (_, sender) in &self.hops {
@@ -133,13 +168,20 @@ impl Senders {
 
     /// Whether every next hop has a number.
     pub(crate) fn have(&self, store: &Store, number: u32) -> bool {
-        self.hops.iter().all(|(_, sender)| store.is_done(number, sender.hop()))
+        self.hops.iter().all(|(_, sender)| store.is_done(number, sender.receiver()))
     }
 
-    /// How long what comes now waits for the slowest of them.
+    /// Whether what comes now may not arrive, as far as that shows so soon.
+    pub(crate) fn are_in_doubt(&self, now: Nanos) -> bool {
+        self.hops.iter().all(|(_, sender)| sender.is_in_doubt(now))
+    }
+
+    /// How long what comes now waits for the slowest of them, or on the fastest path.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         let backlog = |(_, sender): &(PeerId, Sender)| sender.backlog(symbol_bytes, now);
-        self.hops.iter().map(backlog).max().unwrap_or(0)
+        let backlogs = self.hops.iter().map(backlog);
+        let is_one_path = self.paths.spread() != Spread::Every;
+        if is_one_path { backlogs.min() } else { backlogs.max() }.unwrap_or(0)
     }
 
     /// The longest sum of the round trips of the hops from here on.
@@ -176,8 +218,9 @@ impl Senders {
         outgoing: &Outgoing,
     ) {
         if self.follow(cx) {
-            store.follow(self.hops.len());
+            store.follow(self.paths.spread().receivers(self.hops.len()));
         }
+        self.paths.watch(&mut self.hops, store, cx.io.now);
         self.again_at = None;
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile);
@@ -209,7 +252,7 @@ impl Senders {
     /// When [`Senders::pump`] has something to do.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
         let due = |at, (_, sender): &(PeerId, Sender)| earlier(at, sender.due(now));
-        let due = self.hops.iter().fold(None, due);
+        let due = self.hops.iter().fold(self.paths.due(&self.hops, now), due);
         match self.again_at {
             Some(again) => Some(due.map_or(again, |due| due.max(again))),
             None => due,
@@ -243,13 +286,15 @@ fn write<F: Frames, E: Egress>(
     (sender, next, span): (&Sender, Next, Span),
     outgoing: &Outgoing,
 ) -> (Span, u8) {
-    let Outgoing { epoch, window_log2, hop_index, round_trips, profile } = *outgoing;
+    let Outgoing { epoch, window_log2, hop_index, round_trips, profile, has_paths } = *outgoing;
     let flags = match next {
         Next::Keepalive | Next::Probe(_) => Flags(Flags::END),
         Next::Combination(_) => Flags(0),
         Next::Symbol { is_repair, .. } => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
     };
     let flags = flags.with(Flags::INTERACTIVE, profile == StreamProfile::Interactive);
+    let parts = cx.params.spread != Spread::Every && cx.hops.len() > 1;
+    let flags = flags.with(Flags::PATHS, has_paths || parts);
     let mut common = cx.header(PacketType::Stream, flags, epoch);
     common.hop_index = hop_index;
     let header =

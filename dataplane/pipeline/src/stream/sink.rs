@@ -9,14 +9,14 @@ use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
-use crate::params::{FlowParams, Nanos, Role, StreamParams};
+use crate::params::{FlowParams, Nanos, Role, StreamParams, UPSTREAMS_MAX};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::stream::reach::{self, Kept, is_near};
-use crate::stream::recovery::Recovery;
+use crate::stream::recovery::Recoveries;
 use crate::stream::store::Store;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::{Frames, Span};
@@ -61,7 +61,7 @@ struct Waiting {
 pub(crate) struct StreamSink {
     store: Store,
     incoming: Incoming,
-    recovery: Recovery,
+    recoveries: Recoveries,
     /// In the order in which they came.
     waiting: VecDeque<Waiting>,
     /// Every number before this one is known or given up.
@@ -69,8 +69,8 @@ pub(crate) struct StreamSink {
     /// When to ask again for what is missing, and the round of the next request.
     ask_at: Option<Nanos>,
     round: u8,
-    /// Sum of the round trips of all hops.
-    round_trips: Nanos,
+    /// Sum of the round trips of all hops, by the neighbour that it is received from.
+    round_trips: [Nanos; UPSTREAMS_MAX],
 }
 
 impl StreamSink {
@@ -79,12 +79,12 @@ impl StreamSink {
         Self {
             store: Store::new(symbols, params.symbol_bytes, 1),
             incoming: Incoming::default(),
-            recovery: Recovery::new(params.symbol_bytes),
+            recoveries: Recoveries::new(params),
             waiting: VecDeque::with_capacity(WAITING_PART * symbols),
             settled: 0,
             ask_at: None,
             round: 0,
-            round_trips: 0,
+            round_trips: [0; UPSTREAMS_MAX],
         }
     }
 
@@ -92,23 +92,34 @@ impl StreamSink {
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
-            + Recovery::memory_bytes(params.symbol_bytes)
+            + Recoveries::memory_bytes(params)
             + WAITING_PART * symbols * size_of::<Waiting>()
     }
 
-    /// What combinations have not given so far.
-    pub(crate) fn missing(&mut self) -> Missing {
-        self.recovery.missing()
+    /// What combinations of the neighbour at a place have not given so far.
+    pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
+        self.recoveries.of(upstream).missing()
+    }
+
+    /// Follows a change of the neighbours that it is received from.
+    pub(crate) fn adopt(&mut self, params: &FlowParams) {
+        self.recoveries.adopt(params);
+        self.round_trips = [0; UPSTREAMS_MAX];
+    }
+
+    /// Sum of the round trips of all hops, of the longest path.
+    fn round_trips(&self) -> Nanos {
+        self.round_trips.iter().copied().fold(0, Nanos::max)
     }
 
     /// How long a symbol may be missing.
     fn hold(&self, params: &FlowParams) -> Nanos {
-        (params.hold_timeout_nanos + ROUND_TRIPS * self.round_trips).min(HOLD_MAX_NANOS)
+        (params.hold_timeout_nanos + ROUND_TRIPS * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
     /// How long hops have to mend it before the sink asks.
     fn mending(&self, params: &FlowParams) -> Nanos {
-        (params.generation_timeout_nanos + 2 * self.round_trips).min(HOLD_MAX_NANOS)
+        (params.generation_timeout_nanos + 2 * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
     /// Delivers a symbol, and those that waited for it, one after the other.
@@ -254,7 +265,6 @@ impl StreamSink {
         if self.ask_at.is_none_or(|at| at > now) {
             return;
         }
-        let Role::Sink { upstream, .. } = cx.params.role else { return };
         let round = self.round;
         self.round += 1;
         self.ask_at = Some(now + mending);
@@ -266,7 +276,7 @@ impl StreamSink {
         let missing = numbers.filter(is_missing).take(NACKS_MAX);
         let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
         let mut asked = 0;
-        cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             for unit in missing {
                 if writer.push(Item::Nack(Nack { unit, missing: 1, round })) {
                     asked += 1;
@@ -277,7 +287,6 @@ impl StreamSink {
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let Role::Sink { upstream, .. } = cx.params.role else { return };
         let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: self.store.end().wrapping_sub(1),
@@ -285,7 +294,7 @@ impl StreamSink {
             failed: cx.counters.generations_failed as u32,
         });
         let about = (cx.upstream.epoch(), 0.0);
-        cx.upstream.reporter.send(cx.io, upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             for item in hop.into_iter().chain([state]) {
                 writer.push(item);
             }
@@ -301,17 +310,21 @@ impl StreamSink {
     }
 
     /// Keeps a symbol that combinations gave and that was not known before.
-    fn keep_recovered(&mut self, now: Nanos, params: &FlowParams) -> Option<StreamSymbol> {
+    fn keep_recovered(
+        &mut self,
+        upstream: usize,
+        (now, params): (Nanos, &FlowParams),
+    ) -> Option<StreamSymbol> {
         let window_symbols = self.store.symbols();
         loop {
-            let (symbol, packet) = self.recovery.next(window_symbols)?;
+            let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
             let window = (&mut self.store, &mut self.incoming);
             let kept = reach::keep(window, (&symbol, packet), (now, params));
             self.note_first(kept, symbol.number);
             match kept {
                 Kept::First | Kept::New => return Some(symbol),
                 Kept::Known => {}
-                Kept::Stray => self.recovery.refuse(),
+                Kept::Stray => self.recoveries.of(upstream).refuse(),
             }
         }
     }
@@ -327,7 +340,8 @@ impl SinkCode for StreamSink {
             return Fate::Dropped(DropReason::WrongCode);
         };
         self.incoming.arrived_stream(packet);
-        self.round_trips = packet.header.round_trips_nanos();
+        let upstream = cx.upstream.place;
+        self.round_trips[upstream % UPSTREAMS_MAX] = packet.header.round_trips_nanos();
         let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
@@ -344,7 +358,8 @@ impl SinkCode for StreamSink {
                     // Not acknowledged: it is sent again once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
-                self.recovery.symbol((&symbol, packet), is_repair, cx.io.now);
+                let recovery = self.recoveries.of(upstream);
+                recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                 if kept.is_news() {
                     self.take_arrived(cx, &symbol, *payload);
                 }
@@ -352,7 +367,7 @@ impl SinkCode for StreamSink {
             }
             StreamBody::Combination(combination) => {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
-                match self.recovery.combination(&combination, sum, cx.io.now) {
+                match self.recoveries.of(upstream).combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
                     // Not acknowledged: what it was to make good is sent again.
                     None => return Fate::Dropped(DropReason::Stray),
@@ -361,7 +376,7 @@ impl SinkCode for StreamSink {
         };
         cx.counters.innovative += u64::from(is_news);
         cx.counters.redundant += u64::from(!is_news);
-        while let Some(symbol) = self.keep_recovered(cx.io.now, cx.params) {
+        while let Some(symbol) = self.keep_recovered(upstream, (cx.io.now, cx.params)) {
             self.take(cx, &symbol);
         }
         self.settle(cx);

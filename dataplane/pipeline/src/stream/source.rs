@@ -43,7 +43,8 @@ impl StreamSource {
     pub(crate) fn new(params: &FlowParams, code: StreamParams, combiner: &mut Combiner) -> Self {
         let window_log2 = code.window_log2();
         let symbols = 1 << window_log2;
-        let mut store = Store::new(symbols, params.symbol_bytes, params.next_hops.len());
+        let receivers = params.spread.receivers(params.next_hops.len());
+        let mut store = Store::new(symbols, params.symbol_bytes, receivers);
         // A random start tells a restarted source from stragglers of its former life.
         let next = combiner.next_u32();
         store.begin(next, 0);
@@ -51,7 +52,7 @@ impl StreamSource {
             window_log2,
             profile: code.profile,
             store,
-            senders: Senders::new(&params.next_hops, symbols),
+            senders: Senders::new(params, symbols),
             order: Order::new(),
             oldest: next,
             epoch: combiner.next_u32() as u8,
@@ -65,13 +66,14 @@ impl StreamSource {
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
-            + Senders::memory_bytes(params.next_hops.len(), symbols)
+            + Senders::memory_bytes(params, symbols)
             + Order::memory_bytes()
     }
 
     fn outgoing(&self) -> Outgoing {
         let Self { epoch, window_log2, profile, .. } = *self;
-        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0, profile }
+        let has_paths = false;
+        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0, profile, has_paths }
     }
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -136,9 +138,10 @@ impl SourceCode for StreamSource {
         }
         let next = self.store.end();
         self.window_log2 = code.window_log2();
-        self.store = Store::new(1 << self.window_log2, new.symbol_bytes, new.next_hops.len());
+        let receivers = new.spread.receivers(new.next_hops.len());
+        self.store = Store::new(1 << self.window_log2, new.symbol_bytes, receivers);
         self.store.begin(next, 0);
-        self.senders = Senders::new(&new.next_hops, 1 << self.window_log2);
+        self.senders = Senders::new(new, 1 << self.window_log2);
         self.oldest = next;
     }
 
@@ -173,7 +176,7 @@ impl SourceCode for StreamSource {
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
         self.store.put(number, carried, after);
-        self.senders.queue(number);
+        self.senders.queue((number, carried.len()), cx.io.now);
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;
         self.pump(cx);
@@ -206,7 +209,7 @@ impl SourceCode for StreamSource {
             }
         }
         for request in asked.into_iter().flatten() {
-            match self.senders.answer(&mut self.store, request) {
+            match self.senders.answer(&mut self.store, request, cx.io.now) {
                 Answered::Done => cx.counters.repairs += 1,
                 Answered::Refused => cx.counters.repairs_refused += 1,
                 Answered::Unknown => {}

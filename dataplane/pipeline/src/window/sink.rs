@@ -276,8 +276,6 @@ impl WindowSink {
     }
 
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let params = cx.params;
-        let Role::Sink { upstream, .. } = &params.role else { return };
         let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
             newest: self.decoder.end().wrapping_sub(1),
@@ -285,7 +283,7 @@ impl WindowSink {
             failed: cx.counters.generations_failed as u32,
         });
         let about = (cx.upstream.epoch(), 0.0);
-        cx.upstream.reporter.send(cx.io, *upstream, about, |writer| {
+        cx.upstream.reporter.send(cx.io, about, |writer| {
             if let Some(hop) = hop {
                 writer.push(hop);
             }

@@ -137,6 +137,28 @@ enum What {
     Ingress,
 }
 
+/// Both directions of all links, by who sends over them, and to whom as it numbers its neighbours.
+fn wires(paths: &[&[Link]]) -> BTreeMap<(usize, PeerId), Wire> {
+    let links: usize = paths.iter().map(|links| links.len()).sum();
+    let sink = links + 1 - paths.len();
+    let (mut wires, mut hop, mut relay) = (BTreeMap::new(), 0, 1);
+    for (path, links) in paths.iter().enumerate() {
+        let mut from = 0;
+        for link in 0..links.len() {
+            let is_last = link + 1 == links.len();
+            let to = if is_last { sink } else { relay };
+            relay += usize::from(!is_last);
+            let other = path as u16;
+            let there = if link == 0 && path > 0 { PeerId(DOWN.0 + other) } else { DOWN };
+            let back = if is_last && path > 0 { PeerId(10 + other) } else { UP };
+            wires.insert((from, there), Wire { hop, is_up: false, to, from: back });
+            wires.insert((to, back), Wire { hop, is_up: true, to: from, from: there });
+            (from, hop) = (to, hop + 1);
+        }
+    }
+    wires
+}
+
 struct Outputs {
     sent: Vec<(PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
@@ -197,9 +219,20 @@ pub struct Delivered {
     pub took: Nanos,
 }
 
-/// The line.
+/// Where a packet to a neighbour goes.
+#[derive(Copy, Clone)]
+struct Wire {
+    hop: usize,
+    is_up: bool,
+    to: usize,
+    /// Who sends it, as the receiver numbers its neighbours.
+    from: PeerId,
+}
+
+/// The line, or several that part at the source and meet at the sink.
 pub struct Line {
     nodes: Vec<Node>,
+    wires: BTreeMap<(usize, PeerId), Wire>,
     down: Vec<Channel>,
     up: Vec<Channel>,
     /// What is to come, by time and the order in which it was made.
@@ -238,16 +271,34 @@ impl Line {
 
     /// As [`Line::new`]; `change` edits the parameters of every node.
     pub fn with(links: &[Link], load: Load, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
+        Line::paths(&[links], load, seed, change)
+    }
+
+    /// Lines from one source to one sink, with the links of the first, then those of the second,
+    /// and so on; nodes, too.
+    pub fn paths(
+        paths: &[&[Link]],
+        load: Load,
+        seed: u64,
+        change: impl Fn(&mut FlowParams),
+    ) -> Line {
         eprintln!("seed {seed}");
-        let hops = links.len();
+        let links: Vec<Link> = paths.iter().flat_map(|links| links.iter().copied()).collect();
+        let sink = links.len() + 1 - paths.len();
+        let wires = wires(paths);
         let role = |index: usize| match index {
             0 => Role::Source { tunnel: TunnelId(0) },
-            _ if index == hops => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+            _ if index == sink => Role::Sink { tunnel: TunnelId(0), upstream: UP },
             _ => Role::Relay { upstream: UP },
         };
         let node = |index: usize| {
-            let next = if index == hops { vec![] } else { vec![DOWN] };
-            let mut params = params(role(index), next);
+            let peers = |is_up| {
+                let from =
+                    wires.iter().filter(move |(at, wire)| at.0 == index && wire.is_up == is_up);
+                from.map(|(at, _)| at.1).collect::<Vec<PeerId>>()
+            };
+            let mut params = params(role(index), peers(false));
+            params.further_upstreams = peers(true).into_iter().skip(1).collect();
             change(&mut params);
             let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
             Node {
@@ -271,7 +322,8 @@ impl Line {
         };
         let channels = |way| links.iter().enumerate().map(|at| channel(at, way)).collect();
         let mut line = Line {
-            nodes: (0..=hops).map(node).collect(),
+            nodes: (0..=sink).map(node).collect(),
+            wires: BTreeMap::new(),
             down: channels(0),
             up: channels(1),
             queue: BTreeMap::new(),
@@ -286,6 +338,7 @@ impl Line {
             acknowledged: None,
             seed,
         };
+        line.wires = wires;
         line.ingress(SECOND);
         line
     }
@@ -506,10 +559,8 @@ impl Line {
         for (peer, span) in sent {
             let payload = self.nodes[index].frames.bytes(span).to_vec();
             self.nodes[index].frames.release(span.frame);
-            let (channel, node, from) = match peer {
-                UP => (&mut self.up[index - 1], index - 1, DOWN),
-                _ => (&mut self.down[index], index + 1, UP),
-            };
+            let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
+            let channel = if is_up { &mut self.up[hop] } else { &mut self.down[hop] };
             if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
                 self.newest.clone_from(&payload);
             }

@@ -1,6 +1,6 @@
 //! Does what a neighbour says of a flow fit what this node does for it? Pure.
 
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Snapshot};
 use recoded_wire::announcement::{Entry, Refusal, code_bit};
 use recoded_wire::header::PacketType;
 
@@ -23,12 +23,9 @@ pub(super) fn packets_of(flow: &FlowParams) -> (PacketType, u16) {
     (code, u16::try_from(bytes).unwrap_or(u16::MAX))
 }
 
-/// Who a flow is expected from.
-pub(super) fn upstream(flow: &FlowParams) -> Option<PeerId> {
-    match flow.role {
-        Role::Source { .. } => None,
-        Role::Relay { upstream } | Role::Sink { upstream, .. } => Some(upstream),
-    }
+/// Whether a flow is expected from a neighbour.
+pub(super) fn comes_from(flow: &FlowParams, peer: PeerId) -> bool {
+    flow.upstreams().any(|upstream| upstream == peer)
 }
 
 /// What this node refuses of what `peer` says; `room` is the UDP payload that links carry.
@@ -42,7 +39,7 @@ pub(super) fn judge(
     match entry {
         Entry::Sends { flow, code, packet_bytes } => {
             let Some(flow) = find(flow) else { return Some(Refusal::UnknownFlow) };
-            if upstream(flow) != Some(peer) {
+            if !comes_from(flow, peer) {
                 return Some(Refusal::NotExpected);
             }
             let code = code?;
@@ -139,7 +136,7 @@ fn name(code: PacketType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_pipeline::params::{StreamParams, TunnelId};
+    use recoded_pipeline::params::{Role, StreamParams, TunnelId};
 
     const LEFT: PeerId = PeerId(0);
     const RIGHT: PeerId = PeerId(1);

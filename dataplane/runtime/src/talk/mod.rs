@@ -14,7 +14,7 @@ mod judge;
 mod refusals;
 
 use crate::topology::Topology;
-use judge::{CODES, judge, packets_of, upstream, words};
+use judge::{CODES, comes_from, judge, packets_of, words};
 use recoded_pipeline::params::{Nanos, PeerId, Role, Snapshot};
 use recoded_wire::announcement::{
     ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, Refusal, parse_announcement,
@@ -315,7 +315,7 @@ fn entries(
             let packet_bytes = packet_bytes.unwrap_or(0);
             entries.push(Entry::Sends { flow: flow.id, code, packet_bytes });
         }
-        if upstream(flow) == Some(peer) {
+        if comes_from(flow, peer) {
             entries.push(Entry::Expects { flow: flow.id });
         }
     }

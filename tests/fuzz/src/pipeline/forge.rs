@@ -342,6 +342,7 @@ impl Strike {
             None => Flags(Flags::END),
         };
         let flags = flags.with(Flags::INTERACTIVE, self.amount & 1 != 0);
+        let flags = flags.with(Flags::PATHS, self.amount & 6 == 6);
         let common = seen.header.common;
         let common = Header {
             flags,

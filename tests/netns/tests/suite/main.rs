@@ -6,6 +6,7 @@ mod accelerator;
 mod attack;
 mod auth;
 mod bed;
+mod bonding;
 mod doctor;
 mod events;
 mod faults;

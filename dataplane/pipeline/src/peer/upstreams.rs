@@ -1,0 +1,82 @@
+//! The neighbours that a shard is received from: one, or several where paths meet.
+
+use crate::combine::Combiner;
+use crate::io::earlier;
+use crate::params::{FlowParams, Nanos, PeerId, ShardId};
+use crate::peer::Upstream;
+use crate::report::HopLoss;
+
+/// All of them; a source has one that nothing comes from.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    all: Vec<Upstream>,
+    /// The one that a packet came from last: what is asked for is asked for there.
+    present: usize,
+}
+
+impl Upstreams {
+    pub(crate) fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> Self {
+        let mut upstreams = Self { all: Vec::new(), present: 0 };
+        upstreams.update(shard, params, combiner);
+        upstreams
+    }
+
+    /// Takes over another list; what is known of one that stays is kept.
+    pub(crate) fn update(&mut self, shard: ShardId, params: &FlowParams, combiner: &mut Combiner) {
+        let mut before = std::mem::take(&mut self.all);
+        for peer in params.upstreams() {
+            let known = before.iter().position(|upstream| upstream.peer == Some(peer));
+            let new = || Upstream::new(shard, Some(peer), combiner);
+            let mut upstream = known.map_or_else(new, |place| before.swap_remove(place));
+            upstream.place = self.all.len();
+            self.all.push(upstream);
+        }
+        if self.all.is_empty() {
+            self.all.push(Upstream::new(shard, None, combiner));
+        }
+        self.present = 0;
+    }
+
+    /// The one that a packet came from last.
+    pub(crate) fn present(&self) -> &Upstream {
+        &self.all[self.present]
+    }
+
+    pub(crate) fn present_mut(&mut self) -> &mut Upstream {
+        &mut self.all[self.present]
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Where the present one stands.
+    pub(crate) fn place(&self) -> usize {
+        self.present
+    }
+
+    /// Makes the one at a place the present one.
+    pub(crate) fn choose(&mut self, place: usize) {
+        self.present = place;
+    }
+
+    /// Makes `peer` the present one. False when it is none of them.
+    pub(crate) fn choose_peer(&mut self, peer: PeerId) -> bool {
+        let place = self.all.iter().position(|upstream| upstream.peer == Some(peer));
+        self.present = place.unwrap_or(self.present);
+        place.is_some()
+    }
+
+    /// When a report to any of them is due.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.all.iter().fold(None, |due, upstream| {
+            earlier(due, earlier(upstream.reporter.due(), upstream.link_report_due()))
+        })
+    }
+
+    /// What the links from them lose.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = HopLoss> {
+        self.all.iter().filter_map(|upstream| upstream.loss.estimate())
+    }
+}

@@ -1,0 +1,170 @@
+//! Several next hops as paths to one receiver: which of them gets a symbol, and who sends what one
+//! of them had when it falls silent.
+//!
+//! Losses are mended by each hop for itself, so a path is known by what it makes of a symbol: how
+//! long that takes, and whether it can take one now. What the paths carry together is then the sum
+//! of what each carries, and the receiver puts it in order.
+
+use crate::params::{Nanos, PeerId, Spread};
+use crate::stream::sender::Sender;
+use crate::stream::store::Store;
+
+/// A path is full when a symbol would wait for longer before it leaves: enough for bursts, so that
+/// they do not take the longer way; too little to delay what follows.
+const WAIT_MAX_NANOS: Nanos = 3_000_000;
+
+/// When a path that is full is looked at again.
+const AGAIN_NANOS: Nanos = 1_000_000;
+
+/// What a path had for longer before it fell silent has arrived: so long, and round trips.
+const LATELY_NANOS: Nanos = 100_000_000;
+const LATELY_ROUND_TRIPS: Nanos = 2;
+
+/// One next hop.
+type Hop = (PeerId, Sender);
+
+/// Which path has which symbol.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    spread: Spread,
+    /// By number, modulo their count, which is a power of two.
+    carriers: Box<[u8]>,
+    /// Paths that are in doubt, a bit each, and those of them whose first hop answers.
+    doubted: (u8, u8),
+}
+
+impl Paths {
+    /// For a window of so many symbols, a power of two.
+    pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
+        let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
+        Self { spread, carriers, doubted: (0, 0) }
+    }
+
+    /// Bytes that it allocates.
+    pub(crate) fn memory_bytes(spread: Spread, symbols: usize) -> usize {
+        if spread == Spread::Every { 0 } else { symbols }
+    }
+
+    pub(crate) fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    fn carrier(&mut self, number: u32) -> &mut u8 {
+        let mask = self.carriers.len() - 1;
+        &mut self.carriers[number as usize & mask]
+    }
+
+    /// The path that shall have a symbol of so many bytes; that is noted. `again` says that the one
+    /// that had it is to be avoided, as it did not arrive.
+    pub(crate) fn assign(
+        &mut self,
+        hops: &mut [Hop],
+        (number, bytes): (u32, usize),
+        again: bool,
+        now: Nanos,
+    ) -> usize {
+        let avoid = if again { Some(usize::from(*self.carrier(number))) } else { None };
+        let backup = self.spread == Spread::Backup;
+        // The least of: who does not answer, who would lose it, who had it, who is full, when it
+        // arrives.
+        let worth = |(place, (_, sender)): (usize, &mut Hop)| {
+            let unfit = (sender.is_in_doubt(now), sender.refuses(bytes), avoid == Some(place));
+            let arrives = if backup { 0 } else { sender.arrives_after(bytes, now) };
+            (unfit, !backup && is_full(sender, bytes, now), arrives, place)
+        };
+        let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
+        *self.carrier(number) = place as u8;
+        place
+    }
+
+    /// Whether a symbol that comes now can leave soon; otherwise when to ask again.
+    pub(crate) fn opens_at(&self, hops: &[Hop], now: Nanos) -> Result<(), Option<Nanos>> {
+        let in_use = |hop: &&Hop| !hop.1.is_in_doubt(now);
+        let are_all_in_doubt = hops.iter().filter(in_use).count() == 0;
+        let candidates = hops.iter().filter(|hop| are_all_in_doubt || in_use(hop));
+        let most = if self.spread == Spread::Backup { 1 } else { hops.len() };
+        let mut at: Option<Nanos> = None;
+        for (_, sender) in candidates.take(most) {
+            if !is_full(sender, 0, now) {
+                return Ok(());
+            }
+            let opens = match sender.opens_at(now) {
+                Ok(()) => Some(now + AGAIN_NANOS),
+                Err(opens) => opens,
+            };
+            at = [at, opens].into_iter().flatten().min();
+        }
+        Err(at)
+    }
+
+    /// Lets others send what a path had that fell silent just now.
+    pub(crate) fn watch(&mut self, hops: &mut [Hop], store: &mut Store, now: Nanos) {
+        if self.spread == Spread::Every {
+            return;
+        }
+        for place in 0..hops.len() {
+            let sender = &mut hops[place].1;
+            let (is_in_doubt, is_stuck) = (sender.is_in_doubt(now), sender.is_stuck_behind());
+            if is_in_doubt {
+                sender.ask_anew(now);
+            }
+            let was = self.doubted;
+            note(&mut self.doubted.0, place, is_in_doubt);
+            note(&mut self.doubted.1, place, is_stuck);
+            let is_news = self.doubted.0 & !was.0 != 0 || self.doubted.1 & !was.1 != 0;
+            if is_news && hops.iter().any(|(_, other)| !other.is_in_doubt(now)) {
+                self.take_over(hops, place, store, now);
+            }
+        }
+    }
+
+    /// When [`Paths::watch`] is to look again, whatever comes.
+    pub(crate) fn due(&self, hops: &[Hop], now: Nanos) -> Option<Nanos> {
+        if self.spread == Spread::Every {
+            return None;
+        }
+        let doubts = |(_, sender): &Hop| sender.doubted_at().filter(|at| *at > now);
+        hops.iter().filter_map(doubts).min()
+    }
+
+    /// Lets others send what the path at a place had lately.
+    fn take_over(&mut self, hops: &mut [Hop], place: usize, store: &mut Store, now: Nanos) {
+        let sender = &mut hops[place].1;
+        sender.hand_over();
+        // What its neighbour has may be lost behind that.
+        let is_lost_behind = sender.is_stuck_behind();
+        let lately = LATELY_NANOS + LATELY_ROUND_TRIPS * sender.path_round_trip();
+        let receiver = sender.receiver();
+        let count = store.end().wrapping_sub(store.start());
+        for step in 0..count {
+            let number = store.start().wrapping_add(step);
+            let is_here = store.is_known(number) && usize::from(*self.carrier(number)) == place;
+            if !is_here {
+                continue;
+            }
+            if is_lost_behind && store.heard_at(number) + lately > now {
+                store.set_undone(number, receiver);
+            }
+            if !store.is_done(number, receiver) {
+                let about = (number, store.packet_bytes(number));
+                let other = self.assign(hops, about, true, now);
+                hops[other].1.queue(number, store.symbols());
+            }
+        }
+    }
+}
+
+/// Sets or clears the bit of a path.
+fn note(bits: &mut u8, place: usize, on: bool) {
+    *bits = *bits & !(1 << place) | u8::from(on) << place;
+}
+
+/// Whether a symbol of so many bytes would have to wait for long before it leaves.
+fn is_full(sender: &Sender, bytes: usize, now: Nanos) -> bool {
+    let waits = match sender.opens_at(now) {
+        Ok(()) => 0,
+        Err(Some(at)) => at.saturating_sub(now),
+        Err(None) => Nanos::MAX,
+    };
+    waits.max(sender.backlog(bytes, now)) > WAIT_MAX_NANOS
+}

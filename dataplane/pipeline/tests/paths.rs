@@ -1,0 +1,170 @@
+//! Streams over several paths from one source to one sink: what they carry together, how long it
+//! takes, what becomes of it where one of them is cut.
+
+mod timed;
+
+use recoded_pipeline::params::{FlowParams, Nanos, Spread};
+use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+
+/// TCP that always has more to send.
+const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
+
+/// Spread as this says at the source; relays have one next hop.
+fn spread(spread: Spread) -> impl Fn(&mut FlowParams) {
+    move |params| params.spread = spread
+}
+
+/// Two uplinks: 100 Mbit/s, 10 % lost, 20 ms; 50 Mbit/s, 2 %, 60 ms.
+fn uplinks() -> (Link, Link) {
+    let fast = Link { rate: 100e6, ..Link::new(0.1, 20) };
+    let slow = Link { rate: 50e6, ..Link::new(0.02, 60) };
+    (fast, slow)
+}
+
+/// Share of what both links carry that was delivered while time passed.
+fn share(line: &mut Line, links: &[Link], nanos: Nanos) -> f64 {
+    line.run(nanos);
+    let limit: f64 = links.iter().map(|link| link.limit(line.load.bytes)).sum();
+    let share = line.goodput(line.now - nanos) / limit;
+    println!("{share:.3} of the sum");
+    share
+}
+
+/// How many packets never came; none came twice.
+fn lost(line: &Line) -> usize {
+    let mut came = vec![0; line.entered()];
+    for packet in &line.delivered {
+        came[packet.number as usize] += 1;
+        assert!(came[packet.number as usize] == 1, "{packet:?} again");
+    }
+    came.iter().filter(|count| **count == 0).count()
+}
+
+/// The longest time between two deliveries since a time.
+fn longest_gap(line: &Line, since: Nanos) -> Nanos {
+    let times: Vec<Nanos> =
+        line.delivered.iter().map(|packet| packet.at).filter(|at| *at >= since).collect();
+    times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(Nanos::MAX)
+}
+
+#[test]
+fn two_paths_carry_the_sum_of_both() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let same = Link::new(0.05, 10);
+    for (one, other) in [(fast, slow), (slow, fast), (same, same)] {
+        for relays in [0, 1] {
+            let one_path = vec![one; relays + 1];
+            let other_path = vec![other; relays + 1];
+            let paths: [&[Link]; 2] = [&one_path, &other_path];
+            let mut line = Line::paths(&paths, GREEDY, 1, spread(Spread::Sum));
+            line.run(4 * SECOND);
+            assert!(share(&mut line, &[one, other], 4 * SECOND) > 0.93);
+        }
+    }
+}
+
+#[test]
+fn little_traffic_takes_the_shorter_path() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
+    for (one, other) in [(fast, slow), (slow, fast)] {
+        let mut line = Line::paths(&[&[one], &[other]], probe, 2, spread(Spread::Sum));
+        line.run(10 * SECOND);
+        let (half, most) = (line.delay(2 * SECOND, 0.5), line.delay(2 * SECOND, 0.99));
+        println!("{} ms, {} ms", half / MILLI, most / MILLI);
+        assert!(half < 25 * MILLI && most < 85 * MILLI);
+        line.stop(SECOND);
+        assert_eq!(lost(&line), 0);
+    }
+}
+
+/// A link that carries nothing.
+fn cut(link: Link) -> Link {
+    Link { loss: 1.0, ..link }
+}
+
+#[test]
+fn path_that_is_cut_costs_its_rate_alone() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
+    // Of two hops each; the one at the source, or the one at the sink.
+    for (load, hop) in [(GREEDY, 0), (GREEDY, 1), (datagrams, 0), (datagrams, 1)] {
+        println!("{load:?}, cut at hop {hop}");
+        let paths: [&[Link]; 2] = [&[fast; 2], &[slow; 2]];
+        let mut line = Line::paths(&paths, load, 3, spread(Spread::Sum));
+        line.run(6 * SECOND);
+        let entered = line.entered();
+        line.set(hop, cut(fast));
+        let at = line.now;
+        line.run(6 * SECOND);
+        let gap = longest_gap(&line, at - SECOND);
+        println!("longest gap {} ms", gap / MILLI);
+        assert!(gap < if load.ordered { 1200 } else { 400 } * MILLI);
+        if load.rate.is_none() {
+            line.run(SECOND);
+            assert!(share(&mut line, &[slow], 3 * SECOND) > 0.9, "of the other path");
+        }
+        line.set(hop, fast);
+        line.run(2 * SECOND);
+        if load.rate.is_none() {
+            assert!(share(&mut line, &[fast, slow], 3 * SECOND) > 0.85, "of both again");
+        }
+        line.stop(2 * SECOND);
+        let (lost, entered) = (lost(&line), line.entered() - entered);
+        println!("{lost} of {entered} lost");
+        assert!(lost * 1000 <= entered);
+    }
+}
+
+#[test]
+fn backup_is_used_when_the_first_path_is_silent() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
+    let mut line = Line::paths(&[&[slow], &[fast]], datagrams, 4, spread(Spread::Backup));
+    line.run(3 * SECOND);
+    // What the sink asked for, as it did not come on the first.
+    let unused = line.sent(1).0;
+    assert!(unused < 100, "{unused} packets on the backup");
+    line.set(0, cut(slow));
+    line.run(3 * SECOND);
+    let moved = line.sent(1).0;
+    assert!(moved > 5000, "{moved}");
+    line.set(0, slow);
+    line.run(SECOND);
+    let back = line.sent(1).0;
+    line.run(2 * SECOND);
+    assert!(line.sent(1).0 - back < 100, "the first path is used again");
+    line.stop(2 * SECOND);
+    assert!(lost(&line) * 1000 <= line.entered());
+}
+
+#[test]
+fn copies_on_both_paths_take_the_shorter_time() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
+    let mut line = Line::paths(&[&[fast], &[slow]], probe, 5, spread(Spread::Every));
+    line.run(40 * SECOND);
+    let most = line.delay(2 * SECOND, 0.99);
+    println!("{} ms", most / MILLI);
+    assert!(most < 65 * MILLI, "a tenth is lost on the faster path, and little on the other");
+    line.set(0, cut(fast));
+    line.run(10 * SECOND);
+    assert!(longest_gap(&line, SECOND) < 100 * MILLI);
+    line.stop(2 * SECOND);
+    assert_eq!(lost(&line), 0);
+}

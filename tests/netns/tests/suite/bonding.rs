@@ -1,0 +1,154 @@
+//! A stream over two paths between the same two hosts: their rates add up, and one that is cut
+//! costs its rate alone.
+//!
+//! ```text
+//!   h0 ─────────── link 1 ─────────── h1      the first path: one hop
+//!    \_ mgmt _ h2 _ link 2 ___________/       the second: over a relay
+//! ```
+
+use crate::common;
+use recoded_netns::stream::Stream;
+use recoded_netns::{Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const FAST_MBIT: f64 = 60.0;
+const SLOW_MBIT: f64 = 30.0;
+
+/// What a link carries of the payload of TCP: headers, and what is lost.
+const SHARE: f64 = 0.95 * 1373.0 / 1514.0;
+
+/// A link that loses one packet in twenty.
+fn link(rate_mbit: f64, delay_millis: u64) -> LinkConfig {
+    let direction = DirectionConfig::new(Loss::independent(0.05), rate_mbit);
+    LinkConfig::both(DirectionConfig { delay: Duration::from_millis(delay_millis), ..direction })
+}
+
+/// Each host's part of both flows.
+fn config(index: usize, socket: &str) -> String {
+    let head = format!("[daemon]\nsocket = \"{socket}\"\nauth = \"none\"\nframes = 8192\n");
+    let link = |name: &str, address: String| {
+        format!("[[link]]\nname = \"{name}\"\ninterface = \"{name}\"\nlocal = \"{address}\"\n")
+    };
+    let hop =
+        |name: &str, address: String| format!("{{ link = \"{name}\", address = \"{address}\" }}");
+    let (west, east) = (Bed::west_address, Bed::east_address);
+    let (mgmt0, mgmt2) = ("10.76.0.1".to_owned(), "10.76.0.2".to_owned());
+    let tunnel =
+        |host: u8| format!("[[tunnel]]\nname = \"rec0\"\naddress = \"10.99.0.{host}/24\"\n");
+    let edges = |source: u8, sink: u8, hops: [String; 2]| {
+        let [one, other] = hops;
+        format!(
+            "[[flow]]\nid = {source}\nrole = \"source\"\ntunnel = \"rec0\"\n\
+             next_hops = [{one}, {other}]\nspread = \"sum\"\n\
+             [[flow]]\nid = {sink}\nrole = \"sink\"\ntunnel = \"rec0\"\n\
+             upstream = [{one}, {other}]\n"
+        )
+    };
+    match index {
+        0 => {
+            let links = link("east", west(1).to_string()) + &link("mgmt", mgmt0);
+            let hops = [hop("east", east(1).to_string()), hop("mgmt", mgmt2)];
+            head + &links + &tunnel(1) + &edges(1, 2, hops)
+        }
+        1 => {
+            let links = link("west", east(1).to_string()) + &link("east", west(2).to_string());
+            let hops = [hop("west", west(1).to_string()), hop("east", east(2).to_string())];
+            head + &links + &tunnel(2) + &edges(2, 1, hops)
+        }
+        _ => {
+            let links = link("mgmt", mgmt2) + &link("west", east(2).to_string());
+            let (to_0, to_1) = (hop("mgmt", mgmt0), hop("west", west(2).to_string()));
+            let relay = |id: u8, from: &str, to: &str| {
+                format!(
+                    "[[flow]]\nid = {id}\nrole = \"relay\"\nupstream = {from}\nnext_hops = [{to}]\n"
+                )
+            };
+            head + &links + &relay(1, &to_0, &to_1) + &relay(2, &to_1, &to_0)
+        }
+    }
+}
+
+fn two_paths() -> (Bed, Vec<Daemon>) {
+    let uniform = BedConfig::uniform(2, link(FAST_MBIT, 5));
+    let links = vec![link(FAST_MBIT, 5), link(SLOW_MBIT, 20)];
+    let bed = Bed::build(&BedConfig { links, ..uniform }).expect("the bed builds");
+    let start = |index| Daemon::start_with(&bed, index, |socket| config(index, socket)).unwrap();
+    let daemons = (0..3).map(start).collect();
+    (bed, daemons)
+}
+
+fn to() -> SocketAddr {
+    SocketAddr::from(([10, 99, 0, 2], 7000))
+}
+
+#[test]
+fn tcp_gets_the_sum_of_both_paths_and_outlives_a_cut() {
+    let Some(_turn) = common::daemons() else { return };
+    let (mut bed, daemons) = two_paths();
+    let (source, sink) = (&bed.hosts()[0].clone(), &bed.hosts()[1].clone());
+    let stream = Stream::start((source, to()), (sink, to()), "bbr").unwrap();
+    sleep(Duration::from_secs(8));
+    bed.set_link(1, link(FAST_MBIT, 5).with_loss(Loss::ALL)).unwrap();
+    sleep(Duration::from_secs(6));
+    bed.set_link(1, link(FAST_MBIT, 5)).unwrap();
+    sleep(Duration::from_secs(6));
+    let shown = daemons[0].show().unwrap();
+    let outcome = stream.finish();
+    let [both, one, again] =
+        [(3.0, 8.0), (10.0, 14.0), (16.0, 20.0)].map(|(from, to)| outcome.mbit_between(from, to));
+    println!("both {both:.1}, the slower one {one:.1}, both again {again:.1} Mbit/s");
+    assert_eq!(shown.flows[0].code, "stream", "auto follows spread");
+    assert_eq!(shown.flows[0].neighbours.len(), 2);
+    assert_eq!(shown.flows[1].upstreams.len(), 2);
+    // More than either could carry, with room for a busy machine.
+    assert!(both > 1.15 * FAST_MBIT * SHARE, "{both}");
+    assert!(one > 0.6 * SLOW_MBIT * SHARE, "{one}");
+    assert!(again > 1.1 * FAST_MBIT * SHARE, "{again}");
+}
+
+#[test]
+fn datagrams_go_on_when_either_path_is_cut() {
+    let Some(_turn) = common::daemons() else { return };
+    let (mut bed, _daemons) = two_paths();
+    let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
+    const PACKETS: u32 = 9000;
+    let begin = Instant::now();
+    let sending = std::thread::spawn(move || {
+        for number in 0..PACKETS {
+            let at = Duration::from_millis(u64::from(number));
+            sleep(at.saturating_sub(begin.elapsed()));
+            let mut packet = [0; 800];
+            packet[..4].copy_from_slice(&number.to_be_bytes());
+            let _ = sender.send_to(&packet, to());
+        }
+    });
+    let receiving = std::thread::spawn(move || {
+        let (mut came, mut longest, mut last) =
+            (vec![false; PACKETS as usize], Duration::ZERO, None);
+        let mut packet = [0; 2048];
+        while let Ok(len) = receiver.recv(&mut packet) {
+            assert_eq!(len, 800);
+            let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
+            assert!(!std::mem::replace(&mut came[number as usize], true), "{number} came twice");
+            let now = Instant::now();
+            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
+            last = Some(now);
+        }
+        (came.iter().filter(|came| !**came).count(), longest)
+    });
+    for (number, rate, delay) in [(1, FAST_MBIT, 5), (2, SLOW_MBIT, 20)] {
+        sleep(Duration::from_secs(2));
+        bed.set_link(number, link(rate, delay).with_loss(Loss::ALL)).unwrap();
+        sleep(Duration::from_secs(2));
+        bed.set_link(number, link(rate, delay)).unwrap();
+    }
+    sending.join().unwrap();
+    let (lost, longest) = receiving.join().unwrap();
+    println!("{lost} of {PACKETS} lost, longest gap {longest:?}");
+    assert!(lost <= PACKETS as usize / 200, "{lost}");
+    assert!(longest < Duration::from_millis(1500), "{longest:?}");
+}
