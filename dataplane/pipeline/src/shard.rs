@@ -4,6 +4,8 @@
 //! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
 //! on the way.
 
+mod timers;
+
 use std::cmp::min_by_key;
 use std::mem::{replace, swap};
 
@@ -519,45 +521,6 @@ impl Shard {
             State::Relay(relay) => relay.planned(plan),
             state => source!(state, source => source.planned(plan), ()),
         }
-    }
-
-    /// Lets timers act; returns the next deadline.
-    pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
-        if self.deadline.is_some_and(|deadline| deadline <= io.now) {
-            let mut roles = self.tick_roles(io);
-            let last = self.upstreams.place();
-            for place in 0..self.upstreams.len() {
-                self.upstreams.choose(place);
-                let due = self.upstreams.present().reporter.due();
-                if place != last && due.is_some_and(|due| due <= io.now) {
-                    roles = self.tick_roles(io);
-                }
-                // A role that had something to report has done so.
-                self.upstreams.present_mut().reporter.settle(io.now);
-                self.report_link(io);
-            }
-            self.upstreams.choose(last);
-            self.deadline = earlier(roles, self.upstreams.due());
-        }
-        self.deadline
-    }
-
-    /// Lets the timers of both stages act.
-    fn tick_roles(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
-        let (first, second) = self.both(|shard| {
-            let (state, mut cx) = split(shard, io);
-            each!(state, role => role.tick(&mut cx))
-        });
-        earlier(first, second.flatten())
-    }
-
-    /// Sends a link report to the neighbour that is the present one, if one is due.
-    fn report_link(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
-        if self.upstreams.present().link_report_due().is_none_or(|due| due > io.now) {
-            return;
-        }
-        let onward = self.onward(io.now);
-        self.upstreams.present_mut().report_link(io, self.id, onward);
     }
 
     /// Ends the oldest unit held, to free frames. False when none is held.

@@ -38,8 +38,8 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     CodeSettings { code: FlowCode::Stream(stream), ..chosen }
 }
 
-/// The code: a stream where there is one next hop, or paths to one receiver, a way back, automatic redundancy and room for a
-/// packet of the tunnel in a symbol; generations otherwise.
+/// The code: a stream where there is one next hop, or paths to one receiver, a way back, automatic
+/// redundancy and room for a packet of the tunnel in a symbol; generations otherwise.
 fn choose(facts: &Facts) -> CodeSettings {
     let is_line = facts.receivers == 1;
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;

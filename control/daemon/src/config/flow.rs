@@ -52,10 +52,7 @@ pub fn flow(
     let reader = &mut reader;
     reader.known(&FLOW);
     let id = number(reader);
-    let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
-    let rule = "it is \"source\", \"relay\" or \"sink\"";
-    let kind = reader.choice("role", &kinds, rule);
-    let kind = reader.require("role", kind, rule)?;
+    let kind = kind(reader)?;
     refuse_other_roles(reader, kind);
 
     let tunnel = if kind == Kind::Relay { None } else { tunnel(reader, context) };
@@ -89,17 +86,10 @@ pub fn flow(
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
     let recoding = recoding(reader);
-    if kind == Kind::Source && !matches!(coding.code, FlowCode::Stream(_)) {
-        refuse_spread(reader, spread, coding.code.name());
-    }
+    refuse_spread(reader, spread, (kind, &coding.code));
     let adaptive = reader.truth("adaptive").unwrap_or(true);
 
-    let role = match kind {
-        Kind::Source => Role::Source { tunnel: tunnel? },
-        Kind::Relay => Role::Relay { upstream: *upstreams.as_deref()?.first()? },
-        Kind::Sink => Role::Sink { tunnel: tunnel?, upstream: *upstreams.as_deref()?.first()? },
-    };
-    let further_upstreams = upstreams.into_iter().flatten().skip(1).collect();
+    let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
         id: id?,
         role,
@@ -127,6 +117,33 @@ pub fn flow(
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
     Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
+}
+
+/// `role`.
+fn kind(reader: &mut Reader<'_>) -> Option<Kind> {
+    let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
+    let rule = "it is \"source\", \"relay\" or \"sink\"";
+    let kind = reader.choice("role", &kinds, rule);
+    reader.require("role", kind, rule)
+}
+
+/// What it does, and the upstreams beside the first one.
+fn role(
+    kind: Kind,
+    tunnel: Option<TunnelId>,
+    upstreams: Option<Vec<PeerId>>,
+) -> Option<(Role, Vec<PeerId>)> {
+    if kind == Kind::Source {
+        return Some((Role::Source { tunnel: tunnel? }, Vec::new()));
+    }
+    let mut upstreams = upstreams?;
+    let further = upstreams.split_off(upstreams.len().min(1));
+    let upstream = *upstreams.first()?;
+    let role = match kind {
+        Kind::Relay => Role::Relay { upstream },
+        _ => Role::Sink { tunnel: tunnel?, upstream },
+    };
+    Some((role, further))
 }
 
 /// `id`.
@@ -238,8 +255,10 @@ fn spread(reader: &mut Reader<'_>) -> Spread {
 }
 
 /// Other codes than streams give every next hop everything.
-fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, code: &str) {
-    if spread != Spread::Every {
+fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &FlowCode)) {
+    let is_other = kind == Kind::Source && !matches!(code, FlowCode::Stream(_));
+    if is_other && spread != Spread::Every {
+        let code = code.name();
         let rule = format!("code = \"stream\" can be spread over paths, {code} cannot");
         reader.refuse("spread", "does not suit the code", &rule);
     }

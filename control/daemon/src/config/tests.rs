@@ -76,6 +76,8 @@ fn shortest_source_gets_the_documented_defaults() {
         flush_timeout_nanos: 1_000_000,
         generation_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
+        spread: recoded_pipeline::params::Spread::Every,
+        further_upstreams: Vec::new(),
         recoding: recoded_pipeline::params::Recoding::Systematic,
         adaptive: true,
         repair: true,
@@ -97,6 +99,30 @@ fn relay_and_sink_see_sizes_by_the_packets() {
     assert_eq!(params.next_hops, [PeerId(1)]);
     let sink = parse(&format!("{HEAD}{SINK}")).expect("valid");
     assert_eq!(sink.tunnels[0].mtu, 1400, "no source reads from the tunnel");
+}
+
+#[test]
+fn paths_part_at_a_source_and_meet_at_a_sink() {
+    let west = "{ link = \"west\", address = \"10.0.1.1\" }";
+    let both = format!("[{west}, {{ link = \"east\", address = \"10.0.2.2\" }}]");
+    let sink = format!("{HEAD}{SINK}").replace(west, &both);
+    let config = parse(&sink).expect("valid");
+    let params = &config.flows[0].params;
+    assert_eq!(params.upstreams().collect::<Vec<_>>(), [PeerId(0), PeerId(1)]);
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    let twice =
+        errors(&sink.replace("east\", address = \"10.0.2.2", "west\", address = \"10.0.1.1"));
+    assert!(
+        twice.contains("upstream[1]") && twice.contains("each neighbour is listed once"),
+        "{twice}"
+    );
+    let none = errors(&format!("{HEAD}{SINK}").replace(west, "[]"));
+    assert!(none.contains("a flow has 1 to 8 upstreams"), "{none}");
+    let source = format!("{HEAD}{SOURCE}spread = \"backup\"\n");
+    let config =
+        parse(&source.replace("next_hops = [", &format!("next_hops = [{west}, "))).expect("valid");
+    assert_eq!(config.flows[0].params.spread, recoded_pipeline::params::Spread::Backup);
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
 }
 
 #[test]
@@ -179,6 +205,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     let chosen = "is not a choice";
     let none = "does not apply";
     let learned = "only a source chooses it; relays and sinks learn it from packets";
+    let spread = "code = \"stream\" can be spread over paths, rlnc cannot";
     let room = "eth1 carries 1500-byte packets, which leave 1444 bytes for a symbol to 10.0.2.2 \
                 with generation_size 16 and field 16";
     let hold = "delivery must wait (hold_timeout_us, 19999) at least as long as a repair request \
@@ -206,6 +233,9 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         ),
         (SOURCE, "flush_timeout_us = 0", range, "1 to 1000000 microseconds"),
         (SOURCE, "repair = \"yes\"", "is neither", "it is true or false"),
+        (SOURCE, "spread = \"both\"", chosen, "it is \"every\", \"sum\" or \"backup\""),
+        (RLNC, "spread = \"sum\"", "does not suit the code", spread),
+        (SINK, "spread = \"sum\"", none, "a sink is where the flow ends"),
         (SOURCE, "upstream = 1", none, "a source is where feedback ends"),
         (SOURCE, "recoding = \"random\"", none, "it is for relays"),
         (RELAY, "field = 16", none, learned),

@@ -39,7 +39,7 @@ const HEARD: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Reporter {
     shard: ShardId,
-    /// Whom it reports to; a source, nobody.
+    /// Whom it reports to; none at a source.
     peer: Option<PeerId>,
     /// Tells the reports of different nodes apart. Random.
     node: u32,
