@@ -4,6 +4,8 @@
 mod timed;
 
 use recoded_pipeline::params::{FlowParams, Nanos, Spread};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// TCP that always has more to send.
@@ -167,4 +169,52 @@ fn copies_on_both_paths_take_the_shorter_time() {
     assert!(longest_gap(&line, SECOND) < 100 * MILLI);
     line.stop(2 * SECOND);
     assert_eq!(lost(&line), 0);
+}
+
+/// Reports that say in turns that nothing goes on behind the first hop, and that all is well.
+#[test]
+fn forged_reports_of_a_silent_path_cost_little() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
+    let paths: [&[Link]; 2] = [&[fast; 2], &[slow; 2]];
+    let mut line = Line::paths(&paths, datagrams, 6, spread(Spread::Sum));
+    line.run(3 * SECOND);
+    let before = (line.sent(0).0 + line.sent(2).0, line.entered());
+    for turn in 0..1000 {
+        let newest = Header::parse(line.newest()).expect("a symbol");
+        let link_sequence = line.newest_back().wrapping_add(1);
+        let latest = newest.link_sequence;
+        let report = LinkReport {
+            header: Header {
+                packet_type: PacketType::Link,
+                flags: Flags(0),
+                link_sequence,
+                hop_index: 0,
+                ..newest
+            },
+            from: latest.wrapping_sub(30_000),
+            horizon: latest.wrapping_sub(99),
+            latest,
+            arrived: turn,
+            held: 0,
+            backlog: if turn % 2 == 0 { u16::MAX } else { 0 },
+            beyond: 0,
+            bytes: turn,
+            packets: turn,
+            missing: Missing::default(),
+        };
+        let mut bytes = [0; LINK_BYTES];
+        let length = write_link(&report, [].into_iter(), &mut bytes);
+        line.inject(0, &bytes[..length]);
+        line.run(2 * MILLI);
+    }
+    let sent = line.sent(0).0 + line.sent(2).0 - before.0;
+    let symbols = (line.entered() - before.1) as u64;
+    println!("{sent} packets for {symbols} symbols");
+    assert!(sent < 2 * symbols);
+    line.stop(2 * SECOND);
+    assert!(lost(&line) * 100 <= line.entered());
 }

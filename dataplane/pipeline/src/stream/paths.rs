@@ -20,6 +20,11 @@ const AGAIN_NANOS: Nanos = 1_000_000;
 const LATELY_NANOS: Nanos = 100_000_000;
 const LATELY_ROUND_TRIPS: Nanos = 2;
 
+/// Others take over what a path had this often at most, whatever reports say; and what is
+/// confirmed besides.
+const TAKE_OVER_NANOS: Nanos = 100_000_000;
+const TAKE_CONFIRMED_NANOS: Nanos = 1_000_000_000;
+
 /// One next hop.
 type Hop = (PeerId, Sender);
 
@@ -31,13 +36,15 @@ pub(crate) struct Paths {
     carriers: Box<[u8]>,
     /// Paths that are in doubt, a bit each, and those of them whose first hop answers.
     doubted: (u8, u8),
+    /// When others may take over again, and what is confirmed.
+    again_at: (Nanos, Nanos),
 }
 
 impl Paths {
     /// For a window of so many symbols, a power of two.
     pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
         let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
-        Self { spread, carriers, doubted: (0, 0) }
+        Self { spread, carriers, doubted: (0, 0), again_at: (0, 0) }
     }
 
     /// Bytes that it allocates.
@@ -108,11 +115,16 @@ impl Paths {
             if is_in_doubt {
                 sender.ask_anew(now);
             }
-            let was = self.doubted;
+            let bit = 1 << place;
+            let is_known = (self.doubted.0 & bit != 0, self.doubted.1 & bit != 0);
+            let is_news = is_in_doubt && !is_known.0 || is_stuck && !is_known.1;
+            if is_news && now < self.again_at.0 {
+                continue;
+            }
             note(&mut self.doubted.0, place, is_in_doubt);
             note(&mut self.doubted.1, place, is_stuck);
-            let is_news = self.doubted.0 & !was.0 != 0 || self.doubted.1 & !was.1 != 0;
             if is_news && hops.iter().any(|(_, other)| !other.is_in_doubt(now)) {
+                self.again_at.0 = now + TAKE_OVER_NANOS;
                 self.take_over(hops, place, store, now);
             }
         }
@@ -123,7 +135,9 @@ impl Paths {
         if self.spread == Spread::Every {
             return None;
         }
-        let doubts = |(_, sender): &Hop| sender.doubted_at().filter(|at| *at > now);
+        let doubts = |(_, sender): &Hop| {
+            sender.doubted_at().map(|at| at.max(self.again_at.0)).filter(|at| *at > now)
+        };
         hops.iter().filter_map(doubts).min()
     }
 
@@ -132,7 +146,10 @@ impl Paths {
         let sender = &mut hops[place].1;
         sender.hand_over();
         // What its neighbour has may be lost behind that.
-        let is_lost_behind = sender.is_stuck_behind();
+        let is_lost_behind = sender.is_stuck_behind() && now >= self.again_at.1;
+        if is_lost_behind {
+            self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
+        }
         let lately = LATELY_NANOS + LATELY_ROUND_TRIPS * sender.path_round_trip();
         let receiver = sender.receiver();
         let count = store.end().wrapping_sub(store.start());

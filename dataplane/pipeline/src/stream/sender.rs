@@ -486,7 +486,6 @@ impl Sender {
         (report, payload): (&LinkReport, &[u8]),
         now: Nanos,
     ) {
-        self.waits_there = report.backlog_nanos();
         // What does not go on from there was given to other paths.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
         let Self { receiver, sent, open, given_up, .. } = self;
@@ -525,6 +524,7 @@ impl Sender {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
         (self.round_trip, self.beyond) = (Some(mean), report.beyond_nanos());
+        self.waits_there = report.backlog_nanos();
         self.reported_at = now;
         self.queued =
             self.queued - self.queued / ROUND_TRIP_WEIGHT + heard.waited / ROUND_TRIP_WEIGHT;
