@@ -15,6 +15,7 @@ use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType, write_link_sequence};
 use recoded_wire::shard::SHARDS_MAX;
+use recoded_wire::stream::parse_stream;
 
 use super::FLOW;
 
@@ -338,11 +339,11 @@ impl Stamps {
     }
 
     /// As [`Stamps::stamp`], of a packet that a node sent: those of streams keep their numbers,
-    /// which link reports are about.
+    /// which link reports are about; not keepalives of other codes, whose packets do not.
     pub(super) fn pass(&mut self, packet: &mut [u8]) {
-        match Header::parse(packet) {
-            Ok(header) if header.packet_type == PacketType::Stream => {
-                self.data[usize::from(header.shard)] = header.link_sequence;
+        match parse_stream(packet).map(|packet| packet.header) {
+            Ok(header) if !header.is_of_other_code() => {
+                self.data[usize::from(header.common.shard)] = header.common.link_sequence;
             }
             _ => self.stamp(packet),
         }
