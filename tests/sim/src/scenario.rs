@@ -287,6 +287,8 @@ impl Scenario {
             // An IP packet is one symbol.
             let symbol_bytes = *coded.traffic.bytes.end();
             coded = coded.with(|node| node.symbol_bytes = node.symbol_bytes.max(symbol_bytes));
+        }
+        if matches!(code, Code::Window | Code::Stream) {
             coded.promise.late_nanos = coded.nodes[0].hold_timeout_nanos;
         }
         coded

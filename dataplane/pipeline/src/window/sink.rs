@@ -152,7 +152,7 @@ impl WindowSink {
         let end = self.decoder.end();
         let ahead = |esi: u32| esi.wrapping_sub(end).cast_signed();
         let news = ahead(packet.last());
-        let ahead_max = (self.unmended_symbols / AHEAD_PART).max(AHEAD_MIN) as i32;
+        let ahead_max = (self.window_symbols() / AHEAD_PART).max(AHEAD_MIN) as i32;
         let behind_max = 2 * self.unmended_symbols as i32;
         // What is waited for may come late.
         let is_awaited = news < 0 && !serial_before(packet.first, next);

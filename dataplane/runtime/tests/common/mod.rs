@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Bed {
     pub left: String,
     pub right: String,
+    queues: usize,
     /// Tests take turns: they measure time and own the names of the namespaces.
     _turn: MutexGuard<'static, ()>,
 }
@@ -23,8 +24,15 @@ pub struct Bed {
 static TURN: Mutex<()> = Mutex::new(());
 
 impl Bed {
-    /// `None`, with the reason printed, without root.
+    /// Two queues each way, for tests that have two workers. `None`, with the reason printed,
+    /// without root.
     pub fn new() -> Option<Bed> {
+        Bed::of_queues(2)
+    }
+
+    /// As [`Bed::new`], with so many queues each way. A veth delivers to the queue with the number
+    /// of the sending core, and a node has one queue for each worker.
+    pub fn of_queues(queues: usize) -> Option<Bed> {
         if !rustix::process::geteuid().is_root() {
             let reason = "needs root to create network namespaces";
             assert!(std::env::var("RECODED_REQUIRE_ALL").as_deref() != Ok("1"), "{reason}");
@@ -33,7 +41,8 @@ impl Bed {
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = std::process::id();
-        let bed = Bed { left: format!("rt{pid}l"), right: format!("rt{pid}r"), _turn: turn };
+        let (left, right) = (format!("rt{pid}l"), format!("rt{pid}r"));
+        let bed = Bed { left, right, queues, _turn: turn };
         let (left, right) = (&bed.left, &bed.right);
         for name in [left, right] {
             ip(&format!("netns add {name}"));
@@ -46,8 +55,7 @@ impl Bed {
     /// Makes the pair; it goes with either end.
     pub fn connect(&self) {
         let (left, right) = (&self.left, &self.right);
-        // Two queues each way, for the test that has two workers.
-        let queues = "numrxqueues 2 numtxqueues 2";
+        let queues = format!("numrxqueues {0} numtxqueues {0}", self.queues);
         ip(&format!(
             "-n {left} link add eth0 {queues} type veth peer name eth0 {queues} netns {right}"
         ));

@@ -40,7 +40,7 @@ const UNPROVEN_AHEAD: i32 = 1 << 18;
 
 /// Distances that a window does not follow while packets come, far enough from those above; and
 /// after this time without one it is soon idle.
-const BUSY_AHEAD: Range<i32> = 64..1 << 17;
+const BUSY_AHEAD: Range<i32> = 512..1 << 17;
 const BUSY: Nanos = 5 * MILLI;
 
 /// After this time without packets no unit is open.
