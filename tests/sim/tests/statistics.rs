@@ -107,6 +107,8 @@ fn window_loses_no_more_than_its_target() {
             Scenario::line(seed, hops, Link::bursty(0.03, burst_mean)).with(|node| {
                 node.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
                 node.field = FieldOrder::TwoFiftySix;
+                // By its repair packets alone.
+                node.repair = false;
                 node.target_loss = 1e-3;
                 node.symbol_bytes = 60;
                 node.flush_timeout_nanos = 100_000_000; // no pauses, no tails

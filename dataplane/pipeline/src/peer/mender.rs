@@ -351,8 +351,8 @@ impl Mender {
         let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
         // Before the next node is heard one is enough: more packets are followed by another.
         self.keepalive_at = self.round_trip.map(|_| cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
-        cx.counters.sent_keepalive += 1;
-        self.send_padded(cx, (epoch, hop_index), (Carried::Nothing, 0));
+        let is_sent = self.send_padded(cx, (epoch, hop_index), (Carried::Nothing, 0));
+        cx.counters.sent_keepalive += u64::from(is_sent);
     }
 
     /// Sends a probe of the largest packets that come where one is due.
@@ -365,18 +365,22 @@ impl Mender {
         // What follows shows whether it came.
         let asks_at = cx.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
         self.keepalive_at.get_or_insert(asks_at);
-        cx.counters.sent_probe += 1;
-        self.send_padded(cx, about, (Carried::Probe, usize::from(bytes)));
+        let is_sent = self.send_padded(cx, about, (Carried::Probe, usize::from(bytes)));
+        cx.counters.sent_probe += u64::from(is_sent);
     }
 
-    /// Sends a keepalive of so many bytes, and no fewer than it takes.
+    /// Sends a keepalive of so many bytes, and no fewer than it takes. False, and counted, when there
+    /// is no frame for it.
     fn send_padded(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         (epoch, hop_index): (u8, u8),
         (carried, bytes): (Carried, usize),
-    ) {
-        let Some(frame) = cx.io.frames.take() else { return };
+    ) -> bool {
+        let Some(frame) = cx.io.frames.take() else {
+            cx.counters.send_failed += 1;
+            return false;
+        };
         let mut common = cx.header(PacketType::Stream, Flags(Flags::END), epoch);
         common.hop_index = hop_index;
         let header = StreamHeader { common, window_log2: STREAM_LOG2_NONE, round_trips: 0 };
@@ -389,6 +393,7 @@ impl Mender {
         header.write(out);
         let number = cx.send_to(0, payload, 0);
         self.sent.note(number, (carried, bytes), cx.io.now);
+        true
     }
 
     /// The earlier of a deadline and its own.
