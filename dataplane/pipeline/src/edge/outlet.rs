@@ -3,6 +3,7 @@
 use crate::combine::Combiner;
 use crate::edge::class::{self, Marks};
 use crate::edge::framing::is_ip_packet;
+use crate::edge::inner::FlowKey;
 use crate::edge::sealed::envelope_of;
 use crate::egress::{Egress, Unsealed};
 use crate::params::{ShardId, TunnelId};
@@ -16,6 +17,8 @@ pub(crate) struct Outlet<'a, E> {
     pub shard: ShardId,
     /// Whether its packets are sealed, and none else are delivered.
     pub sealed: bool,
+    /// How many it delivered that are not of TCP, whose receivers say how much they can take.
+    pub datagrams: u32,
 }
 
 impl<E: Egress> Outlet<'_, E> {
@@ -27,7 +30,7 @@ impl<E: Egress> Outlet<'_, E> {
         counters: &mut FlowCounters,
         marks: &mut Marks,
     ) {
-        let Self { egress, combiner, tunnel, shard, sealed } = self;
+        let Self { egress, combiner, tunnel, shard, sealed, datagrams } = self;
         let (opened, copy) = combiner.packets();
         let packet = match (*sealed, envelope_of(carried)) {
             (true, Some(envelope)) => {
@@ -48,6 +51,7 @@ impl<E: Egress> Outlet<'_, E> {
             counters.framing_errors += 1;
             return;
         }
+        *datagrams += u32::from(!FlowKey::of(packet).is_tcp());
         counters.delivered_packets += 1;
         counters.delivered_bytes += packet.len() as u64;
         if !marks.take(class::of(packet)) {

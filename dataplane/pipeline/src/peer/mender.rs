@@ -369,8 +369,8 @@ impl Mender {
         cx.counters.sent_probe += u64::from(is_sent);
     }
 
-    /// Sends a keepalive of so many bytes, and no fewer than it takes. False, and counted, when there
-    /// is no frame for it.
+    /// Sends a keepalive of so many bytes, and no fewer than it takes. False, and counted, when
+    /// there is no frame for it.
     fn send_padded(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

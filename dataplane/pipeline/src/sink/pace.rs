@@ -4,7 +4,8 @@
 //! As many symbols may leave as packets came, and 16 more each millisecond, so that what waits does
 //! not wait for more to come; at most 32 at once. A socket with the default buffer of Linux holds
 //! 92 datagrams of 1300 bytes: blocks of 256 symbols, delivered at once, lost a quarter of 100
-//! Mbit/s there. What comes as it is to be delivered never waits.
+//! Mbit/s there. What comes as it is to be delivered never waits, nor do packets of TCP, whose
+//! receivers say how much they can take.
 
 use crate::params::Nanos;
 
@@ -52,6 +53,11 @@ impl Pace {
         !self.is_waiting
     }
 
+    /// The last one does not count: what it gave is for a receiver that says how much it can take.
+    pub(crate) fn give_back(&mut self) {
+        self.symbols = (self.symbols + 1).min(AT_ONCE);
+    }
+
     /// When the next one may, if one waits.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.is_waiting.then_some(self.at + PERIOD_NANOS)
@@ -96,5 +102,17 @@ mod tests {
         }
         assert!((255..=270).contains(&left), "{left} in 10 ms");
         assert_eq!(leave(&mut pace, 1000 * MILLI), 32, "after a pause");
+    }
+
+    #[test]
+    fn what_is_given_back_never_waits() {
+        let mut pace = Pace::new();
+        let leaves = |pace: &mut Pace| {
+            let leaves = pace.take();
+            pace.give_back();
+            leaves
+        };
+        assert!((0..1000).all(|_| leaves(&mut pace)));
+        assert_eq!(leave(&mut pace, 0), 32, "others have what they had");
     }
 }

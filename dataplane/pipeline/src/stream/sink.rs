@@ -145,7 +145,8 @@ impl StreamSink {
             Packet::Arrived(payload) => &frames.bytes(payload)[STREAM_BYTES..],
         };
         let (shard, sealed) = (cx.shard, cx.params.sealed);
-        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
+        let mut outlet =
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
         outlet.deliver(packet, cx.counters, cx.marks);
     }
 

@@ -248,7 +248,8 @@ impl WindowSink {
         cx.counters.source_symbols += 1;
         let Io { egress, combiner, .. } = &mut *cx.io;
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
-        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
+        let mut outlet =
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
         outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
     }
 
@@ -268,7 +269,8 @@ impl WindowSink {
         cx.counters.source_symbols += 1;
         let Io { frames, egress, combiner, .. } = &mut *cx.io;
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
-        let mut outlet = Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed };
+        let mut outlet =
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
         let bytes = &frames.bytes(payload)[HEADER_BYTES..];
         let adu = &bytes[..bytes.len() - SOURCE_ID_BYTES];
         outlet.deliver(adu, cx.counters, cx.marks);
