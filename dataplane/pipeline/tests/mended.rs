@@ -86,18 +86,17 @@ fn batches_over_short_hops_cost_what_their_losses_take() {
     }
 }
 
-/// What no wait for a report would take, 1.44 packets per symbol, once left over every long hop.
 #[test]
-fn generations_over_long_hops_cost_little_more_than_what_their_losses_take() {
+fn generations_over_long_hops_seldom_wait_for_a_report() {
     if is_emulated() {
         return;
     }
     let mut line = Line::with(&[Link::new(0.1, 10); 4], STEADY, 1, rlnc);
     for packets in packets(&mut line, 4) {
-        assert!(packets < 1.21, "{packets} packets per symbol");
+        assert!(packets < 1.46, "{packets} packets per symbol");
     }
     let (median, late) = (line.delay(line.now - SECOND, 0.5), line.delay(line.now - SECOND, 0.99));
-    assert!(median < 100 * MILLI && late < 135 * MILLI, "{median} and {late} ns");
+    assert!(median < 50 * MILLI && late < 100 * MILLI, "{median} and {late} ns");
     assert_delivery(&mut line, 0);
 }
 

@@ -34,7 +34,8 @@ impl Relay {
         if !std::mem::replace(&mut collected.is_planned, true) {
             let rank = collected.rank();
             let most = plan_within(cx.params, rank, u16::MAX).saturating_sub(rank as u16);
-            collected.share = self.mender.share(rank).min(most);
+            let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
+            collected.share = self.mender.share(rank, is_batch).min(most);
         }
     }
 

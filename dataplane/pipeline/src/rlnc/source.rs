@@ -177,7 +177,7 @@ impl RlncSource {
         self.is_mended = self.is_on(cx);
         let coded = if self.is_mended {
             let most = (params.redundancy_max * size as f64) as u16;
-            let share = self.mender.share(size).min(most.saturating_sub(size as u16));
+            let share = self.mender.share(size, false).min(most.saturating_sub(size as u16));
             usize::from(self.generations[index].tally.lost + share)
         } else {
             planned - size
