@@ -114,7 +114,7 @@ enum Failure {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error(transparent)]
+    #[error("no key: {0}: with umask 077, recoded-agent genkey > FILE makes one")]
     Key(#[from] KeyError),
     #[error(transparent)]
     Sign(#[from] SignError),

@@ -17,8 +17,9 @@ pub(crate) struct Outlet<'a, E> {
     pub shard: ShardId,
     /// Whether its packets are sealed, and none else are delivered.
     pub sealed: bool,
-    /// How many it delivered that are not of TCP, whose receivers say how much they can take.
-    pub datagrams: u32,
+    /// Where it is asked: how many it delivered that are not of TCP, whose receivers say how much
+    /// they can take.
+    pub datagrams: Option<u32>,
 }
 
 impl<E: Egress> Outlet<'_, E> {
@@ -51,7 +52,9 @@ impl<E: Egress> Outlet<'_, E> {
             counters.framing_errors += 1;
             return;
         }
-        *datagrams += u32::from(!FlowKey::of(packet).is_tcp());
+        if let Some(datagrams) = datagrams {
+            *datagrams += u32::from(!FlowKey::of(packet).is_tcp());
+        }
         counters.delivered_packets += 1;
         counters.delivered_bytes += packet.len() as u64;
         if !marks.take(class::of(packet)) {

@@ -65,12 +65,18 @@ impl<U: Unit> UnitSink<U> {
             self.cursor += 1;
             let Io { frames, egress, combiner, .. } = &mut *cx.io;
             let (shard, sealed) = (cx.shard, cx.params.sealed);
-            let mut outlet =
-                Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
+            let mut outlet = Outlet {
+                egress: &mut **egress,
+                combiner,
+                tunnel,
+                shard,
+                sealed,
+                datagrams: Some(0),
+            };
             self.unpacker.feed(frames.bytes(symbol), |packet| {
                 outlet.deliver(packet, cx.counters, cx.marks);
             });
-            if is_paced && outlet.datagrams == 0 {
+            if is_paced && outlet.datagrams == Some(0) {
                 self.pace.give_back();
             }
         }

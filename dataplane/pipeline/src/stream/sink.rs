@@ -146,7 +146,7 @@ impl StreamSink {
         };
         let (shard, sealed) = (cx.shard, cx.params.sealed);
         let mut outlet =
-            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
         outlet.deliver(packet, cx.counters, cx.marks);
     }
 

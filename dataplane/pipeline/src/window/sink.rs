@@ -249,7 +249,7 @@ impl WindowSink {
         let Io { egress, combiner, .. } = &mut *cx.io;
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
         let mut outlet =
-            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
         outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
     }
 
@@ -270,7 +270,7 @@ impl WindowSink {
         let Io { frames, egress, combiner, .. } = &mut *cx.io;
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
         let mut outlet =
-            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: 0 };
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
         let bytes = &frames.bytes(payload)[HEADER_BYTES..];
         let adu = &bytes[..bytes.len() - SOURCE_ID_BYTES];
         outlet.deliver(adu, cx.counters, cx.marks);
