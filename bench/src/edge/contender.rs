@@ -32,8 +32,10 @@ pub enum Contender {
     Window,
     /// recoded with a window that every hop keeps whole.
     Stream,
-    /// The same, over UDP sockets.
-    StreamUdp,
+    /// With generations, and AF_XDP sockets, which are not the default between ends on veth.
+    RlncXdp,
+    /// With a window that every hop keeps whole, and AF_XDP sockets.
+    StreamXdp,
     /// recoded with generations, authenticated and encrypted.
     RlncFull,
     /// The same with a window that every hop keeps whole.
@@ -49,7 +51,7 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 10] = [
+    pub const ALL: [Contender; 11] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
@@ -57,7 +59,8 @@ impl Contender {
         Contender::Bats,
         Contender::Window,
         Contender::Stream,
-        Contender::StreamUdp,
+        Contender::RlncXdp,
+        Contender::StreamXdp,
         Contender::RlncFull,
         Contender::StreamFull,
     ];
@@ -72,7 +75,8 @@ impl Contender {
             Contender::Bats => "recoded, bats",
             Contender::Window => "recoded, window",
             Contender::Stream => "recoded, stream",
-            Contender::StreamUdp => "recoded, stream, UDP sockets",
+            Contender::RlncXdp => "recoded, rlnc, AF_XDP",
+            Contender::StreamXdp => "recoded, stream, AF_XDP",
             Contender::RlncFull => "recoded, rlnc, auth full",
             Contender::StreamFull => "recoded, stream, auth full",
         }
@@ -98,17 +102,18 @@ impl Contender {
                 return Ok(Ok(cable));
             }
             Contender::Boringtun => return start_boringtun(bed, boringtun),
-            Contender::Rlnc | Contender::RlncFull => CodePlan::Rlnc,
+            Contender::Rlnc | Contender::RlncXdp | Contender::RlncFull => CodePlan::Rlnc,
             Contender::Bats => {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
             Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
-            Contender::Stream | Contender::StreamUdp | Contender::StreamFull => CodePlan::Stream,
+            Contender::Stream | Contender::StreamXdp | Contender::StreamFull => CodePlan::Stream,
         };
         let is_full = matches!(self, Contender::RlncFull | Contender::StreamFull);
         let auth = is_full.then(|| AuthPlan::new("full", 1));
-        let udp = if self == Contender::StreamUdp { vec![0, 1] } else { Vec::new() };
-        start_recoded(bed, code, LinePlan { auth, udp, ..LinePlan::protected(1) }).map(Ok)
+        let is_told = matches!(self, Contender::RlncXdp | Contender::StreamXdp);
+        let chooses = if is_told { Vec::new() } else { vec![0, 1] };
+        start_recoded(bed, code, LinePlan { auth, chooses, ..LinePlan::protected(1) }).map(Ok)
     }
 }
 

@@ -1,14 +1,20 @@
 //! What a configuration needs of its host, for `recoded_host`.
 
-use crate::config::{Backend, Config};
-use recoded_host::{Link, Plan};
-use recoded_runtime::{IP_PACKET_BYTES_MAX, UDP_SOCKET_BYTES, worker_memory_bytes};
+use crate::config::{self, Backend, Config};
+use crate::keys::Keys;
+use crate::node;
+use recoded_host::{Link, Plan, Sockets};
+use recoded_runtime::topology::Topology;
+use recoded_runtime::{
+    IP_PACKET_BYTES_MAX, Interface, UDP_SOCKET_BYTES, why_udp, worker_memory_bytes,
+};
 use std::os::unix::net::UnixStream;
 
 /// What `config` needs. Where a daemon answers on its control socket, that one has the tunnels and
 /// programs that are in place.
 pub fn plan(config: &Config) -> Plan {
     let daemon = &config.daemon;
+    let topology = node::topology(config, Keys::none(config));
     let links = config.links.iter().enumerate().map(|(index, link)| Link {
         name: link.name.clone(),
         interface: link.interface.clone(),
@@ -19,7 +25,7 @@ pub fn plan(config: &Config) -> Plan {
             .filter(|hop| hop.link == index)
             .map(|hop| hop.address)
             .collect(),
-        by_udp: link.backend == Backend::Udp,
+        sockets: sockets(link, &topology),
     });
     let worker_bytes = worker_memory_bytes(daemon.frames, config.links.len());
     Plan {
@@ -30,5 +36,17 @@ pub fn plan(config: &Config) -> Plan {
         socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),
         packet_bytes_max: u32::try_from(IP_PACKET_BYTES_MAX).ok(),
         is_running: UnixStream::connect(&daemon.socket).is_ok(),
+    }
+}
+
+/// What carries the packets of a link, as far as it is known before the daemon starts.
+fn sockets(link: &config::Link, topology: &Topology) -> Sockets {
+    match link.backend {
+        Backend::Xdp => Sockets::Xdp,
+        Backend::Udp => Sockets::Udp,
+        Backend::Auto => match Interface::query(&link.interface) {
+            Ok(interface) if why_udp(topology, &interface).is_some() => Sockets::Udp,
+            _ => Sockets::Either,
+        },
     }
 }

@@ -43,8 +43,20 @@ pub struct Link {
     pub local: Option<IpAddr>,
     /// Next hops and upstream nodes.
     pub neighbours: Vec<IpAddr>,
-    /// Whether UDP sockets carry its packets, and nothing of XDP is needed.
-    pub by_udp: bool,
+    /// What carries its packets.
+    pub sockets: Sockets,
+}
+
+/// What carries the packets of a link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Sockets {
+    /// AF_XDP sockets.
+    Xdp,
+    /// UDP sockets: nothing of XDP is needed.
+    Udp,
+    /// AF_XDP sockets if they can be had, and UDP sockets if not.
+    #[default]
+    Either,
 }
 
 /// How bad it is.

@@ -1,7 +1,7 @@
 //! From a plan and what is known of the host to findings.
 
 use crate::facts::{Face, Facts, shares_prefix};
-use crate::{Finding, Level, Link, Plan};
+use crate::{Finding, Level, Link, Plan, Sockets};
 use std::net::IpAddr;
 
 /// The oldest Linux with all that the daemon asks of it.
@@ -41,7 +41,7 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
         let cause = format!("Linux {major}.{minor} lacks what recoded needs");
         findings.push(error("host".into(), cause, "use Linux 5.10 or newer".into()));
     }
-    let needs_xdp = plan.links.iter().any(|link| !link.by_udp);
+    let needs_xdp = plan.links.iter().any(|link| link.sockets == Sockets::Xdp);
     if needs_xdp && facts.has_af_xdp == Some(false) {
         let cause = "this Linux has no AF_XDP sockets".into();
         let cure = "use one with CONFIG_XDP_SOCKETS, or set backend = \"udp\" in each [[link]]";
@@ -73,7 +73,7 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
             .into(),
         ));
     }
-    if !has(NET_ADMIN) && plan.links.iter().any(|link| link.by_udp) {
+    if !has(NET_ADMIN) && plan.links.iter().any(|link| link.sockets == Sockets::Udp) {
         socket_buffers(plan, facts, findings);
     }
     let is_bounded = !has(IPC_LOCK) && !has(SYS_RESOURCE) && missing.is_empty();
@@ -144,9 +144,9 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
             format!("lower it (ip link set {interface} mtu 1500) unless all neighbours send less"),
         ));
     }
-    if !link.by_udp {
+    if link.sockets != Sockets::Udp {
         queues(plan, face, &subject(), findings);
-        program(plan, face, &subject(), findings);
+        program(plan, face, link, findings);
     }
     local(facts, face, link, findings);
     for neighbour in &link.neighbours {
@@ -170,15 +170,20 @@ fn queues(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) 
     }
 }
 
-fn program(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
+fn program(plan: &Plan, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
     let (Some(id), name) = (face.program, &face.name) else { return };
-    if !plan.is_running {
-        findings.push(error(
-            subject.into(),
-            format!("an XDP program ({id}) of another owner is attached to {name}"),
-            format!("stop its owner, or detach it (ip link set {name} xdp off)"),
-        ));
+    if plan.is_running {
+        return;
     }
+    let cause = format!("an XDP program ({id}) of another owner is attached to {name}");
+    let cure = format!("stop its owner, or detach it (ip link set {name} xdp off)");
+    let subject = format!("link {}", link.name);
+    findings.push(match link.sockets {
+        Sockets::Either => {
+            warning(subject, format!("{cause}, so that UDP sockets will be used"), cure)
+        }
+        _ => error(subject, cause, cure),
+    });
 }
 
 fn local(facts: &Facts, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
@@ -257,7 +262,7 @@ mod tests {
                 interface: "eth0".into(),
                 local: Some([10, 0, 1, 2].into()),
                 neighbours: vec![[10, 0, 1, 1].into()],
-                by_udp: false,
+                sockets: Sockets::Xdp,
             }],
             tunnels: vec!["rec0".into()],
             workers: 1,
@@ -322,7 +327,7 @@ mod tests {
             findings.iter().filter(|finding| finding.cause.contains("rmem_max")).count()
         };
         assert_eq!(count(judge(&plan, &unprivileged)), 0, "AF_XDP has buffers of its own");
-        plan.links[0].by_udp = true;
+        plan.links[0].sockets = Sockets::Udp;
         assert_eq!(judge(&plan, &there), []);
         let said = only(&plan, &unprivileged, Level::Warning);
         assert!(said.contains("net.core.rmem_max = 212992") && said.contains("4194304"), "{said}");
@@ -393,10 +398,22 @@ mod tests {
         assert_eq!(judge(&Plan { is_running: true, ..plan() }, &there), []);
     }
 
+    /// Without AF_XDP sockets there are others, so that nothing keeps the daemon from starting.
+    #[test]
+    fn link_that_may_have_either_needs_nothing_of_xdp_and_hears_of_programs() {
+        let mut plan = plan();
+        plan.links[0].sockets = Sockets::Either;
+        let mut there = Facts { has_af_xdp: Some(false), ..facts() };
+        assert_eq!(judge(&plan, &there), []);
+        there.faces[0].program = Some(77);
+        let said = only(&plan, &there, Level::Warning);
+        assert!(said.contains("(77)") && said.contains("UDP sockets will be used"), "{said}");
+    }
+
     #[test]
     fn link_with_udp_sockets_needs_nothing_of_xdp() {
         let mut plan = plan();
-        plan.links[0].by_udp = true;
+        plan.links[0].sockets = Sockets::Udp;
         plan.tunnels.clear();
         let mut there = facts();
         (there.capabilities, there.memlock_bytes) = (0, Some(0));

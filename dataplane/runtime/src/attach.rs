@@ -10,9 +10,10 @@
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
 
+use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
-use crate::privileged::{AskError, Client};
+use crate::privileged::{AskError, Attached, Client};
 use crate::topology::{Backend, LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
@@ -79,24 +80,27 @@ impl Attachment {
         link: usize,
         netlink: &Netlink,
     ) -> Result<Attachment, StartError> {
-        if topology.links[link].backend == Backend::Udp {
-            return Ok(Attachment::none(&topology.links[link].interface));
+        match netlink.privileged() {
+            Some(privileged) if topology.links[link].backend != Backend::Udp => {
+                Attachment::ask(&topology.links[link].interface, privileged)
+            }
+            _ => Prepared::new(topology, link, netlink)?.attach(topology, link, netlink),
         }
-        if let Some(privileged) = netlink.privileged() {
-            return Attachment::ask(&topology.links[link].interface, privileged);
-        }
-        Loaded::new(topology, link)?.attach(topology.xdp_mode, netlink)
     }
 
     /// Has the privileged process attach it.
     fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
-        let (mode, reason, link) = privileged.attach(interface).map_err(|error| match error {
-            AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },
-            error => StartError::Privileged {
-                what: format!("a program on {interface}"),
-                reason: error.to_string(),
-            },
-        })?;
+        let (mode, reason, link) =
+            match privileged.attach(interface).map_err(|error| match error {
+                AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },
+                error => StartError::Privileged {
+                    what: format!("a program on {interface}"),
+                    reason: error.to_string(),
+                },
+            })? {
+                Attached::Program { mode, reason, link } => (mode, reason, link),
+                Attached::Sockets { reason } => return Ok(Attachment::none(interface, reason)),
+            };
         let program = Holder::Privileged(privileged.clone(), link);
         Ok(Attachment { interface: interface.to_owned(), index: 0, program, mode, reason })
     }
@@ -113,14 +117,14 @@ impl Attachment {
         }
     }
 
-    /// The place of a program on an interface that needs none.
-    fn none(interface: &str) -> Attachment {
+    /// The place of a program on an interface that needs none, and why.
+    pub(crate) fn none(interface: &str, reason: String) -> Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
             program: Holder::Absent,
             mode: XdpMode::Generic,
-            reason: String::new(),
+            reason,
         }
     }
 
@@ -188,7 +192,15 @@ impl Attachment {
         self.index
     }
 
-    /// How the program runs, and why not better.
+    /// What carries the packets of its link.
+    pub(crate) fn backend(&self) -> Backend {
+        match self.program {
+            Holder::Absent => Backend::Udp,
+            Holder::Here(..) | Holder::Privileged(..) => Backend::Xdp,
+        }
+    }
+
+    /// How the program runs, and why not better; why there is none.
     pub(crate) fn mode(&self) -> (XdpMode, &str) {
         (self.mode, &self.reason)
     }

@@ -23,6 +23,8 @@ mod privileged;
 
 mod attach;
 
+mod choice;
+
 mod netlink;
 
 mod tunnel;
@@ -102,6 +104,7 @@ pub mod report;
 
 pub mod error;
 
+pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};
 pub use netlink::Interface;

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::link::{
-    LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp,
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -41,6 +41,8 @@ pub struct Interface {
     pub program: Option<u32>,
     /// Whether it is set up (`ip link set ... up`).
     pub is_up: bool,
+    /// What it is (veth, bridge) where it is Linux's own; `None` for hardware.
+    pub kind: Option<String>,
 }
 
 impl Interface {
@@ -327,7 +329,7 @@ fn refused(what: &str, error: &AskError) -> StartError {
 fn read_interface(message: &LinkMessage) -> Option<Interface> {
     let is_up = message.header.flags.contains(LinkFlags::Up);
     let index = message.header.index;
-    let mut interface = Interface { index, mac: [0; 6], mtu: 0, program: None, is_up };
+    let mut interface = Interface { index, is_up, ..Interface::default() };
     // The loopback interface frames as Ethernet does, with addresses of zeros.
     if !matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback) {
         return None;
@@ -338,11 +340,19 @@ fn read_interface(message: &LinkMessage) -> Option<Interface> {
                 interface.mac = address.as_slice().try_into().ok()?
             }
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu as usize,
+            LinkAttribute::LinkInfo(infos) => interface.kind = read_kind(infos),
             LinkAttribute::Xdp(xdp) => interface.program = read_program(xdp),
             _ => {}
         }
     }
     Some(interface)
+}
+
+fn read_kind(infos: &[LinkInfo]) -> Option<String> {
+    infos.iter().find_map(|info| match info {
+        LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
+    })
 }
 
 fn read_program(attributes: &[LinkXdp]) -> Option<u32> {

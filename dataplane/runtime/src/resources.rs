@@ -6,6 +6,7 @@
 //! thread is started here, so that whatever confines this thread confines them all.
 
 use crate::attach::Attachment;
+use crate::choice::settled;
 use crate::error::StartError;
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::port::{LinkMode, Port, XdpPort};
@@ -108,12 +109,16 @@ impl Resources {
         let (interfaces, mut attachments) = match privileged {
             Some((client, true)) => find_links(topology, &netlink, client)?,
             _ => {
-                let interfaces = open_interfaces(topology, &netlink)?;
+                let interfaces = find_interfaces(topology, &netlink)?;
                 let attachments = (0..topology.links.len())
                     .map(|link| Attachment::open(topology, link, &netlink));
                 (interfaces.into_iter().map(Some).collect(), attachments.collect::<Result<_, _>>()?)
             }
         };
+        let topology = &settled(topology, &attachments);
+        for (link, interface) in topology.links.iter().zip(&interfaces) {
+            interface.iter().for_each(|it| warn_of_limits(link, it, topology.workers));
+        }
         let mut workers = Vec::with_capacity(topology.workers);
         let mut modes = Vec::new();
         let present: Vec<bool> = interfaces.iter().map(Option::is_some).collect();
@@ -202,32 +207,37 @@ fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
         Backend::Xdp => {
             LinkMode::Xdp(ActiveMode { xdp, socket: SocketMode::Copy, reason: reason.to_owned() })
         }
-        Backend::Udp => LinkMode::Udp("the interface is gone".to_owned()),
+        Backend::Auto | Backend::Udp => LinkMode::Udp("the interface is gone".to_owned()),
     }
 }
 
 /// One message that names all that is missing, rather than one refusal after the other. UDP sockets
 /// need none, tunnels one.
 pub(crate) fn check_capabilities(topology: &Topology) -> Result<(), StartError> {
-    let Ok(sets) = capabilities(None) else {
-        return Ok(()); // Linux will say it itself.
-    };
-    let (xdp, tunnels) = (topology.needs_xdp(), !topology.tunnels.is_empty());
-    let needed = [
-        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN, xdp || tunnels),
-        ("CAP_NET_RAW", CapabilitySet::NET_RAW, xdp),
-        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN, xdp),
-    ];
-    let missing = |(_, any, is_needed): &(&str, CapabilitySet, bool)| {
-        *is_needed && !sets.effective.intersects(*any)
-    };
-    let missing: Vec<&str> = needed.into_iter().filter(missing).map(|(name, ..)| name).collect();
-    match (missing.is_empty(), xdp) {
-        (true, _) => Ok(()),
-        (false, true) => Err(StartError::NotPermitted { missing: missing.join(", ") }),
-        (false, false) => Err(StartError::NoTunnels),
+    let missing = missing_capabilities();
+    if topology.needs_xdp() && !missing.is_empty() {
+        return Err(StartError::NotPermitted { missing: missing.join(", ") });
+    }
+    match !topology.tunnels.is_empty() && missing.contains(&TUNNEL_CAPABILITY) {
+        true => Err(StartError::NoTunnels),
+        false => Ok(()),
     }
 }
+
+/// Capabilities that AF_XDP needs and this process lacks; none where Linux does not say.
+pub(crate) fn missing_capabilities() -> Vec<&'static str> {
+    let Ok(sets) = capabilities(None) else { return Vec::new() };
+    let needed = [
+        (TUNNEL_CAPABILITY, CapabilitySet::NET_ADMIN),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+    ];
+    let missing = needed.into_iter().filter(|(_, any)| !sets.effective.intersects(*any));
+    missing.map(|(name, _)| name).collect()
+}
+
+/// What tunnels need.
+const TUNNEL_CAPABILITY: &str = "CAP_NET_ADMIN";
 
 /// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
 /// UMEM says whether it was too low.
@@ -237,19 +247,12 @@ pub(crate) fn raise_memlock() {
     }
 }
 
-pub(crate) fn open_interfaces(
+/// The interfaces of all links, which must be there.
+pub(crate) fn find_interfaces(
     topology: &Topology,
     netlink: &Netlink,
 ) -> Result<Vec<Interface>, StartError> {
-    topology
-        .links
-        .iter()
-        .map(|link| {
-            let interface = netlink.interface(&link.interface)?;
-            warn_of_limits(link, &interface, topology.workers);
-            Ok(interface)
-        })
-        .collect()
+    topology.links.iter().map(|link| netlink.interface(&link.interface)).collect()
 }
 
 fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
@@ -333,8 +336,8 @@ pub(crate) fn open_worker(
         }
         let refused = |error| Refused { error, link: Some(link) };
         if topology.links[link].backend == Backend::Udp {
-            let (socket, reason) = UdpSocket::open(topology, link).map_err(refused)?;
-            modes.push(Some(LinkMode::Udp(reason)));
+            let (socket, lacks) = UdpSocket::open(topology, link).map_err(refused)?;
+            modes.push(Some(LinkMode::Udp(joined([attachment.mode().1, lacks]))));
             ports.push(Some(Port::Udp(Box::new(socket))));
             continue;
         }
@@ -342,9 +345,7 @@ pub(crate) fn open_worker(
         let (socket, mode, socket_reason) =
             Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)
                 .map_err(|error| refused(error.into()))?;
-        let reasons = [xdp_reason, &socket_reason];
-        let reason = reasons.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>();
-        let reason = reason.join("; ");
+        let reason = joined([xdp_reason, &socket_reason]);
         modes.push(Some(LinkMode::Xdp(ActiveMode { xdp, socket: mode, reason })));
         let local = SocketAddr::new(topology.links[link].local, topology.port);
         ports.push(Some(Port::Xdp(Box::new(XdpPort::new(socket, local)))));
@@ -355,6 +356,11 @@ pub(crate) fn open_worker(
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
     Ok((WorkerResources { ports, umem, socket_fds }, modes))
+}
+
+fn joined(reasons: [&str; 2]) -> String {
+    let reasons: Vec<&str> = reasons.into_iter().filter(|text| !text.is_empty()).collect();
+    reasons.join("; ")
 }
 
 /// A link reports the worst mode of its queues.

@@ -47,8 +47,10 @@ impl Idle {
 /// What carries the packets of a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
-    /// AF_XDP sockets behind an XDP program.
+    /// AF_XDP sockets where they can be had and are not slower, UDP sockets elsewhere.
     #[default]
+    Auto,
+    /// AF_XDP sockets behind an XDP program.
     Xdp,
     /// UDP sockets, which need no privilege: Linux finds the neighbour and the way to it.
     Udp,
@@ -58,6 +60,7 @@ impl Backend {
     /// Name in configuration and reports.
     pub fn name(self) -> &'static str {
         match self {
+            Backend::Auto => "auto",
             Backend::Xdp => "xdp",
             Backend::Udp => "udp",
         }

@@ -60,9 +60,12 @@ fn both_take_part_and_lengths_do_not_matter() {
     for bytes in [0, 1, 127, 1500, 70_001] {
         multiply(&mut together, &mut random, bytes);
     }
-    let shares = multiply(&mut together, &mut random, 1 << 20);
-    assert!(shares.device > 0 && shares.cores > 0, "{shares:?}");
-    assert_eq!(shares.redone, 0);
+    // Each side takes its next part when it is done with one: where Linux lets only one of them run
+    // for so long, the other may come too late.
+    let tries: Vec<Shares> =
+        (0..20).map(|_| multiply(&mut together, &mut random, 1 << 20)).collect();
+    assert!(tries.iter().any(|it| it.device > 0 && it.cores > 0), "{tries:?}");
+    assert!(tries.iter().all(|it| it.redone == 0), "{tries:?}");
     assert!(together.has_device());
 }
 

@@ -165,11 +165,12 @@ pub const LINK: Table = Table {
         },
         Key {
             name: "backend",
-            values: Words(&["xdp", "udp"]),
-            default: Is(r#""xdp""#),
-            meaning: "What carries its packets: AF_XDP sockets behind an XDP program, the fastest; or \
-                UDP sockets, which need no privilege: in containers, on rented servers, behind \
-                address translation.",
+            values: Words(&["auto", "xdp", "udp"]),
+            default: Is(r#""auto""#),
+            meaning: "What carries its packets: xdp, AF_XDP sockets behind an XDP program; udp, UDP \
+                sockets, which need no privilege; auto, the first where it can be had, and the \
+                second elsewhere and where it is faster: beside a tunnel, on interfaces without \
+                hardware or without native XDP. recodectl show says which, and why.",
             ..KEY
         },
         Key {

@@ -16,7 +16,7 @@ mod probe;
 use crate::table::sentence;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::State;
-use recoded_host::{FactsError, Finding, Level, Link, Plan};
+use recoded_host::{FactsError, Finding, Level, Link, Plan, Sockets};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -115,7 +115,7 @@ fn plan(state: &State) -> Plan {
         interface: link.interface.clone(),
         local: link.local.parse().ok(),
         neighbours: neighbours(state, &link.name).into_iter().collect(),
-        by_udp: link.socket_mode == "udp",
+        sockets: if link.socket_mode == "udp" { Sockets::Udp } else { Sockets::Xdp },
     });
     Plan {
         links: links.collect(),

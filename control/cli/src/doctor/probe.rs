@@ -97,7 +97,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_host::Link;
+    use recoded_host::{Link, Sockets};
 
     fn plan() -> Plan {
         let here = IpAddr::from([127, 0, 0, 1]);
@@ -106,7 +106,7 @@ mod tests {
             interface: "lo".into(),
             local: Some(here),
             neighbours: vec![here],
-            by_udp: false,
+            sockets: Sockets::Xdp,
         };
         Plan { links: vec![link], ..Plan::default() }
     }

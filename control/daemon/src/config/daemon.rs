@@ -27,7 +27,8 @@ pub const XDP_MODES: [(&str, XdpMode); 4] = [
 ];
 
 /// Words of `backend`.
-pub const BACKENDS: [(&str, Backend); 2] = [("xdp", Backend::Xdp), ("udp", Backend::Udp)];
+pub const BACKENDS: [(&str, Backend); 3] =
+    [("auto", Backend::Auto), ("xdp", Backend::Xdp), ("udp", Backend::Udp)];
 
 /// Words of `sandbox`.
 pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox::Off)];
@@ -147,7 +148,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
         let rule = "it is this host's IP address on the link";
         let local = reader.text("local", rule, unicast);
         let local = reader.require("local", local, rule);
-        let backend = reader.choice("backend", &BACKENDS, "it is \"xdp\" or \"udp\"");
+        let backend = reader.choice("backend", &BACKENDS, "it is \"auto\", \"xdp\" or \"udp\"");
         let rate_mbit =
             reader.number("rate_mbit", 0.001..=1e6, "a pace is 0.001 to 1000000 Mbit/s");
         let Some(name) = name else { continue };

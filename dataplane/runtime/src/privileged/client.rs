@@ -16,6 +16,14 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct Client(Mutex<Channel>);
 
+/// What a link has.
+pub(crate) enum Attached {
+    /// A program, how it runs and why not better, and what keeps it attached.
+    Program { mode: XdpMode, reason: String, link: Option<OwnedFd> },
+    /// None, since it is to have UDP sockets, and why.
+    Sockets { reason: String },
+}
+
 /// Why the privileged half did not do something.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
@@ -60,17 +68,17 @@ impl Client {
         }
     }
 
-    /// How the program of an interface is attached, and what keeps it so.
-    pub(crate) fn attach(
-        &self,
-        interface: &str,
-    ) -> Result<(XdpMode, String, Option<OwnedFd>), AskError> {
+    /// What the link of an interface has.
+    pub(crate) fn attach(&self, interface: &str) -> Result<Attached, AskError> {
         let request = Request::Attach { interface: interface.to_owned() };
         let (reply, fds) = self.ask(&request, &[])?;
         let link = fds.into_iter().next();
         match reply {
-            Reply::Attached { native: true, reason } => Ok((XdpMode::Native, reason, link)),
-            Reply::Attached { native: false, reason } => Ok((XdpMode::Generic, reason, link)),
+            Reply::Attached { native, reason } => {
+                let mode = if native { XdpMode::Native } else { XdpMode::Generic };
+                Ok(Attached::Program { mode, reason, link })
+            }
+            Reply::Unattached { reason } => Ok(Attached::Sockets { reason }),
             other => Err(unexpected(&other)),
         }
     }

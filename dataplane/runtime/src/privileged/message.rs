@@ -36,6 +36,8 @@ pub(super) enum Reply {
     /// The program is attached; how, and the fallback reason. A descriptor of its `bpf_link` comes
     /// along, if there is one.
     Attached { native: bool, reason: String },
+    /// The link is to have UDP sockets, and why.
+    Unattached { reason: String },
     /// There is no such interface now.
     Absent,
     /// Packets by verdict.

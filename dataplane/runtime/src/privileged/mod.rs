@@ -20,7 +20,7 @@ mod kill_switch;
 mod message;
 mod server;
 
-pub(crate) use client::AskError;
 pub use client::Client;
+pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;
 pub use server::{Left, Privileged};

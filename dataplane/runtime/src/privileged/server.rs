@@ -1,12 +1,13 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
 use super::message::{Reply, Request};
-use crate::attach::{Attachment, Loaded};
+use crate::attach::Attachment;
 use crate::channel::Channel;
+use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
-use crate::resources::{check_capabilities, open_interfaces, raise_memlock};
-use crate::topology::{Backend, HopConfig, LinkConfig, Topology, tunnel_mtu_min};
+use crate::resources::{check_capabilities, find_interfaces, raise_memlock};
+use crate::topology::{Backend, HopConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
@@ -65,22 +66,16 @@ impl Privileged {
     ) -> Result<Privileged, StartError> {
         topology.check()?;
         check_capabilities(topology)?;
-        if topology.needs_xdp() {
-            raise_memlock();
-        }
+        raise_memlock();
         let netlink = Netlink::open()?;
-        open_interfaces(topology, &netlink)?;
-        let load = |(index, link): (usize, &LinkConfig)| match link.backend {
-            Backend::Xdp => Loaded::new(topology, index).map(Some),
-            Backend::Udp => Ok(None),
-        };
-        let loaded = topology.links.iter().enumerate().map(load);
-        let loaded = loaded.collect::<Result<Vec<_>, StartError>>()?;
+        find_interfaces(topology, &netlink)?;
+        let prepared = (0..topology.links.len()).map(|it| Prepared::new(topology, it, &netlink));
+        let prepared = prepared.collect::<Result<Vec<_>, StartError>>()?;
         end_other();
-        let programs = topology.links.iter().zip(loaded).map(|(link, loaded)| {
-            let attach = |loaded: Loaded| loaded.attach(topology.xdp_mode, &netlink);
-            let attachment = loaded.map(attach).transpose()?;
-            Ok(Program { interface: link.interface.clone(), attachment, flows: BTreeSet::new() })
+        let programs = prepared.into_iter().enumerate().map(|(link, prepared)| {
+            let attachment = Some(prepared.attach(topology, link, &netlink)?);
+            let interface = topology.links[link].interface.clone();
+            Ok(Program { interface, attachment, flows: BTreeSet::new() })
         });
         let programs = programs.collect::<Result<Vec<_>, StartError>>()?;
         let mut opened = Privileged {
@@ -223,6 +218,9 @@ impl Privileged {
             return Ok(Reply::Absent);
         };
         let (mode, reason) = attachment.mode();
+        if attachment.backend() == Backend::Udp {
+            return Ok(Reply::Unattached { reason: reason.to_owned() });
+        }
         Ok(Reply::Attached { native: mode == XdpMode::Native, reason: reason.to_owned() })
     }
 

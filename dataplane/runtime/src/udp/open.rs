@@ -23,7 +23,7 @@ impl UdpSocket {
     pub(crate) fn open(
         topology: &Topology,
         link: usize,
-    ) -> Result<(UdpSocket, String), StartError> {
+    ) -> Result<(UdpSocket, &'static str), StartError> {
         let config = &topology.links[link];
         let local = SocketAddr::new(config.local, topology.port);
         let fd = bound(config, local, topology.workers > 1).map_err(|source| StartError::Udp {
@@ -35,9 +35,9 @@ impl UdpSocket {
         let splits = setsockopt(&fd, sockopt::UdpGsoSegment, &0).is_ok();
         let lacks = match (merges, splits) {
             (true, true) => "",
-            (true, false) => "; this Linux does not split packets (UDP_SEGMENT)",
-            (false, true) => "; this Linux does not merge packets (UDP_GRO)",
-            (false, false) => "; this Linux neither merges nor splits packets (UDP_GRO)",
+            (true, false) => "this Linux does not split packets (UDP_SEGMENT)",
+            (false, true) => "this Linux does not merge packets (UDP_GRO)",
+            (false, false) => "this Linux neither merges nor splits packets (UDP_GRO)",
         };
         let hops = topology.hops.iter();
         let to = |hop: &HopConfig| SocketAddr::new(hop.address, topology.port);
@@ -56,7 +56,7 @@ impl UdpSocket {
             statistics: SocketStatistics::default(),
             sender: Sender::new(&targets, splits),
         };
-        Ok((socket, format!("backend = \"udp\" is configured{lacks}")))
+        Ok((socket, lacks))
     }
 }
 

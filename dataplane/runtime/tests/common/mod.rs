@@ -82,6 +82,11 @@ pub fn ip(arguments: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Whether it succeeds.
+pub fn try_ip(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).output().expect("iproute2").status.success()
+}
+
 /// Runs `work` on a thread inside a namespace.
 pub fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
     let enter = || {

@@ -91,6 +91,42 @@ fn hosts_with_udp_sockets_and_with_af_xdp_understand_each_other() {
     }
 }
 
+/// On veth, AF_XDP relays more packets and UDP sockets carry more at the ends; without privilege
+/// there is no AF_XDP.
+#[test]
+fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
+    let keyed = || Some(AuthPlan::new("full", 2));
+    let chooses = vec![0, 1, 2];
+    let mut daemons =
+        Daemon::start_line(&bed, &LinePlan { auth: keyed(), chooses, ..plan(&[]) }).unwrap();
+    download(&bed, 4 << 20);
+    assert_sound(&daemons, &[0, 2]);
+    let reason = |daemon: &Daemon| daemon.show().unwrap().links[0].reason.clone();
+    assert!(reason(&daemons[0]).contains("veth"), "{}", reason(&daemons[0]));
+    // What was chosen holds when another process takes the place of the one that sees packets.
+    for daemon in &daemons {
+        daemon.signal_dataplane(rustix::process::Signal::KILL).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for daemon in &mut daemons {
+        daemon.wait_until_it_answers().unwrap();
+        daemon.wait_until_it_has_sessions().unwrap();
+    }
+    download(&bed, 4 << 20);
+    assert_sound(&daemons, &[0, 2]);
+    drop((daemons, bed));
+    let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
+    let unprivileged =
+        LinePlan { auth: keyed(), chooses: vec![1], unprivileged: vec![1], ..plan(&[]) };
+    let daemons = Daemon::start_line(&bed, &unprivileged).unwrap();
+    download(&bed, 1 << 20);
+    assert_sound(&daemons, &[1]);
+    let said = "AF_XDP needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF";
+    assert_eq!(reason(&daemons[1]), said);
+}
+
 /// A relay needs no tunnel, and so no privilege at all: neither to start nor to start again.
 #[test]
 fn relay_with_udp_sockets_runs_as_a_user_without_privilege() {

@@ -1,0 +1,129 @@
+//! What carries the packets of a link whose configuration leaves that open (`backend = "auto"`).
+//!
+//! AF_XDP sockets, unless Linux or its administrator has none for us, or UDP sockets were measured
+//! faster: where plain packets enter or leave and the interface is one of Linux's own (veth, a
+//! bridge) or takes our program in generic mode only. There Linux copies every AF_XDP packet, but
+//! carries UDP packets 64 KiB at a time (`bench edge`). Between links, AF_XDP relays more packets
+//! than UDP sockets even so (`bench relay`).
+
+use crate::attach::{Attachment, Loaded};
+use crate::error::StartError;
+use crate::netlink::{Interface, Netlink};
+use crate::resources::missing_capabilities;
+use crate::topology::{Backend, Topology};
+use recoded_xsk::{ModePreference, XdpMode};
+
+/// What a link is about to have.
+pub(crate) enum Prepared {
+    /// AF_XDP sockets behind this program.
+    Program(Loaded),
+    /// UDP sockets, and why.
+    Sockets {
+        /// Interface of the link.
+        interface: String,
+        /// Words for reports.
+        reason: String,
+    },
+}
+
+impl Prepared {
+    /// Prepares what needs no change on the interface, which may have another program meanwhile.
+    ///
+    /// # Errors
+    /// As [`Attachment::open`]; what is wrong with programs only where none but AF_XDP will do.
+    pub(crate) fn new(
+        topology: &Topology,
+        link: usize,
+        netlink: &Netlink,
+    ) -> Result<Prepared, StartError> {
+        let config = &topology.links[link];
+        let interface = config.interface.clone();
+        match config.backend {
+            Backend::Xdp => Loaded::new(topology, link).map(Prepared::Program),
+            Backend::Udp => {
+                let reason = "backend = \"udp\" is configured".to_owned();
+                Ok(Prepared::Sockets { interface, reason })
+            }
+            Backend::Auto => {
+                let found = netlink.interface(&interface)?;
+                if let Some(reason) = why_udp(topology, &found) {
+                    return Ok(Prepared::Sockets { interface, reason });
+                }
+                match Loaded::new(topology, link) {
+                    Ok(loaded) => Ok(Prepared::Program(loaded)),
+                    Err(error) => Ok(Prepared::Sockets { interface, reason: not_had(&error) }),
+                }
+            }
+        }
+    }
+
+    /// Attaches the program, if there is one.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub(crate) fn attach(
+        self,
+        topology: &Topology,
+        link: usize,
+        netlink: &Netlink,
+    ) -> Result<Attachment, StartError> {
+        let loaded = match self {
+            Prepared::Program(loaded) => loaded,
+            Prepared::Sockets { interface, reason } => {
+                return Ok(Attachment::none(&interface, reason));
+            }
+        };
+        let interface = &topology.links[link].interface;
+        let is_open = topology.links[link].backend == Backend::Auto;
+        match loaded.attach(topology.xdp_mode, netlink) {
+            Ok(mut attachment) if is_open && is_slow(topology, &attachment) => {
+                let reason = format!("AF_XDP would be generic ({})", attachment.mode().1);
+                attachment.detach();
+                Ok(Attachment::none(interface, reason))
+            }
+            Err(error) if is_open && !is_gone(&error) => {
+                Ok(Attachment::none(interface, not_had(&error)))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// The topology with nothing left open: what each link got.
+pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topology {
+    let mut settled = topology.clone();
+    for (link, attachment) in settled.links.iter_mut().zip(attachments) {
+        if link.backend == Backend::Auto {
+            link.backend = attachment.backend();
+        }
+    }
+    settled
+}
+
+/// Why a link with `backend = "auto"` on this interface gets UDP sockets before AF_XDP is even
+/// tried; `None` if it is tried.
+pub fn why_udp(topology: &Topology, interface: &Interface) -> Option<String> {
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return Some(format!("AF_XDP needs {}", missing.join(", ")));
+    }
+    let kind = interface.kind.as_ref().filter(|_| is_edge(topology))?;
+    Some(format!("sources and sinks are faster so on an interface of Linux's own ({kind})"))
+}
+
+/// Whether plain packets enter or leave here, and nothing but the fastest mode is configured.
+fn is_edge(topology: &Topology) -> bool {
+    !topology.tunnels.is_empty() && topology.xdp_mode == ModePreference::Auto
+}
+
+fn is_slow(topology: &Topology, attachment: &Attachment) -> bool {
+    is_edge(topology) && attachment.mode().0 == XdpMode::Generic
+}
+
+fn is_gone(error: &StartError) -> bool {
+    matches!(error, StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. })
+}
+
+fn not_had(error: &StartError) -> String {
+    format!("AF_XDP cannot be had: {error}")
+}
