@@ -13,6 +13,8 @@ mod cores;
 
 mod progress;
 
+mod median;
+
 mod namespace;
 
 mod relay;

@@ -17,8 +17,8 @@ use crate::error::BenchError;
 use crate::figures::blocks::{self, BATCH_SIZE};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::Work;
-use crate::kernels::contest::median;
 use crate::kernels::thread_seconds;
+use crate::median::median;
 
 /// What it is called.
 pub const NAME: &str = "seed003-software";
@@ -60,9 +60,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
     }
     let ratios: Vec<f64> = rates
         .iter()
-        .map(|rates| {
-            median(rates[0].iter().zip(&rates[1]).map(|(random, cs)| cs / random).collect())
-        })
+        .map(|rates| median(rates[0].iter().zip(&rates[1]).map(|(random, cs)| cs / random)))
         .collect();
     let rates = rates.into_iter().map(|rates| rates.into_iter().map(median).collect()).collect();
     Ok(figure(&kernels, rates, &ratios, degrees, rounds))

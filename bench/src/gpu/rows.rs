@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::kernels::contest::median;
+use crate::median::median;
 
 /// One contestant at one shape.
 #[derive(Clone, Debug, Serialize)]

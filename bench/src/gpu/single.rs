@@ -117,7 +117,7 @@ fn latency(
         bundle = back;
         samples.push(seconds);
     }
-    Ok((bundle, crate::kernels::contest::median(samples)))
+    Ok((bundle, crate::median::median(samples)))
 }
 
 /// The same jobs by CPU or card, as the dispatcher decides, on all cores.

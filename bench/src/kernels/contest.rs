@@ -1,5 +1,6 @@
 //! Who is measured, how one sample is taken, and what many samples say.
 
+use crate::median::median;
 use std::hint::black_box;
 
 use bench_native::forget_wide_registers;
@@ -99,7 +100,7 @@ impl Contestant {
     /// neighbours in time alike.
     pub fn ratio_to(&self, other: &Contestant) -> f64 {
         let pairs = self.rates.iter().zip(&other.rates);
-        median(pairs.map(|(own, other)| own / other).collect())
+        median(pairs.map(|(own, other)| own / other))
     }
 }
 
@@ -235,17 +236,6 @@ pub fn number(value: f64) -> String {
         size if size < 10.0 => format!("{value:.2}"),
         size if size < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
-    }
-}
-
-/// The middle value; of an even number, the mean of both.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::line::case::{Case, OMITTED, QUEUE, RATE_MBIT};
 use crate::line::contender::Contender;
 use crate::line::sample::{Datagrams, Sample, StreamSample};
 use crate::machine::Machine;
+use crate::median::median;
 
 /// A whole run.
 pub struct Report {
@@ -39,13 +40,6 @@ pub struct Series {
     pub samples: Vec<Sample>,
     /// Why there are none, or fewer.
     pub failed: Option<String>,
-}
-
-/// The median of values, or not a number if there are none.
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 impl Series {

@@ -11,7 +11,7 @@ use crate::cores::Ticks;
 use crate::error::BenchError;
 use crate::line::case::{Case, RATE_MBIT};
 use crate::line::contender::{Contender, Kind, Running};
-use crate::line::report::median;
+use crate::median::median;
 
 /// How long a rate that has changed is not counted.
 const SETTLE_SECONDS: f64 = 2.0;
@@ -204,7 +204,7 @@ impl Setup<'_> {
         let probe = probe.finish().map_err(BenchError::Bed)?;
         // A daemon that was killed took its count with it.
         after.processor_seconds = after.processor_seconds.max(before.processor_seconds);
-        let standing_queue_ms = (!queue.is_empty()).then(|| median(queue.into_iter()));
+        let standing_queue_ms = (!queue.is_empty()).then(|| median(queue));
         let sample = self.evaluate(control, (&outcome, beside.as_ref()), &probe, (&before, &after));
         Ok(StreamSample { standing_queue_ms, ..sample })
     }

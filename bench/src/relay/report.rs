@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::machine::Machine;
+use crate::median::median;
 use crate::relay::case::Case;
 use crate::relay::packets::{FIELD, GENERATION_SIZE, LOSS};
 use crate::relay::placement::Cores;
@@ -51,13 +52,7 @@ impl Series {
 
     /// Median over the samples of one of their values.
     fn median(&self, value: impl Fn(&Sample) -> f64) -> f64 {
-        let values = self.sorted(value);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => f64::NAN,
-            count if count % 2 == 1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        }
+        median(self.samples.iter().map(value))
     }
 
     fn best(&self, value: impl Fn(&Sample) -> f64) -> f64 {
@@ -83,14 +78,9 @@ impl Report {
             .series
             .iter()
             .find(|other| other.case == to && other.packet_bytes == series.packet_bytes)?;
-        let mut ratios: Vec<f64> = series
-            .samples
-            .iter()
-            .zip(&other.samples)
-            .map(|(sample, other)| value(sample) / value(other))
-            .collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied()
+        let pairs = series.samples.iter().zip(&other.samples);
+        let ratio = median(pairs.map(|(sample, other)| value(sample) / value(other)));
+        (!ratio.is_nan()).then_some(ratio)
     }
 
     /// The table, in Markdown.

@@ -12,6 +12,7 @@
 
 pub mod packet;
 
+pub mod summary;
 pub mod train;
 
 pub mod socket;

@@ -18,7 +18,8 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::packet::{Body, OPENING_BYTES, ParseError, Refusal, Token, VERSION};
 use crate::socket::{Endpoint, Received, header_bytes};
-use crate::train::{Arrivals, Summary, TrainPlan, be_prompt, send, wall_nanos};
+use crate::summary::Summary;
+use crate::train::{Arrivals, TrainPlan, be_prompt, send, wall_nanos};
 
 /// A session that hears nothing for so long ends.
 const IDLE: Duration = Duration::from_secs(5);

@@ -18,7 +18,8 @@ use crate::measured::{Measured, RoundTrip, Sums, Way};
 use crate::packet::{Body, OPENING_BYTES, PORT, ParseError, Refusal, Token};
 use crate::ramp::{self, Losses, Rate, Shape};
 use crate::socket::{Endpoint, Received, header_bytes, interface};
-use crate::train::{Arrivals, Summary, TrainPlan, be_prompt, send, wall_nanos};
+use crate::summary::Summary;
+use crate::train::{Arrivals, TrainPlan, be_prompt, send, wall_nanos};
 
 mod mtu;
 

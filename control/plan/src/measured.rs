@@ -136,7 +136,7 @@ pub struct Sums {
 
 impl Sums {
     /// Takes a train in.
-    pub fn add(&mut self, summary: &crate::train::Summary) {
+    pub fn add(&mut self, summary: &crate::summary::Summary) {
         self.packets += u64::from(summary.sent);
         self.lost += u64::from(summary.lost());
         self.runs += u64::from(summary.runs);

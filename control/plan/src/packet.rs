@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::train::Summary;
+use crate::summary::Summary;
 
 /// Version of the packets, raised with every change of them.
 pub const VERSION: u8 = 1;

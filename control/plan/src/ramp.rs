@@ -10,7 +10,7 @@
 //! count as carried, since they took their share of it. Where it loses more at higher rates and
 //! no queue grows, something drops what exceeds a rate, and what arrived is the rate.
 
-use crate::train::Summary;
+use crate::summary::Summary;
 
 /// First rate, in Mbit/s.
 const START_MBIT: f64 = 1.0;

@@ -14,7 +14,8 @@ use recoded_plan::forecast::{Direction, Forecast, Hop, Verdict};
 use recoded_plan::listen::{Limits, Listener};
 use recoded_plan::measure::{Options, measure};
 use recoded_plan::packet::{BYTES_MAX, Body, OPENING_BYTES, Packet, Refusal, VERSION};
-use recoded_plan::train::{PACKETS_MAX, Summary};
+use recoded_plan::summary::Summary;
+use recoded_plan::train::PACKETS_MAX;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 

@@ -7,9 +7,10 @@ mod packet_sizes;
 mod processors;
 
 use crate::kernels::anchors::paper_name;
-use crate::kernels::contest::{Row, median};
+use crate::kernels::contest::Row;
 use crate::kernels::report::Report;
 use crate::kernels::rows::Section;
+use crate::median::median;
 use recoded_gf::Field;
 
 /// File names and SVG documents; none without the rows of the paper's benchmark.

@@ -1,9 +1,9 @@
 //! Who must prove who they are: keys of this host, of its neighbours, and of the other ends of
 //! flows. Files of keys are only named here; `crate::keys` reads them, at the start.
 
-use super::daemon::find;
 use super::document::{Document, Section};
 use super::error::ConfigError;
+use super::find;
 use super::reader::{Reader, unicast};
 use super::{Config, Flow, Link, Neighbour};
 use recoded_api::keys::NEIGHBOUR;

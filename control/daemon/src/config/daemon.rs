@@ -4,8 +4,8 @@ use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::{Reader, unicast};
+use super::refuse_duplicates;
 use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
-use super::{names, refuse_duplicates};
 use recoded_api::keys;
 use recoded_fpga::CARD_RULE;
 use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
@@ -204,12 +204,6 @@ pub fn tunnels(
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
-}
-
-/// The index of the link or tunnel that a flow names, or what there is.
-pub fn find(name: &str, known: &[&str]) -> Result<usize, String> {
-    let found = known.iter().position(|candidate| *candidate == name);
-    found.ok_or_else(|| names(known.iter().copied()))
 }
 
 fn link_name(text: &str) -> Option<String> {

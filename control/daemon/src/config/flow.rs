@@ -2,9 +2,9 @@
 
 use super::auto::{self, Facts};
 use super::code::CodeSettings;
-use super::daemon::find;
 use super::document::Section;
 use super::error::ConfigError;
+use super::find;
 use super::fit::default_tunnel_mtu;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};

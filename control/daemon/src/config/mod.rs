@@ -316,6 +316,12 @@ fn no_link() -> ConfigError {
     ConfigError { line: Some(1), place: String::new(), fault }
 }
 
+/// The index of the link or tunnel that a section names, or what there is.
+fn find(name: &str, known: &[&str]) -> Result<usize, String> {
+    let found = known.iter().position(|candidate| *candidate == name);
+    found.ok_or_else(|| names(known.iter().copied()))
+}
+
 /// Names `sections` by what `key` says, for error messages and duplicates.
 fn names<'a>(sections: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = sections.map(|name| format!("\"{name}\"")).collect();

@@ -1,6 +1,6 @@
 //! What is measured now, and counts nothing: states, rates, losses, ages.
 
-use super::text::{Labels, flow, link, tunnel, worker};
+use super::labels::{Labels, flow, link, tunnel, worker};
 use recoded_api::v1::{Flow, FlowNeighbour, Neighbour, State};
 use std::fmt;
 

@@ -12,6 +12,7 @@
 //! second, whatever is asked. Nothing that a client sends changes anything.
 
 pub mod gauges;
+mod labels;
 pub mod names;
 pub mod text;
 

@@ -3,19 +3,17 @@
 //! Counters come by the tables of `dataplane/counters`; what is measured now is listed here.
 
 use super::gauges::GAUGES;
+use super::labels::{Labels, flow, link, tunnel, worker};
 use super::names::{Form, GROUPS, Group, Of, is_gauge, value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use recoded_api::v1::{Flow, Link, State, Tunnel, Worker};
+use recoded_api::v1::{State, Worker};
 use recoded_counters::Counter;
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Labels of a metric.
-pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// The metrics of a daemon in this state.
 ///
@@ -135,20 +133,4 @@ fn owners(of: Of, state: &State) -> Vec<(Labels, Counts<'_>)> {
         Of::Declined => node(&state.engine.declined),
         Of::Redone => node(&state.engine.redone),
     }
-}
-
-pub(super) fn flow(flow: &Flow) -> Labels {
-    vec![("flow", flow.id.to_string()), ("role", flow.role.clone())]
-}
-
-pub(super) fn link(link: &Link) -> Labels {
-    vec![("link", link.name.clone()), ("interface", link.interface.clone())]
-}
-
-pub(super) fn tunnel(tunnel: &Tunnel) -> Labels {
-    vec![("tunnel", tunnel.name.clone())]
-}
-
-pub(super) fn worker(worker: &Worker) -> Labels {
-    vec![("worker", worker.index.to_string())]
 }

@@ -1,0 +1,91 @@
+//! What is known of a train once it came, in a fixed size.
+
+use serde::{Deserialize, Serialize};
+
+/// Bins of [`Summary::runs_by_length`]: runs up to so long, and longer ones.
+pub const RUN_BINS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// What came of a train. All of it may be a lie when it comes from the other end.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// Number of the train.
+    pub train: u32,
+    /// Packets that were sent.
+    pub sent: u32,
+    /// Packets that came, each once.
+    pub received: u32,
+    /// Packets that came again.
+    pub duplicates: u32,
+    /// Packets that came after one that was sent later.
+    pub overtaken: u32,
+    /// Packets that came and found the socket's buffer full: not lost by the path.
+    pub overrun: u32,
+    /// Runs of consecutive losses.
+    pub runs: u32,
+    /// Those of lengths up to [`RUN_BINS`], and longer ones.
+    pub runs_by_length: [u32; 8],
+    /// Losses in the second half.
+    pub lost_late: u32,
+    /// From the first packet that came to the last, by their numbers.
+    pub span_packets: u32,
+    /// The same by arrival.
+    pub span_came_nanos: u64,
+    /// The same by sending.
+    pub span_sent_nanos: u64,
+    /// Least one-way time, of two clocks.
+    pub way_min_nanos: i64,
+    /// One-way times above that: median.
+    pub queue_median_nanos: u64,
+    /// 99 % quantile.
+    pub queue_p99_nanos: u64,
+    /// Most.
+    pub queue_max_nanos: u64,
+    /// Median of the first quarter of what came.
+    pub queue_early_nanos: u64,
+    /// Median of the last quarter.
+    pub queue_late_nanos: u64,
+}
+
+impl Summary {
+    /// Packets that did not come.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// The same where it can be true of a train of which so many packets were sent.
+    #[must_use]
+    pub fn plausible(self, train: u32, sent: u32) -> Option<Summary> {
+        let runs: u64 = self.runs_by_length.iter().map(|runs| u64::from(*runs)).sum();
+        let holds = self.train == train
+            && self.sent == sent
+            && self.received <= sent
+            && self.runs <= self.lost()
+            && runs == u64::from(self.runs)
+            && (self.runs > 0 || self.lost() == 0)
+            && self.lost_late <= self.lost()
+            && self.overtaken <= self.received
+            && self.span_packets < sent.max(1)
+            && self.span_came_nanos < SPAN_MAX_NANOS
+            && self.span_sent_nanos < SPAN_MAX_NANOS
+            && self.queue_max_nanos < SPAN_MAX_NANOS
+            && self.queue_median_nanos <= self.queue_max_nanos
+            && self.queue_early_nanos <= self.queue_max_nanos
+            && self.queue_late_nanos <= self.queue_max_nanos
+            && self.queue_p99_nanos <= self.queue_max_nanos;
+        holds.then_some(self)
+    }
+
+    /// Packets a second that arrived or, between those, were lost; `None` where too few came.
+    #[must_use]
+    pub fn packets_per_second(&self) -> Option<f64> {
+        let is_enough = self.span_packets >= SPAN_PACKETS_MIN && self.span_came_nanos > 0;
+        is_enough.then(|| f64::from(self.span_packets) * 1e9 / self.span_came_nanos as f64)
+    }
+}
+
+/// A train and all delays take less than this.
+pub const SPAN_MAX_NANOS: u64 = 60_000_000_000;
+
+/// Fewer packets say nothing of a rate.
+const SPAN_PACKETS_MIN: u32 = 6;
